@@ -1,0 +1,64 @@
+//! The rows of one leaf in memory: what a computed batch brings, and what the write buffer holds.
+
+use arrow::buffer::Buffer;
+
+use crate::schema::LeafKind;
+
+/// The rows of one leaf: their bytes, and for rows of differing length where each begins and ends.
+#[derive(Clone, Debug)]
+pub struct Column {
+    values: Buffer,
+    /// `rows + 1` positions in `values`, for text.
+    offsets: Option<Vec<i64>>,
+}
+
+impl Column {
+    /// Rows of equal width, one after the other, copied once into an aligned buffer.
+    ///
+    /// `bytes` are the elements in memory order (little-endian), `rows * width` of them.
+    pub fn dense(bytes: &[u8]) -> Self {
+        Self { values: Buffer::from(bytes), offsets: None }
+    }
+
+    /// One string per row.
+    ///
+    /// ```
+    /// let column = tcx_store::Column::text(["a cat", "", "a dog"]);
+    /// assert_eq!(column.bytes(), 10);
+    /// ```
+    pub fn text<S: AsRef<str>>(rows: impl IntoIterator<Item = S>) -> Self {
+        let (mut values, mut offsets) = (Vec::new(), vec![0]);
+        for row in rows {
+            values.extend_from_slice(row.as_ref().as_bytes());
+            offsets.push(values.len() as i64);
+        }
+        Self { values: Buffer::from_vec(values), offsets: Some(offsets) }
+    }
+
+    /// The size of the rows' bytes.
+    pub fn bytes(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The memory this column takes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.values.len() + self.offsets.as_ref().map_or(0, |offsets| offsets.len() * size_of::<i64>())
+    }
+
+    pub(crate) fn values(&self) -> &Buffer {
+        &self.values
+    }
+
+    pub(crate) fn offsets(&self) -> Option<&[i64]> {
+        self.offsets.as_deref()
+    }
+
+    /// Whether this holds `rows` rows of `kind`.
+    pub(crate) fn fits(&self, kind: &LeafKind, rows: usize) -> bool {
+        match (kind.width(), &self.offsets) {
+            (Some(width), None) => self.values.len() == rows * width,
+            (None, Some(offsets)) => offsets.len() == rows + 1,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What can go wrong in the store, and what the caller should do about it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What the caller should do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file system failed: look at the disk; the store goes on by itself once writing works again.
+    Io,
+    /// A file does not hold what it should: the store skips it; this names it.
+    Corrupt,
+    /// The directory belongs to another identity, schema or key type: bump the id.
+    Incompatible,
+    /// The store was closed: open it again.
+    Closed,
+    /// The caller broke a rule of the interface: fix the call.
+    Invalid,
+}
+
+/// An error of the store. The message names the thing, what was expected and what was found.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Arc<Repr>);
+
+#[derive(Debug, thiserror::Error)]
+enum Repr {
+    #[error("{action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("{}: {what}", path.display())]
+    Corrupt { path: PathBuf, what: String },
+    #[error("{0}")]
+    Incompatible(String),
+    #[error("the store at {} is closed", .0.display())]
+    Closed(PathBuf),
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{context}: {source}")]
+    Context { context: String, source: Error },
+}
+
+/// A result of the store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// What the caller should do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match &*self.0 {
+            Repr::Io { .. } => ErrorKind::Io,
+            Repr::Corrupt { .. } => ErrorKind::Corrupt,
+            Repr::Incompatible(_) => ErrorKind::Incompatible,
+            Repr::Closed(_) => ErrorKind::Closed,
+            Repr::Invalid(_) => ErrorKind::Invalid,
+            Repr::Context { source, .. } => source.kind(),
+        }
+    }
+
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Self(Arc::new(Repr::Io { action, path: path.into(), source }))
+    }
+
+    pub(crate) fn corrupt(path: impl Into<PathBuf>, what: impl Into<String>) -> Self {
+        Self(Arc::new(Repr::Corrupt { path: path.into(), what: what.into() }))
+    }
+
+    pub(crate) fn incompatible(message: impl Into<String>) -> Self {
+        Self(Arc::new(Repr::Incompatible(message.into())))
+    }
+
+    pub(crate) fn closed(path: impl Into<PathBuf>) -> Self {
+        Self(Arc::new(Repr::Closed(path.into())))
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self(Arc::new(Repr::Invalid(message.into())))
+    }
+
+    pub(crate) fn context(self, context: impl Into<String>) -> Self {
+        Self(Arc::new(Repr::Context { context: context.into(), source: self }))
+    }
+}
+
+const _: () = assert!(size_of::<Error>() <= 16, "errors travel through every return value of the hot path");

@@ -1,0 +1,174 @@
+//! Keys: the caller's stable sample ids, packed for a batch, each with its view and its hash.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::error::{Error, Result};
+
+/// The longest key in bytes.
+pub const MAX_KEY_BYTES: usize = 4096;
+
+/// What the keys of a cache are. Part of its identity: a cache has keys of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum KeyType {
+    /// UTF-8 strings.
+    Text = 1,
+    /// Signed 64-bit integers.
+    Int = 2,
+    /// Bytes, a UUID for instance.
+    Bytes = 3,
+}
+
+impl KeyType {
+    /// The name as it is written in `#[cached_module(key = i64)]`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "String",
+            Self::Int => "i64",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+impl fmt::Display for KeyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The hash of a key and its view, stable on disk: XXH3-128 of the key's bytes, seeded with the view.
+pub(crate) type KeyHash = u128;
+
+/// The keys of a batch, in the order asked, packed into one buffer.
+///
+/// ```
+/// let keys = tcx_store::Keys::text(["cat.jpg", "dog.jpg"], 0)?;
+/// assert_eq!(keys.len(), 2);
+/// # Ok::<(), tcx_store::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Keys {
+    key_type: KeyType,
+    view: u32,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    hashes: Vec<KeyHash>,
+}
+
+impl Keys {
+    /// String keys. `view` tells the variants of a sample (its augmentations) apart; 0 is the sample itself.
+    ///
+    /// # Errors
+    ///
+    /// A key that is empty or longer than [`MAX_KEY_BYTES`].
+    pub fn text<S: AsRef<str>>(keys: impl IntoIterator<Item = S>, view: u32) -> Result<Self> {
+        let mut packed = Self::empty(KeyType::Text, view);
+        for key in keys {
+            packed.push(key.as_ref().as_bytes())?;
+        }
+        Ok(packed)
+    }
+
+    /// Integer keys.
+    pub fn ints(keys: impl IntoIterator<Item = i64>, view: u32) -> Self {
+        let mut packed = Self::empty(KeyType::Int, view);
+        for key in keys {
+            packed.push_checked(&key.to_le_bytes());
+        }
+        packed
+    }
+
+    /// Keys of bytes.
+    ///
+    /// # Errors
+    ///
+    /// A key that is empty or longer than [`MAX_KEY_BYTES`].
+    pub fn bytes<S: AsRef<[u8]>>(keys: impl IntoIterator<Item = S>, view: u32) -> Result<Self> {
+        let mut packed = Self::empty(KeyType::Bytes, view);
+        for key in keys {
+            packed.push(key.as_ref())?;
+        }
+        Ok(packed)
+    }
+
+    fn empty(key_type: KeyType, view: u32) -> Self {
+        Self { key_type, view, bytes: Vec::new(), ends: Vec::new(), hashes: Vec::new() }
+    }
+
+    fn push(&mut self, key: &[u8]) -> Result<()> {
+        let position = self.len();
+        if key.is_empty() {
+            return Err(Error::invalid(format!("id {position} of the batch is empty: every sample needs an id of its own")));
+        }
+        if key.len() > MAX_KEY_BYTES {
+            let start = String::from_utf8_lossy(&key[..40]).into_owned();
+            return Err(Error::invalid(format!(
+                "id {position} of the batch (`{start}…`) has {} bytes, the most is {MAX_KEY_BYTES}: use a hash of it",
+                key.len()
+            )));
+        }
+        self.push_checked(key);
+        Ok(())
+    }
+
+    fn push_checked(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+        self.hashes.push(hash(key, self.view));
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// What the keys are.
+    pub fn key_type(&self) -> KeyType {
+        self.key_type
+    }
+
+    /// The view that all keys of the batch share.
+    pub fn view(&self) -> u32 {
+        self.view
+    }
+
+    /// The bytes of a key; an integer is its eight bytes, the lowest first.
+    ///
+    /// # Panics
+    ///
+    /// If `position` is not below [`len`](Self::len).
+    pub fn key(&self, position: usize) -> &[u8] {
+        let start = if position == 0 { 0 } else { self.ends[position - 1] };
+        &self.bytes[start..self.ends[position]]
+    }
+
+    pub(crate) fn hash(&self, position: usize) -> KeyHash {
+        self.hashes[position]
+    }
+
+    /// The keys at `positions`.
+    pub(crate) fn select(&self, positions: &[usize]) -> Self {
+        let mut packed = Self::empty(self.key_type, self.view);
+        for &position in positions {
+            packed.push_checked(self.key(position));
+        }
+        packed
+    }
+
+    /// The memory the keys take.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.bytes.len() + self.len() * (size_of::<usize>() + size_of::<KeyHash>())
+    }
+}
+
+pub(crate) fn hash(key: &[u8], view: u32) -> KeyHash {
+    xxh3_128_with_seed(key, u64::from(view))
+}

@@ -1,0 +1,2 @@
+//! Provisioning and the two README commands.
+fn main() {}
