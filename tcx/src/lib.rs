@@ -1,1 +1,27 @@
-//! x
+//! The cache for frozen feature extractors.
+
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
+mod batch;
+mod error;
+mod extractor;
+mod frozen;
+mod id;
+mod identity;
+mod output;
+mod stateless;
+mod tensor;
+mod typed;
+mod value;
+
+pub use batch::Batch;
+pub use error::{Error, Result};
+pub use extractor::{CachedModule, Extractor};
+pub use frozen::Frozen;
+pub use half::{bf16, f16};
+pub use id::Id;
+pub use identity::Identity;
+pub use output::CacheableOutput;
+pub use stateless::Stateless;
+pub use typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};

@@ -1,0 +1,140 @@
+//! Batches of inputs: counting their samples, and taking out those that are missing from the cache.
+
+use tch::Tensor;
+
+use crate::{Error, Result};
+
+/// A batch of samples.
+///
+/// ```
+/// use tcx::Batch;
+///
+/// let batch = (tch::Tensor::from_slice(&[1i64, 2, 3]), vec!["a", "b", "c"]);
+/// assert_eq!(batch.rows()?, 3);
+/// assert_eq!(batch.select(&[2, 0])?.1, ["c", "a"]);
+/// # Ok::<(), tcx::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a batch of samples",
+    label = "cannot be the `Input` of an extractor",
+    note = "an input is a `Tensor` (samples along the first dimension), a `Vec` of samples that are `Clone`, or a tuple of these",
+    note = "tensors that differ in size go into a `Vec<std::sync::Arc<Tensor>>`"
+)]
+pub trait Batch: Sized {
+    /// How many samples there are.
+    ///
+    /// # Errors
+    ///
+    /// Parts of a tuple that differ in their number, and a tensor without a batch dimension.
+    fn rows(&self) -> Result<usize>;
+
+    /// The samples at `rows`, in that order.
+    fn select(&self, rows: &[usize]) -> Result<Self>;
+}
+
+impl Batch for Tensor {
+    fn rows(&self) -> Result<usize> {
+        match self.size().first() {
+            Some(&rows) => Ok(rows as usize),
+            None => Err(Error::batch(
+                "the input tensor has no dimensions: expected the samples along its first dimension",
+            )),
+        }
+    }
+
+    fn select(&self, rows: &[usize]) -> Result<Self> {
+        let rows: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
+        let rows = Tensor::from_slice(&rows).f_to_device(self.device())?;
+        Ok(self.f_index_select(0, &rows)?)
+    }
+}
+
+impl<T: Clone> Batch for Vec<T> {
+    fn rows(&self) -> Result<usize> {
+        Ok(self.len())
+    }
+
+    fn select(&self, rows: &[usize]) -> Result<Self> {
+        let sample = |&row: &usize| {
+            self.get(row).cloned().ok_or_else(|| {
+                Error::batch(format!("sample {row} was asked of an input batch of {}", self.len()))
+            })
+        };
+        rows.iter().map(sample).collect()
+    }
+}
+
+/// The common number of samples of a tuple's parts.
+fn same(rows: &[usize]) -> Result<usize> {
+    match rows {
+        [first, rest @ ..] if rest.iter().all(|rows| rows == first) => Ok(*first),
+        _ => Err(Error::batch(format!(
+            "the parts of the input hold {rows:?} samples: expected the same number in each"
+        ))),
+    }
+}
+
+macro_rules! tuple {
+    ($($part:ident $index:tt),*) => {
+        impl<$($part: Batch),*> Batch for ($($part,)*) {
+            fn rows(&self) -> Result<usize> {
+                same(&[$(self.$index.rows()?),*])
+            }
+
+            fn select(&self, rows: &[usize]) -> Result<Self> {
+                Ok(($(self.$index.select(rows)?,)*))
+            }
+        }
+    };
+}
+
+tuple!(A 0);
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_gives_the_rows_asked_for_in_the_order_asked() {
+        let images = Tensor::arange(6, tch::kind::INT64_CPU).view([3, 2]);
+        let picked = Batch::select(&images, &[2, 0, 2]).unwrap();
+        assert_eq!(Vec::<i64>::try_from(picked.flatten(0, -1)).unwrap(), [4, 5, 0, 1, 4, 5]);
+    }
+
+    #[test]
+    fn none_of_the_rows_is_an_empty_batch() {
+        let images = Tensor::zeros([3, 2], tch::kind::FLOAT_CPU);
+        assert_eq!(Batch::select(&images, &[]).unwrap().size(), [0, 2]);
+    }
+
+    #[test]
+    fn unequal_parts_are_named() {
+        let batch = (vec![1, 2, 3], Tensor::zeros([4, 2], tch::kind::FLOAT_CPU));
+        assert_eq!(
+            batch.rows().unwrap_err().to_string(),
+            "the parts of the input hold [3, 4] samples: expected the same number in each"
+        );
+    }
+
+    #[test]
+    fn a_tensor_without_dimensions_is_no_batch() {
+        assert!(Tensor::from(1.5).rows().is_err());
+    }
+
+    #[test]
+    fn a_row_beyond_the_end_is_an_error() {
+        assert!(vec![1, 2].select(&[2]).is_err());
+        assert!(Batch::select(&Tensor::from_slice(&[1, 2]), &[2]).is_err());
+    }
+}

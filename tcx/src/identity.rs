@@ -1,0 +1,223 @@
+//! What a module is, gathered from its fields: readable entries for the store, and the weights to watch.
+
+use std::fmt;
+
+use tch::{Device, Tensor};
+
+use crate::stateless::Stateless;
+use crate::{Error, Result};
+
+/// Longer values are entered as their hash and their length.
+const LONGEST_VALUE: usize = 200;
+
+/// Longer sequences are entered as their hash and their length.
+const MOST_ITEMS: usize = 64;
+
+/// What decides the outputs of a module, as entries of a path and a value.
+///
+/// [`Stateless::identity`] feeds it. The derives do so field by field; written by hand, an implementation
+/// enters everything that can change an output:
+///
+/// ```
+/// use tcx::{Identity, Stateless};
+///
+/// /// Keeps its threshold as a string, for reasons of its own.
+/// struct Threshold(String);
+///
+/// impl Stateless for Threshold {
+///     fn identity(&self, identity: &mut Identity) {
+///         identity.type_name("Threshold");
+///         identity.field("percent", &self.0);
+///     }
+/// }
+///
+/// let identity = Identity::of(&Threshold("50".to_owned()));
+/// assert_eq!(identity.to_string(), "self = Threshold\npercent = \"50\"");
+/// ```
+#[derive(Debug, Default)]
+pub struct Identity {
+    entries: Vec<(String, String)>,
+    path: String,
+    device: Option<Device>,
+    watch: WeightWatch,
+}
+
+impl Identity {
+    /// The identity of a value: of a module, to see what its cache depends on.
+    pub fn of<T: Stateless + ?Sized>(value: &T) -> Self {
+        let mut identity = Self::default();
+        value.identity(&mut identity);
+        identity
+    }
+
+    /// The entries: where, and what is there.
+    pub fn entries(&self) -> &[(String, String)] {
+        &self.entries
+    }
+
+    /// Enters the name of the value's type.
+    pub fn type_name(&mut self, name: &str) {
+        self.value(name);
+    }
+
+    /// Enters the value of a constant parameter of the value's type.
+    pub fn const_parameter<T: Stateless>(&mut self, name: &str, value: &T) {
+        let name = format!("{}<{name}>", if self.path.is_empty() { "self" } else { "" });
+        self.at(&name, |identity| value.identity(identity));
+    }
+
+    /// Enters the type that stands for a parameter of the value's type. Its name includes its module: two
+    /// types of one name may compute different things, and nothing else tells them apart.
+    pub fn type_parameter<T: ?Sized>(&mut self, name: &str) {
+        let name = format!("{}<{name}>", if self.path.is_empty() { "self" } else { "" });
+        self.at(&name, |identity| identity.value(std::any::type_name::<T>()));
+    }
+
+    /// Enters a field, by its name.
+    pub fn field<T: Stateless + ?Sized>(&mut self, name: &str, value: &T) {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        self.at(&format!("{dot}{name}"), |identity| value.identity(identity));
+    }
+
+    /// Enters the value itself, as text that differs whenever the value does.
+    pub fn value(&mut self, value: impl fmt::Display) {
+        let mut value = value.to_string();
+        if value.len() > LONGEST_VALUE {
+            value = format!("{}, {} bytes", digest([value.as_str()]), value.len());
+        }
+        let path = if self.path.is_empty() { "self" } else { &self.path };
+        self.entries.push((path.to_owned(), value));
+    }
+
+    /// Enters the values of a sequence whose order matters.
+    pub fn sequence<'a, T: Stateless + 'a>(&mut self, items: impl ExactSizeIterator<Item = &'a T>) {
+        let (start, len) = (self.entries.len(), items.len());
+        let count = if len == 1 { "1 item".to_owned() } else { format!("{len} items") };
+        self.value(&count);
+        for (index, item) in items.enumerate() {
+            let name = format!("{}[{index}]", if self.path.is_empty() { "self" } else { "" });
+            self.at(&name, |identity| item.identity(identity));
+        }
+        if self.entries.len() - start > MOST_ITEMS {
+            let digest = digest(self.entries.drain(start..).flat_map(|(path, value)| [path, value]));
+            self.value(format_args!("{count}, {digest}"));
+        }
+    }
+
+    /// Enters frozen weights, and watches them from now on.
+    pub(crate) fn weights(&mut self, fingerprint: &str, device: Device, weights: &[Weight]) {
+        self.device.get_or_insert(device);
+        let dot = if self.path.is_empty() { "" } else { "." };
+        self.at(&format!("{dot}weights"), |identity| identity.value(fingerprint));
+        for weight in weights {
+            let dot = if self.path.is_empty() || weight.name.is_empty() { "" } else { "." };
+            let name = format!("{}{dot}{}", self.path, weight.name);
+            self.watch.0.push(Weight {
+                name,
+                tensor: weight.tensor.shallow_clone(),
+                version: weight.version,
+            });
+        }
+    }
+
+    /// The device of the first frozen weights.
+    pub(crate) fn device(&self) -> Option<Device> {
+        self.device
+    }
+
+    /// For the store.
+    pub(crate) fn to_store(&self) -> tcx_store::Identity {
+        let mut identity = tcx_store::Identity::default();
+        for (path, value) in &self.entries {
+            identity.push(path, value);
+        }
+        identity
+    }
+
+    /// The weights to watch.
+    pub(crate) fn into_watch(self) -> WeightWatch {
+        self.watch
+    }
+
+    fn at(&mut self, name: &str, enter: impl FnOnce(&mut Self)) {
+        let parent = self.path.len();
+        self.path.push_str(name);
+        enter(self);
+        self.path.truncate(parent);
+    }
+}
+
+/// One entry a line, as in the refusal of a cache that belongs to another identity.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (path, value)) in self.entries.iter().enumerate() {
+            let newline = if index == 0 { "" } else { "\n" };
+            write!(f, "{newline}{path} = {value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The hash of some texts: they cannot be split differently and give the same.
+fn digest<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        let text = text.as_ref();
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    format!("blake3:{}", hasher.finalize())
+}
+
+/// A string in quotation marks; control characters are escaped, so that an entry stays one line.
+///
+/// Not `{:?}`: what that escapes depends on the Unicode tables of the compiler.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_ascii_control() => quoted.extend(c.escape_default()),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A frozen tensor under its name, with the count of writes it had seen when it was fingerprinted.
+#[derive(Debug)]
+pub(crate) struct Weight {
+    pub(crate) name: String,
+    pub(crate) tensor: Tensor,
+    pub(crate) version: i64,
+}
+
+/// The weights of a module, which must not change any more.
+#[derive(Debug, Default)]
+pub(crate) struct WeightWatch(Vec<Weight>);
+
+impl WeightWatch {
+    /// Whether every weight still is what was fingerprinted.
+    ///
+    /// # Errors
+    ///
+    /// Names the first that was written to in place or that tracks gradients again.
+    pub(crate) fn check(&self) -> Result<()> {
+        for Weight { name, tensor, version } in &self.0 {
+            let what = || format!("weight `{name}`");
+            if tensor.f_internal_version()? != *version {
+                return Err(Error::frozen(
+                    what(),
+                    "changed in place after it was frozen, so that rows computed before and after would \
+                     differ: freeze the module again after the last change, and bump the id",
+                ));
+            }
+            if tensor.requires_grad() {
+                return Err(Error::frozen(what(), "tracks gradients again after it was frozen"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! What a module returns, as columns: copied out of it row by row when computed, gathered into it when
+//! found. Thin code that the derive generates calls what is here.
+
+use tch::Device;
+use tcx_store::{Column, ColumnType, Field, Lookup};
+
+use crate::tensor::{Dense, TensorColumn};
+use crate::typed::{Element, Shape, Typed};
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// A batch of outputs whose columns are known at compile time.
+///
+/// It is one of:
+/// - a struct with [`#[derive(CacheableOutput)]`](macro@crate::CacheableOutput), whose fields are outputs
+///   themselves or tensors with `#[tensor(f32, [2048])]`;
+/// - a [`Typed`] tensor;
+/// - a `Vec` with one number, `bool` or `String` per sample;
+/// - a tuple of up to twelve of these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be cached: it is not a `CacheableOutput`",
+    label = "not a cacheable output",
+    note = "an output is a struct with `#[derive(CacheableOutput)]`, a `tcx::Typed<f32, D1<2048>>` tensor, a `Vec` with one number, `bool` or `String` per sample, or a tuple of up to 12 of these"
+)]
+pub trait CacheableOutput: Sized {
+    /// The columns.
+    #[doc(hidden)]
+    const COLUMN: ColumnType;
+
+    /// Copies the rows into the columns, after comparing them with their declaration.
+    #[doc(hidden)]
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()>;
+
+    /// Gathers the rows asked for.
+    #[doc(hidden)]
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self>;
+}
+
+/// Takes the columns of one batch, in the order of the output's leaves.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ColumnWriter {
+    rows: usize,
+    path: String,
+    columns: Vec<Column>,
+}
+
+impl ColumnWriter {
+    /// For the output of a batch of `rows` samples.
+    pub fn new(rows: usize) -> Self {
+        Self { rows, path: String::new(), columns: Vec::new() }
+    }
+
+    /// How many rows each column must have.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Writes a part; whatever is wrong with it is reported under its name.
+    pub fn field(&mut self, name: &str, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let parent = self.path.len();
+        if parent > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        let result = write(self);
+        self.path.truncate(parent);
+        result
+    }
+
+    /// The columns, one per leaf.
+    pub fn finish(self) -> Vec<Column> {
+        self.columns
+    }
+
+    pub(crate) fn push(&mut self, column: Column) {
+        self.columns.push(column);
+    }
+
+    /// The error that the part being written is not what was declared.
+    pub(crate) fn mismatch(&self, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Error {
+        let part =
+            if self.path.is_empty() { "output".to_owned() } else { format!("output field `{}`", self.path) };
+        Error::output(part, expected, found)
+    }
+}
+
+/// Hands out the columns of the rows asked for, in the order of the output's leaves.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ColumnReader<'a> {
+    rows: &'a Lookup,
+    leaf: usize,
+    device: Device,
+}
+
+impl<'a> ColumnReader<'a> {
+    /// For the rows of `rows`; tensors are put on `device`.
+    pub fn new(rows: &'a Lookup, device: Device) -> Self {
+        Self { rows, leaf: 0, device }
+    }
+
+    pub(crate) fn rows(&self) -> &'a Lookup {
+        self.rows
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The number of the leaf that is read next.
+    pub(crate) fn next_leaf(&mut self) -> usize {
+        self.leaf += 1;
+        self.leaf - 1
+    }
+}
+
+impl<E: Element, S: Shape> CacheableOutput for Typed<E, S> {
+    const COLUMN: ColumnType = <Dense<E, S> as TensorColumn<_>>::COLUMN;
+
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
+        <Dense<E, S> as TensorColumn<_>>::write(self.as_ref(), writer)
+    }
+
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
+        Ok(<Dense<E, S> as TensorColumn<_>>::read(reader)?.into())
+    }
+}
+
+impl<T: Value> CacheableOutput for Vec<T> {
+    const COLUMN: ColumnType = T::COLUMN;
+
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
+        if self.len() != writer.rows() {
+            let values = |count: usize| format!("one value per sample, {count} in all");
+            return Err(writer.mismatch(values(writer.rows()), format!("{} values", self.len())));
+        }
+        writer.push(T::column(self));
+        Ok(())
+    }
+
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
+        let leaf = reader.next_leaf();
+        T::gather(reader.rows(), leaf)
+    }
+}
+
+macro_rules! tuple {
+    ($($part:ident $index:tt),*) => {
+        impl<$($part: CacheableOutput),*> CacheableOutput for ($($part,)*) {
+            const COLUMN: ColumnType = ColumnType::Struct(&[
+                $(Field { name: stringify!($index), column: $part::COLUMN }),*
+            ]);
+
+            fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
+                $(writer.field(stringify!($index), |writer| self.$index.write(writer))?;)*
+                Ok(())
+            }
+
+            fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
+                Ok(($($part::read(reader)?,)*))
+            }
+        }
+    };
+}
+
+tuple!(A 0);
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
