@@ -1,2 +1,71 @@
-//! Provisioning and the two README commands.
-fn main() {}
+//! `cargo xtask`: provides libtorch, the model and Python for this workspace, and runs its two commands,
+//! `demo` and `test`.
+//!
+//! Everything it says goes to stderr; stdout belongs to `env`, whose output a shell evaluates.
+
+mod cli;
+mod demo;
+mod digest;
+mod downloads;
+mod failure;
+mod install;
+mod libtorch;
+mod model;
+mod process;
+mod pyarrow;
+mod python;
+mod shell;
+mod suite;
+mod toolchain;
+mod unpack;
+mod wheel;
+mod workspace;
+
+use std::process::ExitCode;
+
+use cli::Command;
+use failure::Result;
+use workspace::Workspace;
+
+/// What a shell expects of a command that was called wrongly.
+const WRONG_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments = std::env::args_os().skip(1).collect();
+    let command = match cli::parse(arguments) {
+        Ok(command) => command,
+        Err(message) => {
+            eprintln!("error: {message}\n\n{}", cli::USAGE);
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    match run(command) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    match command {
+        Command::Help => print!("{}", cli::USAGE),
+        Command::Setup { model } => setup(&workspace, model)?,
+        Command::Env => print!("{}", shell::exports(&libtorch::provide(&workspace)?)),
+        Command::Demo { arguments } => return demo::run(&workspace, &arguments),
+        Command::Test => suite::run(&workspace)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn setup(workspace: &Workspace, with_model: bool) -> Result<()> {
+    toolchain::require_compiler()?;
+    let libtorch = libtorch::provide(workspace)?;
+    eprintln!("{libtorch}");
+    if with_model {
+        eprintln!("model: {}", model::provide(workspace)?.display());
+    }
+    Ok(())
+}

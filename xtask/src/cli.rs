@@ -1,0 +1,115 @@
+//! The command line: which command, with what.
+
+use std::ffi::{OsStr, OsString};
+
+/// What `cargo xtask --help` prints.
+pub(crate) const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+commands:
+  demo [ARGS…]      provide libtorch and the model, then run the example `minilm` with ARGS
+                    (`cargo xtask demo -- --help` shows the example's own options;
+                    with `--model DIR` among them no model is downloaded)
+  test              provide everything, then format check, lints, all tests, docs and examples
+  setup [--model]   provide libtorch (and the model), so that plain `cargo test` and `cargo run` work
+  env               print the export lines that a crate of your own needs:
+                    eval \"$(cargo xtask env)\"
+
+environment:
+  LIBTORCH              use the libtorch 2.13.0 in this folder (an absolute path)
+  LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
+  TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
+  TCX_PYTHON            a Python with pyarrow for the tests, instead of one of their own
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow), or `all`
+";
+
+/// One call of this program.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Command {
+    Help,
+    Setup { model: bool },
+    Env,
+    Demo { arguments: Vec<OsString> },
+    Test,
+}
+
+/// Understands the arguments, or says which one it does not.
+pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
+    let mut arguments = arguments.into_iter();
+    let Some(name) = arguments.next() else { return Ok(Command::Help) };
+    let rest: Vec<OsString> = arguments.collect();
+    if asks_for_help(&name) || rest.first().is_some_and(|first| asks_for_help(first)) {
+        return Ok(Command::Help);
+    }
+    match name.to_str() {
+        Some("help") => Ok(Command::Help),
+        Some("demo") => Ok(Command::Demo { arguments: without_separator(rest) }),
+        Some("setup") => setup(&rest),
+        Some("env") => alone(&name, &rest, Command::Env),
+        Some("test") => alone(&name, &rest, Command::Test),
+        _ => Err(format!("unknown command `{}`", name.display())),
+    }
+}
+
+fn asks_for_help(argument: &OsStr) -> bool {
+    argument == "--help" || argument == "-h"
+}
+
+fn setup(rest: &[OsString]) -> Result<Command, String> {
+    match rest {
+        [] => Ok(Command::Setup { model: false }),
+        [flag] if flag == "--model" => Ok(Command::Setup { model: true }),
+        [other, ..] => Err(format!("`setup` knows `--model` only, found `{}`", other.display())),
+    }
+}
+
+fn alone(name: &OsStr, rest: &[OsString], command: Command) -> Result<Command, String> {
+    match rest {
+        [] => Ok(command),
+        [other, ..] => Err(format!("`{}` takes no arguments, found `{}`", name.display(), other.display())),
+    }
+}
+
+/// `demo -- --help` hands `--help` on.
+fn without_separator(mut rest: Vec<OsString>) -> Vec<OsString> {
+    if rest.first().is_some_and(|first| first == "--") {
+        rest.remove(0);
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        parse(line.split_whitespace().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn commands_are_understood() {
+        assert_eq!(parsed(""), Ok(Command::Help));
+        assert_eq!(parsed("--help"), Ok(Command::Help));
+        assert_eq!(parsed("demo --help"), Ok(Command::Help));
+        assert_eq!(parsed("setup"), Ok(Command::Setup { model: false }));
+        assert_eq!(parsed("setup --model"), Ok(Command::Setup { model: true }));
+        assert_eq!(parsed("env"), Ok(Command::Env));
+        assert_eq!(parsed("test"), Ok(Command::Test));
+    }
+
+    #[test]
+    fn the_demo_gets_its_arguments_unread() {
+        let expected =
+            |list: &[&str]| Ok(Command::Demo { arguments: list.iter().map(OsString::from).collect() });
+        assert_eq!(parsed("demo --limit 10 folder"), expected(&["--limit", "10", "folder"]));
+        assert_eq!(parsed("demo -- --help"), expected(&["--help"]));
+        assert_eq!(parsed("demo --limit 10 --help"), expected(&["--limit", "10", "--help"]));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(parsed("tset").unwrap_err().contains("`tset`"));
+        assert!(parsed("test --fast").unwrap_err().contains("`--fast`"));
+        assert!(parsed("setup --modle").unwrap_err().contains("`--modle`"));
+    }
+}

@@ -1,0 +1,109 @@
+//! A Python with pyarrow for the tests that read segments as another program would.
+
+use std::env;
+use std::env::consts::EXE_SUFFIX;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::downloads::Downloads;
+use crate::failure::{Failure, Result};
+use crate::install::{install, invalidate};
+use crate::process;
+use crate::python::Python;
+use crate::unpack::unpack;
+use crate::wheel::{PYARROW, Wheel};
+use crate::workspace::Workspace;
+
+/// Provides it. Where that fails the tests that need it skip, and the reason is told here; where
+/// `TCX_REQUIRE` asks for it, that is a failure.
+pub(crate) fn provide(workspace: &Workspace) -> Result<()> {
+    let own = interpreter(&workspace.python());
+    let given = env::var_os("TCX_PYTHON").map(PathBuf::from).filter(|given| *given != own);
+    let provided = match given {
+        Some(given) => imports(&given).map(|()| given),
+        None => environment(workspace).map(|()| own),
+    };
+    match provided {
+        Ok(python) => eprintln!("Python with pyarrow: {}", python.display()),
+        Err(failure) if is_required(env::var_os("TCX_REQUIRE").as_deref()) => return Err(failure),
+        Err(failure) => eprintln!("tests that need pyarrow will be skipped: {failure}"),
+    }
+    Ok(())
+}
+
+/// A virtual environment with nothing but pyarrow.
+fn environment(workspace: &Workspace) -> Result<()> {
+    let python = Python::find()?;
+    let wheel = pinned(&python.version()?)?;
+    let place = workspace.python();
+    if imports(&interpreter(&place)).is_err() {
+        invalidate(&place);
+    }
+    install(&place, wheel.sha256, |folder| create(&python, wheel, folder))?;
+    imports(&interpreter(&place))
+}
+
+/// Without pip in it: that would need a package of its own on Debian, and the wheel is complete as unpacked.
+fn create(python: &Python, wheel: &Wheel, folder: &Path) -> Result<()> {
+    let kept = Downloads::of_user()?.provide(wheel, |wheel, into| python.fetch(wheel, into))?;
+    process::run(python.command().args(["-m", "venv", "--without-pip"]).arg(folder), "`python -m venv`")?;
+    let mut question = Command::new(interpreter(folder));
+    let packages =
+        process::output(question.args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]))?;
+    unpack(python, &kept, Path::new(&packages), &[("", "")])
+}
+
+fn pinned(version: &str) -> Result<&'static Wheel> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")) {
+        return Err(Failure::new(
+            "pyarrow is provided on Linux x86-64 only; name a Python that has it in TCX_PYTHON",
+        ));
+    }
+    PYARROW.iter().find(|wheel| wheel.tags.python() == Some(version)).ok_or_else(|| {
+        Failure::new(format!(
+            "no pyarrow is pinned for Python {version}; name a Python that has it in TCX_PYTHON"
+        ))
+    })
+}
+
+fn imports(python: &Path) -> Result<()> {
+    process::output(Command::new(python).args(["-c", "import pyarrow"]))
+        .map(drop)
+        .map_err(|failure| Failure::new(format!("`{}` cannot import pyarrow: {failure}", python.display())))
+}
+
+fn interpreter(environment: &Path) -> PathBuf {
+    let folder = if cfg!(windows) { "Scripts" } else { "bin" };
+    environment.join(folder).join(format!("python{EXE_SUFFIX}"))
+}
+
+fn is_required(require: Option<&OsStr>) -> bool {
+    let require = require.unwrap_or_default().to_string_lossy();
+    require.split(',').map(str::trim).any(|name| name == "pyarrow" || name == "all")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_required_is_a_list_or_all() {
+        let required = |value: &str| is_required(Some(OsStr::new(value)));
+        assert!(required("all") && required("pyarrow") && required("other, pyarrow"));
+        assert!(!required("") && !required("other") && !is_required(None));
+    }
+
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+    #[test]
+    fn each_pinned_python_has_its_wheel() {
+        assert!(pinned("311").unwrap().file.contains("cp311"));
+        assert!(pinned("27").unwrap_err().to_string().contains("TCX_PYTHON"));
+    }
+
+    #[test]
+    fn a_python_without_pyarrow_is_named() {
+        let message = imports(Path::new("no-such-python")).unwrap_err().to_string();
+        assert!(message.contains("no-such-python"), "{message}");
+    }
+}

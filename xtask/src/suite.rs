@@ -1,0 +1,131 @@
+//! `cargo xtask test`: everything that must hold before a change is taken, in the order of quickest answer.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::failure::{Failure, Result};
+use crate::workspace::{self, Workspace};
+use crate::{libtorch, model, process, pyarrow, toolchain};
+
+/// These build and pass without a libtorch.
+const WITHOUT_LIBTORCH: [&str; 3] = ["tcx-store", "tcx-derive", "tcx-engine-tests"];
+
+/// The examples and the arguments with which they end within seconds.
+const EXAMPLES: &[(&str, &[&str])] = &[];
+
+/// One check with a name.
+struct Step {
+    name: String,
+    command: Command,
+}
+
+impl Step {
+    fn new(name: impl Into<String>, mut command: Command, arguments: &[&str]) -> Self {
+        command.args(arguments);
+        Self { name: name.into(), command }
+    }
+}
+
+/// Provides what the checks need and runs them, up to the first that fails.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    toolchain::require_compiler()?;
+    eprintln!("{}", libtorch::provide(workspace)?);
+    eprintln!("model: {}", model::provide(workspace)?.display());
+    pyarrow::provide(workspace)?;
+    let mut steps = steps(workspace);
+    let total = steps.len();
+    let mut times = Vec::new();
+    for (index, step) in steps.iter_mut().enumerate() {
+        eprintln!("\n==> {}/{total} {}", index + 1, step.name);
+        let took = timed(step)?;
+        eprintln!("    {} passed in {}", step.name, seconds(took));
+        times.push(took);
+    }
+    eprintln!("\nall {total} steps passed in {}:", seconds(times.iter().sum()));
+    for (step, took) in steps.iter().zip(&times) {
+        eprintln!("{:>10}  {}", seconds(*took), step.name);
+    }
+    Ok(())
+}
+
+fn timed(step: &mut Step) -> Result<Duration> {
+    let start = Instant::now();
+    let status = step.command.status().map_err(|error| process::cannot_start(&step.command, &error))?;
+    if status.success() {
+        return Ok(start.elapsed());
+    }
+    Err(Failure::new(format!(
+        "step `{}` failed after {} ({}); run it alone with: cargo {}",
+        step.name,
+        seconds(start.elapsed()),
+        process::ended(status),
+        step.command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    )))
+}
+
+fn steps(workspace: &Workspace) -> Vec<Step> {
+    let cargo = |subcommand: &str| {
+        let mut command = workspace::cargo(subcommand);
+        command.current_dir(workspace.root());
+        command
+    };
+    let lints = ["--workspace", "--all-targets", "--", "-D", "warnings"];
+    let mut documentation = cargo("doc");
+    documentation.env("RUSTDOCFLAGS", "-D warnings");
+    let mut steps = vec![
+        Step::new("formatting", cargo("fmt"), &["--all", "--check"]),
+        Step::new("lints", cargo("clippy"), &lints),
+        Step::new("tests without libtorch", without_libtorch(cargo("test")), &packages("--package")),
+        Step::new(
+            "tests with libtorch",
+            cargo("test"),
+            &[&["--workspace"], &packages("--exclude")[..]].concat(),
+        ),
+        Step::new("documentation", documentation, &["--workspace", "--no-deps"]),
+    ];
+    for (name, arguments) in EXAMPLES {
+        let run = ["--package", "tcx-examples", "--example", name, "--"];
+        steps.push(Step::new(format!("example {name}"), cargo("run"), &[&run[..], arguments].concat()));
+    }
+    steps
+}
+
+/// A folder that does not exist: should a dependency on tch creep in, building it fails at once.
+fn without_libtorch(mut command: Command) -> Command {
+    command.env_remove("LIBTORCH_USE_PYTORCH").env("LIBTORCH", "/no-libtorch-for-these-packages");
+    command
+}
+
+fn packages(option: &'static str) -> Vec<&'static str> {
+    WITHOUT_LIBTORCH.iter().flat_map(|package| [option, package]).collect()
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_package_is_tested_once() {
+        let steps = steps(&Workspace::find().unwrap());
+        let line = |name: &str| {
+            let step = steps.iter().find(|step| step.name == name).unwrap();
+            step.command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        };
+        for package in WITHOUT_LIBTORCH {
+            assert!(line("tests without libtorch").contains(&format!("--package {package}")));
+            assert!(line("tests with libtorch").contains(&format!("--exclude {package}")));
+        }
+    }
+
+    #[test]
+    fn a_failed_step_is_named_with_the_command_to_repeat_it() {
+        let mut step = Step::new("the check", Command::new("sh"), &["-c", "exit 4"]);
+        let message = timed(&mut step).unwrap_err().to_string();
+        assert!(message.contains("`the check`") && message.contains("exit code 4"), "{message}");
+        assert!(message.ends_with("cargo -c exit 4"), "{message}");
+    }
+}
