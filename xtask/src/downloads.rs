@@ -32,7 +32,7 @@ impl Downloads {
     pub(crate) fn provide(
         &self,
         wheel: &Wheel,
-        fetch: impl FnOnce(&Wheel, &Path) -> Result<()>,
+        fetch: impl FnOnce(&Wheel, &Partial) -> Result<()>,
     ) -> Result<PathBuf> {
         let place = self.folder.join(wheel.file);
         // Without the lock first: a complete folder may be read-only.
@@ -48,7 +48,7 @@ impl Downloads {
             }
         }
         let partial = Partial::beside(&place, &lock)?;
-        fetch(wheel, partial.path())?;
+        fetch(wheel, &partial)?;
         let fetched = only_wheel(partial.path(), wheel)?;
         wheel.verify(&fetched)?;
         File::open(&fetched).and_then(|file| file.sync_all()).on("sync", &fetched)?;
@@ -111,12 +111,12 @@ mod tests {
         tags: Tags::Any,
     };
 
-    fn fetch_good(_: &Wheel, into: &Path) -> Result<()> {
-        let file = into.join("another_name.whl");
+    fn fetch_good(_: &Wheel, into: &Partial) -> Result<()> {
+        let file = into.path().join("another_name.whl");
         fs::write(&file, "abc").on("write", &file)
     }
 
-    fn no_fetch(_: &Wheel, _: &Path) -> Result<()> {
+    fn no_fetch(_: &Wheel, _: &Partial) -> Result<()> {
         Err(Failure::new("fetched although a good wheel was kept"))
     }
 
@@ -166,8 +166,8 @@ mod tests {
     fn a_failed_download_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let downloads = Downloads { folder: folder.path().to_path_buf() };
-        let failing = |_: &Wheel, into: &Path| {
-            fs::write(into.join("small.whl"), "a").unwrap();
+        let failing = |_: &Wheel, into: &Partial| {
+            fs::write(into.path().join("small.whl"), "a").unwrap();
             Err(Failure::new("the network went away"))
         };
         assert!(downloads.provide(&SMALL, failing).unwrap_err().to_string().contains("network"));
@@ -178,8 +178,8 @@ mod tests {
     fn wrong_bytes_are_refused_and_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let downloads = Downloads { folder: folder.path().to_path_buf() };
-        let wrong = |_: &Wheel, into: &Path| {
-            let file = into.join("small.whl");
+        let wrong = |_: &Wheel, into: &Partial| {
+            let file = into.path().join("small.whl");
             fs::write(&file, "abd").on("write", &file)
         };
         assert!(downloads.provide(&SMALL, wrong).unwrap_err().to_string().contains(SMALL.sha256));

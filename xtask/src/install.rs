@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, Stdio};
 
 use crate::failure::{OnPath, Result};
 
@@ -39,6 +39,7 @@ impl Lock {
 /// A temporary folder beside the place that its content is meant for, removed when dropped.
 pub(crate) struct Partial {
     path: PathBuf,
+    lock: Option<File>,
 }
 
 impl Partial {
@@ -50,11 +51,19 @@ impl Partial {
         }
         let path = partial_name(place, &process::id().to_string());
         fs::create_dir_all(&path).on("create the folder", &path)?;
-        Ok(Self { path })
+        let lock = lock.file.as_ref().and_then(|file| file.try_clone().ok());
+        Ok(Self { path, lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Standard input for a program that writes here: nothing to read, but a hold on the lock. Should this
+    /// process be killed, the next setup waits until that program has ended, too.
+    pub(crate) fn hold(&self) -> Stdio {
+        let lock = self.lock.as_ref().and_then(|file| file.try_clone().ok());
+        lock.map_or_else(Stdio::null, Stdio::from)
     }
 }
 
@@ -67,7 +76,7 @@ impl Drop for Partial {
 
 /// Puts a folder into `place`, unless what is there was already made from `source`. `fill` makes the content
 /// in a temporary folder. `true` if it was called.
-pub(crate) fn install(place: &Path, source: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<bool> {
+pub(crate) fn install(place: &Path, source: &str, fill: impl FnOnce(&Partial) -> Result<()>) -> Result<bool> {
     if is_made_from(place, source) {
         return Ok(false);
     }
@@ -79,10 +88,10 @@ pub(crate) fn install(place: &Path, source: &str, fill: impl FnOnce(&Path) -> Re
         return Ok(false);
     }
     let partial = Partial::beside(place, &lock)?;
-    fill(partial.path())?;
+    fill(&partial)?;
     let stamp = partial.path().join(STAMP);
     fs::write(&stamp, source).on("write", &stamp)?;
-    let old = partial_name(place, "old");
+    let old = partial_name(place, &format!("{}-old", process::id()));
     if place.symlink_metadata().is_ok() {
         fs::rename(place, &old).on("move away", place)?;
     }
@@ -135,9 +144,9 @@ mod tests {
     use super::*;
     use crate::failure::Failure;
 
-    fn put(text: &'static str) -> impl FnOnce(&Path) -> Result<()> {
+    fn put(text: &'static str) -> impl FnOnce(&Partial) -> Result<()> {
         move |folder| {
-            let file = folder.join("content");
+            let file = folder.path().join("content");
             fs::write(&file, text).on("write", &file)
         }
     }
@@ -171,7 +180,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let place = root.path().join("place");
         install(&place, "one", put("first")).unwrap();
-        let failing = |folder: &Path| {
+        let failing = |folder: &Partial| {
             put("half")(folder)?;
             Err(Failure::new("the disk is full"))
         };
@@ -211,6 +220,22 @@ mod tests {
         install(&place, "one", put("first")).unwrap();
         assert_eq!(content(&place), "first");
         assert_eq!(content(&own), "the user's");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_that_outlives_its_setup_keeps_the_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("lock");
+        let lock = Lock::take(&path).unwrap();
+        let partial = Partial::beside(&root.path().join("place"), &lock).unwrap();
+        let mut writer = process::Command::new("sleep").arg("60").stdin(partial.hold()).spawn().unwrap();
+        drop((partial, lock));
+        let other = File::open(&path).unwrap();
+        assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        other.lock().unwrap();
     }
 
     #[test]

