@@ -49,6 +49,14 @@ impl Column {
         &self.values
     }
 
+    /// The bytes of a row; `width` is that of the leaf, for rows of equal width.
+    pub(crate) fn row(&self, row: usize, width: usize) -> &[u8] {
+        match &self.offsets {
+            Some(offsets) => &self.values[offsets[row] as usize..offsets[row + 1] as usize],
+            None => &self.values[row * width..][..width],
+        }
+    }
+
     pub(crate) fn offsets(&self) -> Option<&[i64]> {
         self.offsets.as_deref()
     }

@@ -13,8 +13,6 @@ pub enum ErrorKind {
     Corrupt,
     /// The directory belongs to another identity, schema or key type: bump the id.
     Incompatible,
-    /// The store was closed: open it again.
-    Closed,
     /// The caller broke a rule of the interface: fix the call.
     Invalid,
 }
@@ -32,12 +30,8 @@ enum Repr {
     Corrupt { path: PathBuf, what: String },
     #[error("{0}")]
     Incompatible(String),
-    #[error("the store at {} is closed", .0.display())]
-    Closed(PathBuf),
     #[error("{0}")]
     Invalid(String),
-    #[error("{context}: {source}")]
-    Context { context: String, source: Error },
 }
 
 /// A result of the store.
@@ -50,9 +44,7 @@ impl Error {
             Repr::Io { .. } => ErrorKind::Io,
             Repr::Corrupt { .. } => ErrorKind::Corrupt,
             Repr::Incompatible(_) => ErrorKind::Incompatible,
-            Repr::Closed(_) => ErrorKind::Closed,
             Repr::Invalid(_) => ErrorKind::Invalid,
-            Repr::Context { source, .. } => source.kind(),
         }
     }
 
@@ -68,16 +60,8 @@ impl Error {
         Self(Arc::new(Repr::Incompatible(message.into())))
     }
 
-    pub(crate) fn closed(path: impl Into<PathBuf>) -> Self {
-        Self(Arc::new(Repr::Closed(path.into())))
-    }
-
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self(Arc::new(Repr::Invalid(message.into())))
-    }
-
-    pub(crate) fn context(self, context: impl Into<String>) -> Self {
-        Self(Arc::new(Repr::Context { context: context.into(), source: self }))
     }
 }
 

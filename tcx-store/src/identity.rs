@@ -1,7 +1,5 @@
 //! What decides the rows of a cache: the fields, values and weights of the module that computes them.
 
-use std::fmt::Write as _;
-
 /// What a module is, as readable entries: a path (`size`, `backbone.weights`) and a value.
 ///
 /// Two identities are the same if all entries are, in order. A cache belongs to one identity; the entries
@@ -28,25 +26,32 @@ impl Identity {
         &self.entries
     }
 
-    /// What differs, one line an entry: in the cache, and in the code.
+    /// What differs, one line an entry: in the cache (`self`), and in the code.
     pub(crate) fn difference(&self, code: &Self) -> String {
-        let mut text = String::new();
-        let find = |entries: &[(String, String)], path: &str| {
-            entries.iter().find(|(p, _)| p == path).map(|(_, value)| value.clone())
-        };
+        if self == code {
+            return String::new();
+        }
+        let mut lines = String::new();
         for (path, value) in &self.entries {
-            match find(&code.entries, path) {
-                Some(found) if found == *value => Ok(()),
-                Some(found) => write!(text, "\n  `{path}`: {value} in the cache, {found} in the code"),
-                None => write!(text, "\n  `{path}`: {value} in the cache, absent from the code"),
-            }
-            .unwrap_or_default();
-        }
-        for (path, value) in &code.entries {
-            if find(&self.entries, path).is_none() {
-                write!(text, "\n  `{path}`: absent from the cache, {value} in the code").unwrap_or_default();
+            match code.value(path) {
+                Some(found) if found == value => {}
+                Some(found) => lines += &format!("\n  `{path}`: {value} in the cache, {found} in the code"),
+                None => lines += &format!("\n  `{path}`: {value} in the cache, absent from the code"),
             }
         }
-        text
+        for (path, value) in code.entries.iter().filter(|(path, _)| self.value(path).is_none()) {
+            lines += &format!("\n  `{path}`: absent from the cache, {value} in the code");
+        }
+        if lines.is_empty() { "\n  the order of the fields".to_owned() } else { lines }
+    }
+
+    fn value(&self, path: &str) -> Option<&String> {
+        self.entries.iter().find(|(own, _)| own == path).map(|(_, value)| value)
+    }
+}
+
+impl FromIterator<(String, String)> for Identity {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
+        Self { entries: entries.into_iter().collect() }
     }
 }

@@ -101,7 +101,9 @@ impl Keys {
     fn push(&mut self, key: &[u8]) -> Result<()> {
         let position = self.len();
         if key.is_empty() {
-            return Err(Error::invalid(format!("id {position} of the batch is empty: every sample needs an id of its own")));
+            return Err(Error::invalid(format!(
+                "id {position} of the batch is empty: every sample needs an id of its own"
+            )));
         }
         if key.len() > MAX_KEY_BYTES {
             let start = String::from_utf8_lossy(&key[..40]).into_owned();

@@ -1,15 +1,53 @@
-//! The engine of tcx.
+//! The engine of tcx: typed rows in immutable Arrow IPC segments, shared by every process that opens the same
+//! directory. It knows keys, schemas and columns; tensors are the business of the crate `tcx`.
+//!
+//! A [`Store`] is one module's folder. Rows are found by [`Keys`] with [`Store::lookup`], added with
+//! [`Store::insert`], and durable after [`Store::flush`]. What stands on disk is described in `docs/format.md`,
+//! why it is so in `docs/design.md`.
+//!
+//! Every process may write; nothing is locked, and no file is changed once it has its name. The one thing asked
+//! of the user: no other program edits the files of a cache directory, since they are mapped into memory.
 
+#[cfg(target_endian = "big")]
+compile_error!("rows are copied between memory and disk as they are, which is little-endian");
+
+mod buffer;
+mod bytes;
+mod changes;
+mod checksum;
 mod column;
+mod core;
 mod error;
 mod identity;
+mod index;
 mod key;
+mod live;
 mod lookup;
+mod mmap;
+mod name;
+mod options;
+mod prefetch;
+mod probe;
+mod refresh;
 mod schema;
+mod seal;
+mod segment;
+mod snapshot;
+mod spec;
+mod stats;
+mod storage;
+mod store;
+mod wait;
+mod writer;
 
 pub use column::Column;
 pub use error::{Error, ErrorKind, Result};
 pub use identity::Identity;
 pub use key::{KeyType, Keys, MAX_KEY_BYTES};
 pub use lookup::Lookup;
+pub use name::check_module_id;
+pub use options::Options;
 pub use schema::{ColumnType, DType, Field, Leaf, LeafKind};
+pub use spec::Spec;
+pub use stats::Stats;
+pub use store::Store;

@@ -1,31 +1,226 @@
 //! The rows of a batch: where each was found, and copying them to where they are wanted.
 
+use std::collections::HashMap;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
-/// Where each row of a batch is.
+use crate::buffer::{BufferedRow, RowBatch};
+use crate::error::{Error, Result};
+use crate::key::Keys;
+use crate::schema::{Leaf, LeafKind};
+use crate::segment::Segment;
+
+/// How many rows ahead of the copy the processor is told what comes.
+const AHEAD: usize = 8;
+
+/// Where the rows are.
 #[derive(Debug)]
-pub struct Lookup {}
+enum Source {
+    Segment(Arc<Segment>),
+    Batch(Arc<RowBatch>),
+}
+
+/// The place of one row; no source is a miss.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    source: u32,
+    row: u32,
+}
+
+const MISSING: Address = Address { source: u32::MAX, row: 0 };
+
+/// The rows of a batch of keys, in the order asked, each found or missing.
+///
+/// It keeps what it found alive, whatever happens to the store meanwhile. Rows of segments have been
+/// verified when they were found: copying them cannot fail.
+#[derive(Debug)]
+pub struct Lookup {
+    keys: Keys,
+    leaves: Arc<[Leaf]>,
+    rows: Vec<Address>,
+    sources: Vec<Source>,
+    missing: usize,
+    /// The oldest change number that a part of this lookup was made at.
+    known: u64,
+}
 
 impl Lookup {
+    pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>) -> Self {
+        let missing = keys.len();
+        Self { rows: vec![MISSING; missing], keys, leaves, sources: Vec::new(), missing, known: 0 }
+    }
+
     /// How many rows were asked for.
     pub fn len(&self) -> usize {
-        unimplemented!()
+        self.rows.len()
     }
+
     /// Whether no row was asked for.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.rows.is_empty()
     }
-    /// Copies every row of dense leaf number `leaf` to its place in `dst`, which it fills completely:
-    /// `len() * width` bytes.
-    pub fn copy_dense(&self, _leaf: usize, _dst: &mut [MaybeUninit<u8>]) {
-        unimplemented!()
+
+    /// How many rows are missing, repeated keys counted each time.
+    pub fn missing(&self) -> usize {
+        self.missing
     }
-    /// The bytes of one row of dense leaf number `leaf`.
-    pub fn dense(&self, _leaf: usize, _row: usize) -> &[u8] {
-        unimplemented!()
+
+    /// The positions of the missing rows, in order, each key once: what has to be computed.
+    pub fn missing_positions(&self) -> Vec<usize> {
+        let mut seen = HashMap::with_capacity(self.missing);
+        self.open().filter(|&position| seen.insert(self.keys.key(position), ()).is_none()).collect()
     }
-    /// One row of text leaf number `leaf`.
-    pub fn text(&self, _leaf: usize, _row: usize) -> crate::Result<&str> {
-        unimplemented!()
+
+    /// The keys that were asked for.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
+
+    pub(crate) fn known(&self) -> u64 {
+        self.known
+    }
+
+    pub(crate) fn set_known(&mut self, known: u64) {
+        self.known = known;
+    }
+
+    pub(crate) fn is_open(&self, position: usize) -> bool {
+        self.rows[position].source == MISSING.source
+    }
+
+    /// The positions that are missing.
+    pub(crate) fn open(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.rows.len()).filter(|&position| self.is_open(position))
+    }
+
+    /// A row is found in a segment.
+    pub(crate) fn found(&mut self, position: usize, segment: &Arc<Segment>, row: u32) {
+        // Few segments serve a batch, and mostly the last one again.
+        let same = |source: &Source| matches!(source, Source::Segment(own) if Arc::ptr_eq(own, segment));
+        let source = self.sources.iter().rposition(same).unwrap_or_else(|| {
+            self.sources.push(Source::Segment(segment.clone()));
+            self.sources.len() - 1
+        });
+        self.set(position, source, row);
+    }
+
+    /// A row is found in the write buffer.
+    pub(crate) fn found_buffered(&mut self, position: usize, found: BufferedRow) {
+        let same = |source: &Source| matches!(source, Source::Batch(own) if Arc::ptr_eq(own, &found.batch));
+        let source = self.sources.iter().rposition(same).unwrap_or_else(|| {
+            self.sources.push(Source::Batch(found.batch));
+            self.sources.len() - 1
+        });
+        self.set(position, source, found.row);
+    }
+
+    /// The missing rows that `batch` brings are found, repeated keys everywhere they stand.
+    pub(crate) fn fill(&mut self, batch: &Arc<RowBatch>) {
+        let rows: HashMap<&[u8], usize> = (0..batch.rows()).map(|row| (batch.keys.key(row), row)).collect();
+        let open: Vec<usize> = self.open().collect();
+        self.sources.push(Source::Batch(batch.clone()));
+        for position in open {
+            if let Some(&row) = rows.get(self.keys.key(position)) {
+                self.set(position, self.sources.len() - 1, row as u32);
+            }
+        }
+    }
+
+    fn set(&mut self, position: usize, source: usize, row: u32) {
+        self.missing -= usize::from(self.is_open(position));
+        self.rows[position] = Address { source: source as u32, row };
+    }
+
+    fn width(&self, leaf: usize) -> usize {
+        self.leaves[leaf].kind.width().unwrap_or(0)
+    }
+
+    /// Copies every row of a dense leaf to its place in `dst`, which is written completely.
+    ///
+    /// # Panics
+    ///
+    /// If rows are missing, if the leaf is not dense, or if `dst` has not room for exactly [`len`](Self::len) rows.
+    pub fn copy_dense(&self, leaf: usize, dst: &mut [MaybeUninit<u8>]) {
+        let width = self.width(leaf);
+        assert!(matches!(self.leaves[leaf].kind, LeafKind::Dense { .. }), "leaf {leaf} is not dense");
+        assert_eq!(dst.len(), self.len() * width, "the destination has room for every row");
+        assert_eq!(self.missing, 0, "no row is missing");
+        if width == 0 {
+            return;
+        }
+        let whole: Vec<Option<&[u8]>> = self.sources.iter().map(|source| source.dense(leaf)).collect();
+        for (position, to) in dst.chunks_exact_mut(width).enumerate() {
+            if let Some(next) = self.rows.get(position + AHEAD) {
+                prefetch_row(whole[next.source as usize], next.row as usize * width, width);
+            }
+            let address = self.rows[position];
+            let row = address.row as usize;
+            let from = match whole[address.source as usize] {
+                Some(values) => &values[row * width..][..width],
+                None => self.bytes(leaf, position),
+            };
+            to.write_copy_of_slice(from);
+        }
+    }
+
+    /// The bytes of one row of a leaf.
+    ///
+    /// # Panics
+    ///
+    /// If the row is missing, or there is no such row or leaf.
+    pub fn bytes(&self, leaf: usize, position: usize) -> &[u8] {
+        let Address { source, row } = self.rows[position];
+        let row = row as usize;
+        match &self.sources[source as usize] {
+            Source::Batch(batch) => batch.columns[leaf].row(row, self.width(leaf)),
+            Source::Segment(segment) => {
+                segment.leaf(leaf, row).expect("the row was verified when it was found")
+            }
+        }
+    }
+
+    /// One row of a text leaf.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are not UTF-8: the leaf is not text.
+    ///
+    /// # Panics
+    ///
+    /// As [`bytes`](Self::bytes).
+    pub fn text(&self, leaf: usize, position: usize) -> Result<&str> {
+        std::str::from_utf8(self.bytes(leaf, position)).map_err(|_| {
+            Error::invalid(format!(
+                "column `{}` is {}, not text",
+                self.leaves[leaf].name, self.leaves[leaf].kind
+            ))
+        })
+    }
+}
+
+impl Source {
+    /// All rows of a dense leaf, where they lie one after the other.
+    fn dense(&self, leaf: usize) -> Option<&[u8]> {
+        match self {
+            Self::Segment(segment) => segment.dense(leaf),
+            Self::Batch(batch) => Some(batch.columns[leaf].values()),
+        }
+    }
+}
+
+/// The first lines of a row; the processor's own prefetcher follows from there.
+#[inline]
+fn prefetch_row(values: Option<&[u8]>, start: usize, width: usize) {
+    let Some(values) = values else { return };
+    for line in (0..width.min(256)).step_by(64) {
+        crate::prefetch::prefetch(values, start + line);
+    }
+}
+
+/// Whether every leaf of a segment's row is intact.
+pub(crate) fn is_intact(segment: &Segment, leaves: &[Leaf], row: usize) -> bool {
+    leaves.iter().enumerate().all(|(number, leaf)| match leaf.kind {
+        LeafKind::Dense { .. } => segment.leaf(number, row).is_some(),
+        LeafKind::Text => segment.leaf(number, row).is_some_and(|bytes| std::str::from_utf8(bytes).is_ok()),
+    })
 }

@@ -42,6 +42,23 @@ impl DType {
         }
     }
 
+    const ALL: [Self; 10] = [
+        Self::F16,
+        Self::BF16,
+        Self::F32,
+        Self::F64,
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::Bool,
+    ];
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|dtype| *dtype as u8 == code)
+    }
+
     /// The name as it is written in `#[tensor(f32, [2048])]`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -116,10 +133,22 @@ pub enum LeafKind {
 }
 
 impl LeafKind {
+    /// Elements of a row, if all rows have the same number.
+    pub(crate) fn elements(&self) -> Option<usize> {
+        match self {
+            Self::Dense { shape, .. } => {
+                Some(shape.iter().fold(1, |product: usize, &dim| product.saturating_mul(dim)))
+            }
+            Self::Text => None,
+        }
+    }
+
     /// Bytes of a row, if all rows have the same.
     pub fn width(&self) -> Option<usize> {
         match self {
-            Self::Dense { dtype, shape } => Some(shape.iter().product::<usize>() * dtype.size()),
+            Self::Dense { dtype, .. } => {
+                self.elements().map(|elements| elements.saturating_mul(dtype.size()))
+            }
             Self::Text => None,
         }
     }

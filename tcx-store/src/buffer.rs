@@ -1,0 +1,257 @@
+//! The write buffer: rows that are accepted and readable, but not sealed yet.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use crate::changes::now_millis;
+use crate::column::Column;
+use crate::error::{Error, Result};
+use crate::key::{KeyHash, Keys};
+use crate::schema::Leaf;
+
+/// The rows that one computed batch brought.
+#[derive(Debug)]
+pub(crate) struct RowBatch {
+    pub(crate) keys: Keys,
+    pub(crate) columns: Vec<Column>,
+    /// The newest change known when the rows were looked up.
+    pub(crate) known: u64,
+    /// Milliseconds since 1970.
+    pub(crate) born: u64,
+}
+
+impl RowBatch {
+    /// # Errors
+    ///
+    /// Columns that are not those of `leaves`, with one row a key.
+    pub(crate) fn new(keys: Keys, columns: Vec<Column>, leaves: &[Leaf], known: u64) -> Result<Self> {
+        if columns.len() != leaves.len() {
+            let (expected, found) = (leaves.len(), columns.len());
+            return Err(Error::invalid(format!("expected {expected} columns, found {found}")));
+        }
+        for (column, leaf) in columns.iter().zip(leaves) {
+            if !column.fits(&leaf.kind, keys.len()) {
+                let (name, kind, rows, bytes) = (&leaf.name, &leaf.kind, keys.len(), column.bytes());
+                let message = format!(
+                    "column `{name}`: expected {rows} rows of {kind}, found {bytes} bytes that are not"
+                );
+                return Err(Error::invalid(message));
+            }
+        }
+        Ok(Self { keys, columns, known, born: now_millis() })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The memory the rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.keys.heap_bytes() + self.columns.iter().map(Column::heap_bytes).sum::<usize>()
+    }
+}
+
+/// A row in the buffer.
+pub(crate) struct BufferedRow {
+    pub(crate) batch: Arc<RowBatch>,
+    pub(crate) row: u32,
+}
+
+/// Key hashes are random bits already.
+#[derive(Default)]
+struct TakeBits(u64);
+
+impl Hasher for TakeBits {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.first_chunk().map_or(0, |bits| u64::from_le_bytes(*bits));
+    }
+
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
+    }
+}
+
+/// Batches that are sealed together.
+#[derive(Debug, Default)]
+pub(crate) struct Generation {
+    pub(crate) batches: Vec<Arc<RowBatch>>,
+    index: HashMap<KeyHash, (u32, u32), BuildHasherDefault<TakeBits>>,
+    bytes: usize,
+    since: Option<Instant>,
+}
+
+impl Generation {
+    fn push(&mut self, batch: Arc<RowBatch>) {
+        let number = self.batches.len() as u32;
+        for row in 0..batch.rows() {
+            self.index.insert(batch.keys.hash(row), (number, row as u32));
+        }
+        self.bytes += batch.bytes();
+        self.since.get_or_insert_with(Instant::now);
+        self.batches.push(batch);
+    }
+
+    fn find(&self, keys: &Keys, position: usize, floor: u64) -> Option<BufferedRow> {
+        let &(number, row) = self.index.get(&keys.hash(position))?;
+        let batch = self.batches.get(number as usize)?;
+        let same = batch.keys.key(row as usize) == keys.key(position) && batch.keys.view() == keys.view();
+        (same && batch.known >= floor).then(|| BufferedRow { batch: batch.clone(), row })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Generations {
+    active: Generation,
+    frozen: VecDeque<Arc<Generation>>,
+}
+
+/// How much is in the buffer, and why nothing more is taken while writing is off.
+#[derive(Debug, Default)]
+struct Room {
+    bytes: usize,
+    trouble: Option<Error>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    /// It is in the buffer.
+    Yes,
+    /// It is the first in the buffer: the writer has a time to keep now.
+    First,
+    /// It filled the buffer: there is a segment's worth to seal.
+    Full,
+    /// Writing is off: the rows are dropped.
+    No,
+}
+
+/// The rows between a forward pass and the disk.
+#[derive(Debug)]
+pub(crate) struct WriteBuffer {
+    generations: RwLock<Generations>,
+    /// Batches in the buffer; hits on an empty buffer take no lock.
+    batches: AtomicUsize,
+    room: Mutex<Room>,
+    more_room: Condvar,
+    seal_bytes: usize,
+    queue_bytes: usize,
+}
+
+impl WriteBuffer {
+    pub(crate) fn new(seal_bytes: usize, queue_bytes: usize) -> Self {
+        // A full queue must be reason enough to seal, or the caller would wait for ever.
+        let seal_bytes = seal_bytes.min(queue_bytes / 2);
+        let (generations, room) = (RwLock::default(), Mutex::default());
+        Self {
+            generations,
+            batches: AtomicUsize::new(0),
+            room,
+            more_room: Condvar::new(),
+            seal_bytes,
+            queue_bytes,
+        }
+    }
+
+    /// Takes rows, waiting for room; `seal` is called to make some. A batch larger than the whole queue is taken when the queue is empty.
+    pub(crate) fn accept(&self, batch: &Arc<RowBatch>, seal: impl Fn()) -> Accepted {
+        let bytes = batch.bytes();
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        while room.trouble.is_none() && room.bytes > 0 && room.bytes + bytes > self.queue_bytes {
+            seal();
+            room = self.more_room.wait(room).unwrap_or_else(PoisonError::into_inner);
+        }
+        if room.trouble.is_some() {
+            return Accepted::No;
+        }
+        room.bytes += bytes;
+        drop(room);
+        let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
+        let before = generations.active.bytes;
+        generations.active.push(batch.clone());
+        self.batches.fetch_add(1, Ordering::Release);
+        let after = generations.active.bytes;
+        if before < self.seal_bytes && after >= self.seal_bytes {
+            Accepted::Full
+        } else if before == 0 {
+            Accepted::First
+        } else {
+            Accepted::Yes
+        }
+    }
+
+    /// Finds rows by key. `found` is called for each.
+    pub(crate) fn find(
+        &self,
+        keys: &Keys,
+        positions: impl Iterator<Item = usize>,
+        floor: u64,
+        mut found: impl FnMut(usize, BufferedRow),
+    ) {
+        if self.batches.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
+        for position in positions {
+            let newest_first =
+                std::iter::once(&generations.active).chain(generations.frozen.iter().rev().map(|g| &**g));
+            if let Some(row) = newest_first.filter_map(|g| g.find(keys, position, floor)).next() {
+                found(position, row);
+            }
+        }
+    }
+
+    /// Since when the oldest row has waited to be sealed.
+    pub(crate) fn oldest_since(&self) -> Option<Instant> {
+        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
+        generations.frozen.front().map_or(generations.active.since, |frozen| frozen.since)
+    }
+
+    /// Closes the active generation; what is accepted from now on belongs to the next.
+    pub(crate) fn freeze(&self) {
+        let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
+        if !generations.active.batches.is_empty() {
+            let active = std::mem::take(&mut generations.active);
+            generations.frozen.push_back(Arc::new(active));
+        }
+    }
+
+    /// The generation to seal next.
+    pub(crate) fn oldest(&self) -> Option<Arc<Generation>> {
+        self.generations.read().unwrap_or_else(PoisonError::into_inner).frozen.front().cloned()
+    }
+
+    /// Lets go of the oldest generation: its rows are in the snapshot now, or never will be.
+    pub(crate) fn release_oldest(&self) {
+        let released = {
+            let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
+            generations.frozen.pop_front()
+        };
+        let Some(released) = released else { return };
+        self.batches.fetch_sub(released.batches.len(), Ordering::Release);
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        room.bytes = room.bytes.saturating_sub(released.bytes);
+        drop(room);
+        self.more_room.notify_all();
+    }
+
+    /// Turns writing off for this reason, or on; tells what it was before.
+    pub(crate) fn set_trouble(&self, trouble: Option<Error>) -> Option<Error> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut room.trouble, trouble);
+        drop(room);
+        self.more_room.notify_all();
+        before
+    }
+
+    /// Why writing is off, if it is.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner).trouble.clone()
+    }
+}

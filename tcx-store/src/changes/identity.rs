@@ -1,0 +1,235 @@
+//! Change 0: what the rows of a module's folder are, and of which module.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{KIND_IDENTITY, decode, encode};
+use crate::bytes::{Cursor, Random, put_count, put_string};
+use crate::identity::Identity;
+use crate::key::KeyType;
+use crate::schema::{DType, Leaf, LeafKind};
+use crate::spec::Spec;
+
+/// What change 0 holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IdentityChange {
+    /// Tells this folder from one that is removed and made again under the same name.
+    pub(crate) instance: Random,
+    created: u64,
+    provenance: Vec<(String, String)>,
+    module_id: String,
+    key_type: u8,
+    leaves: Vec<Leaf>,
+    identity: Identity,
+}
+
+impl IdentityChange {
+    /// A new folder for `spec`.
+    pub(crate) fn new(spec: &Spec) -> Self {
+        Self {
+            instance: Random::new(),
+            created: now_millis(),
+            provenance: spec.provenance.clone(),
+            module_id: spec.module_id.clone(),
+            key_type: spec.key_type as u8,
+            leaves: spec.leaves.clone(),
+            identity: spec.identity.clone(),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut payload = Vec::new();
+        payload.extend_from_slice(&self.instance.0);
+        payload.extend_from_slice(&self.created.to_le_bytes());
+        put_pairs(&mut payload, &self.provenance);
+        payload.extend_from_slice(&self.digested());
+        encode(0, KIND_IDENTITY, Random::new(), &payload)
+    }
+
+    /// Change 0 from the bytes of its file, or what is wrong with them.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let (kind, payload) = decode(0, bytes)?;
+        if kind != KIND_IDENTITY {
+            return Err(format!("its kind is {kind}, change 0 is an identity (kind {KIND_IDENTITY})"));
+        }
+        let mut cursor = Cursor::new(payload);
+        let change = read(&mut cursor).ok_or("its payload is malformed")?;
+        if cursor.is_at_end() { Ok(change) } else { Err("bytes follow its payload".to_owned()) }
+    }
+
+    /// Stands in every segment, so that none of another identity can be taken for one of this.
+    pub(crate) fn digest(&self) -> String {
+        blake3::hash(&self.digested()).to_hex().to_string()
+    }
+
+    /// The part that has to be the same.
+    fn digested(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_string(&mut out, &self.module_id);
+        out.push(self.key_type);
+        put_count(&mut out, self.leaves.len());
+        for leaf in &self.leaves {
+            put_leaf(&mut out, leaf);
+        }
+        put_pairs(&mut out, self.identity.entries());
+        out
+    }
+
+    /// What differs between this cache and the code, one line each; empty if nothing does.
+    pub(crate) fn difference(&self, spec: &Spec) -> String {
+        let mut text = String::new();
+        let mut line = |what: String| {
+            text.push_str("\n  ");
+            text.push_str(&what);
+        };
+        if self.module_id != spec.module_id {
+            line(format!("module id: {:?} in the cache, {:?} in the code", self.module_id, spec.module_id));
+        }
+        if self.key_type != spec.key_type as u8 {
+            line(format!("ids: {} in the cache, {} in the code", key_name(self.key_type), spec.key_type));
+        }
+        schema_difference(&self.leaves, &spec.leaves, &mut line);
+        text.push_str(&self.identity.difference(&spec.identity));
+        text
+    }
+}
+
+fn schema_difference(cache: &[Leaf], code: &[Leaf], line: &mut impl FnMut(String)) {
+    let find = |leaves: &[Leaf], name: &str| {
+        leaves.iter().find(|leaf| leaf.name == name).map(|leaf| leaf.kind.clone())
+    };
+    for leaf in cache {
+        match find(code, &leaf.name) {
+            Some(kind) if kind == leaf.kind => {}
+            Some(kind) => {
+                line(format!("field `{}`: {} in the cache, {kind} in the code", leaf.name, leaf.kind))
+            }
+            None => line(format!("field `{}`: {} in the cache, absent from the code", leaf.name, leaf.kind)),
+        }
+    }
+    for leaf in code.iter().filter(|leaf| find(cache, &leaf.name).is_none()) {
+        line(format!("field `{}`: absent from the cache, {} in the code", leaf.name, leaf.kind));
+    }
+    let names = |leaves: &[Leaf]| leaves.iter().map(|leaf| leaf.name.clone()).collect::<Vec<_>>();
+    let (mut cache, mut code) = (names(cache), names(code));
+    if cache != code {
+        let order = format!(
+            "order of the fields: {} in the cache, {} in the code",
+            cache.join(", "),
+            code.join(", ")
+        );
+        cache.sort();
+        code.sort();
+        if cache == code {
+            line(order);
+        }
+    }
+}
+
+fn key_name(code: u8) -> String {
+    let known = [KeyType::Text, KeyType::Int, KeyType::Bytes].into_iter().find(|key| *key as u8 == code);
+    known.map_or_else(|| format!("of unknown type {code}"), |key| key.to_string())
+}
+
+fn put_pairs(out: &mut Vec<u8>, pairs: &[(String, String)]) {
+    put_count(out, pairs.len());
+    for (name, value) in pairs {
+        put_string(out, name);
+        put_string(out, value);
+    }
+}
+
+fn put_leaf(out: &mut Vec<u8>, leaf: &Leaf) {
+    put_string(out, &leaf.name);
+    match &leaf.kind {
+        LeafKind::Dense { dtype, shape } => {
+            out.extend_from_slice(&[1, *dtype as u8, shape.len() as u8]);
+            shape.iter().for_each(|&dim| out.extend_from_slice(&(dim as u64).to_le_bytes()));
+        }
+        LeafKind::Text => out.push(2),
+    }
+}
+
+fn read(cursor: &mut Cursor<'_>) -> Option<IdentityChange> {
+    Some(IdentityChange {
+        instance: cursor.random()?,
+        created: cursor.u64()?,
+        provenance: read_pairs(cursor)?,
+        module_id: cursor.string()?,
+        key_type: cursor.u8()?,
+        leaves: (0..cursor.count(5)?).map(|_| read_leaf(cursor)).collect::<Option<_>>()?,
+        identity: read_pairs(cursor)?.into_iter().collect(),
+    })
+}
+
+fn read_pairs(cursor: &mut Cursor<'_>) -> Option<Vec<(String, String)>> {
+    (0..cursor.count(8)?).map(|_| Some((cursor.string()?, cursor.string()?))).collect()
+}
+
+fn read_leaf(cursor: &mut Cursor<'_>) -> Option<Leaf> {
+    let name = cursor.string()?;
+    let kind = match cursor.u8()? {
+        1 => {
+            let dtype = DType::from_code(cursor.u8()?)?;
+            let rank = cursor.u8()?;
+            let shape = (0..rank).map(|_| cursor.u64()?.try_into().ok()).collect::<Option<_>>()?;
+            LeafKind::Dense { dtype, shape }
+        }
+        2 => LeafKind::Text,
+        _ => return None,
+    };
+    Some(Leaf { name, kind })
+}
+
+pub(crate) fn now_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{ColumnType, Field};
+
+    fn spec(size: &str, field: &'static [Field]) -> Spec {
+        let identity = [("size".to_owned(), size.to_owned())].into_iter().collect();
+        Spec::new("m_v1", KeyType::Text, &ColumnType::Struct(field), identity, Vec::new()).unwrap()
+    }
+
+    const F32: Field = Field { name: "a", column: ColumnType::Dense { dtype: DType::F32, shape: &[3, 4] } };
+    const F16: Field = Field { name: "a", column: ColumnType::Dense { dtype: DType::F16, shape: &[3, 4] } };
+    const TEXT: Field = Field { name: "b", column: ColumnType::Text };
+
+    #[test]
+    fn an_identity_is_read_back() {
+        let change = IdentityChange::new(&spec("224i64", &[F32, TEXT]));
+        let bytes = change.encode();
+        assert_eq!(IdentityChange::decode(&bytes), Ok(change));
+        for at in 0..bytes.len() {
+            IdentityChange::decode(&bytes[..at]).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn the_digest_is_of_what_has_to_be_the_same() {
+        let (a, again) = (IdentityChange::new(&spec("1", &[F32])), IdentityChange::new(&spec("1", &[F32])));
+        assert_ne!(a.instance, again.instance);
+        assert_eq!(a.digest(), again.digest());
+        assert_ne!(a.digest(), IdentityChange::new(&spec("2", &[F32])).digest());
+        assert_ne!(a.digest(), IdentityChange::new(&spec("1", &[F16])).digest());
+    }
+
+    #[test]
+    fn a_difference_names_both_sides() {
+        let cache = IdentityChange::new(&spec("224i64", &[F32, TEXT]));
+        assert_eq!(cache.difference(&spec("224i64", &[F32, TEXT])), "");
+        let difference = cache.difference(&spec("448i64", &[F16]));
+        for line in [
+            "`a`: f32 [3, 4] in the cache, f16 [3, 4] in the code",
+            "`b`: String in the cache, absent from the code",
+            "`size`: 224i64 in the cache, 448i64 in the code",
+        ] {
+            assert!(difference.contains(line), "{difference}");
+        }
+        let order = cache.difference(&spec("224i64", &[TEXT, F32]));
+        assert!(order.contains("order of the fields: a, b in the cache, b, a in the code"), "{order}");
+    }
+}

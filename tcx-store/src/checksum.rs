@@ -1,0 +1,132 @@
+//! Checksums: one per 64 KiB block, made while a file is written, verified when a block is first used.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+/// Bytes of a file under one checksum.
+pub(crate) const CHECKSUM_BLOCK: usize = 64 * 1024;
+
+/// CRC-64/NVME.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+fn digest() -> Digest {
+    Digest::new(CrcAlgorithm::Crc64Nvme)
+}
+
+/// Makes the checksums of a stream of bytes.
+pub(crate) struct BlockChecksums {
+    digest: Digest,
+    filled: usize,
+    blocks: Vec<u64>,
+}
+
+impl BlockChecksums {
+    pub(crate) fn new() -> Self {
+        Self { digest: digest(), filled: 0, blocks: Vec::new() }
+    }
+
+    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (head, rest) = bytes.split_at(bytes.len().min(CHECKSUM_BLOCK - self.filled));
+            self.digest.update(head);
+            self.filled += head.len();
+            if self.filled == CHECKSUM_BLOCK {
+                self.close_block();
+            }
+            bytes = rest;
+        }
+    }
+
+    fn close_block(&mut self) {
+        self.blocks.push(self.digest.finalize_reset());
+        self.filled = 0;
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<u64> {
+        if self.filled > 0 {
+            self.close_block();
+        }
+        self.blocks
+    }
+}
+
+/// The checksums of a mapped range of bytes, and which of its blocks this process has verified.
+#[derive(Debug)]
+pub(crate) struct VerifiedBlocks {
+    checksums: Vec<u64>,
+    verified: Vec<AtomicU64>,
+}
+
+impl VerifiedBlocks {
+    /// `None` if there are not just as many checksums as `len` bytes need.
+    pub(crate) fn new(checksums: Vec<u64>, len: usize) -> Option<Self> {
+        if checksums.len() != len.div_ceil(CHECKSUM_BLOCK) {
+            return None;
+        }
+        let verified = (0..checksums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Some(Self { checksums, verified })
+    }
+
+    /// Whether the bytes of `start..end` may be used; `bytes` is the whole range that the checksums cover.
+    ///
+    /// Two threads may verify a block at the same time; both find the same.
+    #[inline]
+    pub(crate) fn verify(&self, bytes: &[u8], start: usize, end: usize) -> bool {
+        if start >= end || end > bytes.len() {
+            return start == end && end <= bytes.len();
+        }
+        (start / CHECKSUM_BLOCK..=(end - 1) / CHECKSUM_BLOCK).all(|block| self.verify_block(bytes, block))
+    }
+
+    #[inline]
+    fn verify_block(&self, bytes: &[u8], block: usize) -> bool {
+        let Some(word) = self.verified.get(block / 64) else { return false };
+        let bit = 1 << (block % 64);
+        // Relaxed is enough: the bit says something of bytes that never change.
+        word.load(Ordering::Relaxed) & bit != 0 || self.compute_block(bytes, block, word, bit)
+    }
+
+    #[cold]
+    fn compute_block(&self, bytes: &[u8], block: usize, word: &AtomicU64, bit: u64) -> bool {
+        let start = block * CHECKSUM_BLOCK;
+        let end = bytes.len().min(start + CHECKSUM_BLOCK);
+        let good =
+            bytes.get(start..end).is_some_and(|bytes| Some(&checksum(bytes)) == self.checksums.get(block));
+        if good {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        good
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_in_any_pieces_has_the_checksums_of_its_blocks() {
+        let bytes: Vec<u8> = (0..3 * CHECKSUM_BLOCK + 17).map(|i| (i * 31 % 251) as u8).collect();
+        let whole: Vec<u64> = bytes.chunks(CHECKSUM_BLOCK).map(checksum).collect();
+        for piece in [1, 100, CHECKSUM_BLOCK, CHECKSUM_BLOCK + 1, bytes.len()] {
+            let mut stream = BlockChecksums::new();
+            bytes.chunks(piece).for_each(|piece| stream.update(piece));
+            assert_eq!(stream.finish(), whole);
+        }
+    }
+
+    #[test]
+    fn a_changed_block_is_noticed_and_its_neighbours_are_served() {
+        let mut bytes = vec![7; 3 * CHECKSUM_BLOCK];
+        let checksums = bytes.chunks(CHECKSUM_BLOCK).map(checksum).collect::<Vec<_>>();
+        bytes[CHECKSUM_BLOCK] ^= 1;
+        assert!(VerifiedBlocks::new(checksums.clone(), bytes.len() + 1).is_none());
+        let blocks = VerifiedBlocks::new(checksums, bytes.len()).unwrap();
+        assert!(blocks.verify(&bytes, 0, CHECKSUM_BLOCK));
+        assert!(!blocks.verify(&bytes, CHECKSUM_BLOCK - 1, CHECKSUM_BLOCK + 1));
+        assert!(blocks.verify(&bytes, 2 * CHECKSUM_BLOCK, 3 * CHECKSUM_BLOCK));
+        assert!(!blocks.verify(&bytes, 2 * CHECKSUM_BLOCK, 3 * CHECKSUM_BLOCK + 1));
+    }
+}

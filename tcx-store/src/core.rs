@@ -1,0 +1,164 @@
+//! What the readers and the writer of one folder share.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arc_swap::ArcSwap;
+use arrow::datatypes::SchemaRef;
+
+use crate::buffer::WriteBuffer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::live::Live;
+use crate::lookup::Lookup;
+use crate::options::Options;
+use crate::probe::{Trouble, probe};
+use crate::refresh::Refresh;
+use crate::schema::Leaf;
+use crate::segment::arrow_schema;
+use crate::snapshot::Snapshot;
+use crate::spec::Spec;
+use crate::stats::Counters;
+use crate::storage::Storage;
+
+/// One folder in this process.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) spec: Spec,
+    pub(crate) leaves: Arc<[Leaf]>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) buffer: WriteBuffer,
+    pub(crate) counters: Arc<Counters>,
+    live: Mutex<Live>,
+    snapshot: ArcSwap<Snapshot>,
+    refresh: Mutex<Refresh>,
+    /// Set once another identity was met here: nothing is served or written any more.
+    refused: OnceLock<Error>,
+}
+
+impl Core {
+    /// # Errors
+    ///
+    /// A folder of another identity, a damaged identity, a folder that cannot be listed.
+    pub(crate) fn open(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
+        let schema = arrow_schema(spec.key_type, &spec.leaves);
+        let counters = Arc::new(Counters::default());
+        let mut live = Live::new(storage.clone(), spec.clone(), schema.clone(), counters.clone());
+        let stamp = storage.stamp().unwrap_or_default();
+        live.refresh()?;
+        let snapshot = ArcSwap::from_pointee(live.snapshot());
+        Ok(Self {
+            leaves: spec.leaves.clone().into(),
+            spec,
+            schema,
+            storage,
+            buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),
+            counters,
+            live: Mutex::new(live),
+            snapshot,
+            refresh: Mutex::new(Refresh::new(options.refresh_every, stamp)),
+            refused: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows readers what `live` knows now.
+    pub(crate) fn install(&self, live: &mut Live) {
+        self.snapshot.store(Arc::new(live.snapshot()));
+    }
+
+    /// The error of a folder that turned out to be another's.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.refused.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Remembers a refusal; every other error passes through unnoticed.
+    pub(crate) fn remember(&self, error: &Error) {
+        if matches!(error.kind(), ErrorKind::Incompatible | ErrorKind::Corrupt) {
+            // The first refusal stands.
+            let _ = self.refused.set(error.clone());
+        }
+    }
+
+    /// Finds what it can of the missing rows: in the write buffer, then in the segments.
+    ///
+    /// In this order a row cannot slip through: it leaves the buffer only after the snapshot holds its segment.
+    pub(crate) fn find(&self, lookup: &mut Lookup) {
+        if lookup.missing() == 0 {
+            return;
+        }
+        let floor = self.snapshot().floor;
+        let mut buffered = Vec::new();
+        self.buffer.find(lookup.keys(), lookup.open(), floor, |position, row| buffered.push((position, row)));
+        for (position, row) in buffered {
+            lookup.found_buffered(position, row);
+        }
+        // Each round takes at least one damaged file out of service.
+        while lookup.missing() > 0 {
+            let trouble = probe(lookup, &self.leaves, &self.snapshot());
+            if trouble.is_empty() {
+                return;
+            }
+            self.drop_damaged(&trouble);
+        }
+    }
+
+    fn drop_damaged(&self, trouble: &Trouble) {
+        let mut live = self.live();
+        live.drop_damaged(trouble);
+        self.install(&mut live);
+    }
+
+    /// Looks for new files if it is time to.
+    pub(crate) fn refresh_if_due(&self) -> Result<bool> {
+        match self.refresh.try_lock() {
+            Ok(mut refresh) if refresh.is_due() => self.refresh_with(&mut refresh, false),
+            // Another thread is at it.
+            _ => Ok(false),
+        }
+    }
+
+    /// Looks for new files because rows are missing; lists only if the folder seems to have changed.
+    pub(crate) fn refresh_on_miss(&self) -> Result<bool> {
+        match self.refresh.try_lock() {
+            Ok(mut refresh) => self.refresh_with(&mut refresh, false),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Lists the folder in any case.
+    pub(crate) fn refresh_now(&self) -> Result<bool> {
+        let mut refresh = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        self.refresh_with(&mut refresh, true)
+    }
+
+    fn refresh_with(&self, refresh: &mut Refresh, always: bool) -> Result<bool> {
+        let stamp = || self.storage.stamp().unwrap_or_default();
+        let at =
+            if always { Some(crate::refresh::ListAt { stamp: stamp() }) } else { refresh.should_list(stamp) };
+        let Some(at) = at else { return Ok(false) };
+        let mut live = self.live();
+        let learned = live.refresh();
+        refresh.listed(at);
+        match learned {
+            Ok(new) => {
+                if new {
+                    self.install(&mut live);
+                }
+                Ok(new)
+            }
+            // A lost mount makes misses, not errors.
+            Err(error) if error.kind() == ErrorKind::Io && !always => Ok(false),
+            Err(error) => {
+                self.remember(&error);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The index: from key hashes to rows, in immutable, mapped files that can be made again at any time.
+
+mod builder;
+mod run;
+
+pub(crate) use builder::build_run;
+pub(crate) use run::{Candidate, Run};
+
+/// `TCXRUN01`.
+const MAGIC: &[u8; 8] = b"TCXRUN01";
+const VERSION: u32 = 1;
+/// Bytes of a slot: tag, segment, row.
+const SLOT: usize = 16;
+/// The segment number of an empty slot.
+const EMPTY: u32 = u32::MAX;
+/// Bytes of the header before the segments.
+const FIXED_HEADER: usize = 48;
+/// Bytes of a segment in the header.
+const SEGMENT: usize = 24;
+
+/// The slot that a hash calls home.
+#[inline]
+fn home(hash: u128, slots: usize) -> usize {
+    let upper = hash >> 64;
+    ((upper * slots as u128) >> 64) as usize
+}
+
+/// The part of the hash that a slot keeps.
+#[inline]
+fn tag(hash: u128) -> u64 {
+    hash as u64
+}
+
+/// Bytes of the header of a run of so many segments and slots: a multiple of 64, so that slots are aligned.
+fn header_bytes(segments: usize, slots: usize) -> Option<usize> {
+    let blocks = slots.checked_mul(SLOT)?.div_ceil(crate::checksum::CHECKSUM_BLOCK);
+    let content =
+        FIXED_HEADER.checked_add(segments.checked_mul(SEGMENT)?)?.checked_add(blocks.checked_mul(8)?)?;
+    content.checked_add(8)?.checked_next_multiple_of(64)
+}

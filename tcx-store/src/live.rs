@@ -1,0 +1,320 @@
+//! The live set: what the listing of a module's folder and its changes say is there.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+
+use crate::bytes::Random;
+use crate::changes::{IdentityChange, KnownChanges};
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::{Run, build_run};
+use crate::key::{KeyHash, hash};
+use crate::name::{FileName, SegmentName};
+use crate::segment::{Segment, SegmentError};
+use crate::snapshot::{IndexedRun, Snapshot};
+use crate::spec::Spec;
+use crate::stats::Counters;
+use crate::storage::Storage;
+
+/// Everything this process knows of the folder. It only grows: what a listing lacks is not forgotten.
+#[derive(Debug)]
+pub(crate) struct Live {
+    storage: Arc<dyn Storage>,
+    spec: Spec,
+    schema: SchemaRef,
+    counters: Arc<Counters>,
+    identity: Option<KnownIdentity>,
+    changes: KnownChanges,
+    /// `None` is a segment that is not served: damaged, or another's.
+    segments: HashMap<SegmentName, Option<Arc<Segment>>>,
+    /// In the order they were found; `None` is a run that cannot be used.
+    runs: Vec<(Random, Option<Arc<Run>>)>,
+}
+
+/// Change 0, once it has been read or created.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownIdentity {
+    pub(crate) instance: Random,
+    pub(crate) digest: String,
+    /// To create the file again, should somebody remove it.
+    bytes: Vec<u8>,
+}
+
+/// The files of a listing that are tcx's.
+#[derive(Default)]
+struct Listing {
+    segments: Vec<SegmentName>,
+    changes: BTreeSet<u64>,
+    runs: Vec<Random>,
+}
+
+impl Live {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        spec: Spec,
+        schema: SchemaRef,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let (changes, segments) = (KnownChanges::default(), HashMap::new());
+        Self { storage, spec, schema, counters, identity: None, changes, segments, runs: Vec::new() }
+    }
+
+    /// Lists the folder and learns what is new in it. Tells whether anything was.
+    ///
+    /// # Errors
+    ///
+    /// A folder of another identity, a damaged identity, a listing that fails.
+    pub(crate) fn refresh(&mut self) -> Result<bool> {
+        let names = self.storage.list().map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
+        let mut listing = Listing::default();
+        for name in names.iter().filter_map(|name| FileName::parse(name)) {
+            match name {
+                FileName::Segment(name) => listing.segments.push(name),
+                FileName::Change(number) => drop(listing.changes.insert(number)),
+                FileName::Run(random) => listing.runs.push(random),
+            }
+        }
+        if self.identity.is_none() && listing.changes.contains(&0) {
+            self.read_identity()?;
+        }
+        let before = (self.changes.newest(), self.changes.floor());
+        self.changes.learn_listed(&listing.changes);
+        // Runs first: a segment that one of them covers needs none of its own.
+        let runs = self.open_runs(&listing.runs);
+        let segments = self.open_segments(&listing.segments);
+        Ok(runs || segments || before != (self.changes.newest(), self.changes.floor()))
+    }
+
+    fn read_identity(&mut self) -> Result<()> {
+        let change = self.read_change_0()?;
+        let difference = change.difference(&self.spec);
+        if !difference.is_empty() {
+            return Err(refused(&self.spec.module_id, self.storage.path(), &difference));
+        }
+        self.learn_identity(&change);
+        Ok(())
+    }
+
+    fn read_change_0(&self) -> Result<IdentityChange> {
+        let name = FileName::Change(0).to_string();
+        let path = self.storage.path().join(&name);
+        let map = self.storage.map(&name).map_err(|e| Error::io("cannot read", &path, e))?;
+        IdentityChange::decode(&map).map_err(|what| {
+            let advice = "the cache cannot be used: move the folder away, or restore the file";
+            Error::corrupt(path, format!("{what}; {advice}"))
+        })
+    }
+
+    fn learn_identity(&mut self, change: &IdentityChange) {
+        let (instance, digest, bytes) = (change.instance, change.digest(), change.encode());
+        self.identity = Some(KnownIdentity { instance, digest, bytes });
+        self.changes.learn_identity();
+    }
+
+    /// The identity that new segments carry; change 0 is created if nobody has.
+    ///
+    /// # Errors
+    ///
+    /// A folder of another identity, or one that was removed and made again; a write that fails.
+    pub(crate) fn ensure_identity(&mut self) -> Result<KnownIdentity> {
+        let Some(known) = &self.identity else {
+            let change = IdentityChange::new(&self.spec);
+            if self.create_change_0(&change.encode())? {
+                self.learn_identity(&change);
+            } else {
+                self.read_identity()?;
+            }
+            return self
+                .identity
+                .clone()
+                .ok_or_else(|| Error::corrupt(self.storage.path(), "change 0 vanished"));
+        };
+        // Somebody may have removed the folder under us, and made another.
+        let found = match self.read_change_0() {
+            Err(error) if error.kind() == ErrorKind::Io && self.create_change_0(&known.bytes)? => {
+                return Ok(known.clone());
+            }
+            found => found?,
+        };
+        if found.instance == known.instance {
+            return Ok(known.clone());
+        }
+        let difference = "\n  the folder was removed and made again by another process: open the cache again";
+        Err(refused(&self.spec.module_id, self.storage.path(), difference))
+    }
+
+    fn create_change_0(&self, bytes: &[u8]) -> Result<bool> {
+        let name = FileName::Change(0).to_string();
+        let failed = |e| Error::io("cannot create", self.storage.path().join(&name), e);
+        self.storage.create_if_absent(&name, bytes).map_err(failed)
+    }
+
+    /// The newest change known, and the number below which rows are dead.
+    pub(crate) fn known(&self) -> (u64, u64) {
+        (self.changes.newest().unwrap_or(0), self.changes.floor())
+    }
+
+    fn open_runs(&mut self, listed: &[Random]) -> bool {
+        let known = self.runs.len();
+        for &random in listed {
+            if self.runs.iter().any(|(own, _)| *own == random) {
+                continue;
+            }
+            match self.storage.map(&FileName::Run(random).to_string()) {
+                Ok(map) => self.runs.push((random, Run::open(map).map(Arc::new))),
+                Err(error) => skip_for_now("index run", &FileName::Run(random).to_string(), &error),
+            }
+        }
+        self.runs.len() > known
+    }
+
+    fn open_segments(&mut self, listed: &[SegmentName]) -> bool {
+        let known = self.segments.len();
+        for &name in listed {
+            if self.segments.contains_key(&name) {
+                continue;
+            }
+            let Some(identity) = &self.identity else { return false };
+            match self.storage.map(&name.to_string()) {
+                Ok(map) => {
+                    let opened = Segment::open(map, name, &self.schema, &identity.digest, identity.instance);
+                    self.note(name, opened);
+                }
+                Err(error) => skip_for_now("segment", &name.to_string(), &error),
+            }
+        }
+        self.segments.len() > known
+    }
+
+    fn note(&mut self, name: SegmentName, opened: Result<Segment, SegmentError>) {
+        let served = match opened {
+            Ok(segment) => Some(Arc::new(segment)),
+            Err(SegmentError::Foreign(why)) => {
+                tracing::debug!(segment = %name, "not served: {why}");
+                None
+            }
+            Err(SegmentError::Damaged(what)) => {
+                self.count_damage(name, &what);
+                None
+            }
+        };
+        self.segments.insert(name, served);
+    }
+
+    fn count_damage(&self, name: SegmentName, what: &str) {
+        self.counters.damaged_segments.add(1);
+        let path = self.storage.path().join(name.to_string());
+        tracing::warn!(path = %path.display(), "damaged segment: {what}; its rows are computed again");
+    }
+
+    /// A segment that this process has just sealed, with its run.
+    pub(crate) fn add(&mut self, name: SegmentName, run: Random) -> io::Result<()> {
+        self.open_runs(&[run]);
+        let map = self.storage.map(&name.to_string())?;
+        if let Some(identity) = &self.identity {
+            let opened = Segment::open(map, name, &self.schema, &identity.digest, identity.instance);
+            self.note(name, opened);
+        }
+        match self.segments.get(&name) {
+            Some(Some(_)) => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the new segment does not verify")),
+        }
+    }
+
+    /// Takes damaged files out of service.
+    pub(crate) fn drop_damaged(&mut self, trouble: &crate::probe::Trouble) {
+        for segment in trouble.segments.iter().filter(|segment| segment.mark_damaged()) {
+            self.count_damage(segment.name(), "a checksum is wrong");
+            self.segments.insert(segment.name(), None);
+        }
+        for damaged in &trouble.runs {
+            for (_, run) in &mut self.runs {
+                run.take_if(|run| Arc::ptr_eq(run, damaged));
+            }
+        }
+    }
+
+    /// What readers see from now on. Segments that no run covers get one.
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
+        let changes = self.changes.clone();
+        let served = |segment: &Option<Arc<Segment>>| segment.clone().filter(|s| changes.serves(s.base()));
+        let segments: Vec<_> = self.segments.values().filter_map(served).collect();
+        self.index(&segments);
+        let served: HashMap<_, _> =
+            self.segments.iter().filter_map(|(name, s)| Some((*name, served(s)?))).collect();
+        let runs = self.runs.iter().rev().filter_map(|(_, run)| {
+            let run = run.clone()?;
+            let segments: Vec<_> = run.segments().iter().map(|name| served.get(name).cloned()).collect();
+            segments.iter().any(Option::is_some).then_some(IndexedRun { run, segments })
+        });
+        let (known, floor) = self.known();
+        Snapshot { runs: runs.collect(), segments: served.values().cloned().collect(), known, floor }
+    }
+
+    /// Makes a run for every segment that has none.
+    fn index(&mut self, segments: &[Arc<Segment>]) {
+        let covered: BTreeSet<SegmentName> = self
+            .runs
+            .iter()
+            .filter_map(|(_, run)| run.as_ref())
+            .flat_map(|run| run.segments().to_vec())
+            .collect();
+        for segment in segments.iter().filter(|segment| !covered.contains(&segment.name())) {
+            let Some(hashes) = key_hashes(segment) else {
+                if segment.mark_damaged() {
+                    self.count_damage(segment.name(), "a key cannot be read");
+                }
+                self.segments.insert(segment.name(), None);
+                continue;
+            };
+            let bytes = build_run(&[(segment.name(), hashes)]);
+            self.counters.rebuilt_runs.add(1);
+            match self.map_run(&bytes) {
+                Ok(run) => self.runs.push(run),
+                Err(error) => tracing::warn!(segment = %segment.name(), "cannot index: {error}"),
+            }
+        }
+    }
+
+    /// Writes the run beside the segments, or into an unnamed file where that cannot be done.
+    fn map_run(&self, bytes: &[u8]) -> io::Result<(Random, Option<Arc<Run>>)> {
+        let random = Random::new();
+        let published = publish_run(&*self.storage, random, bytes)
+            .and_then(|()| self.storage.map(&FileName::Run(random).to_string()));
+        let map = match published {
+            Ok(map) => map,
+            Err(_) => self.storage.map_unnamed(bytes)?,
+        };
+        Ok((random, Run::open(map).map(Arc::new)))
+    }
+}
+
+/// Gives a run its name. It is not synced: it can be made again at any time.
+pub(crate) fn publish_run(storage: &dyn Storage, random: Random, bytes: &[u8]) -> io::Result<()> {
+    let mut draft = storage.draft()?;
+    draft.write_all(bytes)?;
+    draft.publish(&FileName::Run(random).to_string(), false)
+}
+
+/// The hashes of all keys of a segment; `None` if one cannot be trusted.
+fn key_hashes(segment: &Segment) -> Option<Vec<KeyHash>> {
+    (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| hash(key, view))).collect()
+}
+
+/// A file that cannot be opened now may be gone, or readable at the next listing.
+fn skip_for_now(what: &str, name: &str, error: &io::Error) {
+    if error.kind() != io::ErrorKind::NotFound {
+        tracing::warn!("cannot open {what} {name}: {error}");
+    }
+}
+
+pub(crate) fn refused(module_id: &str, path: &std::path::Path, difference: &str) -> Error {
+    Error::incompatible(format!(
+        "the cache of `{module_id}` at {} belongs to another module:{difference}\n  \
+         bump the id, as in `{}`, to start a new cache",
+        path.display(),
+        crate::name::bumped(module_id),
+    ))
+}

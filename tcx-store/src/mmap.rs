@@ -1,0 +1,40 @@
+//! Mapping a sealed file into memory: the only place where the store maps.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+
+use memmap2::Mmap;
+
+/// The bytes of a file that nobody changes any more.
+///
+/// Sealed files are never written again, neither truncated nor extended; they are made read-only (0444)
+/// before they get their name, and only ever unlinked, which leaves a mapping as it is. The other half of
+/// the contract is the user's: no other program edits the files of a cache directory.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    /// Nothing is mapped for an empty file: the system refuses a mapping of no bytes.
+    map: Option<Mmap>,
+}
+
+impl Mapped {
+    /// Maps the whole of `file`.
+    pub(crate) fn new(file: &File) -> io::Result<Self> {
+        if file.metadata()?.len() == 0 {
+            return Ok(Self { map: None });
+        }
+        #[expect(unsafe_code, reason = "mapping is unsafe: the file could be changed by another program")]
+        // SAFETY: the map is only ever read as bytes, each checked before it is used as anything else, and the
+        // file is sealed (see the type's documentation): its bytes stay as they are while it is mapped.
+        let map = unsafe { Mmap::map(file)? };
+        Ok(Self { map: Some(map) })
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+}

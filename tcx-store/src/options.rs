@@ -1,0 +1,32 @@
+//! The settings of a store. None of them is part of a cache's identity.
+
+use std::time::Duration;
+
+/// How a store writes and refreshes.
+///
+/// ```
+/// let options = tcx_store::Options { seal_bytes: 16 << 20, ..Default::default() };
+/// assert_eq!(options.queue_bytes, 256 << 20);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Buffered rows are sealed into a segment when they reach so many bytes (64 MiB).
+    pub seal_bytes: usize,
+    /// Buffered rows are sealed when the oldest has waited so long (5 s): what a crash can cost at most.
+    pub seal_after: Duration,
+    /// The most bytes of rows that wait to be sealed (256 MiB). Beyond it the caller is slowed down.
+    pub queue_bytes: usize,
+    /// How often a reader that misses nothing looks for rows of other processes (1 s).
+    pub refresh_every: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seal_bytes: 64 << 20,
+            seal_after: Duration::from_secs(5),
+            queue_bytes: 256 << 20,
+            refresh_every: Duration::from_secs(1),
+        }
+    }
+}

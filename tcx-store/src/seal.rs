@@ -1,0 +1,135 @@
+//! Sealing the write buffer: from buffered rows to durable segments that readers see.
+
+use std::io;
+
+use crate::buffer::{Generation, RowBatch};
+use crate::bytes::Random;
+use crate::core::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::build_run;
+use crate::key::KeyHash;
+use crate::live::{KnownIdentity, publish_run};
+use crate::segment::{Piece, SegmentHeader, write_segment};
+
+/// The most bytes of rows in one segment.
+const SEGMENT_BYTES: usize = 512 << 20;
+/// Arrow wants fewer than 2³¹ elements in a column of a record batch.
+const SEGMENT_ELEMENTS: usize = i32::MAX as usize;
+
+/// Seals everything that has been accepted. When this succeeds, it is durable.
+///
+/// # Errors
+///
+/// What kept it from the disk. The rows stay in the buffer, unless they can never be written.
+pub(crate) fn seal_all(core: &Core) -> Result<()> {
+    core.buffer.freeze();
+    while let Some(generation) = core.buffer.oldest() {
+        let sealed = core.check().and_then(|()| seal(core, &generation));
+        match sealed {
+            Ok(()) => {
+                core.buffer.release_oldest();
+                if core.buffer.set_trouble(None).is_some() {
+                    tracing::info!(path = %core.storage.path().display(), "writing works again");
+                }
+            }
+            Err(error) => {
+                give_up(core, &generation, &error);
+                return Err(error);
+            }
+        }
+    }
+    core.check()
+}
+
+/// Turns writing off; rows of a folder that refuses them are dropped.
+fn give_up(core: &Core, generation: &Generation, error: &Error) {
+    core.remember(error);
+    if core.buffer.set_trouble(Some(error.clone())).is_none() {
+        tracing::error!("writing is off, rows are computed but not kept: {error}");
+    }
+    if error.kind() != ErrorKind::Io {
+        let rows = generation.batches.iter().map(|batch| batch.rows()).sum();
+        core.counters.rows_dropped.add(rows);
+        core.buffer.release_oldest();
+    }
+}
+
+fn seal(core: &Core, generation: &Generation) -> Result<()> {
+    let (identity, base, floor) = {
+        let mut live = core.live();
+        // A segment's base is the newest change known when it is sealed, so that none is missed.
+        let learned = live.refresh()?;
+        let identity = live.ensure_identity()?;
+        if learned {
+            core.install(&mut live);
+        }
+        let (known, floor) = live.known();
+        (identity, known, floor)
+    };
+    let (dead, alive): (Vec<_>, Vec<_>) =
+        generation.batches.iter().map(|batch| &**batch).partition(|batch| batch.known < floor);
+    core.counters.rows_dropped.add(dead.iter().map(|batch| batch.rows()).sum());
+    for pieces in segments(core, &alive) {
+        let failed = |e: io::Error| Error::io("cannot write a segment in", core.storage.path(), e);
+        seal_segment(core, &identity, base, &pieces).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piece<'_>]) -> io::Result<()> {
+    let header = SegmentHeader {
+        schema: &core.schema,
+        leaves: &core.leaves,
+        key_type: core.spec.key_type,
+        identity: &identity.digest,
+        instance: identity.instance,
+        base,
+        born: pieces.iter().map(|piece| piece.batch.born).min().unwrap_or(0),
+    };
+    let written = write_segment(&*core.storage, &header, pieces)?;
+    let (name, bytes) = (written.name, written.bytes);
+    let hashes: Vec<KeyHash> = pieces.iter().flat_map(Piece::hashes).collect();
+    let rows = hashes.len();
+    // The run first, so that whoever sees the segment finds it indexed.
+    let run = Random::new();
+    publish_run(&*core.storage, run, &build_run(&[(name, hashes)]))?;
+    written.publish()?;
+    let mut live = core.live();
+    live.add(name, run)?;
+    core.install(&mut live);
+    core.counters.rows_sealed.add(rows);
+    core.counters.bytes_sealed.add(bytes as usize);
+    tracing::debug!(segment = %name, rows, bytes, "sealed");
+    Ok(())
+}
+
+impl Piece<'_> {
+    fn hashes(&self) -> impl Iterator<Item = KeyHash> + '_ {
+        (self.start..self.start + self.rows).map(|row| self.batch.keys.hash(row))
+    }
+}
+
+/// Divides the rows into segments of at most 512 MiB.
+fn segments<'a>(core: &Core, batches: &[&'a RowBatch]) -> Vec<Vec<Piece<'a>>> {
+    let widest = core.leaves.iter().filter_map(|leaf| leaf.kind.elements()).max().unwrap_or(1);
+    let most_rows = (SEGMENT_ELEMENTS / widest.max(1)).max(1);
+    let (mut segments, mut current) = (Vec::new(), Vec::<Piece<'a>>::new());
+    let (mut bytes, mut rows) = (0, 0);
+    for batch in batches {
+        let row_bytes = batch.bytes().div_ceil(batch.rows().max(1)).max(1);
+        let mut start = 0;
+        while start < batch.rows() {
+            let room = (SEGMENT_BYTES.saturating_sub(bytes) / row_bytes).min(most_rows - rows);
+            if room == 0 && !current.is_empty() {
+                segments.push(std::mem::take(&mut current));
+                (bytes, rows) = (0, 0);
+                continue;
+            }
+            let taken = room.max(1).min(batch.rows() - start);
+            current.push(Piece { batch, start, rows: taken });
+            (bytes, rows, start) = (bytes + taken * row_bytes, rows + taken, start + taken);
+        }
+    }
+    segments.extend((!current.is_empty()).then_some(current));
+    segments
+}

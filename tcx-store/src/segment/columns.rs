@@ -1,0 +1,82 @@
+//! The Arrow schema of a module's segments.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+
+use crate::key::KeyType;
+use crate::schema::{DType, Leaf, LeafKind};
+
+/// The key column, and the view column behind it; then the leaves.
+const KEY: &str = "__key";
+const VIEW: &str = "__view";
+/// Columns before the leaves.
+pub(super) const KEY_COLUMNS: usize = 2;
+
+/// The columns of a segment. No column holds nulls.
+pub(crate) fn arrow_schema(key_type: KeyType, leaves: &[Leaf]) -> SchemaRef {
+    let key = match key_type {
+        KeyType::Text => DataType::LargeUtf8,
+        KeyType::Int => DataType::Int64,
+        KeyType::Bytes => DataType::LargeBinary,
+    };
+    let mut fields = vec![Field::new(KEY, key, false), Field::new(VIEW, DataType::UInt32, false)];
+    fields.extend(leaves.iter().map(field));
+    Arc::new(Schema::new(fields))
+}
+
+fn field(leaf: &Leaf) -> Field {
+    match &leaf.kind {
+        LeafKind::Text => Field::new(&leaf.name, DataType::LargeUtf8, false),
+        LeafKind::Dense { dtype, shape } => {
+            let mut metadata = dtype_metadata(*dtype);
+            let data_type = if shape.is_empty() {
+                if *dtype == DType::Bool {
+                    metadata.insert("ARROW:extension:name".into(), "arrow.bool8".into());
+                    metadata.insert("ARROW:extension:metadata".into(), String::new());
+                }
+                element(*dtype)
+            } else {
+                // By hand: the form that arrow-rs writes itself is refused by pyarrow.
+                metadata.insert("ARROW:extension:name".into(), "arrow.fixed_shape_tensor".into());
+                metadata.insert("ARROW:extension:metadata".into(), format!(r#"{{"shape":{}}}"#, json(shape)));
+                fixed_size_list(*dtype, shape.iter().product())
+            };
+            Field::new(&leaf.name, data_type, false).with_metadata(metadata)
+        }
+    }
+}
+
+fn json(shape: &[usize]) -> String {
+    let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    format!("[{}]", dims.join(","))
+}
+
+/// Arrow has no bf16, and its booleans are bits, which cannot be copied row by row.
+fn dtype_metadata(dtype: DType) -> HashMap<String, String> {
+    match dtype {
+        DType::BF16 | DType::Bool => HashMap::from([("tcx.dtype".to_owned(), dtype.name().to_owned())]),
+        _ => HashMap::new(),
+    }
+}
+
+pub(super) fn element(dtype: DType) -> DataType {
+    match dtype {
+        DType::F16 => DataType::Float16,
+        DType::BF16 => DataType::UInt16,
+        DType::F32 => DataType::Float32,
+        DType::F64 => DataType::Float64,
+        DType::I8 | DType::Bool => DataType::Int8,
+        DType::I16 => DataType::Int16,
+        DType::I32 => DataType::Int32,
+        DType::I64 => DataType::Int64,
+        DType::U8 => DataType::UInt8,
+    }
+}
+
+fn fixed_size_list(dtype: DType, len: usize) -> DataType {
+    let item = Arc::new(Field::new("item", element(dtype), false));
+    // Arrow's lists have at most i32::MAX elements; `Spec::new` refuses a larger row.
+    DataType::FixedSizeList(item, i32::try_from(len).unwrap_or(i32::MAX))
+}

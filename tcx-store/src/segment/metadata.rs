@@ -1,0 +1,118 @@
+//! What a segment says of itself in its footer.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::bytes::{Random, parse_hex64};
+
+const FORMAT: &str = "1";
+const CHECKSUM: &str = "crc64-nvme";
+
+/// The footer's metadata, see `docs/format.md`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Metadata {
+    pub(crate) identity: String,
+    pub(crate) instance: Random,
+    /// The newest change that the rows know.
+    pub(crate) base: u64,
+    /// Milliseconds since 1970.
+    pub(crate) born: u64,
+    pub(crate) rows: usize,
+    pub(crate) batch_rows: usize,
+    /// One per checksum block of the body.
+    pub(crate) checksums: Vec<u64>,
+}
+
+/// Why metadata cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MetadataError {
+    /// Another version wrote it: no damage.
+    Version(String),
+    /// An entry is missing or malformed.
+    Entry(&'static str),
+}
+
+impl Metadata {
+    pub(crate) fn entries(&self) -> Vec<(&'static str, String)> {
+        let mut checksums = String::with_capacity(self.checksums.len() * 16);
+        for checksum in &self.checksums {
+            // Writing to a string cannot fail.
+            let _ = write!(checksums, "{checksum:016x}");
+        }
+        vec![
+            ("tcx.format", FORMAT.to_owned()),
+            ("tcx.identity", self.identity.clone()),
+            ("tcx.instance", self.instance.to_string()),
+            ("tcx.base", self.base.to_string()),
+            ("tcx.born", self.born.to_string()),
+            ("tcx.rows", self.rows.to_string()),
+            ("tcx.batch_rows", self.batch_rows.to_string()),
+            ("tcx.checksum", CHECKSUM.to_owned()),
+            ("tcx.checksums", checksums),
+        ]
+    }
+
+    pub(crate) fn parse(entries: &HashMap<&str, &str>) -> Result<Self, MetadataError> {
+        let get = |name: &'static str| entries.get(name).copied().ok_or(MetadataError::Entry(name));
+        for (name, known) in [("tcx.format", FORMAT), ("tcx.checksum", CHECKSUM)] {
+            let found = get(name)?;
+            if found != known {
+                return Err(MetadataError::Version(format!(
+                    "its {name} is {found:?}, this program knows {known:?}"
+                )));
+            }
+        }
+        let rows = number(get("tcx.rows")?, "tcx.rows")?;
+        let batch_rows = number(get("tcx.batch_rows")?, "tcx.batch_rows")?;
+        Ok(Self {
+            identity: get("tcx.identity")?.to_owned(),
+            instance: Random::parse(get("tcx.instance")?).ok_or(MetadataError::Entry("tcx.instance"))?,
+            base: number(get("tcx.base")?, "tcx.base")?,
+            born: number(get("tcx.born")?, "tcx.born")?,
+            rows: usize::try_from(rows).map_err(|_| MetadataError::Entry("tcx.rows"))?,
+            batch_rows: usize::try_from(batch_rows).map_err(|_| MetadataError::Entry("tcx.batch_rows"))?,
+            checksums: checksums(get("tcx.checksums")?).ok_or(MetadataError::Entry("tcx.checksums"))?,
+        })
+    }
+}
+
+fn number(text: &str, name: &'static str) -> Result<u64, MetadataError> {
+    text.parse().map_err(|_| MetadataError::Entry(name))
+}
+
+fn checksums(hex: &str) -> Option<Vec<u64>> {
+    if !hex.is_ascii() || hex.len() % 16 != 0 {
+        return None;
+    }
+    (0..hex.len() / 16).map(|i| parse_hex64(&hex[i * 16..][..16])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_read_back_and_no_entry_can_be_missing() {
+        let metadata = Metadata {
+            identity: "ab".repeat(32),
+            instance: Random::new(),
+            base: 0,
+            born: 1,
+            rows: 3,
+            batch_rows: 2,
+            checksums: vec![u64::MAX, 0],
+        };
+        let written = metadata.entries();
+        let entries: HashMap<&str, &str> =
+            written.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(Metadata::parse(&entries), Ok(metadata));
+        for (name, _) in &written {
+            let mut less = entries.clone();
+            less.remove(name);
+            assert_eq!(Metadata::parse(&less), Err(MetadataError::Entry(name)));
+        }
+        let mut newer = entries;
+        newer.insert("tcx.format", "2");
+        assert!(matches!(Metadata::parse(&newer), Err(MetadataError::Version(_))));
+    }
+}

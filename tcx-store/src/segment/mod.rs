@@ -1,0 +1,211 @@
+//! A segment: one sealed, immutable Arrow IPC file, mapped, whose rows are served straight from the map.
+
+mod columns;
+mod layout;
+mod metadata;
+mod writer;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::datatypes::Schema;
+
+pub(crate) use columns::arrow_schema;
+pub(crate) use writer::{Piece, SegmentHeader, write_segment};
+
+use crate::bytes::{Random, u64_at};
+use crate::checksum::{VerifiedBlocks, checksum};
+use crate::mmap::Mapped;
+use crate::name::SegmentName;
+use layout::{BatchLayout, Place};
+use metadata::{Metadata, MetadataError};
+
+/// The end of an Arrow IPC file: the footer's length and the magic.
+const CLOSING: usize = 10;
+/// The end-of-stream marker before the footer.
+const END_OF_STREAM: usize = 8;
+
+/// Why a segment is not served.
+#[derive(Debug)]
+pub(crate) enum SegmentError {
+    /// Its bytes are not what was written.
+    Damaged(String),
+    /// It belongs to another identity or instance, or to a version that this program does not know.
+    Foreign(String),
+}
+
+/// A mapped segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    name: SegmentName,
+    map: Mapped,
+    body: usize,
+    blocks: VerifiedBlocks,
+    base: u64,
+    rows: usize,
+    batch_rows: usize,
+    batches: Vec<BatchLayout>,
+    damaged: AtomicBool,
+}
+
+impl Segment {
+    /// Reads the footer and the batches' headers; the rows are verified when they are first used.
+    pub(crate) fn open(
+        map: Mapped,
+        name: SegmentName,
+        schema: &Schema,
+        identity: &str,
+        instance: Random,
+    ) -> Result<Self, SegmentError> {
+        let tail = tail_start(&map).ok_or_else(|| damaged("it is no Arrow file"))?;
+        if checksum(&map[tail..]) != name.tail {
+            return Err(damaged("the checksum of its tail is wrong"));
+        }
+        let footer = &map[tail + END_OF_STREAM..map.len() - CLOSING];
+        let footer =
+            arrow_ipc::root_as_footer(footer).map_err(|error| damaged(format!("its footer: {error}")))?;
+        let metadata = footer_metadata(&footer)?;
+        if metadata.identity != identity || metadata.instance != instance {
+            return Err(SegmentError::Foreign("it belongs to another identity".to_owned()));
+        }
+        if !layout::has_schema(&footer, schema) {
+            return Err(damaged("its columns are not the module's"));
+        }
+        let checksums = VerifiedBlocks::new(metadata.checksums, tail);
+        let blocks = checksums.ok_or_else(|| damaged("it has not one checksum a block"))?;
+        let mut batches = Vec::new();
+        for block in footer.recordBatches().into_iter().flatten() {
+            let ranges = layout::block_ranges(block, tail);
+            let (start, body, stop) = ranges.ok_or_else(|| damaged("a record batch leaves the file"))?;
+            if !blocks.verify(&map[..tail], start, body) {
+                return Err(damaged("the checksum of a record batch's header is wrong"));
+            }
+            batches.push(layout::parse_batch(&map[start..body], body, stop, schema).map_err(damaged)?);
+        }
+        let (rows, batch_rows) = (metadata.rows, metadata.batch_rows);
+        check_rows(&batches, rows, batch_rows)
+            .ok_or_else(|| damaged("its batches have not the rows it says"))?;
+        let damaged = AtomicBool::new(false);
+        Ok(Self { name, map, body: tail, blocks, base: metadata.base, rows, batch_rows, batches, damaged })
+    }
+
+    pub(crate) fn name(&self) -> SegmentName {
+        self.name
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether this process has met a wrong checksum here.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Takes the segment out of service in this process; `true` the first time.
+    pub(crate) fn mark_damaged(&self) -> bool {
+        !self.damaged.swap(true, Ordering::Relaxed)
+    }
+
+    fn body(&self) -> &[u8] {
+        &self.map[..self.body]
+    }
+
+    fn locate(&self, row: usize) -> Option<(&BatchLayout, usize)> {
+        // One batch is the rule: no division on the hot path.
+        let (batch, row) = if self.batches.len() == 1 {
+            (self.batches.first()?, row)
+        } else {
+            (self.batches.get(row.checked_div(self.batch_rows)?)?, row % self.batch_rows)
+        };
+        (row < batch.rows).then_some((batch, row))
+    }
+
+    /// The verified bytes of a row of a column; `None` if a checksum or an offset is wrong.
+    fn bytes_of(&self, place: &Place, row: usize) -> Option<&[u8]> {
+        let range = self.range_of(place, row)?;
+        self.blocks.verify(self.body(), range.start, range.end).then(|| &self.map[range])
+    }
+
+    fn range_of(&self, place: &Place, row: usize) -> Option<Range<usize>> {
+        let Some(offsets) = place.offsets else {
+            let start = place.values + row * place.width;
+            return Some(start..start + place.width);
+        };
+        let at = offsets + row * size_of::<i64>();
+        if !self.blocks.verify(self.body(), at, at + 2 * size_of::<i64>()) {
+            return None;
+        }
+        let start = usize::try_from(u64_at(&self.map, at)?).ok()?;
+        let end = usize::try_from(u64_at(&self.map, at + size_of::<i64>())?).ok()?;
+        (start <= end && end <= place.len).then(|| place.values + start..place.values + end)
+    }
+
+    /// The key and view of a row; `None` if its bytes cannot be trusted.
+    pub(crate) fn key(&self, row: usize) -> Option<(&[u8], u32)> {
+        let (batch, row) = self.locate(row)?;
+        let view = self.bytes_of(&batch.view, row)?;
+        Some((self.bytes_of(&batch.key, row)?, u32::from_le_bytes(*view.first_chunk()?)))
+    }
+
+    /// A row of a leaf; `None` if its bytes cannot be trusted.
+    pub(crate) fn leaf(&self, leaf: usize, row: usize) -> Option<&[u8]> {
+        let (batch, row) = self.locate(row)?;
+        self.bytes_of(batch.leaves.get(leaf)?, row)
+    }
+
+    /// All rows of a dense leaf, one after the other, where they lie in one piece; *not verified*.
+    pub(crate) fn dense(&self, leaf: usize) -> Option<&[u8]> {
+        let [batch] = &self.batches[..] else { return None };
+        let place = batch.leaves.get(leaf)?;
+        self.map.get(place.values..place.values + place.len)
+    }
+
+    /// Tells the processor that the key of `row` is wanted soon.
+    pub(crate) fn prefetch_key(&self, row: usize) {
+        let Some((batch, row)) = self.locate(row) else { return };
+        let at = batch
+            .key
+            .offsets
+            .map_or(batch.key.values + row * batch.key.width, |o| o + row * size_of::<i64>());
+        crate::prefetch::prefetch(&self.map, at);
+    }
+}
+
+fn damaged(what: impl Into<String>) -> SegmentError {
+    SegmentError::Damaged(what.into())
+}
+
+/// Where the tail begins, by the footer's length at the end of the file.
+fn tail_start(file: &[u8]) -> Option<usize> {
+    let closing = file.len().checked_sub(CLOSING)?;
+    let len = u32::from_le_bytes(*file[closing..].first_chunk()?);
+    (file[closing + 4..] == *b"ARROW1").then_some(())?;
+    closing.checked_sub(usize::try_from(len).ok()?)?.checked_sub(END_OF_STREAM)
+}
+
+fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata, SegmentError> {
+    let pairs = footer.custom_metadata().into_iter().flatten();
+    let entries: HashMap<&str, &str> = pairs.filter_map(|pair| Some((pair.key()?, pair.value()?))).collect();
+    Metadata::parse(&entries).map_err(|error| match error {
+        MetadataError::Version(what) => SegmentError::Foreign(what),
+        MetadataError::Entry(name) => damaged(format!("its entry `{name}` is missing or malformed")),
+    })
+}
+
+/// All batches but the last have `batch_rows` rows, together they have `rows`, and a row's number fits 32 bits.
+fn check_rows(batches: &[BatchLayout], rows: usize, batch_rows: usize) -> Option<()> {
+    let (last, full) = batches.split_last()?;
+    let even = full.iter().all(|batch| batch.rows == batch_rows) && last.rows <= batch_rows;
+    let sum = full.len().checked_mul(batch_rows)?.checked_add(last.rows)?;
+    (even && sum == rows && u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX)).then_some(())
+}

@@ -1,0 +1,25 @@
+//! What a reader sees at one moment: the segments it serves and the index runs that lead to their rows.
+
+use std::sync::Arc;
+
+use crate::index::Run;
+use crate::segment::Segment;
+
+/// An immutable view; readers share it without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Newest first.
+    pub(crate) runs: Vec<IndexedRun>,
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// The newest change known; 0 as long as there is none.
+    pub(crate) known: u64,
+    /// Rows with a smaller number are dead.
+    pub(crate) floor: u64,
+}
+
+/// A run and the served segments that its numbers mean.
+#[derive(Debug)]
+pub(crate) struct IndexedRun {
+    pub(crate) run: Arc<Run>,
+    pub(crate) segments: Vec<Option<Arc<Segment>>>,
+}

@@ -1,0 +1,62 @@
+//! What a store is opened for.
+
+use std::collections::HashSet;
+
+use crate::error::{Error, Result};
+use crate::identity::Identity;
+use crate::key::KeyType;
+use crate::name::check_module_id;
+use crate::schema::{ColumnType, Leaf};
+
+/// The module, keys, schema and identity that a store is opened for.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub(crate) module_id: String,
+    pub(crate) key_type: KeyType,
+    pub(crate) leaves: Vec<Leaf>,
+    pub(crate) identity: Identity,
+    pub(crate) provenance: Vec<(String, String)>,
+}
+
+impl Spec {
+    /// Describes a store. `provenance` is kept for people to read; it decides nothing.
+    ///
+    /// # Errors
+    ///
+    /// A module id that cannot name a folder; two columns of one name, or one of tcx's own names (`__…`); a
+    /// row of 2³¹ elements or more, which Arrow cannot hold.
+    pub fn new(
+        module_id: &str,
+        key_type: KeyType,
+        output: &ColumnType,
+        identity: Identity,
+        provenance: Vec<(String, String)>,
+    ) -> Result<Self> {
+        check_module_id(module_id)?;
+        let leaves = output.leaves();
+        check_leaves(&leaves)?;
+        Ok(Self { module_id: module_id.to_owned(), key_type, leaves, identity, provenance })
+    }
+}
+
+fn check_leaves(leaves: &[Leaf]) -> Result<()> {
+    let mut names = HashSet::new();
+    for Leaf { name, kind } in leaves {
+        if name.starts_with("__") {
+            return Err(Error::invalid(format!(
+                "column `{name}`: names that begin with `__` are tcx's own, rename the field"
+            )));
+        }
+        if !names.insert(name) {
+            return Err(Error::invalid(format!(
+                "two columns have the name `{name}`, rename one of the fields"
+            )));
+        }
+        if kind.elements().is_some_and(|elements| i32::try_from(elements).is_err()) {
+            return Err(Error::invalid(format!(
+                "column `{name}`: a row of {kind} is too large, split it into several fields"
+            )));
+        }
+    }
+    Ok(())
+}

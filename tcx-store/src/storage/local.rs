@@ -1,0 +1,166 @@
+//! A directory of a file system.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use super::steps::{Stamp, Steps};
+use super::{Draft, Storage};
+use crate::mmap::Mapped;
+use crate::name;
+
+/// A directory. It is created when the first file is written to it, never by reading.
+#[derive(Debug)]
+pub(crate) struct LocalStorage<S> {
+    dir: PathBuf,
+    steps: S,
+}
+
+impl<S: Steps + Clone> LocalStorage<S> {
+    pub(crate) fn new(dir: PathBuf, steps: S) -> Self {
+        Self { dir, steps }
+    }
+
+    /// Creates the directory and whatever is missing above it. The parent of each is synced, so that a file
+    /// that is durable in it can be found after a power loss.
+    fn create_dirs(&self, dir: &Path) -> io::Result<()> {
+        match self.steps.create_dir(dir) {
+            Ok(()) => {}
+            // Whoever created it may not have synced its name yet.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let parent = dir.parent().ok_or(error)?;
+                self.create_dirs(parent)?;
+                return self.create_dirs(dir);
+            }
+            Err(error) => return Err(error),
+        }
+        match dir.parent() {
+            Some(parent) if parent != Path::new("") => self.steps.sync_dir(parent),
+            _ => self.steps.sync_dir(Path::new(".")),
+        }
+    }
+
+    fn create_draft(&self) -> io::Result<LocalDraft<S>> {
+        let path = self.dir.join(name::temporary());
+        let file = match self.steps.create_file(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.create_dirs(&self.dir)?;
+                self.steps.create_file(&path)?
+            }
+            other => other?,
+        };
+        Ok(LocalDraft { dir: self.dir.clone(), path: Some(path), file, steps: self.steps.clone() })
+    }
+}
+
+impl<S: Steps + Clone> Storage for LocalStorage<S> {
+    fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        match self.steps.list(&self.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    fn stamp(&self) -> io::Result<Option<Stamp>> {
+        match self.steps.stamp(&self.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    fn map(&self, name: &str) -> io::Result<Mapped> {
+        Mapped::new(&self.steps.open(&self.dir.join(name))?)
+    }
+
+    fn draft(&self) -> io::Result<Box<dyn Draft>> {
+        Ok(Box::new(self.create_draft()?))
+    }
+
+    fn create_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        let mut draft = self.create_draft()?;
+        draft.write_all(bytes)?;
+        draft.create_if_absent(name)
+    }
+
+    fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped> {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(bytes)?;
+        file.rewind()?;
+        Mapped::new(&file)
+    }
+}
+
+/// A file under its temporary name.
+struct LocalDraft<S: Steps> {
+    dir: PathBuf,
+    /// `None` once the file has its name.
+    path: Option<PathBuf>,
+    file: File,
+    steps: S,
+}
+
+impl<S: Steps> LocalDraft<S> {
+    fn sealed_path(&self) -> io::Result<&Path> {
+        self.steps.seal(&self.file)?;
+        self.path.as_deref().ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn create_if_absent(mut self, name: &str) -> io::Result<bool> {
+        let target = self.dir.join(name);
+        self.steps.sync(&self.file)?;
+        let path = self.sealed_path()?;
+        let linked = match self.steps.link(path, &target) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists && error.kind() != ErrorKind::NotFound => {
+                let renamed = self.steps.rename_no_replace(path, &target);
+                if renamed.is_ok() {
+                    self.path = None;
+                }
+                renamed
+            }
+            other => other,
+        };
+        match linked {
+            Ok(()) => self.steps.sync_dir(&self.dir).map(|()| true),
+            // The name may be in the directory without being durable there: whoever relies on it syncs.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.steps.sync_dir(&self.dir).map(|()| false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<S: Steps> Write for LocalDraft<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.steps.write(&mut self.file, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<S: Steps> Draft for LocalDraft<S> {
+    fn publish(mut self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
+        if durable {
+            self.steps.sync(&self.file)?;
+        }
+        self.steps.rename(self.sealed_path()?, &self.dir.join(name))?;
+        self.path = None;
+        if durable { self.steps.sync_dir(&self.dir) } else { Ok(()) }
+    }
+}
+
+impl<S: Steps> Drop for LocalDraft<S> {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // What cannot be removed now is an orphan, which nobody reads.
+            let _ = self.steps.remove(path);
+        }
+    }
+}

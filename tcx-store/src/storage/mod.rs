@@ -1,0 +1,47 @@
+//! Where the files of a module live. Everything above speaks to [`Storage`] only, so that an object store can
+//! stand beneath it later; [`LocalStorage`] is a directory of a file system.
+
+mod local;
+mod steps;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+
+pub(crate) use local::LocalStorage;
+pub(crate) use steps::{Stamp, System};
+
+use crate::mmap::Mapped;
+
+/// One folder of immutable files.
+pub(crate) trait Storage: Send + Sync + fmt::Debug {
+    /// What error messages call the folder.
+    fn path(&self) -> &Path;
+
+    /// The names of all files; none if the folder does not exist.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// When the folder last changed, as coarsely as the file system tells; `None` if it does not exist.
+    fn stamp(&self) -> io::Result<Option<Stamp>>;
+
+    /// The bytes of a sealed file.
+    fn map(&self, name: &str) -> io::Result<Mapped>;
+
+    /// A new file that has no name yet. The folder is created if it does not exist.
+    fn draft(&self) -> io::Result<Box<dyn Draft>>;
+
+    /// Creates `name` with these bytes, durably, unless it exists: then nothing changes and this is `false`.
+    fn create_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
+
+    /// Makes `bytes` readable without leaving anything in the folder, for folders that cannot be written.
+    fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped>;
+}
+
+/// A file that is being written. Dropped before it has a name, it is removed.
+pub(crate) trait Draft: Write {
+    /// Gives the file its name, by which others find it whole.
+    ///
+    /// A durable file and its name survive a power loss once this has returned. After an error the draft is
+    /// spent: what it held is written to a new one.
+    fn publish(self: Box<Self>, name: &str, durable: bool) -> io::Result<()>;
+}

@@ -1,0 +1,135 @@
+//! The single steps of a file system that [`LocalStorage`](super::LocalStorage) is made of: the seam where
+//! tests make one fail.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// When a folder last changed and which folder it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) modified: SystemTime,
+    inode: u64,
+}
+
+/// One method is one step: it happens or fails as a whole.
+pub(crate) trait Steps: Send + Sync + std::fmt::Debug + 'static {
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    fn create_file(&self, path: &Path) -> io::Result<File>;
+    fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<usize>;
+    fn seal(&self, file: &File) -> io::Result<()>;
+    fn sync(&self, file: &File) -> io::Result<()>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name, which must not exist.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Renames to a name that must not exist.
+    fn rename_no_replace(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+    fn stamp(&self, path: &Path) -> io::Result<Stamp>;
+    fn open(&self, path: &Path) -> io::Result<File>;
+}
+
+/// The operating system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct System;
+
+impl Steps for System {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn create_file(&self, path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).read(true).create_new(true).open(path)
+    }
+
+    fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<usize> {
+        file.write(bytes)
+    }
+
+    fn seal(&self, file: &File) -> io::Result<()> {
+        let mut permissions = file.metadata()?.permissions();
+        permissions.set_readonly(true);
+        file.set_permissions(permissions)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn rename_no_replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rename_no_replace(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        // A name that is not UTF-8 is not tcx's.
+        let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(io::Result::transpose).collect()
+    }
+
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        let metadata = fs::metadata(path)?;
+        Ok(Stamp { modified: metadata.modified()?, inode: inode(&metadata) })
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        open_regular(path)
+    }
+}
+
+/// Opens a plain file and nothing else: a link could lead out of the cache, a pipe would block for ever.
+#[cfg(unix)]
+fn open_regular(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
+}
+
+#[cfg(not(unix))]
+fn open_regular(path: &Path) -> io::Result<File> {
+    if fs::symlink_metadata(path)?.is_file() { File::open(path) } else { Err(not_a_file()) }
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a plain file")
+}
+
+#[cfg(unix)]
+fn inode(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &fs::Metadata) -> u64 {
+    0
+}
+
+#[cfg(target_os = "linux")]
+fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags};
+    Ok(rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename_no_replace(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

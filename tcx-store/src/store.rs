@@ -1,0 +1,215 @@
+//! A store: the rows of one module in one folder, shared by all handles of the process.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use crate::buffer::{Accepted, RowBatch};
+use crate::changes::IdentityChange;
+use crate::column::Column;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::key::Keys;
+use crate::lookup::Lookup;
+use crate::options::Options;
+use crate::spec::Spec;
+use crate::stats::Stats;
+use crate::storage::{LocalStorage, System};
+use crate::writer::Writer;
+
+/// The open stores of this process, by folder.
+static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Store>>>> = LazyLock::new(Mutex::default);
+
+/// The rows of one module: found by key, added in batches, made durable in the background.
+///
+/// A process has one store per folder; whoever opens it again shares it. Dropping the last handle seals what
+/// is buffered; only [`flush`](Self::flush) tells whether that worked.
+///
+/// ```
+/// use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
+///
+/// const OUTPUT: ColumnType = ColumnType::Struct(&[
+///     Field { name: "embedding", column: ColumnType::Dense { dtype: DType::U8, shape: &[2] } },
+///     Field { name: "caption", column: ColumnType::Text },
+/// ]);
+/// let dir = tempfile::tempdir()?;
+/// let spec = Spec::new("clip_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new())?;
+/// let store = Store::open(dir.path(), spec, &Options::default())?;
+///
+/// let mut rows = store.lookup(Keys::text(["cat", "dog"], 0)?)?;
+/// let missing = rows.missing_positions();
+/// assert_eq!(missing, [0, 1]);
+/// let columns = vec![Column::dense(&[1, 2, 3, 4]), Column::text(["a cat", "a dog"])];
+/// store.insert(&mut rows, &missing, columns)?;
+/// assert_eq!(rows.bytes(0, 1), [3, 4]);
+/// assert_eq!(rows.text(1, 1)?, "a dog");
+/// store.flush()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Store {
+    core: Arc<Core>,
+    writer: Writer,
+}
+
+impl Store {
+    /// Opens the folder of `spec`'s module in the cache directory `cache`. Nothing is created before the first
+    /// rows are sealed. Where this process has the store open already, that one is shared, with its options.
+    ///
+    /// # Errors
+    ///
+    /// A folder of another identity, schema or key type, both sides named; a damaged identity; a folder that
+    /// cannot be listed.
+    pub fn open(cache: &Path, spec: Spec, options: &Options) -> Result<Arc<Self>> {
+        let dir = resolve(cache)?.join(&spec.module_id);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = open.get(&dir).and_then(Weak::upgrade) {
+            return store.shared_with(&spec);
+        }
+        let storage = Arc::new(LocalStorage::new(dir.clone(), System));
+        let core = Arc::new(Core::open(storage, spec, options)?);
+        let writer = Writer::start(core.clone(), options.seal_after)?;
+        let store = Arc::new(Self { core, writer });
+        open.retain(|_, store| store.strong_count() > 0);
+        open.insert(dir, Arc::downgrade(&store));
+        Ok(store)
+    }
+
+    fn shared_with(self: Arc<Self>, spec: &Spec) -> Result<Arc<Self>> {
+        let difference = IdentityChange::new(&self.core.spec).difference(spec);
+        if difference.is_empty() {
+            return Ok(self);
+        }
+        Err(crate::live::refused(&spec.module_id, self.core.storage.path(), &difference))
+    }
+
+    /// Finds the rows of these keys.
+    ///
+    /// # Errors
+    ///
+    /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
+    pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
+        self.core.check()?;
+        let expected = self.core.spec.key_type;
+        if keys.key_type() != expected {
+            let (module, found) = (&self.core.spec.module_id, keys.key_type());
+            return Err(Error::invalid(format!("ids of `{module}` are {expected}, found {found}")));
+        }
+        self.core.refresh_if_due()?;
+        let mut lookup = Lookup::new(keys, self.core.leaves.clone());
+        lookup.set_known(self.core.snapshot().known);
+        self.core.find(&mut lookup);
+        if lookup.missing() > 0 && self.core.refresh_on_miss()? {
+            self.core.find(&mut lookup);
+        }
+        self.core.counters.misses.add(lookup.missing());
+        self.core.counters.hits.add(lookup.len() - lookup.missing());
+        Ok(lookup)
+    }
+
+    /// Looks for the missing rows once more: another thread may have computed them meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// A folder that turned out to be another's.
+    pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
+        self.core.check()?;
+        let before = lookup.missing();
+        self.core.find(lookup);
+        let found = before - lookup.missing();
+        self.core.counters.misses.take_back(found);
+        self.core.counters.hits.add(found);
+        Ok(())
+    }
+
+    /// Adds the rows of the keys at `positions` of `lookup`, one column per leaf, and completes the lookup with
+    /// them. They are readable at once, and durable after the next [`flush`](Self::flush). Waits while the
+    /// queue is full; while writing is off, the rows complete the lookup but are not kept.
+    ///
+    /// # Errors
+    ///
+    /// Columns that are not those of the schema.
+    ///
+    /// # Panics
+    ///
+    /// If a position is not below `lookup.len()`.
+    pub fn insert(&self, lookup: &mut Lookup, positions: &[usize], columns: Vec<Column>) -> Result<()> {
+        let keys = lookup.keys().select(positions);
+        let batch = Arc::new(RowBatch::new(keys, columns, &self.core.leaves, lookup.known())?);
+        lookup.fill(&batch);
+        if batch.rows() == 0 {
+            return Ok(());
+        }
+        let accepted = self.core.buffer.accept(&batch, || self.writer.seal());
+        match accepted {
+            Accepted::No => self.core.counters.rows_dropped.add(batch.rows()),
+            _ => self.core.counters.rows_accepted.add(batch.rows()),
+        }
+        match accepted {
+            Accepted::First => self.writer.rows_came(),
+            Accepted::Full => self.writer.seal(),
+            Accepted::Yes | Accepted::No => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until every row accepted so far is durable: it survives kill -9 and power loss.
+    ///
+    /// # Errors
+    ///
+    /// What kept rows from the disk. They stay in the buffer and are tried again.
+    pub fn flush(&self) -> Result<()> {
+        self.writer.flush()
+    }
+
+    /// Looks for rows of other processes now.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that turned out to be another's.
+    pub fn refresh(&self) -> Result<()> {
+        self.core.check()?;
+        self.core.refresh_now().map(drop)
+    }
+
+    /// Why writing is off, if it is.
+    pub fn trouble(&self) -> Option<Error> {
+        self.core.buffer.trouble()
+    }
+
+    /// The folder of the store.
+    pub fn path(&self) -> &Path {
+        self.core.storage.path()
+    }
+
+    /// What this store has done since it was opened in this process.
+    pub fn stats(&self) -> Stats {
+        let (counters, snapshot) = (&self.core.counters, self.core.snapshot());
+        Stats {
+            hits: counters.hits.get(),
+            misses: counters.misses.get(),
+            rows_accepted: counters.rows_accepted.get(),
+            rows_dropped: counters.rows_dropped.get(),
+            rows_sealed: counters.rows_sealed.get(),
+            bytes_sealed: counters.bytes_sealed.get(),
+            segments: snapshot.segments.len() as u64,
+            rows: snapshot.segments.iter().map(|segment| segment.rows() as u64).sum(),
+            bytes: snapshot.segments.iter().map(|segment| segment.bytes() as u64).sum(),
+            damaged_segments: counters.damaged_segments.get(),
+            rebuilt_runs: counters.rebuilt_runs.get(),
+        }
+    }
+}
+
+/// The path with its existing part made canonical, so that one folder has one name in this process.
+fn resolve(path: &Path) -> Result<PathBuf> {
+    let failed = |e| Error::io("cannot resolve", path, e);
+    let absolute = std::path::absolute(path).map_err(failed)?;
+    for existing in absolute.ancestors() {
+        if let Ok(canonical) = existing.canonicalize() {
+            let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
+            return Ok(canonical.join(rest));
+        }
+    }
+    Ok(absolute)
+}

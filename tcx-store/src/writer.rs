@@ -1,0 +1,144 @@
+//! The background writer: a thread of its own with a current-thread runtime, so that it works from sync code
+//! and inside any runtime.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::seal::seal_all;
+use crate::wait::wait;
+
+/// How soon writing is tried again after a failure, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// What the writer is told.
+#[derive(Debug)]
+enum Command {
+    /// Rows came into an empty buffer.
+    Rows,
+    /// There is a segment's worth of rows, or somebody waits for room.
+    Seal,
+    /// Everything accepted so far has to be durable.
+    Flush(oneshot::Sender<Result<()>>),
+}
+
+/// The handle of the writer's thread. Dropped, it seals what is buffered and waits for the thread to end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    commands: Option<UnboundedSender<Command>>,
+    thread: Option<JoinHandle<()>>,
+    core: Arc<Core>,
+}
+
+impl Writer {
+    /// # Errors
+    ///
+    /// A thread that cannot be started.
+    pub(crate) fn start(core: Arc<Core>, seal_after: Duration) -> Result<Self> {
+        let failed = |e| Error::io("cannot start the writer of", core.storage.path(), e);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
+        let (commands, receiver) = unbounded_channel();
+        let shared = core.clone();
+        let task = move || {
+            let _off = WriterOff(shared.clone());
+            runtime.block_on(run(&shared, receiver, seal_after));
+        };
+        let thread = thread::Builder::new().name("tcx-writer".to_owned()).spawn(task).map_err(failed)?;
+        Ok(Self { commands: Some(commands), thread: Some(thread), core })
+    }
+
+    pub(crate) fn rows_came(&self) {
+        self.tell(Command::Rows);
+    }
+
+    pub(crate) fn seal(&self) {
+        self.tell(Command::Seal);
+    }
+
+    /// Waits until everything accepted so far is durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from being so.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let (done, flushed) = oneshot::channel();
+        self.tell(Command::Flush(done));
+        wait(flushed).unwrap_or_else(|_| Err(stopped(&self.core)))
+    }
+
+    fn tell(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            // A writer that has ended has turned writing off: `flush` says so.
+            let _ = commands.send(command);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.commands.take());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!(path = %self.core.storage.path().display(), "the background writer panicked");
+        }
+    }
+}
+
+fn stopped(core: &Core) -> Error {
+    let source = std::io::Error::other("the background writer has stopped");
+    Error::io("cannot write to", core.storage.path(), source)
+}
+
+/// Turns writing off when the writer ends, however it ends: nobody waits for room that never comes.
+struct WriterOff(Arc<Core>);
+
+impl Drop for WriterOff {
+    fn drop(&mut self) {
+        self.0.buffer.set_trouble(Some(stopped(&self.0)));
+    }
+}
+
+async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, seal_after: Duration) {
+    let mut retry: Option<(Instant, Duration)> = None;
+    loop {
+        let time = retry.map(|(at, _)| at).or_else(|| Some(core.buffer.oldest_since()? + seal_after));
+        let command = tokio::select! {
+            biased;
+            command = commands.recv() => command,
+            () = at(time) => Some(Command::Seal),
+        };
+        let sealed = match command {
+            Some(Command::Rows) => continue,
+            // Writing that has just failed is tried again in its time, not for every batch.
+            Some(Command::Seal) if retry.is_some_and(|(at, _)| at > Instant::now()) => continue,
+            Some(Command::Seal) => seal_all(core),
+            Some(Command::Flush(done)) => {
+                let sealed = seal_all(core);
+                // Whoever asked may have gone.
+                let _ = done.send(sealed.clone());
+                sealed
+            }
+            None => {
+                let _ = seal_all(core).inspect_err(|error| tracing::error!("rows are lost: {error}"));
+                return;
+            }
+        };
+        retry = sealed.is_err().then(|| next_retry(retry));
+    }
+}
+
+fn next_retry(last: Option<(Instant, Duration)>) -> (Instant, Duration) {
+    let pause = last.map_or(RETRY.0, |(_, pause)| (pause * 2).min(RETRY.1));
+    (Instant::now() + pause, pause)
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}
