@@ -4,12 +4,15 @@
 #[path = "private.rs"]
 pub mod __private;
 mod batch;
+mod diagnostics;
 mod error;
 mod extractor;
 mod frozen;
 mod id;
 mod identity;
+mod macros;
 mod output;
+mod registry;
 mod stateless;
 mod tensor;
 mod typed;
@@ -22,6 +25,7 @@ pub use frozen::Frozen;
 pub use half::{bf16, f16};
 pub use id::Id;
 pub use identity::Identity;
+pub use macros::{CacheableOutput, Stateless, cached_module};
 pub use output::CacheableOutput;
 pub use stateless::Stateless;
 pub use typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};

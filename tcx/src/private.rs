@@ -1,7 +1,89 @@
-//! What the code that the macros generate calls. No part of the public interface: it changes with any
+//! What the code that the macros generate names. No part of the public interface: it changes with any
 //! release.
 
-pub use crate::id::{BytesIds, I64Ids, StringIds};
-pub use crate::output::{ColumnReader, ColumnWriter};
-pub use crate::tensor::{Dense, TensorColumn};
+pub use core::primitive::{bool, f32, f64, i8, i16, i32, i64, str, u8};
+pub use core::{concat, file, line};
+
+pub use half::{bf16, f16};
+pub use inventory;
 pub use tcx_store::{ColumnType, Field};
+
+pub use crate::error::Result;
+pub use crate::extractor::{CachedModule, Extractor};
+pub use crate::id::{BytesIds, I64Ids, StringIds};
+pub use crate::identity::Identity;
+pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
+pub use crate::register_module;
+pub use crate::registry::Registered;
+pub use crate::stateless::Stateless;
+pub use crate::tensor::{Dense, TensorColumn};
+pub use crate::typed::{D0, D1, D2, D3, D4, D5};
+
+use crate::typed::Shape;
+
+/// Compiles only for an output; the macros call it with the tokens of a field's type.
+pub const fn assert_output<T: CacheableOutput>() {}
+
+/// Compiles only for a type of field that `#[tensor(..)]` can store.
+pub const fn assert_column<T, C: TensorColumn<T>>() {}
+
+/// Compiles only for what a cached module may hold.
+pub const fn assert_stateless<T: Stateless + ?Sized>() {}
+
+/// Compiles only for a shape whose dimensions are all positive; the macros see to those that are literals.
+pub const fn assert_shape<S: Shape>() {
+    let mut elements: usize = 1;
+    let mut i = 0;
+    while i < S::DIMS.len() {
+        assert!(S::DIMS[i] > 0, "a dimension must be at least 1");
+        elements = elements.checked_mul(S::DIMS[i]).expect("the shape has too many elements");
+        i += 1;
+    }
+}
+
+/// The body of methods beside an error of a macro.
+pub fn never_compiled() -> ! {
+    unreachable!("a macro has reported an error and generated this in place of the code")
+}
+
+/// A field of a module, about to be entered into its identity. `(&Enter(&field)).__tcx_enter(..)` compiles for every type:
+/// for those that are not Stateless, the macros emit an assertion that says so once, at the field.
+#[derive(Debug)]
+pub struct Enter<'a, T: ?Sized>(pub &'a T);
+
+/// What `Enter` does for Stateless types. The compiler finds this method first.
+pub trait EnterStateless {
+    /// Enters the field.
+    fn __tcx_enter(&self, name: &str, identity: &mut Identity);
+}
+
+impl<T: Stateless + ?Sized> EnterStateless for Enter<'_, T> {
+    fn __tcx_enter(&self, name: &str, identity: &mut Identity) {
+        identity.field(name, self.0);
+    }
+}
+
+/// What `Enter` does for all others, one reference further away.
+pub trait EnterAny {
+    /// Never runs: the field's assertion does not compile.
+    fn __tcx_enter(&self, name: &str, identity: &mut Identity);
+}
+
+impl<T: ?Sized> EnterAny for &Enter<'_, T> {
+    fn __tcx_enter(&self, _: &str, _: &mut Identity) {
+        never_compiled()
+    }
+}
+
+/// Enters a field with `#[tcx(assume_stateless)]`: not its value, only that there is none.
+pub fn assumed_stateless(identity: &mut Identity, name: &str) {
+    identity.field(name, &Assumed);
+}
+
+struct Assumed;
+
+impl Stateless for Assumed {
+    fn identity(&self, identity: &mut Identity) {
+        identity.value("assumed stateless");
+    }
+}

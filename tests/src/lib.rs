@@ -1,1 +1,1 @@
-//! Placeholder.
+//! Whole-system tests of tcx: what a user's program sees.

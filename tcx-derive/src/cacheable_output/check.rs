@@ -1,0 +1,105 @@
+//! What the derive can judge by the looks of the struct. The rest is judged by the compiler, in the
+//! assertions that `expand` emits.
+
+use syn::spanned::Spanned as _;
+use syn::{Data, GenericParam};
+
+use super::model::{Output, OutputField, Tensor};
+use super::tensor::{Dim, TensorAttribute};
+use crate::errors::Errors;
+use crate::types::{argument, is_reference, is_tensor};
+
+pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
+    let name = &output.original.ident;
+    match &output.original.data {
+        Data::Struct(data) if data.fields.is_empty() => {
+            errors.at(name, "an output without fields holds nothing to cache: give it at least one");
+        }
+        Data::Struct(_) => {}
+        Data::Enum(data) => errors.at(data.enum_token, NOT_A_STRUCT),
+        Data::Union(data) => errors.at(data.union_token, NOT_A_STRUCT),
+    }
+    for parameter in &output.original.generics.params {
+        if let GenericParam::Lifetime(lifetime) = parameter {
+            errors.at(
+                lifetime,
+                "an output cannot borrow: it is read back from the cache, and owns what it holds",
+            );
+        }
+    }
+    let borrows = output.original.generics.lifetimes().next().is_some();
+    for field in &output.fields {
+        check_name(field, errors);
+        if is_reference(field.ty()) {
+            // One mistake, said once: at the lifetime, if the struct declares it.
+            if !borrows {
+                errors.at(
+                    field.ty(),
+                    "an output cannot borrow: it is read back from the cache, and owns what it holds",
+                );
+            }
+            continue;
+        }
+        match &field.tensor {
+            Tensor::No => check_plain(field, errors),
+            Tensor::Yes(attribute) => check_tensor(field, attribute, errors),
+            Tensor::Wrong => {}
+        }
+    }
+}
+
+const NOT_A_STRUCT: &str =
+    "only a struct can be a `CacheableOutput`: its fields become the columns of the cache";
+
+fn check_name(field: &OutputField<'_>, errors: &mut Errors) {
+    if field.name.starts_with("__") {
+        let message = format!(
+            "field `{}`: names that begin with `__` are reserved for the cache's own columns; rename it to `{}`",
+            field.name,
+            field.name.trim_start_matches('_')
+        );
+        errors.at(&field.member, message);
+    }
+}
+
+/// Whether `check` has something against a field without `#[tensor(..)]`.
+pub(crate) fn is_refused(field: &OutputField<'_>) -> bool {
+    let ty = field.ty();
+    is_reference(ty) || is_tensor(ty) || argument(ty, "Vec").is_some_and(is_tensor)
+}
+
+fn check_plain(field: &OutputField<'_>, errors: &mut Errors) {
+    let name = &field.name;
+    if is_tensor(field.ty()) {
+        let message = format!(
+            "field `{name}`: a `Tensor` has no compile-time dtype or shape\n  help: declare them, without the batch \
+             dimension:\n      #[tensor(f32, [2048])]\n      {name}: Tensor"
+        );
+        errors.at(field.ty(), message);
+    } else if argument(field.ty(), "Vec").is_some_and(is_tensor) {
+        errors.at(field.ty(), one_tensor(name, "a `Vec<Tensor>` has no compile-time dtype or shape"));
+    }
+}
+
+fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, errors: &mut Errors) {
+    let varies = attribute.dims.iter().any(|dim| matches!(dim, Dim::Varying(_)));
+    if argument(field.ty(), "Vec").is_some_and(is_tensor) {
+        errors.at(field.ty(), one_tensor(&field.name, "tcx cannot store one tensor per sample yet"));
+    } else if is_tensor(field.ty()) && varies {
+        let message = "`_` in the shape means that samples differ in size, which one `Tensor` cannot hold\n  help: \
+                       pad the samples to one size inside `forward`, and keep their lengths in a `Vec<i64>` field";
+        errors.at(field.ty(), message);
+    } else if let Some(Dim::Varying(span)) = attribute.dims.iter().find(|dim| matches!(dim, Dim::Varying(_)))
+    {
+        errors
+            .push(syn::Error::new(span.span(), "samples that differ in size need a field of type `Tensor`"));
+    }
+}
+
+/// The remedy for samples in tensors of their own.
+fn one_tensor(name: &str, mistake: &str) -> String {
+    format!(
+        "field `{name}`: {mistake}\n  help: declare one tensor for the batch, padded to one size if the samples \
+         differ:\n      #[tensor(f32, [77, 768])]\n      {name}: Tensor"
+    )
+}

@@ -1,0 +1,99 @@
+//! The struct as the derive understands it.
+
+use syn::ext::IdentExt as _;
+use syn::{Data, DeriveInput, Field, Index, Member, Type};
+
+use super::tensor::TensorAttribute;
+use crate::errors::Errors;
+use crate::options::{crate_path, similar, tcx_options};
+use crate::runtime::Runtime;
+
+/// A struct whose fields become columns.
+pub(crate) struct Output<'a> {
+    pub(crate) original: &'a DeriveInput,
+    pub(crate) runtime: Runtime,
+    pub(crate) fields: Vec<OutputField<'a>>,
+}
+
+pub(crate) struct OutputField<'a> {
+    pub(crate) original: &'a Field,
+    pub(crate) member: Member,
+    /// The name of its column.
+    pub(crate) name: String,
+    pub(crate) tensor: Tensor,
+}
+
+/// What `#[tensor(..)]` says about a field.
+pub(crate) enum Tensor {
+    /// There is none.
+    No,
+    /// There is one, with mistakes that have been reported.
+    Wrong,
+    Yes(TensorAttribute),
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn parse(original: &'a DeriveInput, errors: &mut Errors) -> Self {
+        let mut runtime = Runtime::default();
+        for attribute in original.attrs.iter().filter(|attribute| attribute.path().is_ident("tcx")) {
+            for option in tcx_options(attribute, errors) {
+                if option.name == "crate" {
+                    runtime = errors.ok(crate_path(&option)).map_or(runtime, Runtime::renamed);
+                } else {
+                    errors
+                        .at(&option.name, format!("unknown option `{}`; expected `crate = …`", option.name));
+                }
+            }
+        }
+        let fields = match &original.data {
+            Data::Struct(data) => {
+                data.fields.iter().enumerate().map(|f| OutputField::parse(f, errors)).collect()
+            }
+            Data::Enum(_) | Data::Union(_) => Vec::new(),
+        };
+        Self { original, runtime, fields }
+    }
+}
+
+impl<'a> OutputField<'a> {
+    fn parse((index, original): (usize, &'a Field), errors: &mut Errors) -> Self {
+        let (member, name) = match &original.ident {
+            Some(ident) => (Member::Named(ident.clone()), ident.unraw().to_string()),
+            None => (Member::Unnamed(Index::from(index)), index.to_string()),
+        };
+        let mut tensor = Tensor::No;
+        for attribute in &original.attrs {
+            if attribute.path().is_ident("tensor") {
+                let again = !matches!(tensor, Tensor::No);
+                if again {
+                    errors.at(attribute, format!("field `{name}` has two `#[tensor(..)]`: keep one"));
+                }
+                let parsed = errors.ok(TensorAttribute::parse(attribute));
+                tensor = if again { Tensor::Wrong } else { parsed.map_or(Tensor::Wrong, Tensor::Yes) };
+            } else if attribute.path().is_ident("tcx") {
+                field_options(attribute, errors);
+            }
+        }
+        Self { original, member, name, tensor }
+    }
+
+    pub(crate) fn ty(&self) -> &'a Type {
+        &self.original.ty
+    }
+}
+
+/// An output's field has no options yet; those of a module's field are told where they belong.
+fn field_options(attribute: &syn::Attribute, errors: &mut Errors) {
+    for option in tcx_options(attribute, errors) {
+        let name = option.name.to_string();
+        errors.at(
+            &option.name,
+            match similar(&name, &["not_identity", "assume_stateless"]) {
+                Some(known) => {
+                    format!("`{known}` is for the fields of a module, not for those of its output")
+                }
+                None => format!("unknown option `{name}`; the field of an output has none"),
+            },
+        );
+    }
+}

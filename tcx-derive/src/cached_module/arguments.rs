@@ -1,0 +1,154 @@
+//! What stands in the parentheses of `#[cached_module(..)]`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens as _;
+use syn::{Expr, ExprLit, Ident, Lit, LitStr};
+
+use crate::errors::Errors;
+use crate::options::{Named, crate_path, options, similar};
+use crate::runtime::Runtime;
+use crate::types::peel;
+
+const LONGEST_ID: usize = 100;
+
+pub(crate) struct Arguments {
+    pub(crate) runtime: Runtime,
+    /// Missing after a mistake, which has been reported.
+    pub(crate) id: Option<LitStr>,
+    /// The marker of `tcx::__private` that stands for the type of the ids.
+    pub(crate) key: &'static str,
+}
+
+impl Arguments {
+    pub(crate) fn parse(tokens: TokenStream, module: &Ident, errors: &mut Errors) -> Self {
+        let mut parsed = Self { runtime: Runtime::default(), id: None, key: "StringIds" };
+        let mut seen: Vec<String> = Vec::new();
+        for option in options(tokens, errors) {
+            let name = option.name.to_string();
+            if seen.contains(&name) {
+                errors.at(&option.name, format!("`{name}` is given twice: keep one"));
+                continue;
+            }
+            match name.as_str() {
+                "id" => parsed.id = errors.ok(id(&option, module)),
+                "key" => parsed.key = errors.ok(key(&option)).unwrap_or(parsed.key),
+                "crate" => {
+                    if let Some(path) = errors.ok(crate_path(&option)) {
+                        parsed.runtime = Runtime::renamed(path);
+                    }
+                }
+                _ => errors.at(&option.name, unknown(&name)),
+            }
+            seen.push(name);
+        }
+        if errors.is_empty() && !seen.iter().any(|name| name == "id") {
+            let message =
+                format!("missing the id: write `#[cached_module(id = \"{}_v1\")]`", snake_case(module));
+            errors.push(syn::Error::new(Span::call_site(), message));
+        }
+        parsed
+    }
+}
+
+fn unknown(name: &str) -> String {
+    match name {
+        "output" => {
+            "`output(..)` is not supported: declare a struct with `#[derive(CacheableOutput)]`, and name it \
+                     in `type Output = …;` of the `Extractor`"
+                .to_owned()
+        }
+        _ => {
+            let hint = match similar(name, &["key", "crate"]) {
+                Some(known) => format!(" (did you mean `{known}`?)"),
+                None => String::new(),
+            };
+            format!("unknown option `{name}`{hint}; expected `id`, `key` or `crate`")
+        }
+    }
+}
+
+/// A value that must be a string literal, and an id.
+fn id(option: &Named, module: &Ident) -> syn::Result<LitStr> {
+    let example = format!("id = \"{}_v1\"", snake_case(module));
+    let mistake = |message: String| Err(syn::Error::new_spanned(located(option), message));
+    match syn::parse2(option.value.clone()).map(peel) {
+        Ok(Expr::Lit(ExprLit { lit: Lit::Str(id), .. })) => match complaint(&id.value()) {
+            None => Ok(id),
+            Some(complaint) => Err(syn::Error::new(
+                id.span(),
+                complaint.replace("EXAMPLE", &suggestion(&id.value(), module)),
+            )),
+        },
+        Ok(Expr::Lit(_)) => mistake(format!("expected the id in quotation marks, as in `{example}`")),
+        _ => mistake(format!(
+            "the id must be a string literal, as in `{example}`: a macro cannot read constants"
+        )),
+    }
+}
+
+/// What a wrong value is reported at.
+fn located(option: &Named) -> TokenStream {
+    if option.value.is_empty() { option.name.to_token_stream() } else { option.value.clone() }
+}
+
+/// What is wrong with an id. It becomes the name of a directory on every operating system.
+fn complaint(id: &str) -> Option<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if id.is_empty() {
+        return Some("the id is empty; write `id = \"EXAMPLE\"`".to_owned());
+    }
+    if let Some(wrong) = id.chars().find(|&c| !allowed(c)) {
+        let wrong = if wrong == ' ' { "a space".to_owned() } else { format!("`{}`", wrong.escape_debug()) };
+        return Some(format!(
+            "the id holds {wrong}: an id is made of ASCII letters, digits, `_`, `-` and `.`; write \
+             `id = \"EXAMPLE\"`"
+        ));
+    }
+    if !id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Some("an id begins with a letter or a digit; write `id = \"EXAMPLE\"`".to_owned());
+    }
+    if id.len() > LONGEST_ID {
+        return Some(format!("the id has {} bytes, the most is {LONGEST_ID}", id.len()));
+    }
+    None
+}
+
+/// The nearest id that would do.
+fn suggestion(wrong: &str, module: &Ident) -> String {
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    let words: Vec<_> = wrong.split(|c| !word(c)).filter(|word| !word.is_empty()).collect();
+    let id = words.join("_");
+    let id = id.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    if id.is_empty() { format!("{}_v1", snake_case(module)) } else { id.to_owned() }
+}
+
+fn key(option: &Named) -> syn::Result<&'static str> {
+    let written = option.value.to_string().replace(' ', "");
+    let hint = match written.as_str() {
+        "i64" => return Ok("I64Ids"),
+        "bytes" => return Ok("BytesIds"),
+        "String" | "str" | "string" | "&str" => return Ok("StringIds"),
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "isize" | "i128" | "u128" | "int" => {
+            " (an integer id is an `i64`)"
+        }
+        "Uuid" | "uuid" | "[u8;16]" | "Vec<u8>" | "&[u8]" => " (its bytes are `bytes`)",
+        _ => "",
+    };
+    let message =
+        format!("ids cannot be `{written}`{hint}; expected `String` (the default), `i64` or `bytes`");
+    Err(syn::Error::new_spanned(located(option), message))
+}
+
+/// `ResNet50` as `res_net50`.
+fn snake_case(ident: &Ident) -> String {
+    let mut snake = String::new();
+    let mut before = '_';
+    for c in ident.to_string().trim_start_matches("r#").chars() {
+        if c.is_uppercase() && before.is_lowercase() {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+        before = c;
+    }
+    snake
+}

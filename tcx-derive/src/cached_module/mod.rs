@@ -1,0 +1,78 @@
+//! `#[cached_module(id = "…")]`: parse, check, expand.
+
+mod arguments;
+mod expand;
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens as _, quote};
+use syn::{Fields, Item, ItemStruct};
+
+use crate::errors::Errors;
+use arguments::Arguments;
+
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let item = match syn::parse2::<Item>(item.clone()) {
+        Ok(Item::Struct(item)) => item,
+        Ok(other) => return misplaced(&other),
+        // Not even an item: the compiler has more to say about it than we do.
+        Err(_) => return item,
+    };
+    let mut errors = Errors::default();
+    refuse_derive(&item, &mut errors);
+    let arguments = Arguments::parse(arguments, &item.ident, &mut errors);
+    let code = expand::expand(&arguments, &item, &mut errors);
+    let item = without_options(item);
+    let errors = errors.into_compile_errors();
+    quote!(#item #errors #code)
+}
+
+/// The attribute on anything but a struct: an error, and the item as it was.
+fn misplaced(item: &Item) -> TokenStream {
+    let what = match item {
+        Item::Enum(_) => "an enum",
+        Item::Fn(_) => "a function",
+        Item::Impl(_) => "an `impl`",
+        Item::Trait(_) => "a trait",
+        Item::Union(_) => "a union",
+        Item::Type(_) => "a type alias",
+        Item::Mod(_) => "a module",
+        _ => "this",
+    };
+    let mut errors = Errors::default();
+    let message = format!(
+        "`#[cached_module]` goes on the struct that holds the network and its settings, not on {what}"
+    );
+    errors.push(syn::Error::new(proc_macro2::Span::call_site(), message));
+    let mut tokens = errors.into_compile_errors();
+    item.to_tokens(&mut tokens);
+    tokens
+}
+
+/// Two impls of one trait would be the compiler's complaint, at tokens the user never wrote.
+fn refuse_derive(item: &ItemStruct, errors: &mut Errors) {
+    for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("derive")) {
+        // A derive that cannot be read is reported by the compiler.
+        let _ = attribute.parse_nested_meta(|derive| {
+            if derive.path.segments.last().is_some_and(|segment| segment.ident == "Stateless") {
+                errors.at(
+                    &derive.path,
+                    "`#[cached_module]` makes the struct `Stateless` already: remove this derive",
+                );
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The struct without `#[tcx(..)]`, which means nothing to the compiler.
+fn without_options(mut item: ItemStruct) -> ItemStruct {
+    let fields = match &mut item.fields {
+        Fields::Named(fields) => &mut fields.named,
+        Fields::Unnamed(fields) => &mut fields.unnamed,
+        Fields::Unit => return item,
+    };
+    for field in fields {
+        field.attrs.retain(|attribute| !attribute.path().is_ident("tcx"));
+    }
+    item
+}

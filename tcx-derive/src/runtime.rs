@@ -1,0 +1,25 @@
+//! Where generated code finds tcx: `::tcx`, unless the user has given it another name.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::Path;
+
+/// The path of `tcx::__private`, the one module that generated code names.
+#[derive(Default)]
+pub(crate) struct Runtime(Option<Path>);
+
+impl Runtime {
+    /// tcx under another path.
+    pub(crate) fn renamed(path: Path) -> Self {
+        Self(Some(path))
+    }
+}
+
+impl ToTokens for Runtime {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(match &self.0 {
+            Some(path) => quote!(#path::__private),
+            None => quote!(::tcx::__private),
+        });
+    }
+}

@@ -1,0 +1,152 @@
+//! The generated code: an assertion per field, and an impl that enters each of them.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::ext::IdentExt as _;
+use syn::{GenericParam, Generics, Ident, parse_quote};
+
+use super::model::{Shape, StateField};
+use crate::runtime::Runtime;
+use crate::types::mentions_parameter;
+
+pub(crate) fn expand(runtime: &Runtime, name: &Ident, generics: &Generics, shape: &Shape<'_>) -> TokenStream {
+    let assertions = assertions(runtime, generics, shape);
+    let parameters = parameters(runtime, generics);
+    let type_name = name.unraw().to_string();
+    let body = match shape {
+        Shape::Struct(fields) => {
+            let fields = fields.iter().map(|field| {
+                let member = &field.member;
+                enter(runtime, field, &quote!(&self.#member))
+            });
+            quote! {
+                #runtime::Identity::type_name(__identity, #type_name);
+                #parameters
+                #(#fields)*
+            }
+        }
+        Shape::Enum(variants) => {
+            let arms = variants
+                .iter()
+                .map(|(variant, fields)| arm(runtime, &type_name, variant, fields, &parameters));
+            quote!(match *self { #(#arms)* })
+        }
+    };
+    let bounded = where_stateless(runtime, generics, shape);
+    let (impl_generics, ty_generics, where_clause) = bounded.split_for_impl();
+    quote! {
+        const _: () = {
+            #assertions
+
+            #[doc(hidden)]
+            #[automatically_derived]
+            impl #impl_generics #runtime::Stateless for #name #ty_generics #where_clause {
+                fn identity(&self, __identity: &mut #runtime::Identity) {
+                    use #runtime::{EnterAny as _, EnterStateless as _};
+                    #body
+                }
+            }
+        };
+    }
+}
+
+/// The variant's name, then its fields.
+fn arm(
+    runtime: &Runtime,
+    type_name: &str,
+    variant: &Ident,
+    fields: &[StateField<'_>],
+    parameters: &TokenStream,
+) -> TokenStream {
+    let name = format!("{type_name}::{}", variant.unraw());
+    let entered: Vec<_> =
+        fields.iter().filter(|field| !field.not_identity && !field.assume_stateless).collect();
+    let bindings = entered.iter().enumerate().map(|(index, field)| {
+        let (member, binding) = (&field.member, format_ident!("__field{index}"));
+        quote!(#member: ref #binding)
+    });
+    let mut index = 0;
+    let entries = fields.iter().map(|field| {
+        let binding = format_ident!("__field{index}");
+        index += usize::from(!field.not_identity && !field.assume_stateless);
+        enter(runtime, field, &quote!(#binding))
+    });
+    quote! {
+        Self::#variant { #(#bindings,)* .. } => {
+            #runtime::Identity::type_name(__identity, #name);
+            #parameters
+            #(#entries)*
+        }
+    }
+}
+
+/// Enters one field. A field whose type is not Stateless is reported by its assertion, and must not be a second
+/// error here: `Enter` takes any type.
+fn enter(runtime: &Runtime, field: &StateField<'_>, value: &TokenStream) -> TokenStream {
+    let name = &field.name;
+    if field.not_identity {
+        TokenStream::new()
+    } else if field.assume_stateless {
+        quote!(#runtime::assumed_stateless(__identity, #name);)
+    } else {
+        quote!((&#runtime::Enter(#value)).__tcx_enter(#name, __identity);)
+    }
+}
+
+/// What the type's constant and type parameters stand for.
+fn parameters(runtime: &Runtime, generics: &Generics) -> TokenStream {
+    let parameters = generics.params.iter().map(|parameter| match parameter {
+        GenericParam::Const(parameter) => {
+            let (ident, name) = (&parameter.ident, parameter.ident.to_string());
+            quote!(#runtime::Identity::const_parameter(__identity, #name, &#ident);)
+        }
+        GenericParam::Type(parameter) => {
+            let (ident, name) = (&parameter.ident, parameter.ident.to_string());
+            quote!(#runtime::Identity::type_parameter::<#ident>(__identity, #name);)
+        }
+        GenericParam::Lifetime(_) => TokenStream::new(),
+    });
+    parameters.collect()
+}
+
+/// Statements that do not compile if a field is not Stateless. Each carries the tokens of the field's type, so
+/// that the error stands there. They stand in a function, which can have the lifetimes of the type.
+fn assertions(runtime: &Runtime, generics: &Generics, shape: &Shape<'_>) -> TokenStream {
+    let fields = shape.fields();
+    let checked =
+        fields.iter().filter(|field| !field.assume_stateless && !mentions_parameter(field.ty, generics));
+    let assertions: Vec<_> = checked
+        .map(|field| {
+            let ty = field.ty;
+            quote!(#runtime::assert_stateless::<#ty>();)
+        })
+        .collect();
+    let lifetimes = generics.params.iter().filter(|parameter| matches!(parameter, GenericParam::Lifetime(_)));
+    let lifetimes: Vec<_> = lifetimes.collect();
+    if lifetimes.is_empty() {
+        return quote!(#(const _: () = #assertions)*);
+    }
+    quote! {
+        #[allow(dead_code, unused_lifetimes)]
+        fn __assert_stateless<#(#lifetimes),*>() {
+            #(#assertions)*
+        }
+    }
+}
+
+/// The generics, and a bound for each field that mentions a parameter: those cannot be judged before the
+/// parameters are known.
+pub(crate) fn where_stateless(runtime: &Runtime, generics: &Generics, shape: &Shape<'_>) -> Generics {
+    let mut bounded = generics.clone();
+    let fields = shape.fields();
+    let open: Vec<_> =
+        fields.iter().filter(|f| !f.assume_stateless && mentions_parameter(f.ty, generics)).collect();
+    if !open.is_empty() {
+        let predicates = &mut bounded.make_where_clause().predicates;
+        for field in open {
+            let ty = field.ty;
+            predicates.push(parse_quote!(#ty: #runtime::Stateless));
+        }
+    }
+    bounded
+}

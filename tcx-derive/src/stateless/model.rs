@@ -1,0 +1,95 @@
+//! The fields of a struct or of an enum's variants, and what their `#[tcx(..)]` says.
+
+use syn::ext::IdentExt as _;
+use syn::{Data, Field, Fields, Ident, Index, Member, Type};
+
+use crate::errors::Errors;
+use crate::options::{similar, tcx_options};
+
+/// A struct's fields, or each variant's.
+pub(crate) enum Shape<'a> {
+    Struct(Vec<StateField<'a>>),
+    Enum(Vec<(&'a Ident, Vec<StateField<'a>>)>),
+}
+
+pub(crate) struct StateField<'a> {
+    pub(crate) member: Member,
+    /// The name of its entry.
+    pub(crate) name: String,
+    pub(crate) ty: &'a Type,
+    /// `#[tcx(not_identity)]`: must be Stateless, and cannot change an output.
+    pub(crate) not_identity: bool,
+    /// `#[tcx(assume_stateless)]`: need not be Stateless.
+    pub(crate) assume_stateless: bool,
+}
+
+const OPTIONS: [&str; 2] = ["not_identity", "assume_stateless"];
+
+impl<'a> Shape<'a> {
+    pub(crate) fn parse(data: &'a Data, errors: &mut Errors) -> Self {
+        match data {
+            Data::Struct(data) => Self::of(&data.fields, errors),
+            Data::Enum(data) => Self::Enum(
+                data.variants
+                    .iter()
+                    .map(|variant| (&variant.ident, fields(&variant.fields, errors)))
+                    .collect(),
+            ),
+            Data::Union(data) => {
+                errors.at(
+                    data.union_token,
+                    "a union cannot be `Stateless`: which field it holds is not known; use an enum",
+                );
+                Self::Struct(Vec::new())
+            }
+        }
+    }
+
+    /// A struct's.
+    pub(crate) fn of(struct_fields: &'a Fields, errors: &mut Errors) -> Self {
+        Self::Struct(fields(struct_fields, errors))
+    }
+
+    /// The fields of all variants.
+    pub(crate) fn fields(&self) -> Vec<&StateField<'a>> {
+        match self {
+            Self::Struct(fields) => fields.iter().collect(),
+            Self::Enum(variants) => variants.iter().flat_map(|(_, fields)| fields).collect(),
+        }
+    }
+}
+
+fn fields<'a>(fields: &'a Fields, errors: &mut Errors) -> Vec<StateField<'a>> {
+    fields.iter().enumerate().map(|field| StateField::parse(field, errors)).collect()
+}
+
+impl<'a> StateField<'a> {
+    fn parse((index, field): (usize, &'a Field), errors: &mut Errors) -> Self {
+        let (member, name) = match &field.ident {
+            Some(ident) => (Member::Named(ident.clone()), ident.unraw().to_string()),
+            None => (Member::Unnamed(Index::from(index)), index.to_string()),
+        };
+        let mut parsed = Self { member, name, ty: &field.ty, not_identity: false, assume_stateless: false };
+        for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("tcx")) {
+            for option in tcx_options(attribute, errors) {
+                let name = option.name.to_string();
+                match name.as_str() {
+                    _ if !option.value.is_empty() => {
+                        errors.at(&option.value, format!("`{name}` takes no value"));
+                    }
+                    "not_identity" => parsed.not_identity = true,
+                    "assume_stateless" => parsed.assume_stateless = true,
+                    _ => {
+                        let hint = match similar(&name, &OPTIONS) {
+                            Some(known) => format!(" (did you mean `{known}`?)"),
+                            None => String::new(),
+                        };
+                        let expected = "expected `not_identity` or `assume_stateless`";
+                        errors.at(&option.name, format!("unknown option `{name}`{hint}; {expected}"));
+                    }
+                }
+            }
+        }
+        parsed
+    }
+}

@@ -1,0 +1,72 @@
+//! Looking at types as they are written: a macro sees names, never what they stand for.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{Expr, GenericArgument, GenericParam, Generics, Ident, PathArguments, PathSegment, Type};
+
+/// The expression without the invisible groups that `macro_rules!` puts around what it was given.
+pub(crate) fn peel(expr: Expr) -> Expr {
+    match expr {
+        Expr::Group(group) => peel(*group.expr),
+        other => other,
+    }
+}
+
+/// The last segment of a type that is a path.
+fn last_segment(ty: &Type) -> Option<&PathSegment> {
+    match ty {
+        Type::Group(group) => last_segment(&group.elem),
+        Type::Paren(paren) => last_segment(&paren.elem),
+        Type::Path(path) if path.qself.is_none() => path.path.segments.last(),
+        _ => None,
+    }
+}
+
+/// Whether the type is written `Tensor`, with or without a path before.
+pub(crate) fn is_tensor(ty: &Type) -> bool {
+    last_segment(ty).is_some_and(|segment| segment.ident == "Tensor" && segment.arguments.is_none())
+}
+
+/// What the type is written to hold, if it is written `name<…>`.
+pub(crate) fn argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+    let PathArguments::AngleBracketed(arguments) = &last_segment(ty).filter(|s| s.ident == name)?.arguments
+    else {
+        return None;
+    };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(ty)) => Some(ty),
+        _ => None,
+    }
+}
+
+/// Whether the type borrows something by its looks.
+pub(crate) fn is_reference(ty: &Type) -> bool {
+    match ty {
+        Type::Group(group) => is_reference(&group.elem),
+        Type::Paren(paren) => is_reference(&paren.elem),
+        Type::Reference(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether tokens mention a type or constant parameter of the item.
+pub(crate) fn mentions_parameter(tokens: &impl ToTokens, generics: &Generics) -> bool {
+    let parameters: Vec<&Ident> = generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Type(parameter) => Some(&parameter.ident),
+            GenericParam::Const(parameter) => Some(&parameter.ident),
+            GenericParam::Lifetime(_) => None,
+        })
+        .collect();
+    !parameters.is_empty() && mentions(tokens.to_token_stream(), &parameters)
+}
+
+fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => names.contains(&&ident),
+        TokenTree::Group(group) => mentions(group.stream(), names),
+        _ => false,
+    })
+}

@@ -1,0 +1,94 @@
+//! The macros and their documentation, which stands here because its examples need all of tcx.
+
+/// Makes a struct a `CacheableOutput`: each field becomes a column of the cache, or several.
+///
+/// Tensors declare their dtype and the shape of one sample, without the batch dimension; dimensions are numbers or
+/// constants. Other fields are outputs themselves: `Vec`s with one number, `bool` or `String` per sample, `Typed`
+/// tensors, tuples, and further structs with this derive.
+///
+/// ```
+/// use tch::Tensor;
+/// use tcx::CacheableOutput;
+///
+/// const HEADS: usize = 12;
+///
+/// #[derive(CacheableOutput)]
+/// struct Features {
+///     #[tensor(f32, [2048])]
+///     pooled: Tensor,             // [N, 2048]
+///     #[tensor(bf16, [HEADS, 64])]
+///     heads: Tensor,              // [N, 12, 64]
+///     #[tensor(i64, [])]
+///     label: Tensor,              // [N]
+///     caption: Vec<String>,       // one per sample
+///     score: Vec<f32>,
+/// }
+/// ```
+///
+/// The dtypes are `f16`, `bf16`, `f32`, `f64`, `i8`, `i16`, `i32`, `i64`, `u8` and `bool`; a sample has at most five
+/// dimensions. What `forward` returns is compared with the declaration before it enters the cache.
+///
+/// `#[tcx(crate = path)]` on the struct tells the derive where tcx is, if not at `::tcx`.
+pub use tcx_derive::CacheableOutput;
+
+/// Makes a struct or an enum `Stateless`, so that a cached module can hold it: its name, its fields and the variant
+/// become part of the cache's identity.
+///
+/// ```
+/// use tcx::{Identity, Stateless};
+///
+/// #[derive(Stateless)]
+/// struct Resize {
+///     size: i64,
+///     mode: Mode,
+/// }
+///
+/// #[derive(Stateless)]
+/// enum Mode {
+///     Nearest,
+///     Bicubic { antialias: bool },
+/// }
+///
+/// let identity = Identity::of(&Resize { size: 224, mode: Mode::Bicubic { antialias: true } });
+/// let entries = "self = Resize\nsize = 224i64\nmode = Mode::Bicubic\nmode.antialias = true";
+/// assert_eq!(identity.to_string(), entries);
+/// # let _ = Mode::Nearest;
+/// ```
+///
+/// Fields take `#[tcx(not_identity)]` and `#[tcx(assume_stateless)]`, as under
+/// [`macro@cached_module`], and the item takes `#[tcx(crate = path)]`.
+pub use tcx_derive::Stateless;
+
+/// Makes an `Extractor` a module whose outputs can be cached. It goes on the struct.
+///
+/// ```
+/// use tch::{Tensor, nn, nn::Module};
+/// use tcx::{Extractor, Frozen, Typed, D1, cached_module};
+///
+/// #[cached_module(id = "projection_v1")]
+/// struct Projection {
+///     weights: Frozen<nn::Linear>,    // a bare nn::Linear does not compile
+///     scale: f64,                     // part of the cache's identity
+///     #[tcx(not_identity)]
+///     verbose: bool,                  // cannot change an output
+/// }
+///
+/// impl Extractor for Projection {
+///     type Input = Tensor;
+///     type Output = Typed<f32, D1<8>>;
+///
+///     fn forward(&self, x: &Tensor) -> tcx::Result<Self::Output> {
+///         Ok((self.weights.forward(x) * self.scale).into())
+///     }
+/// }
+/// ```
+///
+/// - `id = "…"` names the cache: a letter or digit, then letters, digits, `_`, `-` and `.`, at most 100 bytes. A module
+///   that computes something else needs another id.
+/// - `key = i64` or `key = bytes` chooses the type of the samples' ids; they are strings otherwise.
+/// - `crate = path` tells where tcx is, if not at `::tcx`.
+///
+/// Every field must be `Stateless`; its value becomes part of the identity of the cache. On a field,
+/// `#[tcx(not_identity)]` leaves its value out, and `#[tcx(assume_stateless)]` waives the check for a type that only
+/// you can know to be harmless (a counter, a progress bar); the identity then says that it was waived.
+pub use tcx_derive::cached_module;

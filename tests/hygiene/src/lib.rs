@@ -1,0 +1,19 @@
+//! Generated code in the worst of neighbourhoods: tcx under another name, no prelude, names of the standard library
+//! taken, every lint an error. That this compiles is the test.
+
+#![no_implicit_prelude]
+#![forbid(unsafe_code)]
+#![deny(
+    warnings,
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    unused_qualifications,
+    unused_lifetimes
+)]
+#![deny(clippy::all, clippy::pedantic)]
+#![expect(dead_code, reason = "items that take the names of the standard library")]
+
+mod generics;
+mod taken;
+mod wrapped;

@@ -1,0 +1,99 @@
+//! Every name that generated code might be careless about means something else here.
+
+use ::feature_cache as other_name;
+use ::feature_cache::{D1, Typed, f16};
+use ::tch::Tensor;
+
+struct Vec;
+struct String;
+struct Option;
+struct Result;
+struct Identity;
+struct Field;
+enum Choice {
+    Ok,
+    Err,
+    Some,
+    None,
+}
+mod std {}
+mod core {}
+mod tcx {}
+trait Extractor {
+    fn read(&self) {}
+    fn write(&self) {}
+    fn identity(&self) {}
+    fn enter(&self) {}
+}
+impl<T> Extractor for T {}
+const LEN: usize = 3;
+
+type Texts = ::std::vec::Vec<::std::string::String>;
+
+/// Every kind of field.
+#[derive(other_name::CacheableOutput)]
+#[tcx(crate = other_name)]
+pub(crate) struct Features {
+    #[tensor(f32, [2048])]
+    pub(crate) pooled: Tensor,
+    #[tensor(bf16, [LEN, LEN * 2])]
+    pub(crate) r#type: Tensor,
+    #[tensor(bool, [])]
+    flag: Tensor,
+    text: Texts,
+    writer: ::std::vec::Vec<f16>,
+    pair: (Typed<f32, D1<3>>, ::std::vec::Vec<bool>),
+    inner: Inner,
+}
+
+/// A tuple struct.
+#[derive(other_name::CacheableOutput)]
+#[tcx(crate = "other_name")]
+pub(crate) struct Inner(#[tensor(i64, [1])] Tensor, Texts);
+
+/// A module.
+#[other_name::cached_module(id = "taken_v1", key = i64, crate = other_name)]
+pub(crate) struct Module {
+    identity: i64,
+    name: ::std::string::String,
+    r#mod: Mode,
+    #[tcx(assume_stateless)]
+    calls: ::std::sync::atomic::AtomicU64,
+    #[tcx(not_identity)]
+    verbose: bool,
+}
+
+/// An enum.
+#[derive(other_name::Stateless)]
+#[tcx(crate = other_name)]
+pub(crate) enum Mode {
+    /// Nothing.
+    Plain,
+    /// A tuple.
+    Tuple(i64, #[tcx(not_identity)] bool, f32),
+    /// A struct.
+    Struct { size: i64, r#type: bool },
+}
+
+/// Nothing to enter.
+#[derive(other_name::Stateless)]
+#[tcx(crate = other_name)]
+pub(crate) enum Never {}
+
+impl other_name::Extractor for Module {
+    type Input = Tensor;
+    type Output = Features;
+
+    fn forward(&self, input: &Tensor) -> other_name::Result<Features> {
+        let part = || input.shallow_clone();
+        other_name::Result::Ok(Features {
+            pooled: part(),
+            r#type: part(),
+            flag: part(),
+            text: Texts::new(),
+            writer: ::std::vec::Vec::new(),
+            pair: (::std::convert::Into::into(part()), ::std::vec::Vec::new()),
+            inner: Inner(part(), Texts::new()),
+        })
+    }
+}
