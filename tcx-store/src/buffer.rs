@@ -199,9 +199,9 @@ impl WriteBuffer {
         }
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
         for position in positions {
-            let newest_first =
+            let mut newest_first =
                 std::iter::once(&generations.active).chain(generations.frozen.iter().rev().map(|g| &**g));
-            if let Some(row) = newest_first.filter_map(|g| g.find(keys, position, floor)).next() {
+            if let Some(row) = newest_first.find_map(|g| g.find(keys, position, floor)) {
                 found(position, row);
             }
         }

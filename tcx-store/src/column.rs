@@ -49,8 +49,17 @@ impl Column {
         &self.values
     }
 
-    /// The bytes of a row; `width` is that of the leaf, for rows of equal width.
-    pub(crate) fn row(&self, row: usize, width: usize) -> &[u8] {
+    /// The bytes of one row; `kind` is that of the leaf.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such row.
+    pub fn row(&self, row: usize, kind: &LeafKind) -> &[u8] {
+        self.row_of_width(row, kind.width().unwrap_or(0))
+    }
+
+    /// As [`row`](Self::row); `width` is that of the leaf, 0 for text.
+    pub(crate) fn row_of_width(&self, row: usize, width: usize) -> &[u8] {
         match &self.offsets {
             Some(offsets) => &self.values[offsets[row] as usize..offsets[row + 1] as usize],
             None => &self.values[row * width..][..width],

@@ -31,17 +31,15 @@ impl Identity {
         if self == code {
             return String::new();
         }
-        let mut lines = String::new();
-        for (path, value) in &self.entries {
-            match code.value(path) {
-                Some(found) if found == value => {}
-                Some(found) => lines += &format!("\n  `{path}`: {value} in the cache, {found} in the code"),
-                None => lines += &format!("\n  `{path}`: {value} in the cache, absent from the code"),
-            }
-        }
-        for (path, value) in code.entries.iter().filter(|(path, _)| self.value(path).is_none()) {
-            lines += &format!("\n  `{path}`: absent from the cache, {value} in the code");
-        }
+        let of_cache = self.entries.iter().filter_map(|(path, value)| match code.value(path) {
+            Some(found) if found == value => None,
+            Some(found) => Some(format!("\n  `{path}`: {value} in the cache, {found} in the code")),
+            None => Some(format!("\n  `{path}`: {value} in the cache, absent from the code")),
+        });
+        let of_code = code.entries.iter().filter(|(path, _)| self.value(path).is_none());
+        let of_code =
+            of_code.map(|(path, value)| format!("\n  `{path}`: absent from the cache, {value} in the code"));
+        let lines: String = of_cache.chain(of_code).collect();
         if lines.is_empty() { "\n  the order of the fields".to_owned() } else { lines }
     }
 

@@ -1,6 +1,6 @@
 //! The rows of a batch: where each was found, and copying them to where they are wanted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ impl Lookup {
 
     /// The positions of the missing rows, in order, each key once: what has to be computed.
     pub fn missing_positions(&self) -> Vec<usize> {
-        let mut seen = HashMap::with_capacity(self.missing);
-        self.open().filter(|&position| seen.insert(self.keys.key(position), ()).is_none()).collect()
+        let mut seen = HashSet::with_capacity(self.missing);
+        self.open().filter(|&position| seen.insert(self.keys.key(position))).collect()
     }
 
     /// The keys that were asked for.
@@ -172,7 +172,7 @@ impl Lookup {
         let Address { source, row } = self.rows[position];
         let row = row as usize;
         match &self.sources[source as usize] {
-            Source::Batch(batch) => batch.columns[leaf].row(row, self.width(leaf)),
+            Source::Batch(batch) => batch.columns[leaf].row_of_width(row, self.width(leaf)),
             Source::Segment(segment) => {
                 segment.leaf(leaf, row).expect("the row was verified when it was found")
             }

@@ -16,7 +16,10 @@ fn rows_are_readable_before_and_after_they_are_sealed_and_by_the_next_process() 
         store.flush().unwrap();
         assert_eq!(get_or_compute(&store, &["b", "x"]), 0, "sealed rows are served");
         let stats = store.stats();
-        assert_eq!((stats.hits, stats.misses, stats.rows_sealed, stats.segments, stats.rows), (4, 4, 4, 1, 4));
+        assert_eq!(
+            (stats.hits, stats.misses, stats.rows_sealed, stats.segments, stats.rows),
+            (4, 4, 4, 1, 4)
+        );
     }
     let store = open(dir.path());
     assert_eq!(get_or_compute(&store, &["x", "c", "b", "a"]), 0);
@@ -72,11 +75,14 @@ fn rows_are_sealed_by_themselves_when_they_are_old_or_many() {
     let small = Options { seal_bytes: 4096, ..options() };
     let old = Options { seal_after: std::time::Duration::from_millis(1), ..options() };
     for (module, options) in [("many", small), ("old", old)] {
-        let spec = Spec::new(module, KeyType::Int, &ColumnType::Text, Identity::default(), Vec::new()).unwrap();
+        let spec =
+            Spec::new(module, KeyType::Int, &ColumnType::Text, Identity::default(), Vec::new()).unwrap();
         let store = Store::open(dir.path(), spec, &options).unwrap();
         let mut rows = store.lookup(Keys::ints(0..100, 0)).unwrap();
         let positions = rows.missing_positions();
-        store.insert(&mut rows, &positions, vec![Column::text((0..100).map(|i| format!("{i:0100}")))]).unwrap();
+        store
+            .insert(&mut rows, &positions, vec![Column::text((0..100).map(|i| format!("{i:0100}")))])
+            .unwrap();
         while store.stats().rows_sealed < 100 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -111,9 +117,18 @@ fn another_identity_schema_or_key_type_is_refused_with_both_sides_named() {
         let size = || [("size".to_owned(), "224".to_owned())].into_iter().collect();
         let dense = ColumnType::Dense { dtype: DType::F16, shape: &[4] };
         refused(spec("448"), "`size`: 224 in the cache, 448 in the code");
-        refused(Spec::new("m_v1", KeyType::Text, &common::OUTPUT, none(), Vec::new()).unwrap(), "`size`: 224 in the cache, absent");
-        refused(Spec::new("m_v1", KeyType::Int, &common::OUTPUT, size(), Vec::new()).unwrap(), "ids: String in the cache, i64 in");
-        refused(Spec::new("m_v1", KeyType::Text, &dense, size(), Vec::new()).unwrap(), "`vector`: f32 [4, 8] in the cache, absent");
+        refused(
+            Spec::new("m_v1", KeyType::Text, &common::OUTPUT, none(), Vec::new()).unwrap(),
+            "`size`: 224 in the cache, absent",
+        );
+        refused(
+            Spec::new("m_v1", KeyType::Int, &common::OUTPUT, size(), Vec::new()).unwrap(),
+            "ids: String in the cache, i64 in",
+        );
+        refused(
+            Spec::new("m_v1", KeyType::Text, &dense, size(), Vec::new()).unwrap(),
+            "`vector`: f32 [4, 8] in the cache, absent",
+        );
     };
     let store = open(dir.path());
     all(); // in this process, before anything is on disk
@@ -205,7 +220,11 @@ fn a_folder_that_was_removed_and_made_again_is_not_mixed_with_the_old_one() {
     store.flush().unwrap();
     drop(store);
     let store = open(dir.path());
-    assert_eq!(get_or_compute(&store, &["b"]), 0, "written after the folder was removed: durable all the same");
+    assert_eq!(
+        get_or_compute(&store, &["b"]),
+        0,
+        "written after the folder was removed: durable all the same"
+    );
     assert_eq!(lookup(&store, &["a"]).missing(), 1, "removed with the folder");
 }
 

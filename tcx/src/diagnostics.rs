@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, RwLock};
 
@@ -23,12 +24,12 @@ use crate::{Frozen, Identity, Result, Stateless};
 /// A part of an output, of which the conditions below speak.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct OutputField<'a>(&'a ());
+pub struct OutputField<'a>(PhantomData<&'a ()>);
 
 /// A field of a module, of which the conditions below speak.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct ModuleField<'a>(&'a ());
+pub struct ModuleField<'a>(PhantomData<&'a ()>);
 
 // Outputs.
 

@@ -309,3 +309,6 @@ fn fingerprint<'a>(tensors: impl Iterator<Item = (&'a String, &'a Tensor)>) -> R
     }
     Ok(format!("blake3:{}", hasher.finalize()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,10 @@
 #[path = "private.rs"]
 pub mod __private;
 mod batch;
+mod cache;
+mod cached;
+mod compare;
+mod compute;
 mod diagnostics;
 mod error;
 mod extractor;
@@ -11,6 +15,7 @@ mod frozen;
 mod id;
 mod identity;
 mod macros;
+mod missing;
 mod output;
 mod registry;
 mod stateless;
@@ -19,6 +24,8 @@ mod typed;
 mod value;
 
 pub use batch::Batch;
+pub use cache::{Cache, CacheBuilder};
+pub use cached::Cached;
 pub use error::{Error, Result};
 pub use extractor::{CachedModule, Extractor};
 pub use frozen::Frozen;
@@ -26,6 +33,8 @@ pub use half::{bf16, f16};
 pub use id::Id;
 pub use identity::Identity;
 pub use macros::{CacheableOutput, Stateless, cached_module};
+pub use missing::Missing;
 pub use output::CacheableOutput;
 pub use stateless::Stateless;
+pub use tcx_store::Stats;
 pub use typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};

@@ -41,6 +41,7 @@ pub trait CacheableOutput: Sized {
 #[derive(Debug)]
 pub struct ColumnWriter {
     rows: usize,
+    refuses_gradients: bool,
     path: String,
     columns: Vec<Column>,
 }
@@ -48,7 +49,16 @@ pub struct ColumnWriter {
 impl ColumnWriter {
     /// For the output of a batch of `rows` samples.
     pub fn new(rows: usize) -> Self {
-        Self { rows, path: String::new(), columns: Vec::new() }
+        Self { rows, refuses_gradients: false, path: String::new(), columns: Vec::new() }
+    }
+
+    /// As [`new`](Self::new); a tensor that tracks gradients is an error.
+    pub(crate) fn refusing_gradients(rows: usize) -> Self {
+        Self { refuses_gradients: true, ..Self::new(rows) }
+    }
+
+    pub(crate) fn refuses_gradients(&self) -> bool {
+        self.refuses_gradients
     }
 
     /// How many rows each column must have.
@@ -176,3 +186,6 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+
+#[cfg(test)]
+mod tests;

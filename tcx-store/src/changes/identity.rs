@@ -101,7 +101,7 @@ fn schema_difference(cache: &[Leaf], code: &[Leaf], line: &mut impl FnMut(String
         match find(code, &leaf.name) {
             Some(kind) if kind == leaf.kind => {}
             Some(kind) => {
-                line(format!("field `{}`: {} in the cache, {kind} in the code", leaf.name, leaf.kind))
+                line(format!("field `{}`: {} in the cache, {kind} in the code", leaf.name, leaf.kind));
             }
             None => line(format!("field `{}`: {} in the cache, absent from the code", leaf.name, leaf.kind)),
         }
@@ -143,7 +143,7 @@ fn put_leaf(out: &mut Vec<u8>, leaf: &Leaf) {
     match &leaf.kind {
         LeafKind::Dense { dtype, shape } => {
             out.extend_from_slice(&[1, *dtype as u8, shape.len() as u8]);
-            shape.iter().for_each(|&dim| out.extend_from_slice(&(dim as u64).to_le_bytes()));
+            out.extend(shape.iter().flat_map(|&dim| (dim as u64).to_le_bytes()));
         }
         LeafKind::Text => out.push(2),
     }

@@ -81,7 +81,7 @@ fn number(text: &str, name: &'static str) -> Result<u64, MetadataError> {
 }
 
 fn checksums(hex: &str) -> Option<Vec<u64>> {
-    if !hex.is_ascii() || hex.len() % 16 != 0 {
+    if !hex.is_ascii() || !hex.len().is_multiple_of(16) {
         return None;
     }
     (0..hex.len() / 16).map(|i| parse_hex64(&hex[i * 16..][..16])).collect()

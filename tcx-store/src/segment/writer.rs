@@ -204,11 +204,11 @@ impl Write for ChecksumWriter {
 fn into_io(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, source) => source,
-        other => broken(other),
+        other => broken(&other),
     }
 }
 
 /// Arrow refuses what the store made: a mistake of the store, told as an error all the same.
-fn broken(error: ArrowError) -> io::Error {
+fn broken(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("arrow refuses the rows: {error}"))
 }

@@ -1,6 +1,6 @@
 //! What the store's tests share: a module whose rows are derivable from their ids.
 
-#![allow(dead_code, reason = "a test binary uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "a test binary uses a part of it, and may panic")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) fn spec(size: &str) -> Spec {
 
 /// Rows are sealed only by `flush`, and looked for at once.
 pub(crate) fn options() -> Options {
-    Options { seal_after: Duration::from_secs(3600), refresh_every: Duration::ZERO, ..Options::default() }
+    Options { seal_after: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() }
 }
 
 pub(crate) fn open(dir: &Path) -> Arc<Store> {

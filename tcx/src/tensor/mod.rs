@@ -43,6 +43,10 @@ impl<E: Element, S: Shape> TensorColumn<Tensor> for Dense<E, S> {
 
     fn write(value: &Tensor, writer: &mut ColumnWriter) -> Result<()> {
         check::<E, S>(value, writer)?;
+        if writer.refuses_gradients() && value.requires_grad() {
+            let found = "one that does: a trainable tensor takes part, hold it in `Frozen`";
+            return Err(writer.mismatch("a tensor that tracks no gradients", found));
+        }
         let dense = dense(value).map_err(|error| writer.mismatch("a dense tensor", error.to_string()))?;
         let column = raw::with_bytes(&dense, Column::dense)?;
         writer.push(column);

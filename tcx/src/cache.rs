@@ -1,0 +1,208 @@
+//! The cache: a directory, and the stores of the modules in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tcx_store::{Options, Spec, Store};
+
+use crate::cached::Cached;
+use crate::extractor::CachedModule;
+use crate::id::KeyKind;
+use crate::identity::Identity;
+use crate::output::CacheableOutput;
+use crate::registry::check_unique;
+use crate::{Error, Result};
+
+/// A directory that holds the caches of any number of modules, shared by every process that opens it.
+///
+/// Clones are handles of the same cache. Nothing is created on disk before the first rows are written. When
+/// the last handle of a module is dropped, its buffered rows are written; only [`flush`](Self::flush) and
+/// [`close`](Self::close) tell whether that worked.
+///
+/// ```
+/// # use tch::Tensor;
+/// # use tcx::{D1, Extractor, Typed, cached_module};
+/// # #[cached_module(id = "sums_v1")]
+/// # struct Sums {}
+/// # impl Extractor for Sums {
+/// #     type Input = Tensor;
+/// #     type Output = Typed<f32, D1<1>>;
+/// #     fn forward(&self, x: &Tensor) -> tcx::Result<Self::Output> {
+/// #         Ok(x.f_sum_dim_intlist([1i64].as_slice(), true, tch::Kind::Float)?.into())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path();
+/// let cache = tcx::Cache::open(path)?;
+/// let sums = cache.module(Sums {})?;
+/// let x = Tensor::ones([2, 8], tch::kind::FLOAT_CPU);
+/// let first = sums.forward(&["a", "b"], &x)?; // computed
+/// let again = sums.forward(&["a", "b"], &x)?; // served
+/// assert!(first.equal(&again));
+/// cache.flush()?; // durable when this returns
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cache {
+    shared: Arc<Shared>,
+}
+
+/// What the handles of a cache share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    dir: PathBuf,
+    options: Options,
+    stores: Mutex<Vec<Arc<Store>>>,
+    closed: AtomicBool,
+}
+
+impl Cache {
+    /// Opens the cache in directory `dir`, with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// A path that exists and is no directory.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().open(dir)
+    }
+
+    /// The settings, to change some of them.
+    pub fn builder() -> CacheBuilder {
+        CacheBuilder { options: Options::default() }
+    }
+
+    /// Opens the cache of a module.
+    ///
+    /// # Errors
+    ///
+    /// A cache that another module left under this id (other fields, weights, outputs, or ids), with both
+    /// sides named; an id that two modules of the program have; a closed cache.
+    pub fn module<M: CachedModule + Send>(&self, module: M) -> Result<Cached<M>> {
+        self.shared.check_open()?;
+        check_unique(M::ID)?;
+        let identity = Identity::of(&module);
+        let spec = Spec::new(
+            M::ID,
+            <M::Key as KeyKind>::KEY_TYPE,
+            &<M::Output as CacheableOutput>::COLUMN,
+            identity.to_store(),
+            provenance(),
+        )?;
+        let store = Store::open(&self.shared.dir, spec, &self.shared.options)?;
+        let mut stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        if !stores.iter().any(|own| Arc::ptr_eq(own, &store)) {
+            stores.push(store.clone());
+        }
+        drop(stores);
+        Ok(Cached::new(self.shared.clone(), store, module, identity))
+    }
+
+    /// Waits until every row computed so far, of every module opened here, is durable: it survives kill -9
+    /// and power loss.
+    ///
+    /// # Errors
+    ///
+    /// What kept rows from the disk; the rows of the other modules are durable all the same.
+    pub fn flush(&self) -> Result<()> {
+        let stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let flushed: Vec<_> = stores.iter().map(|store| store.flush()).collect();
+        flushed.into_iter().collect::<Result<(), _>>().map_err(Error::from)
+    }
+
+    /// Flushes, and closes the cache: every later use of it and of its modules is an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush). The cache is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.shared.closed.store(true, Ordering::Release);
+        let flushed = self.flush();
+        self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        flushed
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.shared.dir
+    }
+}
+
+impl Shared {
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            let dir = self.dir.display();
+            return Err(Error::Closed(
+                format!("the cache at {dir} was closed: open it again to use it").into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The settings of a [`Cache`]. None of them is part of a module's identity.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let cache = tcx::Cache::builder()
+///     .seal_after(std::time::Duration::from_secs(2))
+///     .queue_bytes(1 << 30)
+///     .open(dir.path())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "`open` opens the cache"]
+pub struct CacheBuilder {
+    options: Options,
+}
+
+impl CacheBuilder {
+    /// Rows are written to disk when so many bytes have come together (64 MiB); more make fewer files.
+    pub fn seal_bytes(mut self, bytes: usize) -> Self {
+        self.options.seal_bytes = bytes;
+        self
+    }
+
+    /// Rows are written to disk after so long at the latest (5 s): what a crash can cost.
+    pub fn seal_after(mut self, time: Duration) -> Self {
+        self.options.seal_after = time;
+        self
+    }
+
+    /// The most bytes of rows that wait to be written (256 MiB); beyond it `forward` waits.
+    pub fn queue_bytes(mut self, bytes: usize) -> Self {
+        self.options.queue_bytes = bytes;
+        self
+    }
+
+    /// How often to look for rows of other processes while nothing is missing (1 s).
+    pub fn refresh_every(mut self, time: Duration) -> Self {
+        self.options.refresh_every = time;
+        self
+    }
+
+    /// Opens the cache in directory `dir`.
+    ///
+    /// # Errors
+    ///
+    /// A path that exists and is no directory.
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
+        let dir = dir.as_ref().to_owned();
+        if dir.exists() && !dir.is_dir() {
+            let message = format!("{} is a file: a cache is a directory, name another path", dir.display());
+            return Err(Error::batch(message));
+        }
+        let (stores, closed) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Cache { shared: Arc::new(Shared { dir, options: self.options, stores, closed }) })
+    }
+}
+
+/// Where the rows come from, for people to read.
+fn provenance() -> Vec<(String, String)> {
+    let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    vec![
+        entry("tcx", env!("CARGO_PKG_VERSION")),
+        entry("platform", &format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)),
+    ]
+}

@@ -1,0 +1,235 @@
+//! A cached module: looks up a batch, computes what is missing, gathers the rest.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tch::Device;
+use tcx_store::{Lookup, Stats, Store};
+
+use crate::batch::Batch;
+use crate::cache::Shared;
+use crate::compute::Compute;
+use crate::extractor::{CachedModule, Extractor};
+use crate::id::{Id, KeyKind};
+use crate::identity::Identity;
+use crate::missing::Missing;
+use crate::output::{CacheableOutput, ColumnReader};
+use crate::{Error, Result};
+
+/// A module whose outputs are computed once per sample. Made by [`Cache::module`](crate::Cache::module).
+///
+/// Threads share it by reference. Rows that are found take no lock; what is missing is computed by one thread
+/// at a time, each sample once.
+pub struct Cached<M> {
+    shared: Arc<Shared>,
+    store: Arc<Store>,
+    compute: Mutex<Compute<M>>,
+    output_device: Device,
+}
+
+impl<M: CachedModule + Send> Cached<M> {
+    pub(crate) fn new(shared: Arc<Shared>, store: Arc<Store>, module: M, identity: Identity) -> Self {
+        let output_device = identity.device().unwrap_or(Device::Cpu);
+        let compute = Mutex::new(Compute::new(module, identity.into_watch()));
+        Self { shared, store, compute, output_device }
+    }
+
+    /// Puts outputs on this device, instead of the one that holds the module's weights (the CPU if it has none).
+    #[must_use]
+    pub fn output_device(mut self, device: Device) -> Self {
+        self.output_device = device;
+        self
+    }
+
+    /// The outputs for a batch whose inputs are at hand: one id per sample, in the same order. Only the samples
+    /// that are missing from the cache are computed.
+    ///
+    /// What is returned is what was stored, in tensors of its own: the same for a sample that was computed and
+    /// for one that was found.
+    ///
+    /// # Errors
+    ///
+    /// Ids and inputs that differ in number, a malformed id, an error of the module or its outputs, weights
+    /// that changed, a closed cache. Trouble with the disk is none: what cannot be read is computed, what cannot
+    /// be written is counted in [`stats`](Self::stats).
+    ///
+    /// # Panics
+    ///
+    /// If the module panics. The cache is as it was.
+    pub fn forward<I: Id<M::Key>>(&self, ids: &[I], inputs: &M::Input) -> Result<M::Output> {
+        let samples = inputs.rows()?;
+        if samples != ids.len() {
+            return Err(Error::batch(format!(
+                "module `{}`: {} ids and inputs for {samples} samples: give one id per sample",
+                M::ID,
+                ids.len()
+            )));
+        }
+        let mut rows = self.lookup(ids)?;
+        if rows.missing() > 0 {
+            let mut compute = self.compute();
+            self.store.lookup_again(&mut rows)?;
+            let positions = rows.missing_positions();
+            let inputs = select(inputs, samples, &positions)?;
+            self.complete(&mut compute, &mut rows, &positions, &inputs)?;
+        }
+        self.gather(&rows)
+    }
+
+    /// The outputs for a batch whose inputs are loaded for the missing samples only: `load` is called if there
+    /// are any, and returns their inputs in the order of [`Missing`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tcx::{D1, Extractor, Typed, cached_module};
+    /// # #[cached_module(id = "lengths_v1", key = i64)]
+    /// # struct Lengths {}
+    /// # impl Extractor for Lengths {
+    /// #     type Input = Vec<String>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # std::fs::write(dir.path().join("7.txt"), "seven")?;
+    /// # let cache = tcx::Cache::open(dir.path().join("cache"))?;
+    /// let lengths = cache.module(Lengths {})?;
+    /// let read = |id: &i64| std::fs::read_to_string(dir.path().join(format!("{id}.txt")));
+    /// for epoch in 0..2 {
+    ///     let found = lengths.fetch(&[7], |missing| {
+    ///         assert_eq!(epoch, 0, "nothing is read twice");
+    ///         missing.ids().map(|id| read(id).map_err(tcx::Error::loader)).collect()
+    ///     })?;
+    ///     assert_eq!(found, [5]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`forward`](Self::forward); the error of `load`.
+    pub fn fetch<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<M::Output> {
+        let mut rows = self.lookup(ids)?;
+        if rows.missing() > 0 {
+            // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
+            let asked = rows.missing_positions();
+            let loaded = load(Missing::new(ids, &asked))?;
+            let samples = loaded.rows()?;
+            if samples != asked.len() {
+                return Err(Error::batch(format!(
+                    "module `{}`: the loader was asked for {} samples and returned {samples}",
+                    M::ID,
+                    asked.len()
+                )));
+            }
+            let mut compute = self.compute();
+            self.store.lookup_again(&mut rows)?;
+            let positions = rows.missing_positions();
+            let taken = taken(&asked, &positions);
+            let inputs = select(&loaded, samples, &taken)?;
+            self.complete(&mut compute, &mut rows, &positions, &inputs)?;
+        }
+        self.gather(&rows)
+    }
+
+    fn lookup<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Lookup> {
+        self.shared.check_open()?;
+        let keys = <M::Key as KeyKind>::pack(ids, 0).map_err(|error| in_module::<M>(&error))?;
+        Ok(self.store.lookup(keys)?)
+    }
+
+    /// A module that panicked has left nothing half-done behind: rows are stored whole or not at all.
+    fn compute(&self) -> MutexGuard<'_, Compute<M>> {
+        self.compute.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Computes the rows at `positions`, if any, and stores them.
+    fn complete(
+        &self,
+        compute: &mut Compute<M>,
+        rows: &mut Lookup,
+        positions: &[usize],
+        inputs: &M::Input,
+    ) -> Result<()> {
+        if positions.is_empty() {
+            return Ok(());
+        }
+        let columns = compute.columns(inputs, positions.len())?;
+        Ok(self.store.insert(rows, positions, columns)?)
+    }
+
+    fn gather(&self, rows: &Lookup) -> Result<<M as Extractor>::Output> {
+        let _no_grad = tch::no_grad_guard();
+        CacheableOutput::read(&mut ColumnReader::new(rows, self.output_device))
+    }
+
+    /// Waits until every row computed so far is durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept rows from the disk.
+    pub fn flush(&self) -> Result<()> {
+        self.shared.check_open()?;
+        Ok(self.store.flush()?)
+    }
+
+    /// Looks for rows of other processes now; it happens by itself on a miss and every second.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that another module has taken.
+    pub fn refresh(&self) -> Result<()> {
+        self.shared.check_open()?;
+        Ok(self.store.refresh()?)
+    }
+
+    /// What this module's cache has done in this process.
+    pub fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+}
+
+/// The inputs at `positions`; all of them are not copied.
+fn select<'a, B: Batch + 'a>(inputs: &'a B, samples: usize, positions: &[usize]) -> Result<Selected<'a, B>> {
+    if positions.is_empty() || positions.iter().copied().eq(0..samples) {
+        return Ok(Selected::All(inputs));
+    }
+    inputs.select(positions).map(Selected::Some)
+}
+
+/// The inputs of what is missing.
+enum Selected<'a, B> {
+    All(&'a B),
+    Some(B),
+}
+
+impl<B> std::ops::Deref for Selected<'_, B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        match self {
+            Self::All(inputs) => inputs,
+            Self::Some(inputs) => inputs,
+        }
+    }
+}
+
+/// Where in `asked` the `positions` stand that are still missing. Both ascend.
+fn taken(asked: &[usize], positions: &[usize]) -> Vec<usize> {
+    positions.iter().filter_map(|position| asked.binary_search(position).ok()).collect()
+}
+
+fn in_module<M: CachedModule>(error: &tcx_store::Error) -> Error {
+    Error::batch(format!("module `{}`: {error}", M::ID))
+}
+
+impl<M: CachedModule> fmt::Debug for Cached<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached").field("id", &M::ID).field("path", &self.store.path()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! Comparing two rows of a leaf that should be the same.
+
+use half::{bf16, f16};
+use tcx_store::{DType, LeafKind};
+
+/// What may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tolerance {
+    /// The same batch twice: only what a parallel sum may change in its last bits.
+    Repeated,
+    /// The sample in another batch: other kernels, other padding. What is rounded to whole numbers or
+    /// words may tip over, and is not compared.
+    Rebatched,
+}
+
+impl Tolerance {
+    /// The largest difference, as a part of the row's largest value.
+    fn relative(self, dtype: DType) -> f64 {
+        match (self, dtype) {
+            (Self::Repeated, DType::F16 | DType::BF16) => 1e-2,
+            (Self::Repeated, _) => 1e-4,
+            (Self::Rebatched, DType::F16 | DType::BF16) => 5e-2,
+            (Self::Rebatched, _) => 1e-2,
+        }
+    }
+}
+
+/// How the rows differ, if they differ by more than is tolerated.
+pub(crate) fn difference(kind: &LeafKind, a: &[u8], b: &[u8], tolerance: Tolerance) -> Option<String> {
+    if a == b {
+        return None;
+    }
+    let floats = match kind {
+        LeafKind::Dense { dtype, .. } => {
+            floats(*dtype, a).zip(floats(*dtype, b)).map(|(a, b)| (*dtype, a, b))
+        }
+        _ => None,
+    };
+    let Some((dtype, a, b)) = floats else {
+        return (tolerance == Tolerance::Repeated).then(|| "is not the same".to_owned());
+    };
+    let largest = a.iter().chain(&b).filter(|x| x.is_finite()).fold(0., |most: f64, x| most.max(x.abs()));
+    let allowed = largest * tolerance.relative(dtype);
+    let differs = |(a, b): (&f64, &f64)| !(a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= allowed);
+    let at = a.iter().zip(&b).position(differs)?;
+    Some(format!("is {} and {} at element {at}, where {allowed:.1e} is tolerated", a[at], b[at]))
+}
+
+/// The elements, if they are floating-point numbers.
+fn floats(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
+    fn each<const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+        bytes.as_chunks::<N>().0.iter().map(|chunk| read(*chunk)).collect()
+    }
+    match dtype {
+        DType::F16 => Some(each(bytes, |x| f16::from_le_bytes(x).to_f64())),
+        DType::BF16 => Some(each(bytes, |x| bf16::from_le_bytes(x).to_f64())),
+        DType::F32 => Some(each(bytes, |x| f64::from(f32::from_le_bytes(x)))),
+        DType::F64 => Some(each(bytes, f64::from_le_bytes)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compare(a: &[f32], b: &[f32], tolerance: Tolerance) -> Option<String> {
+        let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+        let kind = LeafKind::Dense { dtype: DType::F32, shape: vec![a.len()] };
+        difference(&kind, &bytes(a), &bytes(b), tolerance)
+    }
+
+    #[test]
+    fn last_bits_are_tolerated_and_more_is_not() {
+        assert_eq!(compare(&[1., 100.], &[1.001, 100.], Tolerance::Repeated), None);
+        let found = compare(&[1., 100.], &[2., 100.], Tolerance::Repeated).unwrap();
+        assert_eq!(found, "is 1 and 2 at element 0, where 1.0e-2 is tolerated");
+        assert_eq!(compare(&[1., 100.], &[1.5, 100.], Tolerance::Rebatched), None);
+        assert!(compare(&[1., 100.], &[3., 100.], Tolerance::Rebatched).is_some());
+    }
+
+    #[test]
+    fn nan_and_infinity_are_the_same_as_themselves_only() {
+        let odd = [f32::NAN, f32::INFINITY, 0.];
+        assert_eq!(compare(&odd, &[-f32::NAN, f32::INFINITY, -0.], Tolerance::Repeated), None);
+        assert!(compare(&odd, &[0., f32::INFINITY, 0.], Tolerance::Rebatched).is_some());
+        assert!(compare(&odd, &[f32::NAN, f32::NEG_INFINITY, 0.], Tolerance::Rebatched).is_some());
+    }
+
+    #[test]
+    fn words_are_compared_where_the_batch_is_the_same() {
+        assert!(difference(&LeafKind::Text, b"cat", b"dog", Tolerance::Repeated).is_some());
+        assert!(difference(&LeafKind::Text, b"cat", b"dog", Tolerance::Rebatched).is_none());
+    }
+}

@@ -1,0 +1,103 @@
+//! Running a module on what is missing, and the checks that it is what it promises: frozen, deterministic,
+//! and the same for a sample whatever else is in the batch.
+
+use tcx_store::Column;
+
+use crate::batch::Batch;
+use crate::compare::{Tolerance, difference};
+use crate::extractor::{CachedModule, Extractor};
+use crate::identity::WeightWatch;
+use crate::output::{CacheableOutput, ColumnWriter};
+use crate::{Error, Result};
+
+/// A module and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Compute<M> {
+    module: M,
+    watch: WeightWatch,
+    /// Whether a first batch has passed the checks that are made once.
+    trusted: bool,
+}
+
+impl<M: CachedModule> Compute<M> {
+    pub(crate) fn new(module: M, watch: WeightWatch) -> Self {
+        Self { module, watch, trusted: false }
+    }
+
+    /// The columns of `rows` samples.
+    pub(crate) fn columns(&mut self, inputs: &M::Input, rows: usize) -> Result<Vec<Column>> {
+        if self.trusted {
+            let _no_grad = tch::no_grad_guard();
+            return self.run(inputs, ColumnWriter::new(rows));
+        }
+        // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
+        let columns = tch::with_grad(|| self.run(inputs, ColumnWriter::refusing_gradients(rows)))?;
+        let _no_grad = tch::no_grad_guard();
+        let single = inputs.select(&[0])?;
+        let alone = self.run(&single, ColumnWriter::new(1)).map_err(alone_failed::<M>)?;
+        let again = self.run(&single, ColumnWriter::new(1))?;
+        let random = "the same sample gave two different outputs";
+        compare::<M>(
+            &alone,
+            &again,
+            Tolerance::Repeated,
+            random,
+            "make `forward` deterministic: no dropout, no random transform",
+        )?;
+        let crowd = "a sample gave another output in a batch than alone";
+        compare::<M>(
+            &columns,
+            &alone,
+            Tolerance::Rebatched,
+            crowd,
+            "compute each sample for itself: batch norm in eval mode, padding masked",
+        )?;
+        self.trusted = true;
+        Ok(columns)
+    }
+
+    fn run(&self, inputs: &M::Input, mut writer: ColumnWriter) -> Result<Vec<Column>> {
+        self.watch.check()?;
+        let output = Extractor::forward(&self.module, inputs)?;
+        self.watch.check()?;
+        output.write(&mut writer).map_err(in_module::<M>)?;
+        Ok(writer.finish())
+    }
+}
+
+/// Compares the first rows.
+fn compare<M: CachedModule>(
+    a: &[Column],
+    b: &[Column],
+    tolerance: Tolerance,
+    what: &str,
+    remedy: &str,
+) -> Result<()> {
+    for ((leaf, a), b) in M::Output::COLUMN.leaves().iter().zip(a).zip(b) {
+        let (a, b) = (a.row(0, &leaf.kind), b.row(0, &leaf.kind));
+        if let Some(found) = difference(&leaf.kind, a, b, tolerance) {
+            return Err(module_error::<M>(format!("{what}: field `{}` {found}; {remedy}", leaf.name)));
+        }
+    }
+    Ok(())
+}
+
+fn alone_failed<M: CachedModule>(error: Error) -> Error {
+    module_error::<M>(format!(
+        "computed a batch, but failed on its first sample alone: {error}; a batch may hold any number of samples, \
+         since only those that are missing are computed"
+    ))
+}
+
+fn in_module<M: CachedModule>(error: Error) -> Error {
+    match error {
+        Error::Output { part, expected, found } => {
+            Error::Output { part: format!("module `{}`: {part}", M::ID).into(), expected, found }
+        }
+        other => other,
+    }
+}
+
+fn module_error<M: CachedModule>(message: String) -> Error {
+    Error::Module { id: M::ID.into(), message: message.into() }
+}

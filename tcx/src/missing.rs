@@ -1,0 +1,31 @@
+//! What a loader is asked for.
+
+/// The samples of a batch that are not in the cache, each once: the inputs to load, in this order.
+#[derive(Debug)]
+pub struct Missing<'a, I> {
+    ids: &'a [I],
+    positions: &'a [usize],
+}
+
+impl<'a, I> Missing<'a, I> {
+    pub(crate) fn new(ids: &'a [I], positions: &'a [usize]) -> Self {
+        Self { ids, positions }
+    }
+
+    /// Their positions in the batch.
+    pub fn positions(&self) -> &'a [usize] {
+        self.positions
+    }
+
+    /// Their ids.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = &'a I> + use<'a, I> {
+        let ids = self.ids;
+        self.positions.iter().map(move |&position| &ids[position])
+    }
+
+    /// How many there are; at least one.
+    #[expect(clippy::len_without_is_empty, reason = "a loader is only called when something is missing")]
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+}
