@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change is taken, in the order of quickest answer.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,6 @@ use crate::{libtorch, model, process, pyarrow, toolchain};
 
 /// These build and pass without a libtorch.
 const WITHOUT_LIBTORCH: [&str; 3] = ["tcx-store", "tcx-derive", "tcx-engine-tests"];
-
-/// The examples and the arguments with which they end within seconds.
-const EXAMPLES: &[(&str, &[&str])] = &[];
 
 /// One check with a name.
 struct Step {
@@ -83,11 +81,28 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
         ),
         Step::new("documentation", documentation, &["--workspace", "--no-deps"]),
     ];
-    for (name, arguments) in EXAMPLES {
-        let run = ["--package", "tcx-examples", "--example", name, "--"];
-        steps.push(Step::new(format!("example {name}"), cargo("run"), &[&run[..], arguments].concat()));
+    for (name, arguments) in examples(workspace) {
+        let mut run = cargo("run");
+        run.args(["--package", "tcx-examples", "--example", name, "--"]).args(arguments);
+        steps.push(Step::new(format!("example {name}"), run, &[]));
     }
     steps
+}
+
+/// Every example, with arguments with which it ends within seconds.
+fn examples(workspace: &Workspace) -> Vec<(&'static str, Vec<OsString>)> {
+    // Under `target/`, and made anew by `--fresh`: what an earlier run left must not make this one pass.
+    let cache = workspace.root().join("target/xtask/minilm-cache");
+    let minilm = [
+        "--model".into(),
+        workspace.model().into(),
+        "--cache".into(),
+        cache.into(),
+        "--limit".into(),
+        "40".into(),
+        "--fresh".into(),
+    ];
+    vec![("quickstart", Vec::new()), ("minilm", minilm.into())]
 }
 
 /// A folder that does not exist: should a dependency on tch creep in, building it fails at once.
