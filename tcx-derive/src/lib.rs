@@ -9,6 +9,8 @@ mod errors;
 mod options;
 mod runtime;
 mod stateless;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use proc_macro::TokenStream;

@@ -17,9 +17,7 @@ impl Runtime {
 
 impl ToTokens for Runtime {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        tokens.extend(match &self.0 {
-            Some(path) => quote!(#path::__private),
-            None => quote!(::tcx::__private),
-        });
+        let tcx = self.0.as_ref().map_or_else(|| quote!(::tcx), ToTokens::to_token_stream);
+        tokens.extend(quote!(#tcx::__private));
     }
 }

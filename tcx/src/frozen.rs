@@ -149,7 +149,7 @@ impl<M> Frozen<M> {
     /// A file that cannot be written.
     pub fn save(&self, file: impl AsRef<Path>) -> Result<()> {
         let file = file.as_ref();
-        let tensors = self.weights.iter().map(|weight| Ok((&weight.name, tensor::dense(&weight.tensor)?)));
+        let tensors = self.weights.iter().map(|weight| Ok((&weight.name, dense(&weight.name, &weight.tensor)?)));
         let tensors = tensors.collect::<Result<Vec<_>>>()?;
         let written = match is_safetensors(file) {
             true => Tensor::write_safetensors(&tensors, file),
@@ -228,11 +228,10 @@ fn read(file: &Path) -> Result<HashMap<String, Tensor>> {
     Ok(tensors.into_iter().collect())
 }
 
-/// An error of libtorch about a file: the first line, for the rest is a backtrace of C++.
+/// An error of libtorch about a file.
 fn unusable(file: &Path, what: &str, error: &TchError) -> Error {
-    let message = error.to_string();
-    let first = message.lines().next().unwrap_or_default();
-    Error::frozen(format!("weights file `{}`", file.display()), format!("{what}: {first}"))
+    let message = format!("{what}: {}", tensor::first_line(error));
+    Error::frozen(format!("weights file `{}`", file.display()), message)
 }
 
 /// Copies the weights into the variables.
@@ -291,6 +290,11 @@ fn few<'a>(mut names: impl Iterator<Item = &'a String>) -> String {
     }
 }
 
+fn dense(name: &str, tensor: &Tensor) -> Result<Tensor> {
+    tensor::dense(tensor)
+        .map_err(|found| Error::frozen(format!("weight `{name}`"), format!("expected a dense tensor, found {found}")))
+}
+
 /// The canonical hash of some tensors: in the order of their names, each with its name, dtype, shape and
 /// little-endian values, every part preceded by its length.
 fn fingerprint<'a>(tensors: impl Iterator<Item = (&'a String, &'a Tensor)>) -> Result<String> {
@@ -305,7 +309,7 @@ fn fingerprint<'a>(tensors: impl Iterator<Item = (&'a String, &'a Tensor)>) -> R
         part(name.as_bytes());
         part(tensor::kind_name(tensor.f_kind()?).as_bytes());
         part(&tensor.size().into_iter().flat_map(i64::to_le_bytes).collect::<Vec<_>>());
-        tensor::with_bytes(&tensor::dense(tensor)?, part)?;
+        tensor::with_bytes(&dense(name, tensor)?, part)?;
     }
     Ok(format!("blake3:{}", hasher.finalize()))
 }

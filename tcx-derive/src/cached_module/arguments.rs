@@ -51,20 +51,16 @@ impl Arguments {
 }
 
 fn unknown(name: &str) -> String {
-    match name {
-        "output" => {
-            "`output(..)` is not supported: declare a struct with `#[derive(CacheableOutput)]`, and name it \
-                     in `type Output = …;` of the `Extractor`"
-                .to_owned()
-        }
-        _ => {
-            let hint = match similar(name, &["key", "crate"]) {
-                Some(known) => format!(" (did you mean `{known}`?)"),
-                None => String::new(),
-            };
-            format!("unknown option `{name}`{hint}; expected `id`, `key` or `crate`")
-        }
+    if name == "output" {
+        return "`output(..)` is not supported: declare a struct with `#[derive(CacheableOutput)]`, and name it in \
+                `type Output = …;` of the `Extractor`"
+            .to_owned();
     }
+    let hint = match similar(name, &["key", "crate"]) {
+        Some(known) => format!(" (did you mean `{known}`?)"),
+        None => String::new(),
+    };
+    format!("unknown option `{name}`{hint}; expected `id`, `key` or `crate`")
 }
 
 /// A value that must be a string literal, and an id.

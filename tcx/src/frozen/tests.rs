@@ -52,7 +52,6 @@ fn other_weights_have_another_fingerprint() {
     };
     assert_eq!(with(1.), with(1.));
     assert_ne!(with(1.), with(2.));
-    assert_ne!(with(0.), with(-0.));
 }
 
 #[test]
@@ -96,7 +95,7 @@ fn building_again_in_a_used_store_is_refused() {
     let _trained = linear(&store.root());
     let error = Frozen::build(store, linear).unwrap_err().to_string();
     assert!(
-        error.starts_with("weight `fc.bias__3`: was made in a variable store that held 2 already"),
+        error.starts_with("weight `fc.bias__2`: was made in a variable store that held 2 already"),
         "{error}"
     );
 }
@@ -148,6 +147,9 @@ fn a_tensor_is_copied() {
     assert_eq!(Vec::<f32>::try_from(&*frozen).unwrap(), [1., 2.]);
     Identity::of(&frozen).into_watch().check().unwrap();
     assert_eq!(frozen.fingerprint(), Frozen::tensor(Tensor::from_slice(&[1f32, 2.])).unwrap().fingerprint());
+    assert_ne!(frozen.fingerprint(), Frozen::tensor(Tensor::from_slice(&[1f32, -2.])).unwrap().fingerprint());
+    let zero = |value: f32| Frozen::tensor(Tensor::from_slice(&[value])).unwrap().fingerprint().to_owned();
+    assert_ne!(zero(0.), zero(-0.));
     assert!(Frozen::tensor(Tensor::new()).is_err());
 }
 

@@ -1,6 +1,7 @@
 use tch::{Device, Kind, Tensor};
 
-use super::{CacheableOutput, ColumnWriter};
+use super::ColumnWriter;
+use crate::CacheableOutput;
 use crate::typed::{D0, D1, D2, Typed};
 
 #[derive(CacheableOutput)]

@@ -47,7 +47,7 @@ impl<E: Element, S: Shape> TensorColumn<Tensor> for Dense<E, S> {
             let found = "one that does: a trainable tensor takes part, hold it in `Frozen`";
             return Err(writer.mismatch("a tensor that tracks no gradients", found));
         }
-        let dense = dense(value).map_err(|error| writer.mismatch("a dense tensor", error.to_string()))?;
+        let dense = dense(value).map_err(|error| writer.mismatch("a dense tensor", error))?;
         let column = raw::with_bytes(&dense, Column::dense)?;
         writer.push(column);
         Ok(())
@@ -108,16 +108,33 @@ pub(crate) fn kind_name(kind: Kind) -> String {
 
 /// The same values as a contiguous tensor on the CPU, with nothing lazy left in it. Copies only what is not
 /// like that yet.
-pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, TchError> {
+///
+/// # Errors
+///
+/// What the tensor is instead.
+pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, String> {
+    const OTHER: &str = "a sparse or MKL-DNN layout: call `to_dense` in `forward`";
     if tensor.is_sparse() || tensor.is_mkldnn() {
-        return Err(TchError::Convert("a sparse or MKL-DNN layout: call `to_dense`".to_owned()));
+        return Err(OTHER.to_owned());
     }
-    // `contiguous` alone would leave the bit that says "negate when read".
-    let tensor =
-        tensor.f_detach()?.f_to_device(Device::Cpu)?.f_resolve_conj()?.f_resolve_neg()?.f_contiguous()?;
+    plain(tensor).map_err(|error| {
+        let compressed = tensor.f_crow_indices().is_ok() || tensor.f_ccol_indices().is_ok();
+        if compressed { OTHER.to_owned() } else { first_line(&error) }
+    })
+}
+
+fn plain(tensor: &Tensor) -> Result<Tensor, TchError> {
+    // `contiguous` alone would leave the bits that say "conjugate" or "negate when read".
+    let tensor = tensor.f_detach()?.f_to_device(Device::Cpu)?;
+    let tensor = tensor.f_resolve_conj()?.f_resolve_neg()?.f_contiguous()?;
     match tensor.f_kind()? {
         // A view of bytes as bools may hold any byte; a stored one is 0 or 1.
         Kind::Bool => tensor.f_view_dtype(Kind::Uint8)?.f_ne(0),
         _ => Ok(tensor),
     }
+}
+
+/// What libtorch says; the lines after the first are a backtrace of C++.
+pub(crate) fn first_line(error: &TchError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }

@@ -3,17 +3,10 @@
 
 #![no_implicit_prelude]
 #![forbid(unsafe_code)]
-#![deny(
-    warnings,
-    missing_docs,
-    missing_debug_implementations,
-    unreachable_pub,
-    unused_qualifications,
-    unused_lifetimes
-)]
+#![deny(warnings, missing_docs, unreachable_pub, unused_qualifications, unused_lifetimes)]
 #![deny(clippy::all, clippy::pedantic)]
 #![expect(dead_code, reason = "items that take the names of the standard library")]
 
-mod generics;
+pub mod generics;
 mod taken;
 mod wrapped;

@@ -1,0 +1,74 @@
+//! The generated code, as it is read in review: few and small cases, compared with files.
+//!
+//! `TCX_BLESS=1 cargo test -p tcx-derive` writes the files anew; read them.
+
+use std::path::Path;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse_quote;
+
+fn snapshot(name: &str, code: TokenStream) {
+    let file: syn::File = syn::parse2(code).expect("generated code parses");
+    let code = prettyplease::unparse(&file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/snapshots").join(name).with_extension("txt");
+    if std::env::var_os("TCX_BLESS").is_some() {
+        std::fs::write(&path, &code).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(code == expected, "{} differs; generated:\n{code}", path.display());
+}
+
+#[test]
+fn an_output() {
+    snapshot(
+        "output",
+        crate::cacheable_output::derive(&parse_quote! {
+            struct Features<const N: usize> {
+                #[tensor(f32, [N, HEADS * 2])]
+                maps: Tensor,
+                caption: Vec<String>,
+            }
+        }),
+    );
+}
+
+#[test]
+fn an_output_with_a_mistake() {
+    snapshot(
+        "output_with_a_mistake",
+        crate::cacheable_output::derive(&parse_quote! {
+            struct Features {
+                pooled: Tensor,
+                score: f32,
+            }
+        }),
+    );
+}
+
+#[test]
+fn a_module() {
+    let arguments = quote!(id = "encoder_v1", key = i64, crate = feature_cache);
+    let item = quote! {
+        pub struct Encoder<'a, B: Backbone> {
+            backbone: B,
+            names: &'a [String],
+            #[tcx(not_identity)]
+            verbose: bool,
+        }
+    };
+    snapshot("module", crate::cached_module::expand(arguments, item));
+}
+
+#[test]
+fn a_stateless_enum() {
+    snapshot(
+        "stateless_enum",
+        crate::stateless::derive(&parse_quote! {
+            enum Mode {
+                Plain,
+                Scaled { by: f64, #[tcx(assume_stateless)] calls: AtomicU64 },
+            }
+        }),
+    );
+}
