@@ -1,14 +1,13 @@
 //! `cargo xtask demo`: the example `minilm` with everything it needs.
 
 use std::ffi::{OsStr, OsString};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use crate::failure::Result;
 use crate::workspace::{Workspace, cargo};
 use crate::{libtorch, model, process, toolchain};
 
 /// Runs the example where the user stands, so that relative paths among the arguments mean what they say.
-/// Its exit code becomes this program's.
 pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
     toolchain::require_compiler()?;
     eprintln!("{}", libtorch::provide(workspace)?);
@@ -19,8 +18,20 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitC
         example.arg("--model").arg(model::provide(workspace)?);
     }
     example.args(arguments);
-    let status = example.status().map_err(|error| process::cannot_start(&example, &error))?;
-    // No code: killed by a signal, which the shell shows by itself.
+    hand_over(&mut example)
+}
+
+/// Becomes the example: it alone then gets Ctrl-C and ends in its own way, and its exit code is this one's.
+#[cfg(unix)]
+fn hand_over(example: &mut Command) -> Result<ExitCode> {
+    use std::os::unix::process::CommandExt as _;
+    let error = example.exec();
+    Err(process::cannot_start(example, &error))
+}
+
+#[cfg(not(unix))]
+fn hand_over(example: &mut Command) -> Result<ExitCode> {
+    let status = example.status().map_err(|error| process::cannot_start(example, &error))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 

@@ -1,1 +1,81 @@
-//! Placeholder.
+//! What the store's tests share: a module whose rows are derivable from their ids.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "a test binary uses a part of it, and may panic")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Lookup, Options, Spec, Store};
+
+pub(crate) const OUTPUT: ColumnType = ColumnType::Struct(&[
+    Field { name: "vector", column: ColumnType::Dense { dtype: DType::F32, shape: &[4, 8] } },
+    Field { name: "score", column: ColumnType::Dense { dtype: DType::I64, shape: &[] } },
+    Field { name: "caption", column: ColumnType::Text },
+]);
+
+pub(crate) fn spec(size: &str) -> Spec {
+    let identity: Identity = [("size".to_owned(), size.to_owned())].into_iter().collect();
+    Spec::new("m_v1", KeyType::Text, &OUTPUT, identity, Vec::new()).unwrap()
+}
+
+/// Rows are sealed only by `flush`, and looked for at once.
+pub(crate) fn options() -> Options {
+    Options { seal_after: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() }
+}
+
+pub(crate) fn open(dir: &Path) -> Arc<Store> {
+    Store::open(dir, spec("224"), &options()).unwrap()
+}
+
+/// What the module computes for an id.
+pub(crate) fn row(id: &str) -> (Vec<u8>, i64, String) {
+    let seed = id.bytes().fold(7_u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    let vector = (0..32).flat_map(|i| ((seed.wrapping_add(i)) as f32).to_le_bytes()).collect();
+    (vector, i64::from(seed) - 5, format!("caption of {id}").repeat(1 + seed as usize % 3))
+}
+
+pub(crate) fn columns(ids: &[&str]) -> Vec<Column> {
+    let rows: Vec<_> = ids.iter().map(|id| row(id)).collect();
+    let vectors: Vec<u8> = rows.iter().flat_map(|row| row.0.clone()).collect();
+    let scores: Vec<u8> = rows.iter().flat_map(|row| row.1.to_le_bytes()).collect();
+    vec![Column::dense(&vectors), Column::dense(&scores), Column::text(rows.iter().map(|row| &row.2))]
+}
+
+pub(crate) fn lookup(store: &Store, ids: &[&str]) -> Lookup {
+    store.lookup(Keys::text(ids, 0).unwrap()).unwrap()
+}
+
+/// Looks up, computes what is missing, and checks every row; tells how many were missing.
+pub(crate) fn get_or_compute(store: &Store, ids: &[&str]) -> usize {
+    let mut rows = lookup(store, ids);
+    let missing = rows.missing_positions();
+    let missing_ids: Vec<&str> = missing.iter().map(|&position| ids[position]).collect();
+    store.insert(&mut rows, &missing, columns(&missing_ids)).unwrap();
+    check(&rows, ids);
+    missing.len()
+}
+
+/// Every row is the one of its id.
+pub(crate) fn check(rows: &Lookup, ids: &[&str]) {
+    assert_eq!(rows.missing(), 0);
+    let mut vectors = vec![std::mem::MaybeUninit::new(0); ids.len() * 128];
+    rows.copy_dense(0, &mut vectors);
+    for (position, id) in ids.iter().enumerate() {
+        let (vector, score, caption) = row(id);
+        assert_eq!(rows.bytes(0, position), vector, "vector of {id}");
+        assert_eq!(rows.bytes(1, position), score.to_le_bytes(), "score of {id}");
+        assert_eq!(rows.text(2, position).unwrap(), caption);
+    }
+}
+
+/// The files of the module whose name begins so.
+pub(crate) fn files(dir: &Path, prefix: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(dir.join("m_v1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix))
+        .collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,21 @@
+use tch::Tensor;
+use tcx::{CachedModule, D1, Extractor, Typed};
+
+pub struct ResNet50;
+
+impl Extractor for ResNet50 {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<2048>>;
+
+    fn forward(&self, images: &Tensor) -> tcx::Result<Self::Output> {
+        Ok(images.shallow_clone().into())
+    }
+}
+
+fn cache<M: CachedModule>(_: M) {}
+
+pub fn used() {
+    cache(ResNet50);
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use tcx::CacheableOutput;
+
+#[derive(CacheableOutput)]
+pub struct Features {
+    caption: Option<Vec<String>>,
+}
+
+fn main() {}

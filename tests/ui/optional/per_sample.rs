@@ -1,0 +1,8 @@
+use tcx::CacheableOutput;
+
+#[derive(CacheableOutput)]
+pub struct Features {
+    score: Vec<Option<f32>>,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use tch::Tensor;
+use tcx::CacheableOutput;
+
+#[derive(CacheableOutput)]
+pub struct Features {
+    #[tensor(f32, [8])]
+    mask: Option<Tensor>,
+}
+
+fn main() {}

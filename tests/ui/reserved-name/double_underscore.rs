@@ -1,0 +1,8 @@
+use tcx::CacheableOutput;
+
+#[derive(CacheableOutput)]
+pub struct Features {
+    __key: Vec<String>,
+}
+
+fn main() {}

@@ -1,0 +1,16 @@
+use tch::Tensor;
+use tcx::{Extractor, cached_module};
+
+#[cached_module(id = "resnet50_v1")]
+pub struct ResNet50;
+
+impl Extractor for ResNet50 {
+    type Input = Tensor;
+    type Output = ();
+
+    fn forward(&self, _: &Tensor) -> tcx::Result<()> {
+        unimplemented!()
+    }
+}
+
+fn main() {}

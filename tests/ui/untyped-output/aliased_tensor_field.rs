@@ -1,0 +1,10 @@
+use tch::Tensor;
+use tcx::CacheableOutput;
+type Pooled = Tensor;
+
+#[derive(CacheableOutput)]
+pub struct Features {
+    pooled: Pooled,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use tcx::CacheableOutput;
+
+#[derive(CacheableOutput)]
+pub struct Features {}
+
+fn main() {}
