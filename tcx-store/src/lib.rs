@@ -18,6 +18,8 @@ mod checksum;
 mod column;
 mod core;
 mod error;
+#[cfg(test)]
+mod fault_tests;
 mod identity;
 mod index;
 mod key;

@@ -14,7 +14,7 @@ use crate::lookup::Lookup;
 use crate::options::Options;
 use crate::spec::Spec;
 use crate::stats::Stats;
-use crate::storage::{LocalStorage, System};
+use crate::storage::{LocalStorage, Storage, System};
 use crate::writer::Writer;
 
 /// The open stores of this process, by folder.
@@ -67,12 +67,17 @@ impl Store {
             return store.shared_with(&spec);
         }
         let storage = Arc::new(LocalStorage::new(dir.clone(), System));
-        let core = Arc::new(Core::open(storage, spec, options)?);
-        let writer = Writer::start(core.clone(), options.seal_after)?;
-        let store = Arc::new(Self { core, writer });
+        let store = Arc::new(Self::with_storage(storage, spec, options)?);
         open.retain(|_, store| store.strong_count() > 0);
         open.insert(dir, Arc::downgrade(&store));
         Ok(store)
+    }
+
+    /// A store that is not shared.
+    pub(crate) fn with_storage(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
+        let core = Arc::new(Core::open(storage, spec, options)?);
+        let writer = Writer::start(core.clone(), options.seal_after)?;
+        Ok(Self { core, writer })
     }
 
     fn shared_with(self: Arc<Self>, spec: &Spec) -> Result<Arc<Self>> {

@@ -1,6 +1,8 @@
 //! Where the files of a module live. Everything above speaks to [`Storage`] only, so that an object store can
 //! stand beneath it later; [`LocalStorage`] is a directory of a file system.
 
+#[cfg(test)]
+mod faulty;
 mod local;
 mod steps;
 
@@ -8,6 +10,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
+#[cfg(test)]
+pub(crate) use faulty::{Fault, Faulty};
 pub(crate) use local::LocalStorage;
 pub(crate) use steps::{Stamp, System};
 

@@ -1,6 +1,7 @@
-//! What the store's tests share: a module whose rows are derivable from their ids.
+//! What the engine's tests share: a module whose rows are derivable from their ids, so that every process can
+//! check every row it finds.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a test binary uses a part of it, and may panic")]
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test that cannot go on panics")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,46 +9,51 @@ use std::time::Duration;
 
 use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Lookup, Options, Spec, Store};
 
-pub(crate) const OUTPUT: ColumnType = ColumnType::Struct(&[
+/// A tensor, a number and a text.
+pub const OUTPUT: ColumnType = ColumnType::Struct(&[
     Field { name: "vector", column: ColumnType::Dense { dtype: DType::F32, shape: &[4, 8] } },
     Field { name: "score", column: ColumnType::Dense { dtype: DType::I64, shape: &[] } },
     Field { name: "caption", column: ColumnType::Text },
 ]);
 
-pub(crate) fn spec(size: &str) -> Spec {
+/// The module; `size` stands for its configuration.
+pub fn spec(size: &str) -> Spec {
     let identity: Identity = [("size".to_owned(), size.to_owned())].into_iter().collect();
     Spec::new("m_v1", KeyType::Text, &OUTPUT, identity, Vec::new()).unwrap()
 }
 
 /// Rows are sealed only by `flush`, and looked for at once.
-pub(crate) fn options() -> Options {
+pub fn options() -> Options {
     Options { seal_after: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() }
 }
 
-pub(crate) fn open(dir: &Path) -> Arc<Store> {
+/// The store of the module in the cache directory `dir`.
+pub fn open(dir: &Path) -> Arc<Store> {
     Store::open(dir, spec("224"), &options()).unwrap()
 }
 
 /// What the module computes for an id.
-pub(crate) fn row(id: &str) -> (Vec<u8>, i64, String) {
+pub fn row(id: &str) -> (Vec<u8>, i64, String) {
     let seed = id.bytes().fold(7_u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));
     let vector = (0..32).flat_map(|i| ((seed.wrapping_add(i)) as f32).to_le_bytes()).collect();
     (vector, i64::from(seed) - 5, format!("caption of {id}").repeat(1 + seed as usize % 3))
 }
 
-pub(crate) fn columns(ids: &[&str]) -> Vec<Column> {
+/// What the module computes for a batch.
+pub fn columns(ids: &[&str]) -> Vec<Column> {
     let rows: Vec<_> = ids.iter().map(|id| row(id)).collect();
     let vectors: Vec<u8> = rows.iter().flat_map(|row| row.0.clone()).collect();
     let scores: Vec<u8> = rows.iter().flat_map(|row| row.1.to_le_bytes()).collect();
     vec![Column::dense(&vectors), Column::dense(&scores), Column::text(rows.iter().map(|row| &row.2))]
 }
 
-pub(crate) fn lookup(store: &Store, ids: &[&str]) -> Lookup {
+/// Finds what is there of these ids.
+pub fn lookup(store: &Store, ids: &[&str]) -> Lookup {
     store.lookup(Keys::text(ids, 0).unwrap()).unwrap()
 }
 
 /// Looks up, computes what is missing, and checks every row; tells how many were missing.
-pub(crate) fn get_or_compute(store: &Store, ids: &[&str]) -> usize {
+pub fn get_or_compute(store: &Store, ids: &[&str]) -> usize {
     let mut rows = lookup(store, ids);
     let missing = rows.missing_positions();
     let missing_ids: Vec<&str> = missing.iter().map(|&position| ids[position]).collect();
@@ -57,7 +63,7 @@ pub(crate) fn get_or_compute(store: &Store, ids: &[&str]) -> usize {
 }
 
 /// Every row is the one of its id.
-pub(crate) fn check(rows: &Lookup, ids: &[&str]) {
+pub fn check(rows: &Lookup, ids: &[&str]) {
     assert_eq!(rows.missing(), 0);
     let mut vectors = vec![std::mem::MaybeUninit::new(0); ids.len() * 128];
     rows.copy_dense(0, &mut vectors);
@@ -70,7 +76,7 @@ pub(crate) fn check(rows: &Lookup, ids: &[&str]) {
 }
 
 /// The files of the module whose name begins so.
-pub(crate) fn files(dir: &Path, prefix: &str) -> Vec<PathBuf> {
+pub fn files(dir: &Path, prefix: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir.join("m_v1"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -78,4 +84,11 @@ pub(crate) fn files(dir: &Path, prefix: &str) -> Vec<PathBuf> {
         .collect();
     files.sort();
     files
+}
+
+/// Whether `TCX_REQUIRE` (`all`, or names with commas between) turns the absence of `what` from a reason to skip
+/// a test into a failure.
+pub fn required(what: &str) -> bool {
+    let required = std::env::var("TCX_REQUIRE").unwrap_or_default();
+    required.split(',').any(|name| name == what || name == "all")
 }

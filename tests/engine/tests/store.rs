@@ -1,8 +1,6 @@
 //! A store serves what was put into it: at once, after a flush, and when it is opened again.
 
-mod common;
-
-use common::{check, columns, files, get_or_compute, lookup, open, options, row, spec};
+use tcx_engine_tests::{OUTPUT, check, columns, files, get_or_compute, lookup, open, options, row, spec};
 use tcx_store::{Column, ColumnType, DType, ErrorKind, Identity, KeyType, Keys, Options, Spec, Store};
 
 #[test]
@@ -118,11 +116,11 @@ fn another_identity_schema_or_key_type_is_refused_with_both_sides_named() {
         let dense = ColumnType::Dense { dtype: DType::F16, shape: &[4] };
         refused(spec("448"), "`size`: 224 in the cache, 448 in the code");
         refused(
-            Spec::new("m_v1", KeyType::Text, &common::OUTPUT, none(), Vec::new()).unwrap(),
+            Spec::new("m_v1", KeyType::Text, &OUTPUT, none(), Vec::new()).unwrap(),
             "`size`: 224 in the cache, absent",
         );
         refused(
-            Spec::new("m_v1", KeyType::Int, &common::OUTPUT, size(), Vec::new()).unwrap(),
+            Spec::new("m_v1", KeyType::Int, &OUTPUT, size(), Vec::new()).unwrap(),
             "ids: String in the cache, i64 in",
         );
         refused(

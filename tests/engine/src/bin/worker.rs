@@ -1,0 +1,93 @@
+//! A process that fills, reads or watches a store: what the tests start several of, and kill.
+//!
+//! ```text
+//! worker fill DIR PREFIX FROM TO [SIZE]    compute the rows that are missing; a line `durable N` after each flush
+//! worker watch DIR PREFIX COUNT            print `ready`, wait until all rows are there, print `found`
+//! worker check DIR PREFIX COUNT            print how many rows are missing
+//! ```
+//!
+//! Every row found is compared with what its id says; a wrong one is a panic.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a helper of tests, which read what it prints")]
+
+use std::io::Write;
+use std::path::Path;
+
+use tcx_engine_tests::{check, get_or_compute, lookup, options, spec};
+use tcx_store::Store;
+
+const BATCH: usize = 50;
+
+fn main() {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["fill", dir, prefix, from, to] => fill(dir, prefix, number(from), number(to), "224"),
+        ["fill", dir, prefix, from, to, size] => fill(dir, prefix, number(from), number(to), size),
+        ["watch", dir, prefix, count] => watch(dir, prefix, number(count)),
+        ["check", dir, prefix, count] => say(&missing(dir, prefix, number(count)).to_string()),
+        _ => panic!("usage: worker fill|watch|check DIR …, found {args:?}"),
+    }
+}
+
+fn number(text: &str) -> usize {
+    text.parse().unwrap()
+}
+
+fn open(dir: &str, size: &str) -> std::sync::Arc<Store> {
+    Store::open(Path::new(dir), spec(size), &options()).unwrap_or_else(|error| refused(&error))
+}
+
+fn refused(error: &tcx_store::Error) -> ! {
+    say(&format!("refused: {error}"));
+    std::process::exit(3)
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").unwrap();
+    out.flush().unwrap();
+}
+
+fn ids(prefix: &str, from: usize, to: usize) -> Vec<String> {
+    (from..to).map(|i| format!("{prefix}{i}")).collect()
+}
+
+fn fill(dir: &str, prefix: &str, from: usize, to: usize, size: &str) {
+    let store = open(dir, size);
+    for start in (from..to).step_by(BATCH) {
+        let end = to.min(start + BATCH);
+        let ids = ids(prefix, start, end);
+        get_or_compute(&store, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+        if let Err(error) = store.flush() {
+            refused(&error);
+        }
+        say(&format!("durable {end}"));
+    }
+}
+
+fn watch(dir: &str, prefix: &str, count: usize) {
+    let store = open(dir, "224");
+    let ids = ids(prefix, 0, count);
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    assert_eq!(lookup(&store, &ids).missing(), count, "the watcher comes first");
+    say("ready");
+    loop {
+        let rows = lookup(&store, &ids);
+        if rows.missing() == 0 {
+            check(&rows, &ids);
+            return say("found");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+fn missing(dir: &str, prefix: &str, count: usize) -> usize {
+    let store = open(dir, "224");
+    let ids = ids(prefix, 0, count);
+    let found: Vec<&str> =
+        ids.iter().map(String::as_str).filter(|id| lookup(&store, &[id]).missing() == 0).collect();
+    check(&lookup(&store, &found), &found);
+    count - found.len()
+}
