@@ -8,7 +8,7 @@
 //!
 //! Every row found is compared with what its id says; a wrong one is a panic.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a helper of tests, which read what it prints")]
+#![expect(clippy::unwrap_used, reason = "a helper of tests, which read what it prints")]
 
 use std::io::Write;
 use std::path::Path;
