@@ -49,6 +49,8 @@ impl Batch for Tensor {
     }
 }
 
+// A `Vec<Tensor>` is no batch of inputs: the message of `Batch` says more about it than one about `Clone`.
+#[diagnostic::do_not_recommend]
 impl<T: Clone> Batch for Vec<T> {
     fn rows(&self) -> Result<usize> {
         Ok(self.len())

@@ -18,7 +18,7 @@ use tcx_store::{Column, ColumnType, Lookup};
 use crate::__private::never_compiled;
 use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
 use crate::typed::{Element, Shape, Typed};
-use crate::value::Value;
+use crate::value::SampleValue;
 use crate::{Frozen, Identity, Result, Stateless};
 
 /// A part of an output, of which the conditions below speak.
@@ -80,7 +80,7 @@ impl<K, V> CacheableOutput for BTreeMap<K, V> where for<'a> OutputField<'a>: Has
 )]
 #[doc(hidden)]
 pub trait OnePerSample<T> {}
-impl<T: Value> OnePerSample<Vec<T>> for OutputField<'_> {}
+impl<T: SampleValue> OnePerSample<Vec<T>> for OutputField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for bool where for<'a> OutputField<'a>: OnePerSample<bool> {
@@ -187,7 +187,7 @@ pub trait PresentPerSample<T> {}
 impl PresentPerSample<f32> for OutputField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Value for Option<T> where for<'a> OutputField<'a>: PresentPerSample<Option<T>> {
+impl<T> SampleValue for Option<T> where for<'a> OutputField<'a>: PresentPerSample<Option<T>> {
     const COLUMN: ColumnType = ColumnType::Struct(&[]);
     fn column(_: &[Self]) -> Column { never_compiled() }
     fn gather(_: &Lookup, _: usize) -> Result<Vec<Self>> { never_compiled() }
@@ -201,7 +201,7 @@ impl<T> Value for Option<T> where for<'a> OutputField<'a>: PresentPerSample<Opti
     note = "freeze it: `tcx::Frozen<{T}>`, made with `Frozen::load(device, \"weights.safetensors\", |p| …)`"
 )]
 #[doc(hidden)]
-pub trait NotTrainable<T: ?Sized> {}
+pub trait NotTrainable<T> {}
 impl<M> NotTrainable<Frozen<M>> for ModuleField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
@@ -242,18 +242,30 @@ impl<'f> Stateless for nn::Func<'f> where for<'a> ModuleField<'a>: NotTrainable<
 #[doc(hidden)]
 #[rustfmt::skip]
 impl<'f> Stateless for nn::FuncT<'f> where for<'a> ModuleField<'a>: NotTrainable<nn::FuncT<'f>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[diagnostic::on_unimplemented(
+    message = "`{T}` may own trainable parameters",
+    label = "trainable: its outputs change as it trains, so caching them would be wrong",
+    note = "freeze it: `tcx::Frozen<Box<{T}>>`, made with `Frozen::load(device, \"weights.safetensors\", |p| …)`"
+)]
+#[doc(hidden)]
+pub trait NotTrainableObject<T: ?Sized> {}
+impl<M> NotTrainableObject<Frozen<M>> for ModuleField<'_> {}
+
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for dyn nn::Module where for<'a> ModuleField<'a>: NotTrainable<dyn nn::Module> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for dyn nn::Module where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::Module> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for dyn nn::ModuleT where for<'a> ModuleField<'a>: NotTrainable<dyn nn::ModuleT> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for dyn nn::ModuleT where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::ModuleT> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for dyn nn::Module + Send where for<'a> ModuleField<'a>: NotTrainable<dyn nn::Module + Send> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for dyn nn::Module + Send where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::Module + Send> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for dyn nn::ModuleT + Send where for<'a> ModuleField<'a>: NotTrainable<dyn nn::ModuleT + Send> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for dyn nn::ModuleT + Send where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::ModuleT + Send> { fn identity(&self, _: &mut Identity) { never_compiled() } }
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` gives access to weights, and lets them change",

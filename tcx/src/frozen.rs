@@ -149,11 +149,13 @@ impl<M> Frozen<M> {
     /// A file that cannot be written.
     pub fn save(&self, file: impl AsRef<Path>) -> Result<()> {
         let file = file.as_ref();
-        let tensors = self.weights.iter().map(|weight| Ok((&weight.name, dense(&weight.name, &weight.tensor)?)));
+        let tensors =
+            self.weights.iter().map(|weight| Ok((&weight.name, dense(&weight.name, &weight.tensor)?)));
         let tensors = tensors.collect::<Result<Vec<_>>>()?;
-        let written = match is_safetensors(file) {
-            true => Tensor::write_safetensors(&tensors, file),
-            false => Tensor::save_multi(&tensors, file),
+        let written = if is_safetensors(file) {
+            Tensor::write_safetensors(&tensors, file)
+        } else {
+            Tensor::save_multi(&tensors, file)
         };
         written.map_err(|error| unusable(file, "cannot be written", &error))
     }
@@ -291,8 +293,9 @@ fn few<'a>(mut names: impl Iterator<Item = &'a String>) -> String {
 }
 
 fn dense(name: &str, tensor: &Tensor) -> Result<Tensor> {
-    tensor::dense(tensor)
-        .map_err(|found| Error::frozen(format!("weight `{name}`"), format!("expected a dense tensor, found {found}")))
+    tensor::dense(tensor).map_err(|found| {
+        Error::frozen(format!("weight `{name}`"), format!("expected a dense tensor, found {found}"))
+    })
 }
 
 /// The canonical hash of some tensors: in the order of their names, each with its name, dtype, shape and

@@ -64,70 +64,193 @@ impl KeyKind for BytesIds {
 ///
 /// Strings (`String`, `&str`, …) unless `#[cached_module(key = i64)]` or `#[cached_module(key = bytes)]`
 /// says otherwise.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an id of this module: its ids are `{K}`",
-    label = "wrong type of id",
-    note = "`StringIds`: `String` or `&str`, the default; `I64Ids`: `i64`, chosen by `#[cached_module(key = i64)]`; `BytesIds`: `Vec<u8>`, `&[u8]` or `[u8; N]`, chosen by `#[cached_module(key = bytes)]`",
-    note = "convert the ids, or choose another `key` for the module (which gives it a new, empty cache)"
-)]
 pub trait Id<K: KeyKind> {
     /// The id itself.
     #[doc(hidden)]
     fn id(&self) -> K::Ref<'_>;
 }
 
-impl Id<StringIds> for str {
+// Ids of each kind have a trait of their own, so that a wrong one has a message of its own. It is a trait of the kind,
+// not of the id: the compiler would report `Id` otherwise.
+
+/// Which types are the ids of a module whose ids are strings.
+#[diagnostic::on_unimplemented(
+    message = "the ids of this module are strings, found `{T}`",
+    label = "expected `String` or `&str`",
+    note = "strings are the default; `#[cached_module(key = i64)]` and `#[cached_module(key = bytes)]` choose others",
+    note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
+)]
+#[doc(hidden)]
+pub trait StringId<T: ?Sized> {
+    /// The id itself.
+    fn read(id: &T) -> &str;
+}
+
+impl<T> Id<StringIds> for T
+where
+    StringIds: StringId<T>,
+{
     fn id(&self) -> &str {
-        self
+        StringIds::read(self)
     }
 }
 
-impl Id<StringIds> for String {
-    fn id(&self) -> &str {
-        self
-    }
+/// Which types are the ids of a module with `key = i64`.
+#[diagnostic::on_unimplemented(
+    message = "the ids of this module are `i64`, found `{T}`",
+    label = "expected `i64`",
+    note = "chosen by `#[cached_module(key = i64)]`; without `key`, ids are strings",
+    note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
+)]
+#[doc(hidden)]
+pub trait I64Id<T: ?Sized> {
+    /// The id itself.
+    fn read(id: &T) -> i64;
 }
 
-impl Id<I64Ids> for i64 {
+impl<T> Id<I64Ids> for T
+where
+    I64Ids: I64Id<T>,
+{
     fn id(&self) -> i64 {
-        *self
+        I64Ids::read(self)
     }
 }
 
-impl Id<BytesIds> for [u8] {
+/// Which types are the ids of a module with `key = bytes`.
+#[diagnostic::on_unimplemented(
+    message = "the ids of this module are bytes, found `{T}`",
+    label = "expected `Vec<u8>`, `&[u8]` or `[u8; N]`",
+    note = "chosen by `#[cached_module(key = bytes)]`; without `key`, ids are strings",
+    note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
+)]
+#[doc(hidden)]
+pub trait BytesId<T: ?Sized> {
+    /// The id itself.
+    fn read(id: &T) -> &[u8];
+}
+
+impl<T> Id<BytesIds> for T
+where
+    BytesIds: BytesId<T>,
+{
     fn id(&self) -> &[u8] {
-        self
+        BytesIds::read(self)
     }
 }
 
-impl Id<BytesIds> for Vec<u8> {
-    fn id(&self) -> &[u8] {
-        self
+impl StringId<str> for StringIds {
+    fn read(id: &str) -> &str {
+        id
     }
 }
 
-impl<const N: usize> Id<BytesIds> for [u8; N] {
-    fn id(&self) -> &[u8] {
-        self
+impl StringId<String> for StringIds {
+    fn read(id: &String) -> &str {
+        id
+    }
+}
+
+impl I64Id<i64> for I64Ids {
+    fn read(id: &i64) -> i64 {
+        *id
+    }
+}
+
+impl BytesId<[u8]> for BytesIds {
+    fn read(id: &[u8]) -> &[u8] {
+        id
+    }
+}
+
+impl BytesId<Vec<u8>> for BytesIds {
+    fn read(id: &Vec<u8>) -> &[u8] {
+        id
+    }
+}
+
+impl<const N: usize> BytesId<[u8; N]> for BytesIds {
+    fn read(id: &[u8; N]) -> &[u8] {
+        id
     }
 }
 
 /// A pointer to an id is an id.
-macro_rules! pointer {
+macro_rules! pointers {
     ($($pointer:ty),*) => {$(
-        impl<K: KeyKind, T: Id<K> + ?Sized> Id<K> for $pointer {
-            fn id(&self) -> K::Ref<'_> {
-                T::id(self)
+        impl<T: ?Sized> StringId<$pointer> for StringIds
+        where
+            Self: StringId<T>,
+        {
+            fn read(id: &$pointer) -> &str {
+                <Self as StringId<T>>::read(id)
+            }
+        }
+
+        impl<T: ?Sized> I64Id<$pointer> for I64Ids
+        where
+            Self: I64Id<T>,
+        {
+            fn read(id: &$pointer) -> i64 {
+                <Self as I64Id<T>>::read(id)
+            }
+        }
+
+        impl<T: ?Sized> BytesId<$pointer> for BytesIds
+        where
+            Self: BytesId<T>,
+        {
+            fn read(id: &$pointer) -> &[u8] {
+                <Self as BytesId<T>>::read(id)
             }
         }
     )*};
 }
 
-pointer!(&T, Box<T>, Rc<T>, Arc<T>);
+pointers!(Box<T>, Rc<T>, Arc<T>);
 
-impl<K: KeyKind, T: Id<K> + ToOwned + ?Sized> Id<K> for Cow<'_, T> {
-    fn id(&self) -> K::Ref<'_> {
-        T::id(self)
+impl<T: ?Sized> StringId<&T> for StringIds
+where
+    Self: StringId<T>,
+{
+    fn read<'i>(id: &'i &T) -> &'i str {
+        <Self as StringId<T>>::read(id)
+    }
+}
+
+impl<T: ?Sized> I64Id<&T> for I64Ids
+where
+    Self: I64Id<T>,
+{
+    fn read(id: &&T) -> i64 {
+        <Self as I64Id<T>>::read(id)
+    }
+}
+
+impl<T: ?Sized> BytesId<&T> for BytesIds
+where
+    Self: BytesId<T>,
+{
+    fn read<'i>(id: &'i &T) -> &'i [u8] {
+        <Self as BytesId<T>>::read(id)
+    }
+}
+
+impl<T: ToOwned + ?Sized> StringId<Cow<'_, T>> for StringIds
+where
+    Self: StringId<T>,
+{
+    fn read<'i>(id: &'i Cow<'_, T>) -> &'i str {
+        <Self as StringId<T>>::read(id)
+    }
+}
+
+impl<T: ToOwned + ?Sized> BytesId<Cow<'_, T>> for BytesIds
+where
+    Self: BytesId<T>,
+{
+    fn read<'i>(id: &'i Cow<'_, T>) -> &'i [u8] {
+        <Self as BytesId<T>>::read(id)
     }
 }
 

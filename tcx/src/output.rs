@@ -1,12 +1,12 @@
 //! What a module returns, as columns: copied out of it row by row when computed, gathered into it when
 //! found. Thin code that the derive generates calls what is here.
 
-use tch::Device;
+use tch::{Device, Tensor};
 use tcx_store::{Column, ColumnType, Field, Lookup};
 
-use crate::tensor::{Dense, TensorColumn};
+use crate::tensor::{Dense, TensorField};
 use crate::typed::{Element, Shape, Typed};
-use crate::value::Value;
+use crate::value::SampleValue;
 use crate::{Error, Result};
 
 /// A batch of outputs whose columns are known at compile time.
@@ -126,18 +126,18 @@ impl<'a> ColumnReader<'a> {
 }
 
 impl<E: Element, S: Shape> CacheableOutput for Typed<E, S> {
-    const COLUMN: ColumnType = <Dense<E, S> as TensorColumn<_>>::COLUMN;
+    const COLUMN: ColumnType = <Tensor as TensorField<Dense<E, S>>>::COLUMN;
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
-        <Dense<E, S> as TensorColumn<_>>::write(self.as_ref(), writer)
+        <Tensor as TensorField<Dense<E, S>>>::write(self.as_ref(), writer)
     }
 
     fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
-        Ok(<Dense<E, S> as TensorColumn<_>>::read(reader)?.into())
+        Ok(<Tensor as TensorField<Dense<E, S>>>::read(reader)?.into())
     }
 }
 
-impl<T: Value> CacheableOutput for Vec<T> {
+impl<T: SampleValue> CacheableOutput for Vec<T> {
     const COLUMN: ColumnType = T::COLUMN;
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {

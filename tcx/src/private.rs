@@ -16,7 +16,7 @@ pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
 pub use crate::register_module;
 pub use crate::registry::Registered;
 pub use crate::stateless::Stateless;
-pub use crate::tensor::{Dense, TensorColumn};
+pub use crate::tensor::{Dense, TensorField};
 pub use crate::typed::{D0, D1, D2, D3, D4, D5};
 
 use crate::typed::Shape;
@@ -25,18 +25,32 @@ use crate::typed::Shape;
 pub const fn assert_output<T: CacheableOutput>() {}
 
 /// Compiles only for a type of field that `#[tensor(..)]` can store.
-pub const fn assert_column<T, C: TensorColumn<T>>() {}
+pub const fn assert_column<T: TensorField<C>, C>() {}
 
 /// Compiles only for what a cached module may hold.
 pub const fn assert_stateless<T: Stateless + ?Sized>() {}
 
 /// Compiles only for a shape whose dimensions are all positive; the macros see to those that are literals.
-pub const fn assert_shape<S: Shape>() {
+pub const fn assert_column_shape<C: ColumnShape>() {
+    check_shape(C::DIMS);
+}
+
+/// The shape of a column, as its marker says.
+pub trait ColumnShape {
+    /// The sizes of the dimensions.
+    const DIMS: &'static [usize];
+}
+
+impl<E, S: Shape> ColumnShape for Dense<E, S> {
+    const DIMS: &'static [usize] = S::DIMS;
+}
+
+const fn check_shape(dims: &[usize]) {
     let mut elements: usize = 1;
     let mut i = 0;
-    while i < S::DIMS.len() {
-        assert!(S::DIMS[i] > 0, "a dimension must be at least 1");
-        elements = elements.checked_mul(S::DIMS[i]).expect("the shape has too many elements");
+    while i < dims.len() {
+        assert!(dims[i] > 0, "a dimension must be at least 1");
+        elements = elements.checked_mul(dims[i]).expect("the shape has too many elements");
         i += 1;
     }
 }

@@ -25,7 +25,7 @@ use crate::identity::{Identity, quoted};
     message = "`{Self}` cannot be part of a cached module: it is not `Stateless`",
     label = "not known to be free of state",
     note = "if it is plain configuration, add `#[derive(tcx::Stateless)]` to `{Self}`; if it holds weights, wrap it in `tcx::Frozen`",
-    note = "if it can never change an output, mark the field `#[tcx(not_identity)]`"
+    note = "if you know that it cannot change an output, mark the field `#[tcx(assume_stateless)]`"
 )]
 pub trait Stateless {
     /// Enters everything in this value that can change an output.

@@ -103,30 +103,30 @@ shapes! {
 /// assert_eq!(pooled.size(), [8, 2048]);
 /// let plain: tch::Tensor = pooled.into();
 /// ```
-pub struct Typed<E: Element, S: Shape> {
+pub struct Typed<E, S> {
     tensor: Tensor,
     declared: PhantomData<fn() -> (E, S)>,
 }
 
-impl<E: Element, S: Shape> From<Tensor> for Typed<E, S> {
+impl<E, S> From<Tensor> for Typed<E, S> {
     fn from(tensor: Tensor) -> Self {
         Self { tensor, declared: PhantomData }
     }
 }
 
-impl<E: Element, S: Shape> From<Typed<E, S>> for Tensor {
+impl<E, S> From<Typed<E, S>> for Tensor {
     fn from(typed: Typed<E, S>) -> Self {
         typed.tensor
     }
 }
 
-impl<E: Element, S: Shape> AsRef<Tensor> for Typed<E, S> {
+impl<E, S> AsRef<Tensor> for Typed<E, S> {
     fn as_ref(&self) -> &Tensor {
         &self.tensor
     }
 }
 
-impl<E: Element, S: Shape> Deref for Typed<E, S> {
+impl<E, S> Deref for Typed<E, S> {
     type Target = Tensor;
 
     fn deref(&self) -> &Tensor {
@@ -134,7 +134,7 @@ impl<E: Element, S: Shape> Deref for Typed<E, S> {
     }
 }
 
-impl<E: Element, S: Shape> fmt::Debug for Typed<E, S> {
+impl<E, S> fmt::Debug for Typed<E, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.tensor, f)
     }

@@ -14,7 +14,7 @@ use crate::typed::Element;
     note = "a `Vec` field holds one number, `bool` or `String` per sample"
 )]
 #[doc(hidden)]
-pub trait Value: Sized {
+pub trait SampleValue: Sized {
     /// The column.
     const COLUMN: ColumnType;
 
@@ -27,7 +27,7 @@ pub trait Value: Sized {
 
 macro_rules! numbers {
     ($($number:ty),*) => {$(
-        impl Value for $number {
+        impl SampleValue for $number {
             const COLUMN: ColumnType = ColumnType::Dense { dtype: <$number as Element>::DTYPE, shape: &[] };
 
             fn column(rows: &[Self]) -> Column {
@@ -43,7 +43,7 @@ macro_rules! numbers {
 
 numbers!(f16, bf16, f32, f64, i8, i16, i32, i64, u8);
 
-impl Value for bool {
+impl SampleValue for bool {
     const COLUMN: ColumnType = ColumnType::Dense { dtype: bool::DTYPE, shape: &[] };
 
     fn column(rows: &[Self]) -> Column {
@@ -55,7 +55,7 @@ impl Value for bool {
     }
 }
 
-impl Value for String {
+impl SampleValue for String {
     const COLUMN: ColumnType = ColumnType::Text;
 
     fn column(rows: &[Self]) -> Column {

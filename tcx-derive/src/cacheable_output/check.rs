@@ -83,8 +83,18 @@ fn check_plain(field: &OutputField<'_>, errors: &mut Errors) {
 
 fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, errors: &mut Errors) {
     let varies = attribute.dims.iter().any(|dim| matches!(dim, Dim::Varying(_)));
-    if argument(field.ty(), "Vec").is_some_and(is_tensor) {
-        errors.at(field.ty(), one_tensor(&field.name, "tcx cannot store one tensor per sample yet"));
+    let ty = field.ty();
+    let per_sample =
+        argument(ty, "Vec").is_some_and(|item| is_tensor(argument(item, "Option").unwrap_or(item)));
+    if per_sample {
+        errors.at(ty, one_tensor(&field.name, "tcx cannot store one tensor per sample yet"));
+    } else if argument(ty, "Option").is_some_and(is_tensor) {
+        let message = format!(
+            "field `{}`: a tensor that is there or missing for a whole batch cannot be cached: a later batch may hold \
+             samples of both kinds\n  help: fill the rows of samples without one, and say which in a `Vec<bool>` field",
+            field.name
+        );
+        errors.at(ty, message);
     } else if is_tensor(field.ty()) && varies {
         let message = "`_` in the shape means that samples differ in size, which one `Tensor` cannot hold\n  help: \
                        pad the samples to one size inside `forward`, and keep their lengths in a `Vec<i64>` field";

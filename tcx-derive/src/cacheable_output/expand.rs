@@ -1,30 +1,32 @@
 //! The generated code: one call per field into `tcx::__private`, and one assertion per field, which is where
 //! the compiler reports a type that cannot be cached.
 
-use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
-use syn::spanned::Spanned as _;
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote};
 use syn::{Generics, parse_quote};
 
+use super::check::is_refused;
 use super::model::{Output, OutputField, Tensor};
 use super::tensor::{Dim, TensorAttribute};
 use crate::types::mentions_parameter;
 
 pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
     let (runtime, name) = (&output.runtime, &output.original.ident);
-    let assertions = output.fields.iter().map(|field| assertion(output, field));
+    let indices = || 0..output.fields.len();
+    let assertions = indices().map(|index| assertion(output, index));
     let generics = bounded(output);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-    let columns = output.fields.iter().map(|field| {
-        let (name, stored) = (&field.name, stored(output, field));
+    let columns = indices().map(|index| {
+        let (name, stored) = (&output.fields[index].name, stored(output, index));
         quote!(#runtime::Field { name: #name, column: #stored::COLUMN })
     });
-    let writes = output.fields.iter().map(|field| {
-        let (name, member, stored) = (&field.name, &field.member, stored(output, field));
+    let writes = indices().map(|index| {
+        let OutputField { name, member, .. } = &output.fields[index];
+        let stored = stored(output, index);
         quote!(#runtime::ColumnWriter::field(__writer, #name, |__writer| #stored::write(&self.#member, __writer))?;)
     });
-    let reads = output.fields.iter().map(|field| {
-        let (member, stored) = (&field.member, stored(output, field));
+    let reads = indices().map(|index| {
+        let (member, stored) = (&output.fields[index].member, stored(output, index));
         quote!(#member: #stored::read(__reader)?)
     });
     quote! {
@@ -53,9 +55,9 @@ pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
 /// of the other fields, so that their mistakes are seen at once.
 pub(crate) fn stub(output: &Output<'_>) -> TokenStream {
     let (runtime, name) = (&output.runtime, &output.original.ident);
-    let judged = output.fields.iter().filter(|field| matches!(field.tensor, Tensor::No));
-    let assertions =
-        judged.filter(|field| !super::check::is_refused(field)).map(|field| assertion(output, field));
+    let is_judged = |field: &OutputField<'_>| matches!(field.tensor, Tensor::No) && !is_refused(field);
+    let judged = (0..output.fields.len()).filter(|&index| is_judged(&output.fields[index]));
+    let assertions = judged.map(|index| assertion(output, index));
     let (impl_generics, ty_generics, where_clause) = output.original.generics.split_for_impl();
     quote! {
         const _: () = {
@@ -79,55 +81,82 @@ pub(crate) fn stub(output: &Output<'_>) -> TokenStream {
 }
 
 /// The type as the trait that stores it: `<Vec<String> as CacheableOutput>`.
-fn stored(output: &Output<'_>, field: &OutputField<'_>) -> TokenStream {
-    let (runtime, ty) = (&output.runtime, field.ty());
+fn stored(output: &Output<'_>, index: usize) -> TokenStream {
+    let (runtime, field) = (&output.runtime, &output.fields[index]);
+    let ty = field.ty();
     match &field.tensor {
         Tensor::Yes(attribute) => {
-            let dense = dense(output, attribute);
-            quote!(<#dense as #runtime::TensorColumn<#ty>>)
+            let column = column(output, index, attribute);
+            quote!(<#ty as #runtime::TensorField<#column>>)
         }
         Tensor::No | Tensor::Wrong => quote!(<#ty as #runtime::CacheableOutput>),
     }
 }
 
-/// `Dense<f32, D1<{2048}>>`.
-fn dense(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
-    let (runtime, dtype) = (&output.runtime, &attribute.dtype);
-    let shape = shape(output, attribute);
-    quote!(#runtime::Dense<#runtime::#dtype, #shape>)
+/// How a tensor is stored: the name of an alias, so that a mistake in a dimension is found once. An alias cannot
+/// use the struct's parameters.
+fn column(output: &Output<'_>, index: usize, attribute: &TensorAttribute) -> TokenStream {
+    let dense = dense(output, attribute);
+    if mentions_parameter(&dense, &output.original.generics) {
+        return dense;
+    }
+    format_ident!("__TcxColumn{index}").into_token_stream()
 }
 
-fn shape(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
-    let runtime = &output.runtime;
-    let name = quote::format_ident!("D{}", attribute.dims.len());
+/// `Dense<f32, D1<{ 2048 }>>`.
+fn dense(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
+    let (runtime, dtype) = (&output.runtime, &attribute.dtype);
+    let shape = format_ident!("D{}", attribute.dims.len());
     let dims = attribute.dims.iter().filter_map(|dim| match dim {
         Dim::Literal(expr) | Dim::Constant(expr) => Some(quote!({ #expr })),
         Dim::Varying(_) => None,
     });
-    quote!(#runtime::#name<#(#dims),*>)
+    quote!(#runtime::Dense<#runtime::#dtype, #runtime::#shape<#(#dims),*>>)
 }
 
-/// A statement that does not compile if the field cannot be stored. It carries the tokens of the field's type,
-/// so that the error stands there. A type with parameters is judged where the struct is used.
-fn assertion(output: &Output<'_>, field: &OutputField<'_>) -> TokenStream {
-    let (runtime, ty, generics) = (&output.runtime, field.ty(), &output.original.generics);
+/// Statements that do not compile if the field cannot be stored. They carry the tokens of the field's type, so
+/// that the error stands there. A type with parameters is judged where the struct is used.
+fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
+    let (runtime, field, generics) = (&output.runtime, &output.fields[index], &output.original.generics);
+    let ty = field.ty();
+    if mentions_parameter(ty, generics) {
+        return TokenStream::new();
+    }
     match &field.tensor {
         Tensor::Yes(attribute) => {
-            let (dense, shape) = (dense(output, attribute), shape(output, attribute));
-            if mentions_parameter(ty, generics) || mentions_parameter(&dense, generics) {
+            let dense = dense(output, attribute);
+            if mentions_parameter(&dense, generics) {
                 return TokenStream::new();
             }
+            let column = column(output, index, attribute);
             let constant = attribute.dims.iter().find_map(|dim| match dim {
-                Dim::Constant(expr) => Some(expr.span()),
+                Dim::Constant(expr) => Some(over(quote!(#runtime::assert_column_shape::<#column>()), expr)),
                 _ => None,
             });
-            let shape =
-                constant.map(|span| quote_spanned!(span=> const _: () = #runtime::assert_shape::<#shape>();));
-            quote!(const _: () = #runtime::assert_column::<#ty, #dense>(); #shape)
+            let constant = constant.into_iter();
+            quote! {
+                type #column = #dense;
+                const _: () = #runtime::assert_column::<#ty, #column>();
+                #(const _: () = #constant;)*
+            }
         }
-        Tensor::No | Tensor::Wrong if mentions_parameter(ty, generics) => TokenStream::new(),
         Tensor::No | Tensor::Wrong => quote!(const _: () = #runtime::assert_output::<#ty>();),
     }
+}
+
+/// Tokens that the compiler takes to stand where `place` stands, from its first token to its last.
+fn over(tokens: TokenStream, place: &impl ToTokens) -> TokenStream {
+    let mut place = place.to_token_stream().into_iter();
+    let Some(first) = place.next() else { return tokens };
+    let (start, end) = (first.span(), place.last().map_or(first.span(), |last| last.span()));
+    let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for token in &mut tokens {
+        token.set_span(start);
+    }
+    if let Some(last) = tokens.last_mut() {
+        last.set_span(end);
+    }
+    tokens.into_iter().collect()
 }
 
 /// The struct's generics, and for each field that it can be stored. The unused lifetime keeps the compiler from
@@ -136,12 +165,12 @@ fn bounded(output: &Output<'_>) -> Generics {
     let runtime = &output.runtime;
     let mut generics = output.original.generics.clone();
     let bounds = &mut generics.make_where_clause().predicates;
-    for field in &output.fields {
+    for (index, field) in output.fields.iter().enumerate() {
         let ty = field.ty();
         bounds.push(match &field.tensor {
             Tensor::Yes(attribute) => {
-                let dense = dense(output, attribute);
-                parse_quote!(for<'__tcx> #dense: #runtime::TensorColumn<#ty>)
+                let column = column(output, index, attribute);
+                parse_quote!(for<'__tcx> #ty: #runtime::TensorField<#column>)
             }
             Tensor::No | Tensor::Wrong => parse_quote!(for<'__tcx> #ty: #runtime::CacheableOutput),
         });

@@ -15,7 +15,8 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut errors = Errors::default();
     let output = Output::parse(input, &mut errors);
     check::check(&output, &mut errors);
-    let code = if errors.is_empty() { expand::expand(&output) } else { expand::stub(&output) };
+    let code =
+        if errors.is_empty() && output.is_clear() { expand::expand(&output) } else { expand::stub(&output) };
     let mut tokens = errors.into_compile_errors();
     tokens.extend(code);
     tokens

@@ -27,7 +27,7 @@ pub(crate) struct OutputField<'a> {
 pub(crate) enum Tensor {
     /// There is none.
     No,
-    /// There is one, with mistakes that have been reported.
+    /// There is one, with mistakes that have been reported, or are by the compiler.
     Wrong,
     Yes(TensorAttribute),
 }
@@ -55,6 +55,13 @@ impl<'a> Output<'a> {
     }
 }
 
+impl Output<'_> {
+    /// Whether every field's declaration is understood.
+    pub(crate) fn is_clear(&self) -> bool {
+        !self.fields.iter().any(|field| matches!(field.tensor, Tensor::Wrong))
+    }
+}
+
 impl<'a> OutputField<'a> {
     fn parse((index, original): (usize, &'a Field), errors: &mut Errors) -> Self {
         let (member, name) = match &original.ident {
@@ -72,6 +79,13 @@ impl<'a> OutputField<'a> {
                 tensor = if again { Tensor::Wrong } else { parsed.map_or(Tensor::Wrong, Tensor::Yes) };
             } else if attribute.path().is_ident("tcx") {
                 field_options(attribute, errors);
+            } else if attribute
+                .path()
+                .get_ident()
+                .is_some_and(|name| similar(&name.to_string(), &["tensor"]).is_some())
+            {
+                // Misspelt. The compiler says so, and what was meant.
+                tensor = Tensor::Wrong;
             }
         }
         Self { original, member, name, tensor }

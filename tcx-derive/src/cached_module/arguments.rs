@@ -67,6 +67,9 @@ fn unknown(name: &str) -> String {
 fn id(option: &Named, module: &Ident) -> syn::Result<LitStr> {
     let example = format!("id = \"{}_v1\"", snake_case(module));
     let mistake = |message: String| Err(syn::Error::new_spanned(located(option), message));
+    if option.value.is_empty() {
+        return mistake(format!("the id has no value: write `{example}`"));
+    }
     match syn::parse2(option.value.clone()).map(peel) {
         Ok(Expr::Lit(ExprLit { lit: Lit::Str(id), .. })) => match complaint(&id.value()) {
             None => Ok(id),

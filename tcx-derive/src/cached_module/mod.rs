@@ -5,20 +5,21 @@ mod expand;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
-use syn::{Fields, Item, ItemStruct};
+use syn::punctuated::Punctuated;
+use syn::{Fields, Item, ItemStruct, Path, Token, parse_quote};
 
 use crate::errors::Errors;
 use arguments::Arguments;
 
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let item = match syn::parse2::<Item>(item.clone()) {
+    let mut item = match syn::parse2::<Item>(item.clone()) {
         Ok(Item::Struct(item)) => item,
         Ok(other) => return misplaced(&other),
         // Not even an item: the compiler has more to say about it than we do.
         Err(_) => return item,
     };
     let mut errors = Errors::default();
-    refuse_derive(&item, &mut errors);
+    refuse_derive(&mut item, &mut errors);
     let arguments = Arguments::parse(arguments, &item.ident, &mut errors);
     let code = expand::expand(&arguments, &item, &mut errors);
     let item = without_options(item);
@@ -48,19 +49,22 @@ fn misplaced(item: &Item) -> TokenStream {
     tokens
 }
 
-/// Two impls of one trait would be the compiler's complaint, at tokens the user never wrote.
-fn refuse_derive(item: &ItemStruct, errors: &mut Errors) {
-    for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("derive")) {
+/// Two impls of one trait would be the compiler's complaint, at tokens the user never wrote: the derive is reported,
+/// and taken away.
+fn refuse_derive(item: &mut ItemStruct, errors: &mut Errors) {
+    for attribute in item.attrs.iter_mut().filter(|attribute| attribute.path().is_ident("derive")) {
+        let derives = attribute.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated);
         // A derive that cannot be read is reported by the compiler.
-        let _ = attribute.parse_nested_meta(|derive| {
-            if derive.path.segments.last().is_some_and(|segment| segment.ident == "Stateless") {
-                errors.at(
-                    &derive.path,
-                    "`#[cached_module]` makes the struct `Stateless` already: remove this derive",
-                );
-            }
-            Ok(())
-        });
+        let Ok(derives) = derives else { continue };
+        let is_refused =
+            |derive: &Path| derive.segments.last().is_some_and(|segment| segment.ident == "Stateless");
+        let (refused, others): (Vec<_>, Vec<_>) = derives.iter().partition(|derive| is_refused(derive));
+        for derive in &refused {
+            errors.at(derive, "`#[cached_module]` makes the struct `Stateless` already: remove this derive");
+        }
+        if !refused.is_empty() {
+            *attribute = parse_quote!(#[derive(#(#others),*)]);
+        }
     }
 }
 

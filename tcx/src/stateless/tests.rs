@@ -121,7 +121,13 @@ struct Config<'a> {
 #[tcx(crate = crate)]
 enum Mode {
     Plain,
-    Scaled(f64, #[tcx(not_identity)] bool, i64),
+    Scaled(
+        f64,
+        #[tcx(not_identity)]
+        #[expect(dead_code, reason = "left out, as the name says")]
+        bool,
+        i64,
+    ),
     Cropped { top: i64, r#type: Option<bool> },
 }
 

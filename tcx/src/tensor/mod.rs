@@ -14,23 +14,22 @@ pub(crate) use raw::{numbers, with_bytes};
 
 const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
 
-/// How a field with `#[tensor(..)]` is stored: implemented by the markers that the derive names, for the
-/// types of field they can store.
+/// A field that `#[tensor(..)]` can store; `C` is the marker that says how.
 #[diagnostic::on_unimplemented(
-    message = "`#[tensor(..)]` cannot store a field of type `{T}`",
+    message = "`#[tensor(..)]` cannot store a field of type `{Self}`",
     label = "expected `Tensor`",
     note = "remove `#[tensor(..)]` from fields that are not tensors"
 )]
 #[doc(hidden)]
-pub trait TensorColumn<T> {
+pub trait TensorField<C>: Sized {
     /// The column.
     const COLUMN: ColumnType;
 
-    /// Copies the rows of `value` into the columns.
-    fn write(value: &T, writer: &mut ColumnWriter) -> Result<()>;
+    /// Copies the rows into the columns.
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()>;
 
     /// Gathers the rows asked for.
-    fn read(reader: &mut ColumnReader<'_>) -> Result<T>;
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self>;
 }
 
 /// Marks tensors of one dtype and one per-sample shape.
@@ -38,22 +37,22 @@ pub trait TensorColumn<T> {
 #[derive(Debug)]
 pub struct Dense<E, S>(std::marker::PhantomData<(E, S)>);
 
-impl<E: Element, S: Shape> TensorColumn<Tensor> for Dense<E, S> {
+impl<E: Element, S: Shape> TensorField<Dense<E, S>> for Tensor {
     const COLUMN: ColumnType = ColumnType::Dense { dtype: E::DTYPE, shape: S::DIMS };
 
-    fn write(value: &Tensor, writer: &mut ColumnWriter) -> Result<()> {
-        check::<E, S>(value, writer)?;
-        if writer.refuses_gradients() && value.requires_grad() {
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
+        check::<E, S>(self, writer)?;
+        if writer.refuses_gradients() && self.requires_grad() {
             let found = "one that does: a trainable tensor takes part, hold it in `Frozen`";
             return Err(writer.mismatch("a tensor that tracks no gradients", found));
         }
-        let dense = dense(value).map_err(|error| writer.mismatch("a dense tensor", error))?;
+        let dense = dense(self).map_err(|error| writer.mismatch("a dense tensor", error))?;
         let column = raw::with_bytes(&dense, Column::dense)?;
         writer.push(column);
         Ok(())
     }
 
-    fn read(reader: &mut ColumnReader<'_>) -> Result<Tensor> {
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
         let mut size = vec![reader.rows().len() as i64];
         size.extend(S::DIMS.iter().map(|&dim| dim as i64));
         let leaf = reader.next_leaf();

@@ -1,5 +1,5 @@
 use tch::Tensor;
-use tcx::{CachedModule, D1, Extractor, Typed};
+use tcx::{Cache, D1, Extractor, Typed};
 
 pub struct ResNet50;
 
@@ -12,10 +12,9 @@ impl Extractor for ResNet50 {
     }
 }
 
-fn cache<M: CachedModule>(_: M) {}
-
-pub fn used() {
-    cache(ResNet50);
+pub fn used(cache: &Cache) -> tcx::Result<()> {
+    cache.module(ResNet50)?;
+    Ok(())
 }
 
 fn main() {}

@@ -1,5 +1,5 @@
 use tch::Tensor;
-use tcx::{CachedModule, D1, Extractor, Id, Typed, cached_module};
+use tcx::{Cached, D1, Extractor, Typed, cached_module};
 
 #[cached_module(id = "resnet50_v1", key = i64)]
 pub struct ResNet50 {
@@ -15,11 +15,10 @@ impl Extractor for ResNet50 {
     }
 }
 
-fn forward<M: CachedModule, I: Id<M::Key>>(_: &M, _: &[I]) {}
-
-pub fn used(module: &ResNet50) {
+pub fn used(resnet: &Cached<ResNet50>, images: &Tensor) -> tcx::Result<()> {
     let ids: Vec<u64> = vec![1, 2];
-    forward(module, &ids);
+    resnet.forward(&ids, images)?;
+    Ok(())
 }
 
 fn main() {}
