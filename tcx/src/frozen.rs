@@ -34,8 +34,8 @@ use crate::{Error, Result, tensor};
 /// # Ok::<(), tcx::Error>(())
 /// ```
 ///
-/// A closure inside the network (`nn::func`) may capture what it likes: tensors that are in no variable store,
-/// counters. The fingerprint covers the variables only.
+/// The fingerprint covers the variables, and nothing else of the network: not the epsilon of a normalisation, nor what
+/// a closure (`nn::func`) captures. When such a setting changes, bump the module's id, or make it a field of the module.
 pub struct Frozen<M> {
     module: M,
     weights: Vec<Weight>,

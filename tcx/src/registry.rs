@@ -55,3 +55,43 @@ pub(crate) fn check_unique(id: &str) -> Result<()> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tch::Tensor;
+
+    use super::check_unique;
+    use crate::{D0, Extractor, Result, Typed, cached_module};
+
+    macro_rules! module {
+        ($name:ident, $id:literal) => {
+            #[cached_module(id = $id, crate = crate)]
+            #[expect(dead_code, reason = "only its id matters")]
+            struct $name;
+
+            impl Extractor for $name {
+                type Input = Tensor;
+                type Output = Typed<f32, D0>;
+
+                fn forward(&self, input: &Tensor) -> Result<Self::Output> {
+                    Ok(input.shallow_clone().into())
+                }
+            }
+        };
+    }
+
+    module!(First, "twice_v1");
+    module!(Second, "twice_v1");
+    module!(Third, "once_v1");
+
+    #[test]
+    fn an_id_that_two_modules_have_is_refused_with_both_places() {
+        check_unique("once_v1").unwrap();
+        check_unique("of nobody").unwrap();
+        let error = check_unique("twice_v1").unwrap_err().to_string();
+        assert!(
+            error.starts_with("module `twice_v1`: is the id of 2 modules: tcx/src/registry.rs:"),
+            "{error}"
+        );
+    }
+}

@@ -140,3 +140,23 @@ fn writing_leaves_the_tensor_as_it_is() {
     width(&output, 2);
     assert_eq!(output.pooled.data_ptr(), before);
 }
+
+#[derive(CacheableOutput)]
+#[tcx(crate = crate)]
+struct Generic<T: CacheableOutput, const N: usize> {
+    #[tensor(u8, [N, 2])]
+    pixels: Tensor,
+    other: T,
+}
+
+#[test]
+fn parameters_of_a_struct_reach_its_columns() {
+    let leaves = Generic::<(Vec<f64>, Inner), 3>::COLUMN.leaves();
+    let leaves: Vec<_> = leaves.iter().map(|leaf| format!("{}: {}", leaf.name, leaf.kind)).collect();
+    assert_eq!(leaves, ["pixels: u8 [3, 2]", "other.0: f64 []", "other.1.0: f16 [2, 3]"]);
+    let output = Generic::<Vec<f64>, 3> {
+        pixels: Tensor::zeros([2, 3, 2], (Kind::Uint8, Device::Cpu)),
+        other: vec![0.; 2],
+    };
+    assert_eq!(width(&output, 2), [12, 16]);
+}
