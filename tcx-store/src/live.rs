@@ -1,6 +1,6 @@
 //! The live set: what the listing of a module's folder and its changes say is there.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -29,8 +29,10 @@ pub(crate) struct Live {
     changes: KnownChanges,
     /// `None` is a segment that is not served: damaged, or another's.
     segments: HashMap<SegmentName, Option<Arc<Segment>>>,
-    /// In the order they were found; `None` is a run that cannot be used.
-    runs: Vec<(Random, Option<Arc<Run>>)>,
+    /// In the order they were found.
+    runs: Vec<Arc<Run>>,
+    /// The runs that were opened, those that cannot be used too.
+    opened_runs: HashSet<Random>,
 }
 
 /// Change 0, once it has been read or created.
@@ -57,8 +59,17 @@ impl Live {
         schema: SchemaRef,
         counters: Arc<Counters>,
     ) -> Self {
-        let (changes, segments) = (KnownChanges::default(), HashMap::new());
-        Self { storage, spec, schema, counters, identity: None, changes, segments, runs: Vec::new() }
+        Self {
+            storage,
+            spec,
+            schema,
+            counters,
+            identity: None,
+            changes: KnownChanges::default(),
+            segments: HashMap::new(),
+            runs: Vec::new(),
+            opened_runs: HashSet::new(),
+        }
     }
 
     /// Lists the folder and learns what is new in it. Tells whether anything was.
@@ -159,11 +170,14 @@ impl Live {
     fn open_runs(&mut self, listed: &[Random]) -> bool {
         let known = self.runs.len();
         for &random in listed {
-            if self.runs.iter().any(|(own, _)| *own == random) {
+            if self.opened_runs.contains(&random) {
                 continue;
             }
             match self.storage.map(&FileName::Run(random).to_string()) {
-                Ok(map) => self.runs.push((random, Run::open(map).map(Arc::new))),
+                Ok(map) => {
+                    self.opened_runs.insert(random);
+                    self.runs.extend(Run::open(map).map(Arc::new));
+                }
                 Err(error) => skip_for_now("index run", &FileName::Run(random).to_string(), &error),
             }
         }
@@ -229,11 +243,7 @@ impl Live {
             self.count_damage(segment.name(), "a checksum is wrong");
             self.segments.insert(segment.name(), None);
         }
-        for damaged in &trouble.runs {
-            for (_, run) in &mut self.runs {
-                run.take_if(|run| Arc::ptr_eq(run, damaged));
-            }
-        }
+        self.runs.retain(|run| !trouble.runs.iter().any(|damaged| Arc::ptr_eq(run, damaged)));
     }
 
     /// What readers see from now on. Segments that no run covers get one.
@@ -244,10 +254,9 @@ impl Live {
         self.index(&segments);
         let served: HashMap<_, _> =
             self.segments.iter().filter_map(|(name, s)| Some((*name, served(s)?))).collect();
-        let runs = self.runs.iter().rev().filter_map(|(_, run)| {
-            let run = run.clone()?;
+        let runs = self.runs.iter().rev().filter_map(|run| {
             let segments: Vec<_> = run.segments().iter().map(|name| served.get(name).cloned()).collect();
-            segments.iter().any(Option::is_some).then_some(IndexedRun { run, segments })
+            segments.iter().any(Option::is_some).then(|| IndexedRun { run: run.clone(), segments })
         });
         let (known, floor) = self.known();
         Snapshot { runs: runs.collect(), segments: served.values().cloned().collect(), known, floor }
@@ -255,12 +264,8 @@ impl Live {
 
     /// Makes a run for every segment that has none.
     fn index(&mut self, segments: &[Arc<Segment>]) {
-        let covered: BTreeSet<SegmentName> = self
-            .runs
-            .iter()
-            .filter_map(|(_, run)| run.as_ref())
-            .flat_map(|run| run.segments().to_vec())
-            .collect();
+        let covered: HashSet<SegmentName> =
+            self.runs.iter().flat_map(|run| run.segments().iter().copied()).collect();
         for segment in segments.iter().filter(|segment| !covered.contains(&segment.name())) {
             let Some(hashes) = key_hashes(segment) else {
                 if segment.mark_damaged() {
@@ -272,22 +277,23 @@ impl Live {
             let bytes = build_run(&[(segment.name(), hashes)]);
             self.counters.rebuilt_runs.add(1);
             match self.map_run(&bytes) {
-                Ok(run) => self.runs.push(run),
+                Ok(run) => self.runs.extend(run.map(Arc::new)),
                 Err(error) => tracing::warn!(segment = %segment.name(), "cannot index: {error}"),
             }
         }
     }
 
     /// Writes the run beside the segments, or into an unnamed file where that cannot be done.
-    fn map_run(&self, bytes: &[u8]) -> io::Result<(Random, Option<Arc<Run>>)> {
+    fn map_run(&mut self, bytes: &[u8]) -> io::Result<Option<Run>> {
         let random = Random::new();
+        self.opened_runs.insert(random);
         let published = publish_run(&*self.storage, random, bytes)
             .and_then(|()| self.storage.map(&FileName::Run(random).to_string()));
         let map = match published {
             Ok(map) => map,
             Err(_) => self.storage.map_unnamed(bytes)?,
         };
-        Ok((random, Run::open(map).map(Arc::new)))
+        Ok(Run::open(map))
     }
 }
 

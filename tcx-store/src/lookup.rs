@@ -93,15 +93,19 @@ impl Lookup {
         (0..self.rows.len()).filter(|&position| self.is_open(position))
     }
 
-    /// A row is found in a segment.
-    pub(crate) fn found(&mut self, position: usize, segment: &Arc<Segment>, row: u32) {
-        // Few segments serve a batch, and mostly the last one again.
+    /// The number under which rows of this segment are found.
+    pub(crate) fn source(&mut self, segment: &Arc<Segment>) -> usize {
         let same = |source: &Source| matches!(source, Source::Segment(own) if Arc::ptr_eq(own, segment));
-        let source = self.sources.iter().rposition(same).unwrap_or_else(|| {
+        self.sources.iter().position(same).unwrap_or_else(|| {
             self.sources.push(Source::Segment(segment.clone()));
             self.sources.len() - 1
-        });
-        self.set(position, source, row);
+        })
+    }
+
+    /// A row is found in the segment or batch of that number.
+    pub(crate) fn found(&mut self, position: usize, source: usize, row: u32) {
+        self.missing -= usize::from(self.is_open(position));
+        self.rows[position] = Address { source: source as u32, row };
     }
 
     /// A row is found in the write buffer.
@@ -111,7 +115,7 @@ impl Lookup {
             self.sources.push(Source::Batch(found.batch));
             self.sources.len() - 1
         });
-        self.set(position, source, found.row);
+        self.found(position, source, found.row);
     }
 
     /// The missing rows that `batch` brings are found, repeated keys everywhere they stand.
@@ -121,14 +125,9 @@ impl Lookup {
         self.sources.push(Source::Batch(batch.clone()));
         for position in open {
             if let Some(&row) = rows.get(self.keys.key(position)) {
-                self.set(position, self.sources.len() - 1, row as u32);
+                self.found(position, self.sources.len() - 1, row as u32);
             }
         }
-    }
-
-    fn set(&mut self, position: usize, source: usize, row: u32) {
-        self.missing -= usize::from(self.is_open(position));
-        self.rows[position] = Address { source: source as u32, row };
     }
 
     fn width(&self, leaf: usize) -> usize {

@@ -26,13 +26,15 @@ impl Trouble {
 
 /// Finds what it can of the missing rows of `lookup`.
 pub(crate) fn probe(lookup: &mut Lookup, leaves: &[Leaf], snapshot: &Snapshot) -> Trouble {
-    let mut probe =
-        Probe { lookup, leaves, trouble: Trouble::default(), candidates: Vec::with_capacity(STAGE) };
+    let (trouble, candidates, sources) = (Trouble::default(), Vec::with_capacity(STAGE), Vec::new());
+    let mut probe = Probe { lookup, leaves, trouble, candidates, sources };
     let mut open: Vec<usize> = probe.lookup.open().collect();
     for run in &snapshot.runs {
         if open.is_empty() {
             break;
         }
+        probe.sources.clear();
+        probe.sources.resize(run.segments.len(), None);
         open.chunks(STAGE).for_each(|stage| probe.stage(run, stage));
         open.retain(|&position| probe.lookup.is_open(position));
     }
@@ -44,6 +46,8 @@ struct Probe<'a> {
     leaves: &'a [Leaf],
     trouble: Trouble,
     candidates: Vec<(usize, Candidate)>,
+    /// By the segment's number in the run: its number in the lookup.
+    sources: Vec<Option<usize>>,
 }
 
 impl Probe<'_> {
@@ -99,7 +103,9 @@ impl Probe<'_> {
             self.trouble.segments.push(segment.clone());
             return false;
         }
-        self.lookup.found(position, segment, candidate.row);
+        let known = &mut self.sources[candidate.segment as usize];
+        let source = *known.get_or_insert_with(|| self.lookup.source(segment));
+        self.lookup.found(position, source, candidate.row);
         true
     }
 }
@@ -107,5 +113,66 @@ impl Probe<'_> {
 impl IndexedRun {
     fn segment(&self, candidate: Candidate) -> Option<&Arc<Segment>> {
         self.segments.get(candidate.segment as usize)?.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::bytes::Random;
+    use crate::index::build_run;
+    use crate::key::hash;
+    use crate::live::publish_run;
+    use crate::name::FileName;
+    use crate::storage::{LocalStorage, Storage, System};
+    use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+
+    const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+
+    /// A store with the rows `a` = 1, `b` = 2 and `c` = 3, whose run says of each hash that it is the row of the next.
+    fn with_a_lying_run(dir: &std::path::Path) -> Store {
+        let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+        let storage = || LocalStorage::new(dir.join("m_v1"), System);
+        let store =
+            Store::with_storage(std::sync::Arc::new(storage()), spec.clone(), &Options::default()).unwrap();
+        let mut rows = store.lookup(Keys::text(["a", "b", "c"], 0).unwrap()).unwrap();
+        store.insert(&mut rows, &[0, 1, 2], vec![Column::dense(&[1, 2, 3])]).unwrap();
+        drop(store);
+        let mut segment = None;
+        for name in storage().list().unwrap() {
+            match FileName::parse(&name) {
+                Some(FileName::Segment(name)) => segment = Some(name),
+                Some(FileName::Run(_)) => std::fs::remove_file(dir.join("m_v1").join(name)).unwrap(),
+                _ => {}
+            }
+        }
+        let hashes = ["b", "c", "a"].map(|key| hash(key.as_bytes(), 0)).to_vec();
+        publish_run(&storage(), Random::new(), &build_run(&[(segment.unwrap(), hashes)])).unwrap();
+        Store::with_storage(std::sync::Arc::new(storage()), spec, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn a_run_that_lies_costs_misses_and_no_wrong_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = with_a_lying_run(dir.path());
+        let rows = store.lookup(Keys::text(["a", "b", "c"], 0).unwrap()).unwrap();
+        assert_eq!(rows.missing(), 3);
+    }
+
+    #[test]
+    fn a_run_that_leads_out_of_the_segment_costs_a_miss() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(with_a_lying_run(dir.path()));
+        let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+        let names: Vec<_> = storage.list().unwrap().iter().filter_map(|name| FileName::parse(name)).collect();
+        let segment = names.iter().find_map(|name| match name {
+            FileName::Segment(name) => Some(*name),
+            _ => None,
+        });
+        // Row 3 of three rows.
+        let hashes = ["x", "y", "z", "a"].map(|key| hash(key.as_bytes(), 0)).to_vec();
+        publish_run(&storage, Random::new(), &build_run(&[(segment.unwrap(), hashes)])).unwrap();
+        let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+        let store = Store::with_storage(std::sync::Arc::new(storage), spec, &Options::default()).unwrap();
+        assert_eq!(store.lookup(Keys::text(["a"], 0).unwrap()).unwrap().missing(), 1);
     }
 }

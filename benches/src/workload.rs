@@ -1,0 +1,84 @@
+//! The workloads: rows of one f32 vector under string ids, asked for in shuffled batches.
+
+use tch::{Kind, Tensor, kind};
+use tcx::{CachedModule, D1, Extractor, Typed, cached_module};
+
+/// Rows in a batch.
+pub(crate) const BATCH: usize = 256;
+
+/// One shape of rows.
+pub(crate) trait Workload:
+    CachedModule<Input = Tensor, Key = <W1 as CachedModule>::Key> + Send
+{
+    const NAME: &'static str;
+    const ROWS: usize;
+    const WIDTH: usize;
+    fn new() -> Self;
+    fn tensor(output: Self::Output) -> Tensor;
+}
+
+/// 100,000 rows of 2048 f32: the features of a ResNet-50.
+#[cached_module(id = "w1_v1")]
+pub(crate) struct W1 {}
+
+/// 1,000,000 rows of 64 f32: many small rows.
+#[cached_module(id = "w2_v1")]
+pub(crate) struct W2 {}
+
+macro_rules! workload {
+    ($module:ident, $name:literal, $rows:literal, $width:literal) => {
+        impl Extractor for $module {
+            type Input = Tensor;
+            type Output = Typed<f32, D1<$width>>;
+
+            /// The inputs are the rows: what is measured is the cache.
+            fn forward(&self, rows: &Tensor) -> tcx::Result<Self::Output> {
+                Ok(rows.shallow_clone().into())
+            }
+        }
+
+        impl Workload for $module {
+            const NAME: &'static str = $name;
+            const ROWS: usize = $rows;
+            const WIDTH: usize = $width;
+
+            fn new() -> Self {
+                Self {}
+            }
+
+            fn tensor(output: Self::Output) -> Tensor {
+                output.into()
+            }
+        }
+    };
+}
+
+workload!(W1, "w1", 100_000, 2048);
+workload!(W2, "w2", 1_000_000, 64);
+
+/// The inputs of rows `start..start + rows`: each element is its row's number.
+pub(crate) fn rows<W: Workload>(start: usize, rows: usize) -> Tensor {
+    let numbers =
+        Tensor::arange_start(start as i64, (start + rows) as i64, kind::INT64_CPU).to_kind(Kind::Float);
+    numbers.unsqueeze(1).expand([rows as i64, W::WIDTH as i64], false).contiguous()
+}
+
+/// All row numbers, shuffled the same way each time.
+pub(crate) fn shuffled(rows: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rows).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for last in (1..rows).rev() {
+        // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        let random = state.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        order.swap(last, (random % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+/// The ids of these rows.
+pub(crate) fn ids(rows: impl IntoIterator<Item = usize>) -> Vec<String> {
+    rows.into_iter().map(|row| format!("sample_{row}")).collect()
+}
