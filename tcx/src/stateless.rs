@@ -54,7 +54,7 @@ macro_rules! floats {
                 } else if self.is_infinite() {
                     identity.value(format_args!(concat!("{} ", stringify!($float)), self));
                 } else {
-                    identity.value(format_args!(concat!("{:?}", stringify!($float)), self));
+                    identity.value(format_args!(concat!("{}", stringify!($float)), self));
                 }
             }
         }

@@ -10,19 +10,12 @@ fn linear(path: &nn::Path<'_>) -> nn::Linear {
 }
 
 /// A file in a folder of its own, which goes with it.
-struct Scratch(PathBuf);
+struct Scratch(PathBuf, #[expect(dead_code, reason = "removes the folder")] tempfile::TempDir);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("tcx-frozen-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder.join(name))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(self.0.parent().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        Self(folder.path().join(name), folder)
     }
 }
 

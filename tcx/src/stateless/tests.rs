@@ -31,10 +31,10 @@ fn numbers_carry_their_type() {
 #[test]
 fn floats_are_the_shortest_decimal_that_reads_back() {
     assert_eq!(value(0.1f32), "0.1f32");
-    assert_eq!(value(1f64), "1.0f64");
-    assert_eq!(value(1e-7f64), "1e-7f64");
+    assert_eq!(value(1f64), "1f64");
+    assert_eq!(value(1e-7f64), "0.0000001f64");
     assert_eq!(value(f16::from_f32(0.1)), "0.099975586f16");
-    assert_eq!(value(bf16::from_f32(1.)), "1.0bf16");
+    assert_eq!(value(bf16::from_f32(1.)), "1bf16");
     for pair in [(0.1f64, 0.1f32.into()), (0.3, 0.1 + 0.2), (0., -0.), (f64::INFINITY, f64::NEG_INFINITY)] {
         assert_ne!(value(pair.0), value(pair.1));
     }
@@ -74,7 +74,7 @@ fn long_sequences_are_entered_by_their_hash() {
 
 #[test]
 fn sequences_have_a_length_and_an_order() {
-    assert_eq!(lines(&[0.5f32, 1.]), "self = 2 items\nself[0] = 0.5f32\nself[1] = 1.0f32");
+    assert_eq!(lines(&[0.5f32, 1.]), "self = 2 items\nself[0] = 0.5f32\nself[1] = 1f32");
     assert_eq!(lines(&Vec::<f32>::new()), "self = 0 items");
     assert_ne!(lines(&[1i64, 2]), lines(&[2i64, 1]));
     assert_ne!(lines(&vec![vec![1i64], vec![]]), lines(&vec![vec![], vec![1i64]]));
@@ -128,7 +128,10 @@ enum Mode {
         bool,
         i64,
     ),
-    Cropped { top: i64, r#type: Option<bool> },
+    Cropped {
+        top: i64,
+        r#type: Option<bool>,
+    },
 }
 
 #[test]
