@@ -34,6 +34,9 @@ pub trait Batch: Sized {
 
 impl Batch for Tensor {
     fn rows(&self) -> Result<usize> {
+        if !self.defined() {
+            return Err(Error::batch("the input tensor is undefined"));
+        }
         match self.size().first() {
             Some(&rows) => Ok(rows as usize),
             None => Err(Error::batch(
@@ -132,6 +135,7 @@ mod tests {
     #[test]
     fn a_tensor_without_dimensions_is_no_batch() {
         assert!(Tensor::from(1.5).rows().is_err());
+        assert!(Tensor::new().rows().is_err());
     }
 
     #[test]

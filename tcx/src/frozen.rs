@@ -246,7 +246,7 @@ fn fill(variables: &VarStore, held: &HashMap<String, Tensor>, file: &Path) -> Re
     for (name, variable) in &mut variables {
         let Some(weight) = held.get(name.as_str()) else { continue };
         if variable.f_kind()? != weight.f_kind()? {
-            variable.set_data(&variable.f_to_kind(weight.f_kind()?)?);
+            variable.f_set_data(&variable.f_to_kind(weight.f_kind()?)?)?;
         }
         // Across devices, if need be.
         variable.f_copy_(weight)?;
@@ -277,6 +277,10 @@ fn check(variables: &[(String, Tensor)], held: &HashMap<String, Tensor>) -> Resu
         let (expected, found) = (variable.size(), held[name.as_str()].size());
         if expected != found {
             return Err(format!("weight `{name}`: expected shape {expected:?}, found {found:?}"));
+        }
+        if variable.is_floating_point() && !held[name.as_str()].is_floating_point() {
+            let found = tensor::kind_name(held[name.as_str()].kind());
+            return Err(format!("weight `{name}`: expected floating-point numbers, found {found}"));
         }
     }
     Ok(())

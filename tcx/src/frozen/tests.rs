@@ -220,6 +220,20 @@ fn weights_keep_the_dtype_of_the_file() {
 }
 
 #[test]
+fn a_weight_of_another_sort_is_named() {
+    let file = Scratch::new("a.safetensors");
+    let integers = [
+        ("fc.weight", Tensor::ones([2, 4], tch::kind::INT64_CPU)),
+        ("fc.bias", Tensor::ones([2], tch::kind::INT64_CPU)),
+    ];
+    Tensor::write_safetensors(&integers, &file.0).unwrap();
+    assert_eq!(
+        refusal(&file, linear),
+        "weights file `FILE`: weight `fc.bias`: expected floating-point numbers, found i64"
+    );
+}
+
+#[test]
 fn a_frozen_network_moves_to_another_thread() {
     let net = trained();
     let shape = std::thread::spawn(move || net.forward(&Tensor::ones([1, 4], tch::kind::FLOAT_CPU)).size());
