@@ -41,7 +41,9 @@ pub(crate) fn difference(kind: &LeafKind, a: &[u8], b: &[u8], tolerance: Toleran
     };
     let largest = a.iter().chain(&b).filter(|x| x.is_finite()).fold(0., |most: f64, x| most.max(x.abs()));
     let allowed = largest * tolerance.relative(dtype);
-    let differs = |(a, b): (&f64, &f64)| !(a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= allowed);
+    // Equal infinities have no difference to compare.
+    let same = |a: &f64, b: &f64| a.total_cmp(b).is_eq() || (a.is_nan() && b.is_nan());
+    let differs = |(a, b): (&f64, &f64)| !(same(a, b) || (a - b).abs() <= allowed);
     let at = a.iter().zip(&b).position(differs)?;
     Some(format!("is {} and {} at element {at}, where {allowed:.1e} is tolerated", a[at], b[at]))
 }

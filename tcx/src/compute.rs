@@ -34,7 +34,7 @@ impl<M: CachedModule> Compute<M> {
         let columns = tch::with_grad(|| self.run(inputs, ColumnWriter::refusing_gradients(rows)))?;
         let _no_grad = tch::no_grad_guard();
         let single = inputs.select(&[0])?;
-        let alone = self.run(&single, ColumnWriter::new(1)).map_err(alone_failed::<M>)?;
+        let alone = self.run(&single, ColumnWriter::new(1)).map_err(|error| alone_failed::<M>(&error))?;
         let again = self.run(&single, ColumnWriter::new(1))?;
         let random = "the same sample gave two different outputs";
         compare::<M>(
@@ -82,7 +82,7 @@ fn compare<M: CachedModule>(
     Ok(())
 }
 
-fn alone_failed<M: CachedModule>(error: Error) -> Error {
+fn alone_failed<M: CachedModule>(error: &Error) -> Error {
     module_error::<M>(format!(
         "computed a batch, but failed on its first sample alone: {error}; a batch may hold any number of samples, \
          since only those that are missing are computed"

@@ -1,6 +1,8 @@
 //! What a cached module promises: each sample computed once, in the order asked, and no wrong row whatever
 //! the module does.
 
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,6 +1,8 @@
 //! What comes out of the cache is, bit for bit, what the module returns: computed, found, partly found, and
 //! after the cache was opened again. The modules are exact per sample; their bits are arbitrary, NaN included.
 
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
 use tch::{Kind, Tensor, kind};
 use tcx::{Cache, CacheableOutput, CachedModule, D2, Extractor, Typed, cached_module};
 

@@ -1,6 +1,8 @@
 //! The facade across processes: a killed fill goes on where it stopped, and of two modules with different
 //! weights that start at once, one is refused.
 
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
