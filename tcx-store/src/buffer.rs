@@ -73,8 +73,8 @@ impl Hasher for TakeBits {
         self.0 = bytes.first_chunk().map_or(0, |bits| u64::from_le_bytes(*bits));
     }
 
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = hash as u64;
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
 

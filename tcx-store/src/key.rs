@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
 
@@ -39,8 +39,9 @@ impl fmt::Display for KeyType {
     }
 }
 
-/// The hash of a key and its view, stable on disk: XXH3-128 of the key's bytes, seeded with the view.
-pub(crate) type KeyHash = u128;
+/// The hash of a key and its view, stable on disk: XXH3-64 of the key's bytes, seeded with the view. Two keys
+/// may share it: the key itself decides.
+pub(crate) type KeyHash = u64;
 
 /// The keys of a batch, in the order asked, packed into one buffer.
 ///
@@ -172,5 +173,5 @@ impl Keys {
 }
 
 pub(crate) fn hash(key: &[u8], view: u32) -> KeyHash {
-    xxh3_128_with_seed(key, u64::from(view))
+    xxh3_64_with_seed(key, u64::from(view))
 }

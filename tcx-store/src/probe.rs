@@ -9,7 +9,7 @@ use crate::segment::Segment;
 use crate::snapshot::{IndexedRun, Snapshot};
 
 /// Keys probed together: few enough that what is prefetched stays in the first-level cache.
-const STAGE: usize = 256;
+const STAGE: usize = 128;
 
 /// What a probe found wrong.
 #[derive(Debug, Default)]
@@ -63,6 +63,11 @@ impl Probe<'_> {
                     segment.prefetch_key(candidate.row as usize);
                 }
                 candidates.push((position, candidate));
+            }
+        }
+        for &(_, candidate) in &candidates {
+            if let Some(segment) = indexed.segment(candidate) {
+                segment.prefetch_row(candidate.row as usize);
             }
         }
         for &(position, first) in &candidates {

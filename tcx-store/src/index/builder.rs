@@ -1,13 +1,13 @@
 //! Making an index run.
 
-use super::{EMPTY, MAGIC, SLOT, VERSION, header_bytes, home, tag};
+use super::{EMPTY, LINE, MAGIC, SLOT, VERSION, header_bytes, home};
 use crate::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::key::KeyHash;
 use crate::name::SegmentName;
 
-/// Slots for so many entries: load 0.72, never full, so that every probe ends.
+/// Slots for so many entries: whole lines, load 0.72, never full, so that every probe ends.
 fn slots_for(entries: usize) -> usize {
-    entries + entries * 28 / 72 + 1
+    (entries + entries * 28 / 72 + 1).next_multiple_of(LINE)
 }
 
 /// The bytes of a run over the rows of `segments`: for each, the hashes of its rows in order.
@@ -29,7 +29,7 @@ fn fill_slots(table: &mut [u8], slots: usize, segments: &[(SegmentName, Vec<KeyH
             let start = home(hash, slots);
             let steps = (0..slots).find(|step| is_empty(table, (start + step) % slots)).unwrap_or_default();
             let slot = &mut table[(start + steps) % slots * SLOT..][..SLOT];
-            slot[..8].copy_from_slice(&tag(hash).to_le_bytes());
+            slot[..8].copy_from_slice(&hash.to_le_bytes());
             slot[8..12].copy_from_slice(&(segment as u32).to_le_bytes());
             slot[12..].copy_from_slice(&(row as u32).to_le_bytes());
             reach = reach.max(steps as u32);

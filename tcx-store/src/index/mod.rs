@@ -6,10 +6,11 @@ mod run;
 pub(crate) use builder::build_run;
 pub(crate) use run::{Candidate, Run};
 
-/// `TCXRUN01`.
+use crate::key::KeyHash;
+
 const MAGIC: &[u8; 8] = b"TCXRUN01";
 const VERSION: u32 = 1;
-/// Bytes of a slot: tag, segment, row.
+/// Bytes of a slot: hash, segment, row.
 const SLOT: usize = 16;
 /// The segment number of an empty slot.
 const EMPTY: u32 = u32::MAX;
@@ -18,17 +19,14 @@ const FIXED_HEADER: usize = 48;
 /// Bytes of a segment in the header.
 const SEGMENT: usize = 24;
 
+/// Slots in a cache line. A home is the first of a line, so that most probes touch one line.
+const LINE: usize = 64 / SLOT;
+
 /// The slot that a hash calls home.
 #[inline]
-fn home(hash: u128, slots: usize) -> usize {
-    let upper = hash >> 64;
-    ((upper * slots as u128) >> 64) as usize
-}
-
-/// The part of the hash that a slot keeps.
-#[inline]
-fn tag(hash: u128) -> u64 {
-    hash as u64
+fn home(hash: KeyHash, slots: usize) -> usize {
+    // Hashes in ascending order have their homes in ascending order.
+    ((u128::from(hash) * (slots / LINE) as u128) >> 64) as usize * LINE
 }
 
 /// Bytes of the header of a run of so many segments and slots: a multiple of 64, so that slots are aligned.

@@ -1,6 +1,6 @@
 //! Reading an index run: a static hash table probed straight from its mapped bytes.
 
-use super::{EMPTY, FIXED_HEADER, MAGIC, SEGMENT, SLOT, VERSION, header_bytes, home, tag};
+use super::{EMPTY, FIXED_HEADER, LINE, MAGIC, SEGMENT, SLOT, VERSION, header_bytes, home};
 use crate::bytes::{Cursor, u64_at};
 use crate::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
 use crate::key::KeyHash;
@@ -8,7 +8,7 @@ use crate::mmap::Mapped;
 use crate::name::SegmentName;
 use crate::prefetch::prefetch;
 
-/// An entry whose tag fits; the row itself decides.
+/// An entry with the hash asked for; the row itself decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     /// The segment's number in the run.
@@ -46,6 +46,7 @@ impl Run {
         let sound = Some(header) == header_bytes(count, slots)
             && header.checked_add(slots.checked_mul(SLOT)?)? == map.len()
             && entries < slots as u64
+            && slots.is_multiple_of(LINE)
             && checksum(&map[..header - 8]) == u64_at(&map, header - 8)?;
         if !sound {
             return None;
@@ -72,14 +73,14 @@ impl Run {
         prefetch(&self.map, self.header + home(hash, self.slots) * SLOT);
     }
 
-    /// The first entry with this hash's tag, behind `last` if given. `Err` if a checksum is wrong.
+    /// The first entry with this hash, behind `last` if given. `Err` if a checksum is wrong.
     #[inline]
     pub(crate) fn probe(
         &self,
         hash: KeyHash,
         last: Option<Candidate>,
     ) -> Result<Option<Candidate>, DamagedRun> {
-        let (table, home, tag) = (&self.map[self.header..], home(hash, self.slots), tag(hash));
+        let (table, home) = (&self.map[self.header..], home(hash, self.slots));
         let first = last.map_or(0, |candidate| candidate.step + 1);
         for step in first..=self.reach.min(self.slots - 1) {
             let mut slot = home + step;
@@ -90,18 +91,29 @@ impl Run {
             if !self.blocks.verify(table, at, at + SLOT) {
                 return Err(DamagedRun);
             }
-            let mut cursor = Cursor::new(&table[at..at + SLOT]);
-            let (Some(found), Some(segment), Some(row)) = (cursor.u64(), cursor.u32(), cursor.u32()) else {
-                return Err(DamagedRun);
-            };
-            if segment == EMPTY {
+            let Some(slot) = Slot::read(table, at) else { return Err(DamagedRun) };
+            if slot.segment == EMPTY {
                 return Ok(None);
             }
-            if found == tag {
-                return Ok(Some(Candidate { segment, row, step }));
+            if slot.hash == hash {
+                return Ok(Some(Candidate { segment: slot.segment, row: slot.row, step }));
             }
         }
         Ok(None)
+    }
+}
+
+struct Slot {
+    hash: KeyHash,
+    segment: u32,
+    row: u32,
+}
+
+impl Slot {
+    #[inline]
+    fn read(table: &[u8], at: usize) -> Option<Self> {
+        let bytes: u128 = table.get(at..)?.first_chunk().map(|bytes| u128::from_le_bytes(*bytes))?;
+        Some(Self { hash: bytes as u64, segment: (bytes >> 64) as u32, row: (bytes >> 96) as u32 })
     }
 }
 

@@ -18,6 +18,7 @@ use crate::bytes::{Random, u64_at};
 use crate::checksum::{VerifiedBlocks, checksum};
 use crate::mmap::Mapped;
 use crate::name::SegmentName;
+use crate::prefetch::prefetch;
 use layout::{BatchLayout, Place};
 use metadata::{Metadata, MetadataError};
 
@@ -170,14 +171,28 @@ impl Segment {
         self.map.get(place.values..place.values + place.len)
     }
 
-    /// Tells the processor that the key of `row` is wanted soon.
+    /// Tells the processor that `row` is wanted soon, first step: what says where its key is.
     pub(crate) fn prefetch_key(&self, row: usize) {
         let Some((batch, row)) = self.locate(row) else { return };
-        let at = batch
-            .key
-            .offsets
-            .map_or(batch.key.values + row * batch.key.width, |o| o + row * size_of::<i64>());
-        crate::prefetch::prefetch(&self.map, at);
+        let key = &batch.key;
+        prefetch(
+            &self.map,
+            key.offsets.map_or(key.values + row * key.width, |offsets| offsets + row * size_of::<i64>()),
+        );
+        prefetch(&self.map, batch.view.values + row * batch.view.width);
+    }
+
+    /// Second step: the key itself, and the first lines of the row's leaves.
+    pub(crate) fn prefetch_row(&self, row: usize) {
+        let Some((batch, row)) = self.locate(row) else { return };
+        if let Some(start) =
+            batch.key.offsets.and_then(|offsets| u64_at(&self.map, offsets + row * size_of::<i64>()))
+        {
+            prefetch(&self.map, batch.key.values.saturating_add(start as usize));
+        }
+        for leaf in batch.leaves.iter().filter(|leaf| leaf.offsets.is_none()) {
+            prefetch(&self.map, leaf.values + row * leaf.width);
+        }
     }
 }
 
