@@ -1,0 +1,99 @@
+//! A real model on real text, through the cache.
+//!
+//! Embeds paragraphs of documentation with all-MiniLM-L6-v2: one epoch that computes them, one that finds them,
+//! one in another process, one with a tenth of the texts edited; and searches them (`--query`). How a user's own
+//! program would look is in [`model`] (the annotated module) and in [`epoch::fetch`] (its use); the rest reads
+//! texts and prints tables. `cargo xtask demo` provides libtorch and the model, and runs it.
+
+mod args;
+mod bert;
+mod corpus;
+mod demo;
+mod epoch;
+mod model;
+mod paragraphs;
+mod pieces;
+mod place;
+mod query;
+mod record;
+#[cfg(test)]
+mod reference;
+mod table;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+use tcx::Cache;
+
+use args::{Args, Mode};
+use corpus::Corpus;
+use demo::Demo;
+use epoch::Stopped;
+use model::MiniLm;
+use place::Place;
+use table::grouped;
+
+/// What a shell expects of a program that was called wrongly.
+const WRONG_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args_os().skip(1)) {
+        Ok(args) => args,
+        Err(error) => {
+            eprintln!("error: {error:#}\n\n{}", args::USAGE);
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Stopped>() => {
+            eprintln!("{error}");
+            ExitCode::from(epoch::INTERRUPTED)
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    if args.mode == Mode::Help {
+        print!("{}", args::USAGE);
+        return Ok(());
+    }
+    let quiet = args.mode == Mode::Epoch;
+    let model = args.model()?;
+    let corpus = Corpus::read(args.folder.as_deref(), args.limit)?;
+    let place = Place::take(&args.cache, args.fresh)?;
+    if !quiet {
+        introduce(&corpus, &place);
+    }
+    epoch::stop_on_ctrl_c()?;
+    // A container may be allowed fewer cores than libtorch counts.
+    tch::set_num_threads(std::thread::available_parallelism().map_or(1, |threads| threads.get() as i32));
+    let start = Instant::now();
+    let module = MiniLm::load(&model)?;
+    if !quiet {
+        let (model, seconds) = (model.display(), start.elapsed().as_secs_f64());
+        eprintln!("model    {model} (loaded in {seconds:.1} s, {} threads)\n", tch::get_num_threads());
+    }
+
+    let cache = Cache::open(place.rows())?;
+    let cached = cache.module(module).context("another cache is named with `--cache`")?;
+    match args.mode {
+        Mode::Query => query::query(&cached, &corpus, args.batch, &args.query)?,
+        Mode::Epoch => println!("{}", epoch::epoch(&cached, &corpus.passages, args.batch, drop)?),
+        _ => Demo { args, model: &model, place: &place, corpus: &corpus, cached: &cached }.run()?,
+    }
+    Ok(cache.close()?)
+}
+
+fn introduce(corpus: &Corpus, place: &Place) {
+    let (taken, found) = (corpus.passages.len(), corpus.found);
+    let of = if taken < found { format!(" of {}", grouped(found as u64)) } else { String::new() };
+    let folder = corpus.folder.display();
+    eprintln!("texts    {}{of} paragraphs of documentation in {folder}", grouped(taken as u64));
+    eprintln!("cache    {}", place.rows().display());
+}
