@@ -109,7 +109,8 @@ impl Core {
         }
     }
 
-    fn drop_damaged(&self, trouble: &Trouble) {
+    /// Takes damaged files out of service; what is missing then is made again.
+    pub(crate) fn drop_damaged(&self, trouble: &Trouble) {
         let mut live = self.live();
         live.drop_damaged(trouble);
         self.install(&mut live);

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use crate::bytes::Random;
 use crate::changes::{IdentityChange, KnownChanges};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{Run, build_run};
+use crate::index::{Run, build_run, mergeable};
 use crate::key::{KeyHash, hash};
 use crate::name::{FileName, SegmentName};
 use crate::segment::{Segment, SegmentError};
@@ -176,7 +176,7 @@ impl Live {
             match self.storage.map(&FileName::Run(random).to_string()) {
                 Ok(map) => {
                     self.opened_runs.insert(random);
-                    self.runs.extend(Run::open(map).map(Arc::new));
+                    self.runs.extend(Run::open(map, random).map(Arc::new));
                 }
                 Err(error) => skip_for_now("index run", &FileName::Run(random).to_string(), &error),
             }
@@ -254,12 +254,39 @@ impl Live {
         self.index(&segments);
         let served: HashMap<_, _> =
             self.segments.iter().filter_map(|(name, s)| Some((*name, served(s)?))).collect();
-        let runs = self.runs.iter().rev().filter_map(|run| {
-            let segments: Vec<_> = run.segments().iter().map(|name| served.get(name).cloned()).collect();
-            segments.iter().any(Option::is_some).then(|| IndexedRun { run: run.clone(), segments })
-        });
+        let runs = self.cover(&served);
         let (known, floor) = self.known();
-        Snapshot { runs: runs.collect(), segments: served.values().cloned().collect(), known, floor }
+        Snapshot { runs, segments: served.values().cloned().collect(), known, floor }
+    }
+
+    /// The runs that lead to the served segments, largest first; a segment that two of them know belongs to the
+    /// first, and a run that adds none is left out.
+    fn cover(&self, served: &HashMap<SegmentName, Arc<Segment>>) -> Vec<IndexedRun> {
+        let mut runs = self.runs.clone();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.entries()));
+        let mut left = served.clone();
+        let indexed = runs.into_iter().filter_map(|run| {
+            let segments: Vec<_> = run.segments().iter().map(|name| left.remove(name)).collect();
+            segments.iter().any(Option::is_some).then_some(IndexedRun { run, segments })
+        });
+        indexed.collect()
+    }
+
+    /// The runs that should become one.
+    pub(crate) fn mergeable(&self) -> Option<Vec<Arc<Run>>> {
+        mergeable(&self.runs)
+    }
+
+    /// A run that this process has made of others takes their place; tells the names of those it replaces.
+    pub(crate) fn replace_runs(&mut self, merged: Random) -> Vec<Random> {
+        self.open_runs(&[merged]);
+        let Some(run) = self.runs.iter().find(|run| run.name() == merged) else { return Vec::new() };
+        let known: HashSet<SegmentName> = run.segments().iter().copied().collect();
+        let replaced =
+            |run: &Run| run.name() != merged && run.segments().iter().all(|name| known.contains(name));
+        let names = self.runs.iter().filter(|run| replaced(run)).map(|run| run.name()).collect();
+        self.runs.retain(|run| !replaced(run));
+        names
     }
 
     /// Makes a run for every segment that has none.
@@ -293,7 +320,7 @@ impl Live {
             Ok(map) => map,
             Err(_) => self.storage.map_unnamed(bytes)?,
         };
-        Ok(Run::open(map))
+        Ok(Run::open(map, random))
     }
 }
 

@@ -6,9 +6,11 @@ use crate::buffer::{Generation, RowBatch};
 use crate::bytes::Random;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::build_run;
+use crate::index::{build_run, write_merged};
 use crate::key::KeyHash;
 use crate::live::{KnownIdentity, publish_run};
+use crate::name::FileName;
+use crate::probe::Trouble;
 use crate::segment::{Piece, SegmentHeader, write_segment};
 
 /// The most bytes of rows in one segment.
@@ -100,7 +102,42 @@ fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piec
     core.counters.rows_sealed.add(rows);
     core.counters.bytes_sealed.add(bytes as usize);
     tracing::debug!(segment = %name, rows, bytes, "sealed");
+    drop(live);
+    merge_runs(core);
     Ok(())
+}
+
+/// Merges index runs until none is due. A merge that fails costs speed and nothing else.
+fn merge_runs(core: &Core) {
+    loop {
+        let Some(runs) = core.live().mergeable() else { return };
+        // Without the lock: readers go on with the runs they have, which stay mapped.
+        let damaged: Vec<_> = runs.iter().filter(|run| !run.is_intact()).cloned().collect();
+        if !damaged.is_empty() {
+            core.drop_damaged(&Trouble { runs: damaged, segments: Vec::new() });
+            continue;
+        }
+        let merged = Random::new();
+        let published = core.storage.draft().and_then(|mut draft| {
+            write_merged(&mut draft, &runs)?;
+            draft.publish(&FileName::Run(merged).to_string(), false)
+        });
+        if let Err(error) = published {
+            tracing::warn!(path = %core.storage.path().display(), "cannot merge index runs: {error}");
+            return;
+        }
+        let mut live = core.live();
+        let replaced = live.replace_runs(merged);
+        core.install(&mut live);
+        drop(live);
+        if replaced.is_empty() {
+            return;
+        }
+        for name in replaced {
+            // A run that stays is opened again by others, and found to add nothing.
+            let _ = core.storage.remove(&FileName::Run(name).to_string());
+        }
+    }
 }
 
 impl Piece<'_> {

@@ -1,9 +1,11 @@
 //! The index: from key hashes to rows, in immutable, mapped files that can be made again at any time.
 
 mod builder;
+mod merge;
 mod run;
 
 pub(crate) use builder::build_run;
+pub(crate) use merge::{mergeable, write_merged};
 pub(crate) use run::{Candidate, Run};
 
 use crate::key::KeyHash;
@@ -18,15 +20,22 @@ const EMPTY: u32 = u32::MAX;
 const FIXED_HEADER: usize = 48;
 /// Bytes of a segment in the header.
 const SEGMENT: usize = 24;
-
 /// Slots in a cache line. A home is the first of a line, so that most probes touch one line.
 const LINE: usize = 64 / SLOT;
 
-/// The slot that a hash calls home.
+/// A row and the hash of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    hash: KeyHash,
+    /// The segment's number in the run.
+    segment: u32,
+    row: u32,
+}
+
+/// The slot that a hash calls home, among the first `homes` slots of a table. Ascending hashes have ascending homes.
 #[inline]
-fn home(hash: KeyHash, slots: usize) -> usize {
-    // Hashes in ascending order have their homes in ascending order.
-    ((u128::from(hash) * (slots / LINE) as u128) >> 64) as usize * LINE
+fn home(hash: KeyHash, homes: usize) -> usize {
+    ((u128::from(hash) * (homes / LINE) as u128) >> 64) as usize * LINE
 }
 
 /// Bytes of the header of a run of so many segments and slots: a multiple of 64, so that slots are aligned.

@@ -1,7 +1,7 @@
-//! Reading an index run: a static hash table probed straight from its mapped bytes.
+//! Reading an index run: a sorted hash table probed straight from its mapped bytes.
 
-use super::{EMPTY, FIXED_HEADER, LINE, MAGIC, SEGMENT, SLOT, VERSION, header_bytes, home};
-use crate::bytes::{Cursor, u64_at};
+use super::{EMPTY, Entry, FIXED_HEADER, LINE, MAGIC, SLOT, VERSION, header_bytes, home};
+use crate::bytes::{Cursor, Random, u64_at};
 use crate::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
 use crate::key::KeyHash;
 use crate::mmap::Mapped;
@@ -14,52 +14,59 @@ pub(crate) struct Candidate {
     /// The segment's number in the run.
     pub(crate) segment: u32,
     pub(crate) row: u32,
-    /// How many slots from home it stands, to go on from.
-    step: usize,
+    /// Where it stands, to go on from.
+    slot: usize,
 }
 
 /// A mapped index run.
 #[derive(Debug)]
 pub(crate) struct Run {
+    name: Random,
     map: Mapped,
     header: usize,
+    homes: usize,
     slots: usize,
-    reach: usize,
+    entries: usize,
     segments: Vec<SegmentName>,
     blocks: VerifiedBlocks,
 }
 
+/// A checksum of the run is wrong: it is made again from its segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DamagedRun;
+
 impl Run {
     /// Verifies the header; the slots are verified when they are first probed. `None` if it is no run of this
     /// version or its bytes are not what was written.
-    pub(crate) fn open(map: Mapped) -> Option<Self> {
+    pub(crate) fn open(map: Mapped, name: Random) -> Option<Self> {
         let mut cursor = Cursor::new(&map);
         if cursor.take(8)? != MAGIC || cursor.u32()? != VERSION {
             return None;
         }
         let count = cursor.u32()? as usize;
-        let slots = usize::try_from(cursor.u64()?).ok()?;
-        let entries = cursor.u64()?;
-        let reach = cursor.u32()? as usize;
-        cursor.u32()?;
-        let header = usize::try_from(cursor.u64()?).ok()?;
+        let mut number = || usize::try_from(cursor.u64()?).ok();
+        let (homes, slots, entries, header) = (number()?, number()?, number()?, number()?);
         let sound = Some(header) == header_bytes(count, slots)
             && header.checked_add(slots.checked_mul(SLOT)?)? == map.len()
-            && entries < slots as u64
-            && slots.is_multiple_of(LINE)
+            && (LINE..=slots).contains(&homes)
+            && entries <= slots
             && checksum(&map[..header - 8]) == u64_at(&map, header - 8)?;
         if !sound {
             return None;
         }
-        let mut cursor = Cursor::new(map.get(FIXED_HEADER..FIXED_HEADER + count * SEGMENT)?);
+        let mut cursor = Cursor::new(map.get(FIXED_HEADER..header)?);
         let segments =
             (0..count).map(|_| Some(SegmentName { random: cursor.random()?, tail: cursor.u64()? }));
         let segments = segments.collect::<Option<_>>()?;
-        let mut cursor = Cursor::new(map.get(FIXED_HEADER + count * SEGMENT..header)?);
         let table = slots * SLOT;
         let checksums = (0..table.div_ceil(CHECKSUM_BLOCK)).map(|_| cursor.u64()).collect::<Option<_>>()?;
         let blocks = VerifiedBlocks::new(checksums, table)?;
-        Some(Self { map, header, slots, reach, segments, blocks })
+        Some(Self { name, map, header, homes, slots, entries, segments, blocks })
+    }
+
+    /// The random part of its file's name.
+    pub(crate) fn name(&self) -> Random {
+        self.name
     }
 
     /// The segments whose rows this run knows.
@@ -67,66 +74,68 @@ impl Run {
         &self.segments
     }
 
+    /// How many rows it knows.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries
+    }
+
     /// Tells the processor that this hash is going to be probed.
     #[inline]
     pub(crate) fn prefetch(&self, hash: KeyHash) {
-        prefetch(&self.map, self.header + home(hash, self.slots) * SLOT);
+        prefetch(&self.map, self.header + home(hash, self.homes) * SLOT);
     }
 
-    /// The first entry with this hash, behind `last` if given. `Err` if a checksum is wrong.
+    /// The first entry with this hash, behind `last` if given.
+    ///
+    /// # Errors
+    ///
+    /// A checksum that is wrong.
     #[inline]
     pub(crate) fn probe(
         &self,
         hash: KeyHash,
         last: Option<Candidate>,
     ) -> Result<Option<Candidate>, DamagedRun> {
-        let (table, home) = (&self.map[self.header..], home(hash, self.slots));
-        let first = last.map_or(0, |candidate| candidate.step + 1);
-        for step in first..=self.reach.min(self.slots - 1) {
-            let mut slot = home + step;
-            if slot >= self.slots {
-                slot -= self.slots;
-            }
-            let at = slot * SLOT;
-            if !self.blocks.verify(table, at, at + SLOT) {
-                return Err(DamagedRun);
-            }
-            let Some(slot) = Slot::read(table, at) else { return Err(DamagedRun) };
-            if slot.segment == EMPTY {
+        let first = last.map_or_else(|| home(hash, self.homes), |candidate| candidate.slot + 1);
+        for slot in first..self.slots {
+            let entry = self.slot(slot)?;
+            if entry.segment == EMPTY || entry.hash > hash {
                 return Ok(None);
             }
-            if slot.hash == hash {
-                return Ok(Some(Candidate { segment: slot.segment, row: slot.row, step }));
+            if entry.hash == hash {
+                return Ok(Some(Candidate { segment: entry.segment, row: entry.row, slot }));
             }
         }
         Ok(None)
     }
-}
 
-struct Slot {
-    hash: KeyHash,
-    segment: u32,
-    row: u32,
-}
-
-impl Slot {
     #[inline]
-    fn read(table: &[u8], at: usize) -> Option<Self> {
-        let bytes: u128 = table.get(at..)?.first_chunk().map(|bytes| u128::from_le_bytes(*bytes))?;
-        Some(Self { hash: bytes as u64, segment: (bytes >> 64) as u32, row: (bytes >> 96) as u32 })
+    fn slot(&self, slot: usize) -> Result<Entry, DamagedRun> {
+        let (table, at) = (&self.map[self.header..], slot * SLOT);
+        if !self.blocks.verify(table, at, at + SLOT) {
+            return Err(DamagedRun);
+        }
+        let bytes = table.get(at..).and_then(|slot| slot.first_chunk()).ok_or(DamagedRun)?;
+        let bits = u128::from_le_bytes(*bytes);
+        Ok(Entry { hash: bits as u64, segment: (bits >> 64) as u32, row: (bits >> 96) as u32 })
+    }
+
+    /// Every entry, in ascending order of the hashes, as long as the slots are intact.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
+        (0..self.slots).map_while(|slot| self.slot(slot).ok()).filter(|entry| entry.segment != EMPTY)
+    }
+
+    /// Whether every slot is intact.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.blocks.verify(&self.map[self.header..], 0, self.slots * SLOT)
     }
 }
-
-/// A checksum of the run is wrong: it is made again from its segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DamagedRun;
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::bytes::Random;
     use crate::index::build_run;
     use crate::key::hash;
 
@@ -148,7 +157,7 @@ mod tests {
     fn every_row_is_found_and_others_are_not() {
         for count in [0, 1, 2, 100, 20_000] {
             let segments = [(name(), hashes("a", count)), (name(), hashes("b", count))];
-            let run = Run::open(map(&build_run(&segments))).unwrap();
+            let run = Run::open(map(&build_run(&segments)), Random::new()).unwrap();
             assert_eq!(run.segments(), [segments[0].0, segments[1].0]);
             for (number, (_, hashes)) in segments.iter().enumerate() {
                 for (row, &hash) in hashes.iter().enumerate() {
@@ -163,14 +172,18 @@ mod tests {
     }
 
     #[test]
-    fn every_copy_of_a_key_is_found() {
-        let twice = hashes("a", 1);
-        let segments = [(name(), twice.clone()), (name(), twice.clone())];
-        let run = Run::open(map(&build_run(&segments))).unwrap();
-        let first = run.probe(twice[0], None).unwrap().unwrap();
-        let second = run.probe(twice[0], Some(first)).unwrap().unwrap();
-        assert_ne!(first.segment, second.segment);
-        assert_eq!(run.probe(twice[0], Some(second)), Ok(None));
+    fn hashes_at_both_ends_and_many_of_one_are_found() {
+        let crowd = [vec![u64::MAX; 30], vec![0; 30], vec![u64::MAX - 1, 1]].concat();
+        let run = Run::open(map(&build_run(&[(name(), crowd.clone())])), Random::new()).unwrap();
+        for wanted in [0, 1, u64::MAX - 1, u64::MAX] {
+            let (mut rows, mut last) = (Vec::new(), None);
+            while let Some(found) = run.probe(wanted, last).unwrap() {
+                rows.push(found.row as usize);
+                last = Some(found);
+            }
+            let expected = crowd.iter().enumerate().filter(|(_, hash)| **hash == wanted).map(|(row, _)| row);
+            assert_eq!(rows, expected.collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -180,10 +193,11 @@ mod tests {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 16;
-            if let Some(run) = Run::open(map(&damaged)) {
+            if let Some(run) = Run::open(map(&damaged), Random::new()) {
                 assert_eq!(run.probe(hashes[0], None), Err(DamagedRun));
+                assert!(!run.is_intact());
             }
-            assert!(Run::open(map(&bytes[..at])).is_none());
+            assert!(Run::open(map(&bytes[..at]), Random::new()).is_none());
         }
     }
 }

@@ -87,6 +87,13 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
         draft.create_if_absent(name)
     }
 
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match self.steps.remove(&self.dir.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped> {
         let mut file = tempfile::tempfile()?;
         file.write_all(bytes)?;

@@ -37,6 +37,9 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
     /// Creates `name` with these bytes, durably, unless it exists: then nothing changes and this is `false`.
     fn create_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
 
+    /// Removes a file. One that is not there is no error.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
     /// Makes `bytes` readable without leaving anything in the folder, for folders that cannot be written.
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped>;
 }
