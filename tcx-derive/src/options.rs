@@ -14,6 +14,8 @@ pub(crate) struct Named {
     pub(crate) name: Ident,
     /// What follows the `=`, or stands in the parentheses; empty if nothing does.
     pub(crate) value: TokenStream,
+    /// Whether the value stands in parentheses.
+    pub(crate) parenthesized: bool,
 }
 
 /// The options in `tokens`; those that are none are reported.
@@ -21,18 +23,18 @@ pub(crate) fn options(tokens: TokenStream, errors: &mut Errors) -> Vec<Named> {
     let parse = |input: ParseStream<'_>| {
         let name = input.call(Ident::parse_any)?;
         if input.is_empty() {
-            return Ok(Named { name, value: TokenStream::new() });
+            return Ok(Named { name, value: TokenStream::new(), parenthesized: false });
         }
         if input.peek(syn::token::Paren) {
             let content;
             syn::parenthesized!(content in input);
-            return Ok(Named { name, value: content.parse()? });
+            return Ok(Named { name, value: content.parse()?, parenthesized: true });
         }
         input.parse::<Token![=]>()?;
         if input.is_empty() {
             return Err(syn::Error::new(name.span(), format!("`{name}` has no value")));
         }
-        Ok(Named { name, value: input.parse()? })
+        Ok(Named { name, value: input.parse()?, parenthesized: false })
     };
     split(tokens).into_iter().filter_map(|option| errors.ok(parse.parse2(option))).collect()
 }

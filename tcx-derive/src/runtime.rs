@@ -5,7 +5,7 @@ use quote::{ToTokens, quote};
 use syn::Path;
 
 /// The path of `tcx::__private`, the one module that generated code names.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Runtime(Option<Path>);
 
 impl Runtime {

@@ -61,6 +61,17 @@ fn a_module() {
 }
 
 #[test]
+fn a_module_with_its_output() {
+    let arguments = quote!(id = "clip_v1", output(pooled: tensor(f32, [512]), pair: (Vec<String>, Vec<f32>)));
+    let item = quote! {
+        pub(crate) struct Clip {
+            size: i64,
+        }
+    };
+    snapshot("module_with_output", crate::cached_module::expand(arguments, item));
+}
+
+#[test]
 fn a_stateless_enum() {
     snapshot(
         "stateless_enum",

@@ -86,7 +86,28 @@ pub use tcx_derive::Stateless;
 /// - `id = "…"` names the cache: a letter or digit, then letters, digits, `_`, `-` and `.`, at most 100 bytes. A module
 ///   that computes something else needs another id.
 /// - `key = i64` or `key = bytes` chooses the type of the samples' ids; they are strings otherwise.
+/// - `output(…)` declares the output in place: a struct named like the module with `Output` behind it, as visible as the
+///   module.
 /// - `crate = path` tells where tcx is, if not at `::tcx`.
+///
+/// ```
+/// # use tch::Tensor;
+/// # use tcx::{Extractor, cached_module};
+/// #[cached_module(id = "clip_v1", output(pooled: tensor(f32, [512]), caption: Vec<String>))]
+/// struct Clip {
+///     length: i64,
+/// }
+///
+/// impl Extractor for Clip {
+///     type Input = Tensor;
+///     type Output = ClipOutput;
+///
+///     fn forward(&self, x: &Tensor) -> tcx::Result<ClipOutput> {
+///         let caption = vec!["a cat".to_owned(); x.size()[0] as usize];
+///         Ok(ClipOutput { pooled: x.expand([-1, 512], false), caption })
+///     }
+/// }
+/// ```
 ///
 /// Every field must be `Stateless`; its value becomes part of the identity of the cache. On a field,
 /// `#[tcx(not_identity)]` leaves its value out, and `#[tcx(assume_stateless)]` waives the check for a type that only

@@ -2,10 +2,11 @@
 //! release.
 
 pub use core::primitive::{bool, f32, f64, i8, i16, i32, i64, str, u8};
-pub use core::{concat, file, line};
+pub use core::{concat, file, fmt, line};
 
 pub use half::{bf16, f16};
 pub use inventory;
+pub use tch::Tensor;
 pub use tcx_store::{ColumnType, Field};
 
 pub use crate::error::Result;

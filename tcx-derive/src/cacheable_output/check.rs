@@ -1,9 +1,9 @@
 //! What the derive can judge by the looks of the struct. The rest is judged by the compiler, in the
 //! assertions that `expand` emits.
 
-use syn::spanned::Spanned as _;
 use syn::{Data, GenericParam};
 
+use super::form::Form;
 use super::model::{Output, OutputField, Tensor};
 use super::tensor::{Dim, TensorAttribute};
 use crate::errors::Errors;
@@ -12,7 +12,8 @@ use crate::types::{argument, is_reference, is_tensor};
 pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
     let name = &output.original.ident;
     match &output.original.data {
-        Data::Struct(data) if data.fields.is_empty() => {
+        // The fields of an inline output are counted where they are parsed.
+        Data::Struct(data) if data.fields.is_empty() && matches!(output.form, Form::Derive) => {
             errors.at(name, "an output without fields holds nothing to cache: give it at least one");
         }
         Data::Struct(_) => {}
@@ -41,8 +42,8 @@ pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
             continue;
         }
         match &field.tensor {
-            Tensor::No => check_plain(field, errors),
-            Tensor::Yes(attribute) => check_tensor(field, attribute, errors),
+            Tensor::No => check_plain(field, output.form, errors),
+            Tensor::Yes(attribute) => check_tensor(field, attribute, output.form, errors),
             Tensor::Wrong => {}
         }
     }
@@ -68,26 +69,31 @@ pub(crate) fn is_refused(field: &OutputField<'_>) -> bool {
     is_reference(ty) || is_tensor(ty) || argument(ty, "Vec").is_some_and(is_tensor)
 }
 
-fn check_plain(field: &OutputField<'_>, errors: &mut Errors) {
+fn check_plain(field: &OutputField<'_>, form: Form, errors: &mut Errors) {
     let name = &field.name;
     if is_tensor(field.ty()) {
         let message = format!(
             "field `{name}`: a `Tensor` has no compile-time dtype or shape\n  help: declare them, without the batch \
-             dimension:\n      #[tensor(f32, [2048])]\n      {name}: Tensor"
+             dimension:{}",
+            form.field(name, "f32, [2048]")
         );
         errors.at(field.ty(), message);
     } else if argument(field.ty(), "Vec").is_some_and(is_tensor) {
-        errors.at(field.ty(), one_tensor(name, "a `Vec<Tensor>` has no compile-time dtype or shape"));
+        let mistake = "a `Vec<Tensor>` has no compile-time dtype or shape";
+        errors.at(field.ty(), one_tensor(name, form, mistake));
     }
 }
 
-fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, errors: &mut Errors) {
-    let varies = attribute.dims.iter().any(|dim| matches!(dim, Dim::Varying(_)));
+fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, form: Form, errors: &mut Errors) {
+    let varying = attribute.dims.iter().find_map(|dim| match dim {
+        Dim::Varying(span) => Some(*span),
+        _ => None,
+    });
     let ty = field.ty();
     let per_sample =
         argument(ty, "Vec").is_some_and(|item| is_tensor(argument(item, "Option").unwrap_or(item)));
     if per_sample {
-        errors.at(ty, one_tensor(&field.name, "tcx cannot store one tensor per sample yet"));
+        errors.at(ty, one_tensor(&field.name, form, "tcx cannot store one tensor per sample yet"));
     } else if argument(ty, "Option").is_some_and(is_tensor) {
         let message = format!(
             "field `{}`: a tensor that is there or missing for a whole batch cannot be cached: a later batch may hold \
@@ -95,21 +101,26 @@ fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, errors: &m
             field.name
         );
         errors.at(ty, message);
-    } else if is_tensor(field.ty()) && varies {
-        let message = "`_` in the shape means that samples differ in size, which one `Tensor` cannot hold\n  help: \
-                       pad the samples to one size inside `forward`, and keep their lengths in a `Vec<i64>` field";
-        errors.at(field.ty(), message);
-    } else if let Some(Dim::Varying(span)) = attribute.dims.iter().find(|dim| matches!(dim, Dim::Varying(_)))
-    {
-        errors
-            .push(syn::Error::new(span.span(), "samples that differ in size need a field of type `Tensor`"));
+    } else if let Some(place) = varying {
+        match (form, is_tensor(ty)) {
+            (Form::Derive, true) => errors.at(ty, VARYING),
+            (Form::Derive, false) => {
+                let message = "samples that differ in size need a field of type `Tensor`";
+                errors.push(syn::Error::new(place, message));
+            }
+            (Form::Inline, _) => errors.push(syn::Error::new(place, VARYING)),
+        }
     }
 }
 
+const VARYING: &str = "`_` in the shape means that samples differ in size, which one `Tensor` cannot hold\n  help: pad \
+                       the samples to one size inside `forward`, and keep their lengths in a `Vec<i64>` field";
+
 /// The remedy for samples in tensors of their own.
-fn one_tensor(name: &str, mistake: &str) -> String {
+fn one_tensor(name: &str, form: Form, mistake: &str) -> String {
     format!(
         "field `{name}`: {mistake}\n  help: declare one tensor for the batch, padded to one size if the samples \
-         differ:\n      #[tensor(f32, [77, 768])]\n      {name}: Tensor"
+         differ:{}",
+        form.field(name, "f32, [77, 768]")
     )
 }

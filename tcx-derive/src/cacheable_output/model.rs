@@ -3,6 +3,7 @@
 use syn::ext::IdentExt as _;
 use syn::{Data, DeriveInput, Field, Index, Member, Type};
 
+use super::form::Form;
 use super::tensor::TensorAttribute;
 use crate::errors::Errors;
 use crate::options::{crate_path, similar, tcx_options};
@@ -11,6 +12,7 @@ use crate::runtime::Runtime;
 /// A struct whose fields become columns.
 pub(crate) struct Output<'a> {
     pub(crate) original: &'a DeriveInput,
+    pub(crate) form: Form,
     pub(crate) runtime: Runtime,
     pub(crate) fields: Vec<OutputField<'a>>,
 }
@@ -33,8 +35,12 @@ pub(crate) enum Tensor {
 }
 
 impl<'a> Output<'a> {
-    pub(crate) fn parse(original: &'a DeriveInput, errors: &mut Errors) -> Self {
-        let mut runtime = Runtime::default();
+    pub(crate) fn parse(
+        original: &'a DeriveInput,
+        form: Form,
+        mut runtime: Runtime,
+        errors: &mut Errors,
+    ) -> Self {
         for attribute in original.attrs.iter().filter(|attribute| attribute.path().is_ident("tcx")) {
             for option in tcx_options(attribute, errors) {
                 if option.name == "crate" {
@@ -47,11 +53,11 @@ impl<'a> Output<'a> {
         }
         let fields = match &original.data {
             Data::Struct(data) => {
-                data.fields.iter().enumerate().map(|f| OutputField::parse(f, errors)).collect()
+                data.fields.iter().enumerate().map(|field| OutputField::parse(field, form, errors)).collect()
             }
             Data::Enum(_) | Data::Union(_) => Vec::new(),
         };
-        Self { original, runtime, fields }
+        Self { original, form, runtime, fields }
     }
 }
 
@@ -63,7 +69,7 @@ impl Output<'_> {
 }
 
 impl<'a> OutputField<'a> {
-    fn parse((index, original): (usize, &'a Field), errors: &mut Errors) -> Self {
+    fn parse((index, original): (usize, &'a Field), form: Form, errors: &mut Errors) -> Self {
         let (member, name) = match &original.ident {
             Some(ident) => (Member::Named(ident.clone()), ident.unraw().to_string()),
             None => (Member::Unnamed(Index::from(index)), index.to_string()),
@@ -75,7 +81,7 @@ impl<'a> OutputField<'a> {
                 if again {
                     errors.at(attribute, format!("field `{name}` has two `#[tensor(..)]`: keep one"));
                 }
-                let parsed = errors.ok(TensorAttribute::parse(attribute));
+                let parsed = errors.ok(TensorAttribute::parse(attribute, form));
                 tensor = if again { Tensor::Wrong } else { parsed.map_or(Tensor::Wrong, Tensor::Yes) };
             } else if attribute.path().is_ident("tcx") {
                 field_options(attribute, errors);

@@ -6,6 +6,7 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Expr, ExprLit, ExprUnary, Ident, Lit, Meta, Token, UnOp};
 
+use super::form::Form;
 use crate::options::{similar, split};
 use crate::types::peel;
 
@@ -49,37 +50,40 @@ pub(crate) enum Dim {
 }
 
 impl TensorAttribute {
-    pub(crate) fn parse(attribute: &Attribute) -> syn::Result<Self> {
+    pub(crate) fn parse(attribute: &Attribute, form: Form) -> syn::Result<Self> {
         match &attribute.meta {
-            Meta::List(_) => attribute.parse_args_with(Self::parse_arguments),
+            Meta::List(_) => attribute.parse_args_with(|input: ParseStream<'_>| Self::arguments(input, form)),
             other => Err(syn::Error::new_spanned(
                 other,
-                "missing the dtype and the per-sample shape: write `#[tensor(f32, [2048])]`",
+                format!("missing the dtype and the per-sample shape: write `{}`", form.tensor("f32, [2048]")),
             )),
         }
     }
 
-    fn parse_arguments(input: ParseStream<'_>) -> syn::Result<Self> {
-        let dtype = dtype(input)?;
+    fn arguments(input: ParseStream<'_>, form: Form) -> syn::Result<Self> {
+        let dtype = dtype(input, form)?;
+        let whole = form.tensor(&format!("{dtype}, [2048]"));
         if input.is_empty() || (input.peek(Token![,]) && input.peek2(syn::parse::End)) {
             let message = format!(
-                "missing the per-sample shape: write `#[tensor({dtype}, [2048])]`, without the batch dimension \
-                 (`[]` for one number per sample)"
+                "missing the per-sample shape: write `{whole}`, without the batch dimension (`[]` for one number per \
+                 sample)"
             );
             return Err(syn::Error::new(dtype.span(), message));
         }
         input.parse::<Token![,]>()?;
-        let dims = shape(input, &dtype)?;
+        let dims = shape(input, &whole)?;
         input.parse::<Option<Token![,]>>()?;
         if !input.is_empty() {
-            return Err(input.error("unexpected: `#[tensor(..)]` takes a dtype and a shape, nothing else"));
+            let message =
+                format!("unexpected: `{}` takes a dtype and a shape, nothing else", form.tensor(".."));
+            return Err(input.error(message));
         }
         Ok(Self { dtype, dims })
     }
 }
 
-fn dtype(input: ParseStream<'_>) -> syn::Result<Ident> {
-    let expected = "expected a dtype, as in `#[tensor(f32, [2048])]`";
+fn dtype(input: ParseStream<'_>, form: Form) -> syn::Result<Ident> {
+    let expected = format!("expected a dtype, as in `{}`", form.tensor("f32, [2048]"));
     let dtype = input.call(Ident::parse_any).map_err(|error| syn::Error::new(error.span(), expected))?;
     let name = dtype.to_string();
     if DTYPES.contains(&name.as_str()) {
@@ -95,8 +99,8 @@ fn dtype(input: ParseStream<'_>) -> syn::Result<Ident> {
     Err(syn::Error::new(dtype.span(), message))
 }
 
-fn shape(input: ParseStream<'_>, dtype: &Ident) -> syn::Result<Vec<Dim>> {
-    let expected = format!("expected the per-sample shape in brackets, as in `#[tensor({dtype}, [2048])]`");
+fn shape(input: ParseStream<'_>, whole: &str) -> syn::Result<Vec<Dim>> {
+    let expected = format!("expected the per-sample shape in brackets, as in `{whole}`");
     if !input.peek(syn::token::Bracket) {
         return Err(input.error(expected));
     }

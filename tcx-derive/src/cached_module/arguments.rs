@@ -17,11 +17,13 @@ pub(crate) struct Arguments {
     pub(crate) id: Option<LitStr>,
     /// The marker of `tcx::__private` that stands for the type of the ids.
     pub(crate) key: &'static str,
+    /// `output(..)`.
+    pub(crate) output: Option<Named>,
 }
 
 impl Arguments {
     pub(crate) fn parse(tokens: TokenStream, module: &Ident, errors: &mut Errors) -> Self {
-        let mut parsed = Self { runtime: Runtime::default(), id: None, key: "StringIds" };
+        let mut parsed = Self { runtime: Runtime::default(), id: None, key: "StringIds", output: None };
         let mut seen: Vec<String> = Vec::new();
         for option in options(tokens, errors) {
             let name = option.name.to_string();
@@ -37,6 +39,7 @@ impl Arguments {
                         parsed.runtime = Runtime::renamed(path);
                     }
                 }
+                "output" => parsed.output = Some(option),
                 _ => errors.at(&option.name, unknown(&name)),
             }
             seen.push(name);
@@ -51,16 +54,11 @@ impl Arguments {
 }
 
 fn unknown(name: &str) -> String {
-    if name == "output" {
-        return "`output(..)` is not supported: declare a struct with `#[derive(CacheableOutput)]`, and name it in \
-                `type Output = …;` of the `Extractor`"
-            .to_owned();
-    }
-    let hint = match similar(name, &["key", "crate"]) {
+    let hint = match similar(name, &["key", "output", "crate"]) {
         Some(known) => format!(" (did you mean `{known}`?)"),
         None => String::new(),
     };
-    format!("unknown option `{name}`{hint}; expected `id`, `key` or `crate`")
+    format!("unknown option `{name}`{hint}; expected `id`, `key`, `output` or `crate`")
 }
 
 /// A value that must be a string literal, and an id.

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod expand;
+mod output;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
@@ -22,9 +23,13 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     refuse_derive(&mut item, &mut errors);
     let arguments = Arguments::parse(arguments, &item.ident, &mut errors);
     let code = expand::expand(&arguments, &item, &mut errors);
+    let output = arguments
+        .output
+        .as_ref()
+        .map(|option| output::expand(option, &item, &arguments.runtime, &mut errors));
     let item = without_options(item);
     let errors = errors.into_compile_errors();
-    quote!(#item #errors #code)
+    quote!(#item #errors #output #code)
 }
 
 /// The attribute on anything but a struct: an error, and the item as it was.

@@ -8,5 +8,6 @@
 #![expect(dead_code, reason = "items that take the names of the standard library")]
 
 pub mod generics;
+pub mod in_place;
 mod taken;
 mod wrapped;

@@ -63,6 +63,39 @@ pub(crate) struct Module {
     verbose: bool,
 }
 
+/// A module that declares its output in place.
+#[other_name::cached_module(
+    id = "in_place_v1",
+    crate = other_name,
+    output(
+        pooled: tensor(f32, [2048]),
+        /// A name that is a keyword.
+        r#type: tensor(bf16, [LEN, LEN * 2]),
+        tensor: tensor(bool, []),
+        debug: Texts,
+        pair: (Typed<f32, D1<3>>, ::std::vec::Vec<bool>),
+        inner: Inner,
+    )
+)]
+pub(crate) struct InPlace;
+
+impl other_name::Extractor for InPlace {
+    type Input = Tensor;
+    type Output = InPlaceOutput;
+
+    fn forward(&self, input: &Tensor) -> other_name::Result<InPlaceOutput> {
+        let part = || input.shallow_clone();
+        other_name::Result::Ok(InPlaceOutput {
+            pooled: part(),
+            r#type: part(),
+            tensor: part(),
+            debug: Texts::new(),
+            pair: (::std::convert::Into::into(part()), ::std::vec::Vec::new()),
+            inner: Inner(part(), Texts::new()),
+        })
+    }
+}
+
 /// An enum.
 #[derive(other_name::Stateless)]
 #[tcx(crate = other_name)]

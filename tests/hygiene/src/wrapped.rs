@@ -34,3 +34,26 @@ macro_rules! module {
 
 module!(Small { vector: Tensor, f32, 8, Vec<i64> }, First, "first_v1", i64);
 module!(Large { matrix: ::tch::Tensor, f16, 8 * 4, Vec<f32> }, Second, "second_v1", (f64, bool));
+
+macro_rules! in_place {
+    ($module:ident, $output:ident, $id:literal, $field:ident, $dtype:ident, $dim:expr, $other:ty) => {
+        /// Declared by a macro.
+        #[cached_module(
+                            id = $id,
+                            crate = ::feature_cache,
+                            output($field: tensor($dtype, [$dim]), other: $other)
+                        )]
+        pub(crate) struct $module;
+
+        impl Extractor for $module {
+            type Input = Tensor;
+            type Output = $output;
+
+            fn forward(&self, input: &Tensor) -> ::feature_cache::Result<$output> {
+                ::feature_cache::Result::Ok($output { $field: input.shallow_clone(), other: Vec::new() })
+            }
+        }
+    };
+}
+
+in_place!(Third, ThirdOutput, "third_v1", vector, f32, 8, Vec<i64>);

@@ -1,7 +1,7 @@
 use tch::Tensor;
 use tcx::{D1, Extractor, Typed, cached_module};
 
-#[cached_module(id = "resnet50_v1", kye = i64, version = 2, output(pooled: Tensor))]
+#[cached_module(id = "resnet50_v1", kye = i64, version = 2)]
 pub struct ResNet50 {
     size: i64,
 }

@@ -1,0 +1,205 @@
+//! `output(pooled: tensor(f32, [512]), caption: Vec<String>)`: the struct that a module returns, declared where
+//! the module is.
+
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use quote::{ToTokens as _, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::parse::{ParseStream, Parser as _};
+use syn::{Attribute, Field, ItemStruct, Token, Type, Visibility, parse_quote};
+
+use crate::cacheable_output;
+use crate::errors::Errors;
+use crate::options::{Named, similar};
+use crate::runtime::Runtime;
+use crate::types::mentions_parameter;
+
+const EXAMPLE: &str = "output(pooled: tensor(f32, [512]), caption: Vec<String>)";
+
+/// The struct and its impls: after a mistake as well, so that its name means something where it is used.
+pub(crate) fn expand(
+    option: &Named,
+    module: &ItemStruct,
+    runtime: &Runtime,
+    errors: &mut Errors,
+) -> TokenStream {
+    if !option.parenthesized {
+        let message = format!("expected the fields of the output in parentheses, as in `{EXAMPLE}`");
+        errors.at(&option.name, message);
+        return TokenStream::new();
+    }
+    let fields = fields(option, module, runtime, errors);
+    let visibility = &module.vis;
+    let name = format_ident!("{}Output", module.ident, span = option.name.span());
+    let doc = format!("What [`{}`] computes, for a batch of samples.", module.ident.unraw());
+    let declared = parse_quote!(#visibility struct #name { #(#fields),* });
+    let implementation = cacheable_output::inline(&declared, runtime.clone());
+    let debug = debug(&name, &fields, runtime);
+    let fields = fields.into_iter().map(without_declaration);
+    quote! {
+        #[doc = #doc]
+        #visibility struct #name { #(#fields),* }
+        #debug
+        #implementation
+    }
+}
+
+/// A user cannot add a derive to a struct that stands nowhere: it is `Debug` if its fields are. The unused
+/// lifetime keeps the compiler from judging that here.
+fn debug(name: &Ident, fields: &[Field], runtime: &Runtime) -> TokenStream {
+    let types = fields.iter().map(|field| &field.ty);
+    let entries = fields.iter().filter_map(|field| field.ident.as_ref()).map(|ident| {
+        let name = ident.unraw().to_string();
+        quote!(__debug.field(#name, &self.#ident);)
+    });
+    let name_text = name.unraw().to_string();
+    quote! {
+        #[doc(hidden)]
+        #[automatically_derived]
+        impl #runtime::fmt::Debug for #name
+        where
+            #(for<'__tcx> #types: #runtime::fmt::Debug),*
+        {
+            fn fmt(&self, __formatter: &mut #runtime::fmt::Formatter<'_>) -> #runtime::fmt::Result {
+                let mut __debug = #runtime::fmt::Formatter::debug_struct(__formatter, #name_text);
+                #(#entries)*
+                __debug.finish()
+            }
+        }
+    }
+}
+
+/// The field as the struct has it: the derive's attribute has been read.
+fn without_declaration(mut field: Field) -> Field {
+    field.attrs.retain(|attribute| attribute.path().is_ident("doc"));
+    field
+}
+
+/// The fields that are understood; mistakes in the others are reported.
+fn fields(option: &Named, module: &ItemStruct, runtime: &Runtime, errors: &mut Errors) -> Vec<Field> {
+    let parts = split_fields(option.value.clone());
+    if parts.is_empty() {
+        let message = format!(
+            "an output without fields holds nothing to cache: give it at least one, as in `{EXAMPLE}`"
+        );
+        errors.at(&option.name, message);
+    }
+    let mut fields: Vec<Field> = Vec::new();
+    for part in parts {
+        let parse = |input: ParseStream<'_>| field(input, &module.vis, runtime);
+        let Some(field) = errors.ok(parse.parse2(part.clone())) else { continue };
+        if fields.iter().any(|other| other.ident == field.ident) {
+            let name = field.ident.to_token_stream();
+            errors.at(&name, format!("the output has two fields `{name}`: rename one"));
+        } else if mentions_parameter(&part, &module.generics) {
+            let message = "an output declared in place cannot use the parameters of its module: declare a struct with \
+                           `#[derive(CacheableOutput)]`, and name it in `type Output = …;` of the `Extractor`";
+            errors.at(&part, message);
+        } else {
+            fields.push(field);
+        }
+    }
+    fields
+}
+
+/// `name: tensor(..)` or `name: Type`, after doc comments.
+fn field(input: ParseStream<'_>, visibility: &Visibility, runtime: &Runtime) -> syn::Result<Field> {
+    let mut attributes = docs(input)?;
+    let name = name(input)?;
+    let value: TokenStream = input.parse()?;
+    let ty = match declaration(&value)? {
+        Some(tensor) => {
+            attributes.push(parse_quote!(#[#value]));
+            // Spanned at the user's token, as if it had been written there.
+            quote_spanned!(tensor.span()=> #runtime::Tensor)
+        }
+        None => syn::parse2::<Type>(value)?.into_token_stream(),
+    };
+    if !attributes.iter().any(|attribute| attribute.path().is_ident("doc")) {
+        let doc = format!("The feature `{}` of each sample.", name.unraw());
+        attributes.push(parse_quote!(#[doc = #doc]));
+    }
+    Field::parse_named.parse2(quote!(#(#attributes)* #visibility #name: #ty))
+}
+
+/// The doc comments before a field, and nothing else.
+fn docs(input: ParseStream<'_>) -> syn::Result<Vec<Attribute>> {
+    let attributes = input.call(Attribute::parse_outer)?;
+    if let Some(other) = attributes.iter().find(|attribute| !attribute.path().is_ident("doc")) {
+        let message = "an output declared in place takes no attributes, except doc comments: a tensor is `pooled: \
+                       tensor(f32, [512])`";
+        return Err(syn::Error::new_spanned(other, message));
+    }
+    if input.peek(Token![pub]) {
+        let message = "fields of an output declared in place are as visible as the module: remove this";
+        return Err(syn::Error::new_spanned(input.parse::<Visibility>()?, message));
+    }
+    Ok(attributes)
+}
+
+/// The name of a field, and the colon after it.
+fn name(input: ParseStream<'_>) -> syn::Result<Ident> {
+    const EXPECTED: &str = "expected a field, as in `pooled: tensor(f32, [512])` or `caption: Vec<String>`";
+    let whole: TokenStream = input.fork().parse()?;
+    let mistake = || syn::Error::new_spanned(&whole, EXPECTED);
+    let name = input.call(Ident::parse_any).map_err(|_| mistake())?;
+    if input.peek(Token![::]) || input.parse::<Token![:]>().is_err() {
+        return Err(mistake());
+    }
+    if input.is_empty() {
+        return Err(syn::Error::new(name.span(), format!("field `{name}` has no type; {EXPECTED}")));
+    }
+    Ok(name)
+}
+
+/// The word `tensor` of a tensor's declaration, if the type of a field is one.
+fn declaration(value: &TokenStream) -> syn::Result<Option<Ident>> {
+    let tokens: Vec<TokenTree> = value.clone().into_iter().collect();
+    match tokens.as_slice() {
+        [TokenTree::Ident(word)] if word == "tensor" => Ok(Some(word.clone())),
+        [TokenTree::Ident(word), TokenTree::Group(group)] if group.delimiter() == Delimiter::Parenthesis => {
+            let written = word.to_string();
+            if written == "tensor" {
+                return Ok(Some(word.clone()));
+            }
+            match similar(&written.to_lowercase(), &["tensor"]) {
+                Some(_) => {
+                    let message =
+                        format!("unknown declaration `{written}`; a tensor is `tensor(f32, [512])`");
+                    Err(syn::Error::new(word.span(), message))
+                }
+                None => Ok(None),
+            }
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The parts between the commas, except those between angle brackets; no part after the last one.
+fn split_fields(tokens: TokenStream) -> Vec<TokenStream> {
+    let (mut parts, mut part, mut depth) = (Vec::new(), Vec::new(), 0_usize);
+    for token in tokens {
+        let punct = match &token {
+            TokenTree::Punct(punct) => punct.as_char(),
+            _ => ' ',
+        };
+        match punct {
+            ',' if depth == 0 => {
+                parts.push(std::mem::take(&mut part).into_iter().collect());
+                continue;
+            }
+            '<' => depth += 1,
+            // Not the end of an arrow.
+            '>' if !part.last().is_some_and(is_joint_dash) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        part.push(token);
+    }
+    if !part.is_empty() {
+        parts.push(part.into_iter().collect());
+    }
+    parts
+}
+
+fn is_joint_dash(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == '-')
+}
