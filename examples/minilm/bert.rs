@@ -3,8 +3,7 @@
 //! The variables have the names that the published `model.safetensors` gives them.
 
 use serde::Deserialize;
-use tch::nn::{self, Init, Module};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, nn};
 use tcx::Stateless;
 
 /// What `config.json` says about the network. It decides what the weights compute, so it is
@@ -21,7 +20,6 @@ pub(crate) struct Config {
     layer_norm_eps: f64,
     hidden_act: String,
     position_embedding_type: String,
-    pub(crate) pad_token_id: i64,
 }
 
 impl Config {
@@ -44,30 +42,40 @@ impl Config {
 }
 
 /// The network from token numbers to sentence embeddings.
+///
+/// It consists of bare tensors where `tch::nn` has layers, since [`share`](Self::share) cannot copy those.
 #[derive(Debug)]
 pub(crate) struct Bert {
-    words: nn::Embedding,
-    positions: nn::Embedding,
-    types: nn::Embedding,
-    norm: nn::LayerNorm,
+    words: Tensor,
+    positions: Tensor,
+    types: Tensor,
+    norm: Norm,
     layers: Vec<Layer>,
 }
 
 impl Bert {
     pub(crate) fn new(path: &nn::Path<'_>, config: &Config) -> Self {
         let embeddings = path / "embeddings";
-        let embedding = |name: &str, rows: i64| {
-            // The weights come from a file: no random numbers for them first.
-            let blank = nn::EmbeddingConfig { ws_init: Init::Const(0.), ..Default::default() };
-            nn::embedding(&embeddings / name, rows, config.hidden_size, blank)
-        };
+        let table = |name: &str, rows: i64| (&embeddings / name).zeros("weight", &[rows, config.hidden_size]);
         let layers = path / "encoder" / "layer";
         Self {
-            words: embedding("word_embeddings", config.vocab_size),
-            positions: embedding("position_embeddings", config.max_position_embeddings),
-            types: embedding("token_type_embeddings", config.type_vocab_size),
-            norm: norm(&(&embeddings / "LayerNorm"), config),
+            words: table("word_embeddings", config.vocab_size),
+            positions: table("position_embeddings", config.max_position_embeddings),
+            types: table("token_type_embeddings", config.type_vocab_size),
+            norm: Norm::new(&(&embeddings / "LayerNorm"), config),
             layers: (0..config.num_hidden_layers).map(|i| Layer::new(&(&layers / i), config)).collect(),
+        }
+    }
+
+    /// The same weights, for another thread: tensors may be sent from thread to thread, but not be shared by
+    /// reference.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            words: self.words.shallow_clone(),
+            positions: self.positions.shallow_clone(),
+            types: self.types.shallow_clone(),
+            norm: self.norm.share(),
+            layers: self.layers.iter().map(Layer::share).collect(),
         }
     }
 
@@ -77,10 +85,11 @@ impl Bert {
         let width = tokens.size()[1];
         let positions = Tensor::arange(width, (Kind::Int64, tokens.device()));
         let real = positions.unsqueeze(0).lt_tensor(&lengths.unsqueeze(1));
-        let first_type = Tensor::zeros([1, 1], (Kind::Int64, tokens.device()));
-        let embedded = self.words.forward(tokens)
-            + self.positions.forward(&positions).unsqueeze(0)
-            + self.types.forward(&first_type);
+        // Sentences are no pairs: all tokens are of the first type.
+        let embedded =
+            self.words.index_select(0, &tokens.flatten(0, -1)).view([-1, width, self.words.size()[1]])
+                + self.positions.narrow(0, 0, width)
+                + self.types.get(0);
         let mut hidden = self.norm.forward(&embedded);
         let mask = attention_mask(&real, hidden.kind(), hidden.device());
         for layer in &self.layers {
@@ -109,14 +118,14 @@ fn mean_of_tokens(hidden: &Tensor, real: &Tensor) -> Tensor {
 /// One layer: self-attention, then two linear maps; each with its way round and its normalisation.
 #[derive(Debug)]
 struct Layer {
-    query: nn::Linear,
-    key: nn::Linear,
-    value: nn::Linear,
-    attended: nn::Linear,
-    attended_norm: nn::LayerNorm,
-    wide: nn::Linear,
-    narrow: nn::Linear,
-    narrow_norm: nn::LayerNorm,
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    attended: Linear,
+    attended_norm: Norm,
+    wide: Linear,
+    narrow: Linear,
+    narrow_norm: Norm,
     heads: i64,
 }
 
@@ -126,15 +135,29 @@ impl Layer {
         let attention = path / "attention";
         let (looking, output) = (&attention / "self", &attention / "output");
         Self {
-            query: linear(&(&looking / "query"), hidden, hidden),
-            key: linear(&(&looking / "key"), hidden, hidden),
-            value: linear(&(&looking / "value"), hidden, hidden),
-            attended: linear(&(&output / "dense"), hidden, hidden),
-            attended_norm: norm(&(&output / "LayerNorm"), config),
-            wide: linear(&(path / "intermediate" / "dense"), hidden, wide),
-            narrow: linear(&(path / "output" / "dense"), wide, hidden),
-            narrow_norm: norm(&(path / "output" / "LayerNorm"), config),
+            query: Linear::new(&(&looking / "query"), hidden, hidden),
+            key: Linear::new(&(&looking / "key"), hidden, hidden),
+            value: Linear::new(&(&looking / "value"), hidden, hidden),
+            attended: Linear::new(&(&output / "dense"), hidden, hidden),
+            attended_norm: Norm::new(&(&output / "LayerNorm"), config),
+            wide: Linear::new(&(path / "intermediate" / "dense"), hidden, wide),
+            narrow: Linear::new(&(path / "output" / "dense"), wide, hidden),
+            narrow_norm: Norm::new(&(path / "output" / "LayerNorm"), config),
             heads: config.num_attention_heads,
+        }
+    }
+
+    fn share(&self) -> Self {
+        Self {
+            query: self.query.share(),
+            key: self.key.share(),
+            value: self.value.share(),
+            attended: self.attended.share(),
+            attended_norm: self.attended_norm.share(),
+            wide: self.wide.share(),
+            narrow: self.narrow.share(),
+            narrow_norm: self.narrow_norm.share(),
+            heads: self.heads,
         }
     }
 
@@ -146,27 +169,55 @@ impl Layer {
     }
 
     fn attend(&self, hidden: &Tensor, mask: &Tensor) -> Tensor {
-        let &[rows, tokens, size] = hidden.size().as_slice() else {
-            unreachable!("hidden states have three dimensions")
-        };
-        let by_head = |map: &nn::Linear| {
-            map.forward(hidden).view([rows, tokens, self.heads, size / self.heads]).transpose(1, 2)
-        };
+        let by_head = |map: &Linear| map.forward(hidden).unflatten(-1, [self.heads, -1]).transpose(1, 2);
         let (query, key, value) = (by_head(&self.query), by_head(&self.key), by_head(&self.value));
         // The scale by default is that of BERT: one over the root of the head's size.
         Tensor::scaled_dot_product_attention(&query, &key, &value, Some(mask), 0., false, None, false)
             .transpose(1, 2)
-            .reshape([rows, tokens, size])
+            .flatten(-2, -1)
     }
 }
 
-fn linear(path: &nn::Path<'_>, from: i64, to: i64) -> nn::Linear {
-    let blank =
-        nn::LinearConfig { ws_init: Init::Const(0.), bs_init: Some(Init::Const(0.)), ..Default::default() };
-    nn::linear(path, from, to, blank)
+#[derive(Debug)]
+struct Linear {
+    weight: Tensor,
+    bias: Tensor,
 }
 
-fn norm(path: &nn::Path<'_>, config: &Config) -> nn::LayerNorm {
-    let eps = nn::LayerNormConfig { eps: config.layer_norm_eps, ..Default::default() };
-    nn::layer_norm(path, vec![config.hidden_size], eps)
+impl Linear {
+    fn new(path: &nn::Path<'_>, from: i64, to: i64) -> Self {
+        Self { weight: path.zeros("weight", &[to, from]), bias: path.zeros("bias", &[to]) }
+    }
+
+    fn share(&self) -> Self {
+        Self { weight: self.weight.shallow_clone(), bias: self.bias.shallow_clone() }
+    }
+
+    fn forward(&self, x: &Tensor) -> Tensor {
+        x.linear(&self.weight, Some(&self.bias))
+    }
+}
+
+#[derive(Debug)]
+struct Norm {
+    weight: Tensor,
+    bias: Tensor,
+    epsilon: f64,
+}
+
+impl Norm {
+    fn new(path: &nn::Path<'_>, config: &Config) -> Self {
+        let size = [config.hidden_size];
+        let (weight, bias) = (path.zeros("weight", &size), path.zeros("bias", &size));
+        Self { weight, bias, epsilon: config.layer_norm_eps }
+    }
+
+    fn share(&self) -> Self {
+        let (weight, bias) = (self.weight.shallow_clone(), self.bias.shallow_clone());
+        Self { weight, bias, epsilon: self.epsilon }
+    }
+
+    fn forward(&self, x: &Tensor) -> Tensor {
+        x.layer_norm(self.weight.size(), Some(&self.weight), Some(&self.bias), self.epsilon, true)
+    }
 }

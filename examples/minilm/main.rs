@@ -7,6 +7,7 @@
 
 mod args;
 mod bert;
+mod cores;
 mod corpus;
 mod demo;
 mod epoch;
@@ -71,13 +72,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
         introduce(&corpus, &place);
     }
     epoch::stop_on_ctrl_c()?;
-    // A container may be allowed fewer cores than libtorch counts.
-    tch::set_num_threads(std::thread::available_parallelism().map_or(1, |threads| threads.get() as i32));
     let start = Instant::now();
     let module = MiniLm::load(&model)?;
     if !quiet {
         let (model, seconds) = (model.display(), start.elapsed().as_secs_f64());
-        eprintln!("model    {model} (loaded in {seconds:.1} s, {} threads)\n", tch::get_num_threads());
+        eprintln!("model    {model} (loaded in {seconds:.1} s, {} threads)\n", cores::cores());
     }
 
     let cache = Cache::open(place.rows())?;
