@@ -288,7 +288,7 @@ impl Stateless for nn::Optimizer where for<'a> ModuleField<'a>: NotVariables<nn:
 #[diagnostic::on_unimplemented(
     message = "`{T}` holds weights that can be changed",
     label = "a TorchScript module is not frozen",
-    note = "TorchScript modules cannot be cached by this version of tcx: build the network with `tch::nn`, and load its weights with `tcx::Frozen::load(device, \"weights.safetensors\", |p| …)`"
+    note = "freeze it: `tcx::Frozen<tch::CModule>`, made with `Frozen::script(device, \"network.pt\")`"
 )]
 #[doc(hidden)]
 pub trait NotScript<T> {}

@@ -1,5 +1,7 @@
 //! Weights that nobody can change any more, and their fingerprint.
 
+mod script;
+
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
@@ -41,6 +43,8 @@ pub struct Frozen<M> {
     weights: Vec<Weight>,
     fingerprint: String,
     device: Device,
+    /// Whether `weights` is all there is, so that it can be saved.
+    complete: bool,
 }
 
 impl<M> Frozen<M> {
@@ -128,10 +132,11 @@ impl<M> Frozen<M> {
         });
         let weights = weights.collect::<Result<Vec<_>>>()?;
         let fingerprint = fingerprint(weights.iter().map(|weight| (&weight.name, &weight.tensor)))?;
-        Ok(Self { module, weights, fingerprint, device })
+        Ok(Self { module, weights, fingerprint, device, complete: true })
     }
 
-    /// The hash of all weights: names, dtypes, shapes, values. Where they are plays no part.
+    /// The hash of all weights: names, dtypes, shapes, values. Where they are plays no part. That of a TorchScript
+    /// network is the BLAKE3 hash of its file.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -146,9 +151,13 @@ impl<M> Frozen<M> {
     ///
     /// # Errors
     ///
-    /// A file that cannot be written.
+    /// A file that cannot be written; a TorchScript network, which is in a file already.
     pub fn save(&self, file: impl AsRef<Path>) -> Result<()> {
         let file = file.as_ref();
+        if !self.complete {
+            let message = "is more than its weights: copy the file that it was read from";
+            return Err(Error::frozen("a TorchScript network", message));
+        }
         let tensors =
             self.weights.iter().map(|weight| Ok((&weight.name, dense(&weight.name, &weight.tensor)?)));
         let tensors = tensors.collect::<Result<Vec<_>>>()?;

@@ -112,13 +112,21 @@ fn field(input: ParseStream<'_>, visibility: &Visibility, runtime: &Runtime) -> 
             // Spanned at the user's token, as if it had been written there.
             quote_spanned!(tensor.span()=> #runtime::Tensor)
         }
-        None => syn::parse2::<Type>(value)?.into_token_stream(),
+        None => ty(value, &name)?.into_token_stream(),
     };
     if !attributes.iter().any(|attribute| attribute.path().is_ident("doc")) {
         let doc = format!("The feature `{}` of each sample.", name.unraw());
         attributes.push(parse_quote!(#[doc = #doc]));
     }
     Field::parse_named.parse2(quote!(#(#attributes)* #visibility #name: #ty))
+}
+
+/// A type. What is missing at its end has no place of its own: the whole is reported.
+fn ty(value: TokenStream, name: &Ident) -> syn::Result<Type> {
+    let whole = value.clone();
+    syn::parse2(value).map_err(|error| {
+        syn::Error::new_spanned(whole, format!("field `{name}`: this is not a type: {error}"))
+    })
 }
 
 /// The doc comments before a field, and nothing else.

@@ -1,0 +1,54 @@
+//! TorchScript: networks that come with their code, in one file.
+
+use std::path::Path;
+
+use tch::{CModule, Device};
+
+use super::{Frozen, unusable};
+use crate::{Error, Result};
+
+impl Frozen<CModule> {
+    /// Reads a TorchScript network onto `device`, in evaluation mode.
+    ///
+    /// ```
+    /// use tcx::Frozen;
+    /// use tch::{CModule, Device, Tensor, nn::Module};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let file = dir.path().join("network.pt");
+    /// # let x = [Tensor::ones([3, 4], tch::kind::FLOAT_CPU)];
+    /// # CModule::create_by_tracing("Net", "forward", &x, &mut |x| vec![&x[0] * 2])?.save(&file)?;
+    /// let network = Frozen::script(Device::Cpu, &file)?;
+    /// assert_eq!(network.forward(&Tensor::ones([3, 4], tch::kind::FLOAT_CPU)).size(), [3, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// The fingerprint is the BLAKE3 hash of the file: it covers the code, the parameters and the buffers. The same
+    /// network, saved again by another version of PyTorch, is another one.
+    ///
+    /// Evaluation mode reaches what the script asks it for (`self.training`). A network that was *traced* does what it did
+    /// then: call `.eval()` before `torch.jit.trace`, or its dropout stays random and its batch norm goes on counting.
+    /// Dropout is noticed when the first batch is computed. Parameters are watched for writes, as all frozen weights are;
+    /// buffers are not, since libtorch does not hand them out.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, or is not TorchScript.
+    pub fn script(device: Device, file: impl AsRef<Path>) -> Result<Self> {
+        let file = file.as_ref();
+        let bytes = std::fs::read(file)
+            .map_err(|error| Error::frozen(format!("file `{}`", file.display()), error.to_string()))?;
+        // What is hashed is what is loaded, should somebody replace the file meanwhile.
+        let mut network = CModule::load_data_on_device(&mut bytes.as_slice(), device)
+            .map_err(|error| unusable(file, "cannot be read as TorchScript", &error))?;
+        network.f_set_eval()?;
+        let mut parameters = network.named_parameters()?;
+        for (_, parameter) in &mut parameters {
+            let _ = parameter.f_set_requires_grad(false)?;
+        }
+        let mut frozen = Self::from_parts(network, parameters, device)?;
+        frozen.fingerprint = format!("blake3:{}", blake3::hash(&bytes));
+        frozen.complete = false;
+        Ok(frozen)
+    }
+}
