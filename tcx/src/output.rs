@@ -4,6 +4,7 @@
 use tch::{Device, Tensor};
 use tcx_store::{Column, ColumnType, Field, Lookup};
 
+use crate::__private::assert_column_shape;
 use crate::tensor::{Dense, TensorField};
 use crate::typed::{Element, Shape, Typed};
 use crate::value::SampleValue;
@@ -126,7 +127,11 @@ impl<'a> ColumnReader<'a> {
 }
 
 impl<E: Element, S: Shape> CacheableOutput for Typed<E, S> {
-    const COLUMN: ColumnType = <Tensor as TensorField<Dense<E, S>>>::COLUMN;
+    const COLUMN: ColumnType = {
+        // What the derive sees to for a field.
+        assert_column_shape::<Dense<E, S>>();
+        <Tensor as TensorField<Dense<E, S>>>::COLUMN
+    };
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
         <Tensor as TensorField<Dense<E, S>>>::write(self.as_ref(), writer)

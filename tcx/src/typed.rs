@@ -103,6 +103,27 @@ shapes! {
 /// assert_eq!(pooled.size(), [8, 2048]);
 /// let plain: tch::Tensor = pooled.into();
 /// ```
+///
+/// A dimension is at least 1; a cache whose module returns anything else does not compile:
+///
+/// ```compile_fail
+/// use tcx::{Cache, D1, Extractor, Typed, cached_module};
+///
+/// #[cached_module(id = "nothing_v1")]
+/// struct Nothing;
+///
+/// impl Extractor for Nothing {
+///     type Input = tch::Tensor;
+///     type Output = Typed<f32, D1<0>>;
+///
+///     fn forward(&self, x: &tch::Tensor) -> tcx::Result<Self::Output> {
+///         Ok(x.shallow_clone().into())
+///     }
+/// }
+///
+/// Cache::open("cache")?.module(Nothing)?;
+/// # Ok::<(), tcx::Error>(())
+/// ```
 pub struct Typed<E, S> {
     tensor: Tensor,
     declared: PhantomData<fn() -> (E, S)>,
