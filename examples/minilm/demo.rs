@@ -15,6 +15,9 @@ use crate::place::{Memory, Place};
 use crate::record::Record;
 use crate::table::{Line, Table, grouped};
 
+/// One of so many texts is edited.
+const EDITED: usize = 10;
+
 /// What the epochs share.
 pub(crate) struct Demo<'a> {
     pub(crate) args: &'a Args,
@@ -41,13 +44,12 @@ impl Demo<'_> {
                 line.name
             );
         }
+        let digest = first.epoch.digest.get(..16).unwrap_or_default();
         notes.push(format!(
-            "the embeddings of these {} epochs are the same, bit for bit (blake3 {})",
-            3,
-            &first.epoch.digest[..16]
+            "the embeddings of these three epochs are the same, bit for bit (blake3 {digest}…)"
         ));
         eprintln!("an epoch with every tenth text edited");
-        let edited = self.edited(&mut memory)?;
+        let edited = self.edited(&mut memory, &mut notes)?;
         let speed = memory.cold.as_ref().map(Record::speed);
         println!("\n{}", Table { lines: vec![first, warm, process, edited], speed });
         for note in notes {
@@ -66,7 +68,7 @@ impl Demo<'_> {
             notes.push(format!("cold: recorded on {}; `--fresh` starts anew", cold.when()));
             notes.extend(resumed(&cold.epoch));
             let epoch = Epoch { digest: record.epoch.digest, ..cold.epoch.clone() };
-            return Ok(Line { name: "cold", epoch, bytes: cold.bytes });
+            return Ok(Line { name: first_name(&epoch), epoch, bytes: cold.bytes });
         }
         notes.extend(resumed(&record.epoch));
         if record.outweighs(memory.cold.as_ref()) {
@@ -82,8 +84,7 @@ impl Demo<'_> {
                 None => "times faster: unknown, as nothing was computed; `--fresh` starts anew".to_owned(),
             });
         }
-        let name = if record.epoch.hits > 0 { "first" } else { "cold" };
-        Ok(Line { name, epoch: record.epoch, bytes: record.bytes })
+        Ok(Line { name: first_name(&record.epoch), epoch: record.epoch, bytes: record.bytes })
     }
 
     /// The same epoch in another process, which knows nothing but the cache's folder.
@@ -107,9 +108,14 @@ impl Demo<'_> {
     }
 
     /// The epoch after somebody has edited a tenth of the texts.
-    fn edited(&self, memory: &mut Memory) -> anyhow::Result<Line> {
+    fn edited(&self, memory: &mut Memory, notes: &mut Vec<String>) -> anyhow::Result<Line> {
         let passages = edit(&self.corpus.passages, memory.edits);
         let done = epoch(self.cached, &passages, self.args.batch, drop)?;
+        let edits = passages.len().div_ceil(EDITED) as u64;
+        if done.misses < edits {
+            let known = grouped(edits - done.misses);
+            notes.push(format!("a tenth edited: {known} of the edited texts had been there already"));
+        }
         memory.edits += 1;
         self.place.remember(memory)?;
         Ok(self.line("a tenth edited", done))
@@ -120,15 +126,25 @@ impl Demo<'_> {
     }
 }
 
-/// What a first epoch did not have to compute.
+/// What to call the first epoch.
+fn first_name(epoch: &Epoch) -> &'static str {
+    match (epoch.hits, epoch.misses) {
+        (0, _) => "cold",
+        (_, 0) => "first",
+        _ => "cold, resumed",
+    }
+}
+
+/// What the first epoch did not have to compute.
 fn resumed(epoch: &Epoch) -> Option<String> {
-    (epoch.hits > 0).then(|| format!("first: {} rows had been there already", grouped(epoch.hits)))
+    let hits = grouped(epoch.hits);
+    (epoch.hits > 0).then(|| format!("{}: {hits} rows had been there already", first_name(epoch)))
 }
 
 /// Gives every tenth text another ending: the first sentence of a text that is another one in every run.
 fn edit(passages: &[Passage], run: usize) -> Vec<Passage> {
     let edited = |(i, passage): (usize, &Passage)| {
-        if i % 10 != 0 {
+        if !i.is_multiple_of(EDITED) {
             return passage.clone();
         }
         let other = &passages[(i + 1 + run) % passages.len()].text;

@@ -24,7 +24,7 @@ mod table;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use tcx::Cache;
 
 use args::{Args, Mode};
@@ -80,7 +80,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
 
     let cache = Cache::open(place.rows())?;
-    let cached = cache.module(module).context("another cache is named with `--cache`")?;
+    let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
+    let cached = cache.module(module).map_err(|error| anyhow!("{error}\n  {elsewhere}"))?;
     match args.mode {
         Mode::Query => query::query(&cached, &corpus, args.batch, &args.query)?,
         Mode::Epoch => println!("{}", epoch::epoch(&cached, &corpus.passages, args.batch, drop)?),
@@ -94,5 +95,6 @@ fn introduce(corpus: &Corpus, place: &Place) {
     let of = if taken < found { format!(" of {}", grouped(found as u64)) } else { String::new() };
     let folder = corpus.folder.display();
     eprintln!("texts    {}{of} paragraphs of documentation in {folder}", grouped(taken as u64));
-    eprintln!("cache    {}", place.rows().display());
+    let cache = place.rows();
+    eprintln!("cache    {}", std::path::absolute(&cache).unwrap_or(cache).display());
 }
