@@ -1,7 +1,10 @@
-//! Whole-system tests of tcx: what a user's program sees. Here stands the module that several processes of a
+//! Whole-system tests of tcx: what a user's program sees. Here stand the modules that several processes of a
 //! test share.
 
 #![expect(missing_docs, clippy::missing_panics_doc, clippy::unwrap_used, reason = "what only tests use")]
+
+pub mod bits;
+pub mod table;
 
 use tch::nn::{self, Module};
 use tch::{Device, Tensor};

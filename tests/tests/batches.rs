@@ -1,0 +1,139 @@
+//! Random batches: samples that repeat, are found and are missing side by side, none at all, one, asked for with the
+//! inputs at hand or loaded on demand. What comes out is what the module returns, and each sample is computed once.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use proptest::prelude::*;
+use tch::{Kind, Tensor};
+use tcx::{Cache, Cached, D2, Extractor, Missing, Typed, cached_module};
+use tcx_tests::bits::{Parts, bits, tensor};
+
+#[cached_module(
+    id = "random_v1",
+    output(pooled: tensor(f32, [7]), tokens: Typed<tcx::f16, D2<3, 2>>, caption: Vec<String>, score: Vec<f64>)
+)]
+struct Random;
+
+impl Extractor for Random {
+    type Input = (Tensor, Vec<String>);
+    type Output = RandomOutput;
+
+    fn forward(&self, (seeds, names): &Self::Input) -> tcx::Result<RandomOutput> {
+        let score = Vec::try_from(seeds * 3)?;
+        Ok(RandomOutput {
+            pooled: bits(seeds, &[7], Kind::Float),
+            tokens: bits(&(seeds + 5), &[3, 2], Kind::Half).into(),
+            caption: names.iter().map(|name| format!("of {name}")).collect(),
+            score,
+        })
+    }
+}
+
+fn name(sample: i64) -> String {
+    // Of several lengths.
+    format!("{}{sample}", "sample/".repeat(sample as usize % 4))
+}
+
+fn inputs(samples: &[i64]) -> (Tensor, Vec<String>) {
+    (Tensor::from_slice(samples), samples.iter().map(|&sample| name(sample)).collect())
+}
+
+/// One step of a program.
+#[derive(Clone, Debug)]
+enum Step {
+    Forward(Vec<i64>),
+    Fetch(Vec<i64>),
+    Flush,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let batch = prop_oneof![
+        1 => Just(Vec::new()),
+        2 => proptest::collection::vec(0..40_i64, 1),
+        6 => proptest::collection::vec(0..40_i64, 2..20),
+        // Few samples, so that they repeat.
+        3 => proptest::collection::vec(0..4_i64, 2..20),
+    ];
+    prop_oneof![
+        5 => batch.clone().prop_map(Step::Forward),
+        5 => batch.prop_map(Step::Fetch),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+struct Program<'a> {
+    dir: &'a Path,
+    cached: Cached<Random>,
+    computed: BTreeSet<i64>,
+}
+
+fn open(dir: &Path) -> Cached<Random> {
+    Cache::open(dir).unwrap().module(Random).unwrap()
+}
+
+impl<'a> Program<'a> {
+    fn new(dir: &'a Path) -> Self {
+        Self { dir, cached: open(dir), computed: BTreeSet::new() }
+    }
+
+    fn run(&mut self, step: &Step) {
+        match step {
+            Step::Forward(samples) => {
+                self.batch(samples, |cached, ids, _| cached.forward(ids, &inputs(samples)).unwrap());
+            }
+            Step::Fetch(samples) => self.batch(samples, |cached, ids, missing| {
+                let load = |asked: Missing<'_, String>| {
+                    assert_eq!(asked.positions(), missing);
+                    let samples: Vec<i64> = asked.positions().iter().map(|&at| samples[at]).collect();
+                    assert_eq!(asked.ids().cloned().collect::<Vec<_>>(), inputs(&samples).1);
+                    Ok(inputs(&samples))
+                };
+                cached.fetch(ids, load).unwrap()
+            }),
+            Step::Flush => self.cached.flush().unwrap(),
+            Step::Reopen => {
+                self.cached.flush().unwrap();
+                self.cached = open(self.dir);
+            }
+        }
+    }
+
+    /// Asks for a batch, of which the samples at some positions are missing.
+    fn batch(
+        &mut self,
+        samples: &[i64],
+        ask: impl FnOnce(&Cached<Random>, &[String], &[usize]) -> RandomOutput,
+    ) {
+        let before = self.cached.stats().rows_accepted;
+        let missing: Vec<usize> =
+            (0..samples.len()).filter(|&at| self.computed.insert(samples[at])).collect();
+        let (_, ids) = inputs(samples);
+        let found = ask(&self.cached, &ids, &missing);
+        assert_eq!(self.cached.stats().rows_accepted - before, missing.len() as u64, "each is computed once");
+        let expected = Random.forward(&inputs(samples)).unwrap();
+        assert!(parts(&found) == parts(&expected), "{samples:?}");
+    }
+}
+
+fn parts(output: &RandomOutput) -> Vec<(String, Vec<u8>)> {
+    let RandomOutput { pooled, tokens, caption, score } = output;
+    [vec![tensor(pooled)], tokens.parts(), caption.parts(), score.parts()].concat()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_cached_module_is_its_module(steps in proptest::collection::vec(step(), 1..16)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut program = Program::new(dir.path());
+        for step in &steps {
+            program.run(step);
+        }
+    }
+}
