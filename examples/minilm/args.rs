@@ -18,7 +18,7 @@ Embeds paragraphs of documentation with all-MiniLM-L6-v2 and shows what a cache 
   --query TEXT   search the passages instead: print those that answer TEXT best
   --limit N      read at most N paragraphs (8000)
   --fresh        remove this demo's cache first
-  --batch N      texts per batch (256)
+  --batch N      texts per batch (128)
   --cache DIR    keep the cache here (target/minilm-cache, below the current folder)
   --model DIR    a folder with model.safetensors, tokenizer.json and config.json
                  (the variable TCX_MODEL, else what `cargo xtask demo` has downloaded)
@@ -57,7 +57,7 @@ impl Args {
             folder: None,
             query: String::new(),
             limit: 8000,
-            batch: 256,
+            batch: 128,
             fresh: false,
             cache: Path::new("target").join("minilm-cache"),
             model: None,

@@ -104,7 +104,7 @@ fn digest(hasher: &mut blake3::Hasher, embedding: &Tensor) -> anyhow::Result<()>
 
 /// Shown on a terminal only.
 fn progress_bar(rows: u64) -> ProgressBar {
-    let style = "{wide_bar} {human_pos} of {human_len} texts, {per_sec}, {eta} left";
+    let style = "{wide_bar} {human_pos} of {human_len} texts, {eta} left";
     let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(rows).with_style(style)
 }

@@ -52,7 +52,7 @@ impl Table {
             grouped(rows),
             grouped(hits),
             grouped(misses),
-            format!("{seconds:.3}"),
+            if seconds < 0.1 { format!("{seconds:.4}") } else { format!("{seconds:.1}") },
             grouped(rows_per_second as u64),
             faster,
             megabytes(line.bytes),
@@ -91,8 +91,8 @@ mod tests {
         let expected = "\
 epoch   rows   hits  misses  seconds   rows/s  times faster  on disk
 -----  -----  -----  ------  -------  -------  ------------  -------
-cold   5,000      0   5,000   50.000      100           1.0   8.0 MB
-warm   5,000  5,000       0    0.025  200,000         2,000   8.0 MB
+cold   5,000      0   5,000     50.0      100           1.0   8.0 MB
+warm   5,000  5,000       0   0.0250  200,000         2,000   8.0 MB
 ";
         assert_eq!(table, expected);
     }
