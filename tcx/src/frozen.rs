@@ -38,6 +38,7 @@ use crate::{Error, Result, tensor};
 ///
 /// The fingerprint covers the variables, and nothing else of the network: not the epsilon of a normalisation, nor what
 /// a closure (`nn::func`) captures. When such a setting changes, bump the module's id, or make it a field of the module.
+/// A network that can change itself, with a `RefCell` in it, say, is not frozen by it.
 pub struct Frozen<M> {
     module: M,
     weights: Vec<Weight>,

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
+use std::num::NonZero;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use crate::identity::{Identity, quoted};
 
 /// A value that never changes, and that a module may therefore hold.
 ///
-/// Numbers, strings, paths, [`Frozen`](crate::Frozen) weights; vectors, arrays, tuples, `Option`s,
+/// Numbers, strings, paths, ranges, [`Frozen`](crate::Frozen) weights; vectors, arrays, tuples, `Option`s,
 /// references, `Box`, `Rc` and `Arc` of these; sorted maps; and structs and enums with
 /// [`#[derive(Stateless)]`](macro@crate::Stateless). A trait with `Stateless` as a supertrait makes its
 /// objects Stateless.
@@ -25,6 +27,7 @@ use crate::identity::{Identity, quoted};
     message = "`{Self}` cannot be part of a cached module: it is not `Stateless`",
     label = "not known to be free of state",
     note = "if it is plain configuration, add `#[derive(tcx::Stateless)]` to `{Self}`; if it holds weights, wrap it in `tcx::Frozen`",
+    note = "if it comes from another crate, hold the numbers and strings that it is made of",
     note = "if you know that it cannot change an output, mark the field `#[tcx(assume_stateless)]`"
 )]
 pub trait Stateless {
@@ -43,6 +46,19 @@ macro_rules! integers {
 }
 
 integers!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize);
+
+/// The number.
+macro_rules! not_zero {
+    ($($integer:ty),*) => {$(
+        impl Stateless for NonZero<$integer> {
+            fn identity(&self, identity: &mut Identity) {
+                self.get().identity(identity);
+            }
+        }
+    )*};
+}
+
+not_zero!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize);
 
 /// The shortest decimal that reads back as the same number; what is no number by its bits.
 macro_rules! floats {
@@ -141,6 +157,22 @@ impl<T: Stateless> Stateless for Option<T> {
                 identity.field("0", value);
             }
         }
+    }
+}
+
+impl<T: Stateless> Stateless for Range<T> {
+    fn identity(&self, identity: &mut Identity) {
+        identity.value("Range");
+        identity.field("start", &self.start);
+        identity.field("end", &self.end);
+    }
+}
+
+impl<T: Stateless> Stateless for RangeInclusive<T> {
+    fn identity(&self, identity: &mut Identity) {
+        identity.value("RangeInclusive");
+        identity.field("start", self.start());
+        identity.field("end", self.end());
     }
 }
 

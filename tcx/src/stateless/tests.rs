@@ -91,6 +91,13 @@ fn absence_is_part_of_the_identity() {
 }
 
 #[test]
+fn a_range_is_its_ends_and_a_number_that_is_not_zero_is_a_number() {
+    assert_eq!(lines(&(1i64..4)), "self = Range\nstart = 1i64\nend = 4i64");
+    assert_ne!(lines(&(1i64..=4)), lines(&(1i64..4)));
+    assert_eq!(lines(&std::num::NonZero::new(3usize).unwrap()), lines(&3usize));
+}
+
+#[test]
 fn pointers_are_what_they_point_to() {
     assert_eq!(lines(&Box::new(&Arc::new(7i64))), lines(&7i64));
 }

@@ -38,11 +38,7 @@ module!(Large { matrix: ::tch::Tensor, f16, 8 * 4, Vec<f32> }, Second, "second_v
 macro_rules! in_place {
     ($module:ident, $output:ident, $id:literal, $field:ident, $dtype:ident, $dim:expr, $other:ty) => {
         /// Declared by a macro.
-        #[cached_module(
-                            id = $id,
-                            crate = ::feature_cache,
-                            output($field: tensor($dtype, [$dim]), other: $other)
-                        )]
+        #[cached_module(id = $id, crate = ::feature_cache, output($field: tensor($dtype, [$dim]), other: $other))]
         pub(crate) struct $module;
 
         impl Extractor for $module {

@@ -1,199 +1,23 @@
-//! Messages for types that people try first and that cannot work: each says what to write in its place.
-//!
-//! A trait has one message for all types. A type gets its own by an impl under a condition that never holds: the
-//! compiler then reports the condition. For that, the condition is a trait of another type (`OutputField`,
-//! `ModuleField`), has a lifetime that is bound (or the impl itself would be refused), and is true of at least one type
-//! (or the compiler would call the impl below a way out). The impls are written out one by one: the compiler quotes
-//! them, and the tests of the messages record it.
+//! Types that a cached module cannot hold.
 
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, LazyCell, OnceCell, RefCell, UnsafeCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
-use std::sync::{Mutex, RwLock};
+use std::sync::atomic::{
+    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16,
+    AtomicU32, AtomicU64, AtomicUsize,
+};
+use std::sync::{LazyLock, Mutex, OnceLock, RwLock};
 
-use tch::{CModule, Tensor, TrainableCModule, nn};
-use tcx_store::{Column, ColumnType, Lookup};
+use tch::{CModule, IValue, Tensor, TrainableCModule, nn};
 
 use crate::__private::never_compiled;
-use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
-use crate::typed::{Element, Shape, Typed};
-use crate::value::SampleValue;
-use crate::{Frozen, Identity, Result, Stateless};
-
-/// A part of an output, of which the conditions below speak.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct OutputField<'a>(PhantomData<&'a ()>);
+use crate::{Frozen, Identity, Stateless};
 
 /// A field of a module, of which the conditions below speak.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ModuleField<'a>(PhantomData<&'a ()>);
-
-// Outputs.
-
-#[diagnostic::on_unimplemented(
-    message = "a bare `Tensor` has no compile-time dtype or shape, so it cannot be cached",
-    label = "this `Tensor` has no declared dtype and shape",
-    note = "in a struct, annotate the field: `#[tensor(f32, [2048])]` (per-sample shape, without the batch dimension)",
-    note = "elsewhere (returns, tuples), use `tcx::Typed<f32, D1<2048>>`"
-)]
-#[doc(hidden)]
-pub trait HasDtypeAndShape<T> {}
-impl<E: Element, S: Shape> HasDtypeAndShape<Typed<E, S>> for OutputField<'_> {}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for Tensor where for<'a> OutputField<'a>: HasDtypeAndShape<Tensor> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-
-#[diagnostic::on_unimplemented(
-    message = "a map cannot be cached: its keys are only known at run time",
-    label = "this map has no compile-time columns",
-    note = "declare a struct with one field per key and `#[derive(CacheableOutput)]`"
-)]
-#[doc(hidden)]
-pub trait HasColumns<T> {}
-impl<E: Element, S: Shape> HasColumns<Typed<E, S>> for OutputField<'_> {}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl<K, V, H> CacheableOutput for HashMap<K, V, H> where for<'a> OutputField<'a>: HasColumns<HashMap<K, V, H>> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl<K, V> CacheableOutput for BTreeMap<K, V> where for<'a> OutputField<'a>: HasColumns<BTreeMap<K, V>> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-
-#[diagnostic::on_unimplemented(
-    message = "`{T}` is a single value, but an output holds one value per sample",
-    label = "not batched",
-    note = "use `Vec<{T}>`, with one entry per sample of the batch"
-)]
-#[doc(hidden)]
-pub trait OnePerSample<T> {}
-impl<T: SampleValue> OnePerSample<Vec<T>> for OutputField<'_> {}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for bool where for<'a> OutputField<'a>: OnePerSample<bool> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for f32 where for<'a> OutputField<'a>: OnePerSample<f32> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for f64 where for<'a> OutputField<'a>: OnePerSample<f64> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for i8 where for<'a> OutputField<'a>: OnePerSample<i8> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for i16 where for<'a> OutputField<'a>: OnePerSample<i16> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for i32 where for<'a> OutputField<'a>: OnePerSample<i32> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for i64 where for<'a> OutputField<'a>: OnePerSample<i64> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for u8 where for<'a> OutputField<'a>: OnePerSample<u8> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for String where for<'a> OutputField<'a>: OnePerSample<String> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-
-#[diagnostic::on_unimplemented(
-    message = "`()` holds nothing to cache",
-    label = "no columns",
-    note = "return the features: a struct with `#[derive(CacheableOutput)]`, a tuple, or a `tcx::Typed<f32, D1<2048>>` tensor"
-)]
-#[doc(hidden)]
-pub trait NotEmpty<T> {}
-impl<E: Element, S: Shape> NotEmpty<Typed<E, S>> for OutputField<'_> {}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for () where for<'a> OutputField<'a>: NotEmpty<()> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-
-#[diagnostic::on_unimplemented(
-    message = "`{T}` cannot be cached: it is there or missing for a whole batch, and the rows of a later batch may come from both kinds",
-    label = "optional for the whole batch",
-    note = "make it present for every sample: store a placeholder where there is no value, and a `Vec<bool>` field that says where there is one"
-)]
-#[doc(hidden)]
-pub trait AlwaysPresent<T> {}
-impl<E: Element, S: Shape> AlwaysPresent<Typed<E, S>> for OutputField<'_> {}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl<T> CacheableOutput for Option<T> where for<'a> OutputField<'a>: AlwaysPresent<Option<T>> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-
-#[diagnostic::on_unimplemented(
-    message = "optional values cannot be cached by this version of tcx",
-    label = "`{T}` may be absent",
-    note = "store a placeholder where there is no value, and a `Vec<bool>` field that says where there is one"
-)]
-#[doc(hidden)]
-pub trait PresentPerSample<T> {}
-impl PresentPerSample<f32> for OutputField<'_> {}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl<T> SampleValue for Option<T> where for<'a> OutputField<'a>: PresentPerSample<Option<T>> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn column(_: &[Self]) -> Column { never_compiled() }
-    fn gather(_: &Lookup, _: usize) -> Result<Vec<Self>> { never_compiled() }
-}
-
-// Modules.
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` owns trainable parameters",
@@ -284,6 +108,9 @@ impl<'f> Stateless for nn::Path<'f> where for<'a> ModuleField<'a>: NotVariables<
 #[doc(hidden)]
 #[rustfmt::skip]
 impl Stateless for nn::Optimizer where for<'a> ModuleField<'a>: NotVariables<nn::Optimizer> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for nn::Variables where for<'a> ModuleField<'a>: NotVariables<nn::Variables> { fn identity(&self, _: &mut Identity) { never_compiled() } }
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` holds weights that can be changed",
@@ -313,6 +140,24 @@ impl<M> NotWritable<Frozen<M>> for ModuleField<'_> {}
 impl Stateless for Tensor where for<'a> ModuleField<'a>: NotWritable<Tensor> { fn identity(&self, _: &mut Identity) { never_compiled() } }
 
 #[diagnostic::on_unimplemented(
+    message = "`{T}` holds tensors that can be written to at any time",
+    label = "not frozen",
+    note = "hold each tensor as `tcx::Frozen<Tensor>`, made with `Frozen::tensor(t)`; a state that changes from batch to batch cannot be cached"
+)]
+#[doc(hidden)]
+pub trait HoldsNoTensors<T> {}
+impl<M> HoldsNoTensors<Frozen<M>> for ModuleField<'_> {}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for nn::LSTMState where for<'a> ModuleField<'a>: HoldsNoTensors<nn::LSTMState> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for nn::GRUState where for<'a> ModuleField<'a>: HoldsNoTensors<nn::GRUState> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for IValue where for<'a> ModuleField<'a>: HoldsNoTensors<IValue> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+
+#[diagnostic::on_unimplemented(
     message = "`{T}` can change between two calls, and outputs with it",
     label = "holds state",
     note = "if it cannot change an output (a counter, say), mark the field `#[tcx(assume_stateless)]`"
@@ -337,13 +182,40 @@ impl<T> Stateless for Mutex<T> where for<'a> ModuleField<'a>: NotMutable<Mutex<T
 impl<T> Stateless for RwLock<T> where for<'a> ModuleField<'a>: NotMutable<RwLock<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
 #[doc(hidden)]
 #[rustfmt::skip]
+impl<T> Stateless for OnceCell<T> where for<'a> ModuleField<'a>: NotMutable<OnceCell<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<T> Stateless for OnceLock<T> where for<'a> ModuleField<'a>: NotMutable<OnceLock<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<T, F> Stateless for LazyCell<T, F> where for<'a> ModuleField<'a>: NotMutable<LazyCell<T, F>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<T, F> Stateless for LazyLock<T, F> where for<'a> ModuleField<'a>: NotMutable<LazyLock<T, F>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
 impl Stateless for AtomicBool where for<'a> ModuleField<'a>: NotMutable<AtomicBool> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for AtomicI8 where for<'a> ModuleField<'a>: NotMutable<AtomicI8> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for AtomicI16 where for<'a> ModuleField<'a>: NotMutable<AtomicI16> { fn identity(&self, _: &mut Identity) { never_compiled() } }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl Stateless for AtomicI32 where for<'a> ModuleField<'a>: NotMutable<AtomicI32> { fn identity(&self, _: &mut Identity) { never_compiled() } }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl Stateless for AtomicI64 where for<'a> ModuleField<'a>: NotMutable<AtomicI64> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for AtomicIsize where for<'a> ModuleField<'a>: NotMutable<AtomicIsize> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for AtomicU8 where for<'a> ModuleField<'a>: NotMutable<AtomicU8> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl Stateless for AtomicU16 where for<'a> ModuleField<'a>: NotMutable<AtomicU16> { fn identity(&self, _: &mut Identity) { never_compiled() } }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl Stateless for AtomicU32 where for<'a> ModuleField<'a>: NotMutable<AtomicU32> { fn identity(&self, _: &mut Identity) { never_compiled() } }
@@ -353,6 +225,9 @@ impl Stateless for AtomicU64 where for<'a> ModuleField<'a>: NotMutable<AtomicU64
 #[doc(hidden)]
 #[rustfmt::skip]
 impl Stateless for AtomicUsize where for<'a> ModuleField<'a>: NotMutable<AtomicUsize> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<T> Stateless for AtomicPtr<T> where for<'a> ModuleField<'a>: NotMutable<AtomicPtr<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` has no order: it differs from run to run, and the cache's identity with it",

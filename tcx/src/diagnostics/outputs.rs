@@ -1,0 +1,178 @@
+//! Types that are no output, or no part of one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::marker::PhantomData;
+
+use tch::Tensor;
+use tcx_store::{Column, ColumnType, Lookup};
+
+use crate::__private::never_compiled;
+use crate::Result;
+use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
+use crate::typed::{Element, Shape, Typed};
+use crate::value::SampleValue;
+
+/// A part of an output, of which the conditions below speak.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OutputField<'a>(PhantomData<&'a ()>);
+
+#[diagnostic::on_unimplemented(
+    message = "a bare `Tensor` has no compile-time dtype or shape, so it cannot be cached",
+    label = "this `Tensor` has no declared dtype and shape",
+    note = "in a struct, annotate the field: `#[tensor(f32, [2048])]` (per-sample shape, without the batch dimension)",
+    note = "elsewhere (returns, tuples), use `tcx::Typed<f32, D1<2048>>`"
+)]
+#[doc(hidden)]
+pub trait HasDtypeAndShape<T> {}
+impl<E: Element, S: Shape> HasDtypeAndShape<Typed<E, S>> for OutputField<'_> {}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for Tensor where for<'a> OutputField<'a>: HasDtypeAndShape<Tensor> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+
+#[diagnostic::on_unimplemented(
+    message = "a map cannot be cached: its keys are only known at run time",
+    label = "this map has no compile-time columns",
+    note = "declare a struct with one field per key and `#[derive(CacheableOutput)]`"
+)]
+#[doc(hidden)]
+pub trait HasColumns<T> {}
+impl<E: Element, S: Shape> HasColumns<Typed<E, S>> for OutputField<'_> {}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<K, V, H> CacheableOutput for HashMap<K, V, H> where for<'a> OutputField<'a>: HasColumns<HashMap<K, V, H>> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<K, V> CacheableOutput for BTreeMap<K, V> where for<'a> OutputField<'a>: HasColumns<BTreeMap<K, V>> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+
+#[diagnostic::on_unimplemented(
+    message = "`{T}` is a single value, but an output holds one value per sample",
+    label = "not batched",
+    note = "use `Vec<{T}>`, with one entry per sample of the batch"
+)]
+#[doc(hidden)]
+pub trait OnePerSample<T> {}
+impl<T: SampleValue> OnePerSample<Vec<T>> for OutputField<'_> {}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for bool where for<'a> OutputField<'a>: OnePerSample<bool> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for f32 where for<'a> OutputField<'a>: OnePerSample<f32> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for f64 where for<'a> OutputField<'a>: OnePerSample<f64> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for i8 where for<'a> OutputField<'a>: OnePerSample<i8> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for i16 where for<'a> OutputField<'a>: OnePerSample<i16> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for i32 where for<'a> OutputField<'a>: OnePerSample<i32> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for i64 where for<'a> OutputField<'a>: OnePerSample<i64> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for u8 where for<'a> OutputField<'a>: OnePerSample<u8> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for String where for<'a> OutputField<'a>: OnePerSample<String> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+
+#[diagnostic::on_unimplemented(
+    message = "`()` holds nothing to cache",
+    label = "no columns",
+    note = "return the features: a struct with `#[derive(CacheableOutput)]`, a tuple, or a `tcx::Typed<f32, D1<2048>>` tensor"
+)]
+#[doc(hidden)]
+pub trait NotEmpty<T> {}
+impl<E: Element, S: Shape> NotEmpty<Typed<E, S>> for OutputField<'_> {}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl CacheableOutput for () where for<'a> OutputField<'a>: NotEmpty<()> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+
+#[diagnostic::on_unimplemented(
+    message = "`{T}` cannot be cached: it is there or missing for a whole batch, and the rows of a later batch may come from both kinds",
+    label = "optional for the whole batch",
+    note = "make it present for every sample: store a placeholder where there is no value, and a `Vec<bool>` field that says where there is one"
+)]
+#[doc(hidden)]
+pub trait AlwaysPresent<T> {}
+impl<E: Element, S: Shape> AlwaysPresent<Typed<E, S>> for OutputField<'_> {}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<T> CacheableOutput for Option<T> where for<'a> OutputField<'a>: AlwaysPresent<Option<T>> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+
+#[diagnostic::on_unimplemented(
+    message = "optional values cannot be cached by this version of tcx",
+    label = "`{T}` may be absent",
+    note = "store a placeholder where there is no value, and a `Vec<bool>` field that says where there is one"
+)]
+#[doc(hidden)]
+pub trait PresentPerSample<T> {}
+impl PresentPerSample<f32> for OutputField<'_> {}
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<T> SampleValue for Option<T> where for<'a> OutputField<'a>: PresentPerSample<Option<T>> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn column(_: &[Self]) -> Column { never_compiled() }
+    fn gather(_: &Lookup, _: usize) -> Result<Vec<Self>> { never_compiled() }
+}
