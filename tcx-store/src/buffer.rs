@@ -117,6 +117,8 @@ struct Generations {
 struct Room {
     bytes: usize,
     trouble: Option<Error>,
+    /// Rows that were not taken since somebody asked, and why.
+    dropped: Option<(usize, Error)>,
 }
 
 /// What became of a batch.
@@ -147,7 +149,7 @@ pub(crate) struct WriteBuffer {
 impl WriteBuffer {
     pub(crate) fn new(seal_bytes: usize, queue_bytes: usize) -> Self {
         // A full queue must be reason enough to seal, or the caller would wait for ever.
-        let seal_bytes = seal_bytes.min(queue_bytes / 2);
+        let seal_bytes = seal_bytes.min(queue_bytes / 2).max(1);
         let (generations, room) = (RwLock::default(), Mutex::default());
         Self {
             generations,
@@ -167,11 +169,14 @@ impl WriteBuffer {
             seal();
             room = self.more_room.wait(room).unwrap_or_else(PoisonError::into_inner);
         }
-        if room.trouble.is_some() {
+        if let Some(trouble) = room.trouble.clone() {
+            let dropped = room.dropped.take().map_or(0, |(rows, _)| rows);
+            room.dropped = Some((dropped + batch.rows(), trouble));
             return Accepted::No;
         }
         room.bytes += bytes;
-        drop(room);
+        // The room stays locked until the rows are where a seal finds them: whoever waits for room must not ask for
+        // one that has nothing to seal yet.
         let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
         let before = generations.active.bytes;
         generations.active.push(batch.clone());
@@ -248,6 +253,11 @@ impl WriteBuffer {
         drop(room);
         self.more_room.notify_all();
         before
+    }
+
+    /// How many rows were not taken since the last time this was asked, and why.
+    pub(crate) fn take_dropped(&self) -> Option<(usize, Error)> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner).dropped.take()
     }
 
     /// Why writing is off, if it is.

@@ -1,6 +1,6 @@
 //! What the readers and the writer of one folder share.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use arrow::datatypes::SchemaRef;
@@ -11,7 +11,7 @@ use crate::live::Live;
 use crate::lookup::Lookup;
 use crate::options::Options;
 use crate::probe::{Trouble, probe};
-use crate::refresh::Refresh;
+use crate::refresh::{ListAt, Refresh};
 use crate::schema::Leaf;
 use crate::segment::arrow_schema;
 use crate::snapshot::Snapshot;
@@ -43,7 +43,7 @@ impl Core {
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
         let mut live = Live::new(storage.clone(), spec.clone(), schema.clone(), counters.clone());
-        let stamp = storage.stamp().unwrap_or_default();
+        let at = ListAt::new(storage.stamp().unwrap_or_default());
         live.refresh()?;
         let snapshot = ArcSwap::from_pointee(live.snapshot());
         Ok(Self {
@@ -55,7 +55,7 @@ impl Core {
             counters,
             live: Mutex::new(live),
             snapshot,
-            refresh: Mutex::new(Refresh::new(options.refresh_every, stamp)),
+            refresh: Mutex::new(Refresh::new(options.refresh_every, at)),
             refused: OnceLock::new(),
         })
     }
@@ -95,7 +95,9 @@ impl Core {
         }
         let floor = self.snapshot().floor;
         let mut buffered = Vec::new();
-        self.buffer.find(lookup.keys(), lookup.open(), floor, |position, row| buffered.push((position, row)));
+        self.buffer.find(lookup.keys(), lookup.missing_rows(), floor, |position, row| {
+            buffered.push((position, row));
+        });
         for (position, row) in buffered {
             lookup.found_buffered(position, row);
         }
@@ -141,10 +143,15 @@ impl Core {
 
     fn refresh_with(&self, refresh: &mut Refresh, always: bool) -> Result<bool> {
         let stamp = || self.storage.stamp().unwrap_or_default();
-        let at =
-            if always { Some(crate::refresh::ListAt { stamp: stamp() }) } else { refresh.should_list(stamp) };
+        let at = if always { Some(ListAt::new(stamp())) } else { refresh.should_list(stamp) };
         let Some(at) = at else { return Ok(false) };
-        let mut live = self.live();
+        // While the writer is at the files, a hit does not wait for it.
+        let live = match self.live.try_lock() {
+            Ok(live) => Some(live),
+            Err(TryLockError::Poisoned(live)) => Some(live.into_inner()),
+            Err(TryLockError::WouldBlock) => always.then(|| self.live()),
+        };
+        let Some(mut live) = live else { return Ok(false) };
         let learned = live.refresh();
         refresh.listed(at);
         match learned {

@@ -32,6 +32,8 @@ enum Repr {
     Incompatible(String),
     #[error("{0}")]
     Invalid(String),
+    #[error("{rows} rows computed while writing was off were not kept: {cause}")]
+    Dropped { rows: usize, cause: Error },
 }
 
 /// A result of the store.
@@ -45,6 +47,7 @@ impl Error {
             Repr::Corrupt { .. } => ErrorKind::Corrupt,
             Repr::Incompatible(_) => ErrorKind::Incompatible,
             Repr::Invalid(_) => ErrorKind::Invalid,
+            Repr::Dropped { cause, .. } => cause.kind(),
         }
     }
 
@@ -58,6 +61,11 @@ impl Error {
 
     pub(crate) fn incompatible(message: impl Into<String>) -> Self {
         Self(Arc::new(Repr::Incompatible(message.into())))
+    }
+
+    /// This error has kept so many rows from the disk.
+    pub(crate) fn dropped(self, rows: usize) -> Self {
+        Self(Arc::new(Repr::Dropped { rows, cause: self }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {

@@ -5,9 +5,11 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::storage::{Fault, Faulty, LocalStorage};
+use crate::storage::{Fault, Faulty, LocalStorage, Steps};
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Lookup, Options, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
@@ -47,14 +49,13 @@ fn survives(fault: Fault, fail: Range<usize>) -> bool {
     };
     let mut acknowledged = Vec::new();
     for keys in [0..10, 5..20] {
-        let dropped = store.stats().rows_dropped;
         compute(&store, keys.clone());
-        if store.flush().is_ok() && store.stats().rows_dropped == dropped {
+        if store.flush().is_ok() {
             acknowledged.push(keys);
         }
     }
     for keys in acknowledged {
-        assert_eq!(missing(dir.path(), keys), 0, "acknowledged is durable");
+        assert_eq!(missing(dir.path(), keys), 0, "what a flush has acknowledged is there");
     }
     while store.flush().is_err() {}
     compute(&store, 0..30);
@@ -66,10 +67,23 @@ fn survives(fault: Fault, fail: Range<usize>) -> bool {
 
 /// How many rows another process would have to compute.
 fn missing(dir: &Path, keys: Range<i64>) -> usize {
-    let storage = LocalStorage::new(dir.join("cache/m_v1"), crate::storage::System);
-    let store = Store::with_storage(Arc::new(storage), spec(), &options()).unwrap();
+    let store = other_process(dir);
     assert_eq!(store.stats().damaged_segments, 0);
-    compute(&store, keys)
+    let rows = store.lookup(Keys::ints(keys.clone(), 0)).unwrap();
+    if rows.missing() == 0 {
+        check(&rows, keys);
+    }
+    rows.missing()
+}
+
+/// A store of its own on the same folder, as another process has it.
+fn other_process(dir: &Path) -> Store {
+    with_steps(dir, crate::storage::System, &options())
+}
+
+fn with_steps(dir: &Path, steps: impl Steps + Clone, options: &Options) -> Store {
+    let storage = LocalStorage::new(dir.join("cache/m_v1"), steps);
+    Store::with_storage(Arc::new(storage), spec(), options).unwrap()
 }
 
 fn survives_everywhere(fault: Fault, length: usize) {
@@ -109,8 +123,7 @@ fn a_short_write_is_completed() {
 #[test]
 fn while_writing_is_off_rows_are_served_but_not_queued() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = LocalStorage::new(dir.path().join("cache/m_v1"), crate::storage::System);
-    let store = Store::with_storage(Arc::new(storage), spec(), &options()).unwrap();
+    let store = other_process(dir.path());
     std::fs::write(dir.path().join("cache"), "a file where the directory should be").unwrap();
     assert_eq!(compute(&store, 0..10), 10);
     assert!(store.flush().is_err());
@@ -120,7 +133,170 @@ fn while_writing_is_off_rows_are_served_but_not_queued() {
     assert_eq!(compute(&store, 10..15), 5, "not queued, but not an error either");
     assert_eq!(store.stats().rows_dropped, 10);
     std::fs::remove_file(dir.path().join("cache")).unwrap();
+    let error = store.flush().unwrap_err().to_string();
+    assert!(error.contains("10 rows computed while writing was off were not kept"), "{error}");
     store.flush().unwrap();
     assert!(store.trouble().is_none(), "writing is on again");
     assert_eq!(missing(dir.path(), 0..10), 0);
+}
+
+#[test]
+fn rows_that_were_dropped_unnoticed_are_told_by_the_next_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let off = Arc::new(AtomicBool::new(true));
+    let broken = off.clone();
+    let rule = move |_, step: &str, _: &Path| (step == "sync" && broken.load(SeqCst)).then_some(REFUSED);
+    let options = Options { seal_after: Duration::from_millis(1), ..options() };
+    let store = with_steps(dir.path(), Faulty::with(rule), &options);
+    compute(&store, 0..3);
+    while store.trouble().is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    compute(&store, 3..10);
+    off.store(false, SeqCst);
+    while store.trouble().is_some() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let error = store.flush().unwrap_err().to_string();
+    assert!(error.contains("7 rows computed while writing was off were not kept"), "{error}");
+    store.flush().unwrap();
+}
+
+const REFUSED: Fault = Fault::Refused(ErrorKind::Other);
+
+#[test]
+fn the_name_of_the_folder_is_synced_before_anything_in_it_is_acknowledged() {
+    for made_by_another in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache");
+        if made_by_another {
+            std::fs::create_dir_all(cache.join("m_v1")).unwrap();
+        }
+        // The first sync of the directory that holds the folder's name fails.
+        let (name, first) = (cache.clone(), AtomicBool::new(true));
+        let rule = move |_, step: &str, path: &Path| {
+            (step == "sync_dir" && path == name && first.swap(false, SeqCst)).then_some(REFUSED)
+        };
+        let steps = Faulty::with(rule);
+        let store = with_steps(dir.path(), steps.clone(), &options());
+        compute(&store, 0..3);
+        while store.flush().is_err() {}
+        assert!(steps.has_failed());
+        assert!(steps.has_happened("sync_dir", &cache), "made by another: {made_by_another}");
+        assert!(steps.has_happened("sync_dir", dir.path()), "made by another: {made_by_another}");
+    }
+}
+
+#[test]
+fn failed_seals_leave_no_runs_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let off = Arc::new(AtomicBool::new(true));
+    let broken = off.clone();
+    let rule = move |_, step: &str, _: &Path| (step == "sync" && broken.load(SeqCst)).then_some(REFUSED);
+    let store = with_steps(dir.path(), Faulty::with(rule), &options());
+    compute(&store, 0..30);
+    for _ in 0..10 {
+        store.flush().unwrap_err();
+    }
+    off.store(false, SeqCst);
+    store.flush().unwrap();
+    let names = std::fs::read_dir(dir.path().join("cache/m_v1")).unwrap();
+    let mut kinds: Vec<_> =
+        names.map(|name| name.unwrap().file_name().to_string_lossy()[..4].to_owned()).collect();
+    kinds.sort();
+    assert_eq!(kinds, ["chan", "run-", "seg-"]);
+}
+
+#[test]
+fn what_a_failed_seal_has_learned_of_other_processes_is_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = Arc::new(AtomicBool::new(false));
+    let fails = broken.clone();
+    let rule = move |_, step: &str, path: &Path| {
+        (step == "open" && path.ends_with("change-00000000000000000000") && fails.load(SeqCst))
+            .then_some(REFUSED)
+    };
+    let store = with_steps(dir.path(), Faulty::with(rule), &options());
+    compute(&store, 0..3);
+    store.flush().unwrap();
+    let other = other_process(dir.path());
+    compute(&store, 3..4);
+    compute(&other, 10..20);
+    other.flush().unwrap();
+    broken.store(true, SeqCst);
+    store.flush().unwrap_err();
+    assert_eq!(store.lookup(Keys::ints(10..20, 0)).unwrap().missing(), 0);
+    broken.store(false, SeqCst);
+    store.flush().unwrap();
+}
+
+#[test]
+fn a_link_where_the_cache_should_be_is_an_error_and_leads_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, elsewhere) = (dir.path().join("cache"), dir.path().join("elsewhere"));
+    std::os::unix::fs::symlink(dir.path().join("not mounted"), &cache).unwrap();
+    let store = Store::open(&cache, spec(), &options()).unwrap();
+    compute(&store, 0..3);
+    store.flush().unwrap_err();
+    drop(store);
+    std::fs::remove_file(&cache).unwrap();
+    std::fs::create_dir(&cache).unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, cache.join("m_v1")).unwrap();
+    let error = Store::open(&cache, spec(), &options()).unwrap_err().to_string();
+    assert!(error.contains("is a link"), "{error}");
+}
+
+#[test]
+fn a_refused_store_is_opened_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    let first = Store::open(&cache, spec(), &options()).unwrap();
+    compute(&first, 0..3);
+    first.flush().unwrap();
+    std::fs::remove_dir_all(cache.join("m_v1")).unwrap();
+    let other = other_process(dir.path());
+    compute(&other, 0..1);
+    other.flush().unwrap();
+    compute(&first, 3..6);
+    let error = first.flush().unwrap_err().to_string();
+    assert!(error.contains("removed and made again by another process: open the module again"), "{error}");
+    let again = Store::open(&cache, spec(), &options()).unwrap();
+    assert_eq!(compute(&again, 0..2), 1);
+}
+
+#[test]
+fn odd_settings_mean_what_they_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let never = Options { seal_after: Duration::MAX, ..options() };
+    let store = with_steps(dir.path(), crate::storage::System, &never);
+    compute(&store, 0..3);
+    store.flush().unwrap();
+    drop(store);
+    let at_once = Options { seal_bytes: 0, queue_bytes: 0, ..options() };
+    let store = with_steps(dir.path(), crate::storage::System, &at_once);
+    compute(&store, 0..6);
+    while store.stats().rows_sealed < 3 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn readers_let_go_of_replaced_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reader, writer) = (other_process(dir.path()), other_process(dir.path()));
+    for start in 0..100 {
+        compute(&writer, start * 10..start * 10 + 10);
+        writer.flush().unwrap();
+        reader.refresh().unwrap();
+    }
+    drop(writer);
+    reader.refresh().unwrap();
+    assert!(reader.runs() < 20, "{} runs for 100 segments", reader.runs());
+    let on_disk = std::fs::read_dir(dir.path().join("cache/m_v1")).unwrap();
+    let on_disk = on_disk
+        .filter(|name| name.as_ref().unwrap().file_name().to_string_lossy().starts_with("run-"))
+        .count();
+    assert!(on_disk < 20, "{on_disk} runs on disk");
+    assert_eq!(compute(&reader, 0..1000), 0);
 }

@@ -18,7 +18,7 @@ use crate::spec::Spec;
 use crate::stats::Counters;
 use crate::storage::Storage;
 
-/// Everything this process knows of the folder. It only grows: what a listing lacks is not forgotten.
+/// Everything this process knows of the folder. What a listing lacks is not forgotten: a listing may be stale.
 #[derive(Debug)]
 pub(crate) struct Live {
     storage: Arc<dyn Storage>,
@@ -29,10 +29,12 @@ pub(crate) struct Live {
     changes: KnownChanges,
     /// `None` is a segment that is not served: damaged, or another's.
     segments: HashMap<SegmentName, Option<Arc<Segment>>>,
-    /// In the order they were found.
+    /// The largest first; none whose segments are all in larger ones.
     runs: Vec<Arc<Run>>,
     /// The runs that were opened, those that cannot be used too.
     opened_runs: HashSet<Random>,
+    /// The files that could not be opened and were warned of.
+    warned: HashSet<String>,
 }
 
 /// Change 0, once it has been read or created.
@@ -69,6 +71,7 @@ impl Live {
             segments: HashMap::new(),
             runs: Vec::new(),
             opened_runs: HashSet::new(),
+            warned: HashSet::new(),
         }
     }
 
@@ -152,8 +155,10 @@ impl Live {
         if found.instance == known.instance {
             return Ok(known.clone());
         }
-        let difference = "\n  the folder was removed and made again by another process: open the cache again";
-        Err(refused(&self.spec.module_id, self.storage.path(), difference))
+        let (id, path) = (&self.spec.module_id, self.storage.path().display());
+        Err(Error::incompatible(format!(
+            "the cache of `{id}` at {path} was removed and made again by another process: open the module again"
+        )))
     }
 
     fn create_change_0(&self, bytes: &[u8]) -> Result<bool> {
@@ -168,7 +173,7 @@ impl Live {
     }
 
     fn open_runs(&mut self, listed: &[Random]) -> bool {
-        let known = self.runs.len();
+        let known = self.opened_runs.len();
         for &random in listed {
             if self.opened_runs.contains(&random) {
                 continue;
@@ -178,10 +183,11 @@ impl Live {
                     self.opened_runs.insert(random);
                     self.runs.extend(Run::open(map, random).map(Arc::new));
                 }
-                Err(error) => skip_for_now("index run", &FileName::Run(random).to_string(), &error),
+                Err(error) => self.skip_for_now(&FileName::Run(random).to_string(), &error),
             }
         }
-        self.runs.len() > known
+        self.prune_runs();
+        self.opened_runs.len() > known
     }
 
     fn open_segments(&mut self, listed: &[SegmentName]) -> bool {
@@ -196,7 +202,7 @@ impl Live {
                     let opened = Segment::open(map, name, &self.schema, &identity.digest, identity.instance);
                     self.note(name, opened);
                 }
-                Err(error) => skip_for_now("segment", &name.to_string(), &error),
+                Err(error) => self.skip_for_now(&name.to_string(), &error),
             }
         }
         self.segments.len() > known
@@ -215,6 +221,14 @@ impl Live {
             }
         };
         self.segments.insert(name, served);
+    }
+
+    /// A file that cannot be opened now may be gone, or readable at the next listing.
+    fn skip_for_now(&mut self, name: &str, error: &io::Error) {
+        if error.kind() != io::ErrorKind::NotFound && self.warned.insert(name.to_owned()) {
+            let path = self.storage.path().join(name);
+            tracing::warn!(path = %path.display(), "cannot open it, tried again at every listing: {error}");
+        }
     }
 
     fn count_damage(&self, name: SegmentName, what: &str) {
@@ -262,12 +276,10 @@ impl Live {
     /// The runs that lead to the served segments, largest first; a segment that two of them know belongs to the
     /// first, and a run that adds none is left out.
     fn cover(&self, served: &HashMap<SegmentName, Arc<Segment>>) -> Vec<IndexedRun> {
-        let mut runs = self.runs.clone();
-        runs.sort_by_key(|run| std::cmp::Reverse(run.entries()));
         let mut left = served.clone();
-        let indexed = runs.into_iter().filter_map(|run| {
+        let indexed = self.runs.iter().filter_map(|run| {
             let segments: Vec<_> = run.segments().iter().map(|name| left.remove(name)).collect();
-            segments.iter().any(Option::is_some).then_some(IndexedRun { run, segments })
+            segments.iter().any(Option::is_some).then(|| IndexedRun { run: run.clone(), segments })
         });
         indexed.collect()
     }
@@ -279,14 +291,23 @@ impl Live {
 
     /// A run that this process has made of others takes their place; tells the names of those it replaces.
     pub(crate) fn replace_runs(&mut self, merged: Random) -> Vec<Random> {
+        let before: Vec<Random> = self.runs.iter().map(|run| run.name()).collect();
         self.open_runs(&[merged]);
-        let Some(run) = self.runs.iter().find(|run| run.name() == merged) else { return Vec::new() };
-        let known: HashSet<SegmentName> = run.segments().iter().copied().collect();
-        let replaced =
-            |run: &Run| run.name() != merged && run.segments().iter().all(|name| known.contains(name));
-        let names = self.runs.iter().filter(|run| replaced(run)).map(|run| run.name()).collect();
-        self.runs.retain(|run| !replaced(run));
-        names
+        // The merged run itself, if another process was faster with an equal one.
+        before
+            .into_iter()
+            .chain([merged])
+            .filter(|name| self.runs.iter().all(|run| run.name() != *name))
+            .collect()
+    }
+
+    /// Lets go of the runs all of whose segments are in larger ones. Every process keeps the same: of two that are
+    /// equal, the one with the smaller name.
+    fn prune_runs(&mut self) {
+        self.runs.sort_by_key(|run| (std::cmp::Reverse(run.entries()), run.name()));
+        let mut covered = HashSet::new();
+        // Segments that were not seen yet count: only this run may know them.
+        self.runs.retain(|run| run.segments().iter().filter(|name| covered.insert(**name)).count() > 0);
     }
 
     /// Makes a run for every segment that has none.
@@ -334,13 +355,6 @@ pub(crate) fn publish_run(storage: &dyn Storage, random: Random, bytes: &[u8]) -
 /// The hashes of all keys of a segment; `None` if one cannot be trusted.
 fn key_hashes(segment: &Segment) -> Option<Vec<KeyHash>> {
     (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| hash(key, view))).collect()
-}
-
-/// A file that cannot be opened now may be gone, or readable at the next listing.
-fn skip_for_now(what: &str, name: &str, error: &io::Error) {
-    if error.kind() != io::ErrorKind::NotFound {
-        tracing::warn!("cannot open {what} {name}: {error}");
-    }
 }
 
 pub(crate) fn refused(module_id: &str, path: &std::path::Path, difference: &str) -> Error {

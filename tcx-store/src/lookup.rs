@@ -68,12 +68,17 @@ impl Lookup {
     /// The positions of the missing rows, in order, each key once: what has to be computed.
     pub fn missing_positions(&self) -> Vec<usize> {
         let mut seen = HashSet::with_capacity(self.missing);
-        self.open().filter(|&position| seen.insert(self.keys.key(position))).collect()
+        self.missing_rows().filter(|&position| seen.insert(self.keys.key(position))).collect()
     }
 
     /// The keys that were asked for.
     pub fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    /// Whether this is a lookup of the store with these leaves.
+    pub(crate) fn has_leaves(&self, leaves: &Arc<[Leaf]>) -> bool {
+        Arc::ptr_eq(&self.leaves, leaves)
     }
 
     pub(crate) fn known(&self) -> u64 {
@@ -88,8 +93,8 @@ impl Lookup {
         self.rows[position].source == MISSING.source
     }
 
-    /// The positions that are missing.
-    pub(crate) fn open(&self) -> impl Iterator<Item = usize> + '_ {
+    /// The positions that are missing, in order, repeated keys everywhere they stand.
+    pub fn missing_rows(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.rows.len()).filter(|&position| self.is_open(position))
     }
 
@@ -121,7 +126,7 @@ impl Lookup {
     /// The missing rows that `batch` brings are found, repeated keys everywhere they stand.
     pub(crate) fn fill(&mut self, batch: &Arc<RowBatch>) {
         let rows: HashMap<&[u8], usize> = (0..batch.rows()).map(|row| (batch.keys.key(row), row)).collect();
-        let open: Vec<usize> = self.open().collect();
+        let open: Vec<usize> = self.missing_rows().collect();
         self.sources.push(Source::Batch(batch.clone()));
         for position in open {
             if let Some(&row) = rows.get(self.keys.key(position)) {

@@ -28,7 +28,7 @@ impl Trouble {
 pub(crate) fn probe(lookup: &mut Lookup, leaves: &[Leaf], snapshot: &Snapshot) -> Trouble {
     let (trouble, candidates, sources) = (Trouble::default(), Vec::with_capacity(STAGE), Vec::new());
     let mut probe = Probe { lookup, leaves, trouble, candidates, sources };
-    let mut open: Vec<usize> = probe.lookup.open().collect();
+    let mut open: Vec<usize> = probe.lookup.missing_rows().collect();
     for run in &snapshot.runs {
         if open.is_empty() {
             break;

@@ -22,10 +22,10 @@ pub(crate) struct Refresh {
 }
 
 impl Refresh {
-    /// The folder has just been listed; `stamp` was taken before.
-    pub(crate) fn new(every: Duration, stamp: Option<Stamp>) -> Self {
+    /// The folder has just been listed.
+    pub(crate) fn new(every: Duration, at: ListAt) -> Self {
         let now = Instant::now();
-        Self { every, checked: now, listed: now, stamp: settled(stamp) }
+        Self { every, checked: now, listed: now, stamp: at.stamp }
     }
 
     /// Whether it is time to look, at the start of a batch.
@@ -42,20 +42,27 @@ impl Refresh {
         }
         let found = stamp();
         let same = found.is_some() && found == self.stamp;
-        (!same || since >= LIST_AT_LEAST_EVERY).then_some(ListAt { stamp: found })
+        (!same || since >= LIST_AT_LEAST_EVERY).then(|| ListAt::new(found))
     }
 
     /// The folder has been listed.
     pub(crate) fn listed(&mut self, at: ListAt) {
         self.listed = Instant::now();
-        self.stamp = settled(at.stamp);
+        self.stamp = at.stamp;
     }
 }
 
 /// A listing that is about to be made, with the stamp taken before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListAt {
-    pub(crate) stamp: Option<Stamp>,
+    stamp: Option<Stamp>,
+}
+
+impl ListAt {
+    /// The stamp has just been taken: a slow listing must not make it look older than it was.
+    pub(crate) fn new(stamp: Option<Stamp>) -> Self {
+        Self { stamp: settled(stamp) }
+    }
 }
 
 fn settled(stamp: Option<Stamp>) -> Option<Stamp> {

@@ -35,7 +35,7 @@ pub(crate) fn seal_all(core: &Core) -> Result<()> {
                 }
             }
             Err(error) => {
-                give_up(core, &generation, &error);
+                give_up(core, &error);
                 return Err(error);
             }
         }
@@ -44,14 +44,16 @@ pub(crate) fn seal_all(core: &Core) -> Result<()> {
 }
 
 /// Turns writing off; rows of a folder that refuses them are dropped.
-fn give_up(core: &Core, generation: &Generation, error: &Error) {
+fn give_up(core: &Core, error: &Error) {
     core.remember(error);
     if core.buffer.set_trouble(Some(error.clone())).is_none() {
         tracing::error!("writing is off, rows are computed but not kept: {error}");
     }
-    if error.kind() != ErrorKind::Io {
-        let rows = generation.batches.iter().map(|batch| batch.rows()).sum();
-        core.counters.rows_dropped.add(rows);
+    if error.kind() == ErrorKind::Io {
+        return;
+    }
+    while let Some(generation) = core.buffer.oldest() {
+        core.counters.rows_dropped.add(generation.batches.iter().map(|batch| batch.rows()).sum());
         core.buffer.release_oldest();
     }
 }
@@ -60,21 +62,20 @@ fn seal(core: &Core, generation: &Generation) -> Result<()> {
     let (identity, base, floor) = {
         let mut live = core.live();
         // A segment's base is the newest change known when it is sealed, so that none is missed.
-        let learned = live.refresh()?;
-        let identity = live.ensure_identity()?;
-        if learned {
+        if live.refresh()? {
             core.install(&mut live);
         }
+        let identity = live.ensure_identity()?;
         let (known, floor) = live.known();
         (identity, known, floor)
     };
     let (dead, alive): (Vec<_>, Vec<_>) =
         generation.batches.iter().map(|batch| &**batch).partition(|batch| batch.known < floor);
-    core.counters.rows_dropped.add(dead.iter().map(|batch| batch.rows()).sum());
     for pieces in segments(core, &alive) {
         let failed = |e: io::Error| Error::io("cannot write a segment in", core.storage.path(), e);
         seal_segment(core, &identity, base, &pieces).map_err(failed)?;
     }
+    core.counters.rows_dropped.add(dead.iter().map(|batch| batch.rows()).sum());
     Ok(())
 }
 
@@ -92,23 +93,28 @@ fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piec
     let (name, bytes) = (written.name, written.bytes);
     let hashes: Vec<KeyHash> = pieces.iter().flat_map(Piece::hashes).collect();
     let rows = hashes.len();
-    // The run first, so that whoever sees the segment finds it indexed.
+    // The run first, so that whoever sees the segment finds it indexed. It can be made again: without it, the
+    // segment is written all the same.
     let run = Random::new();
-    publish_run(&*core.storage, run, &build_run(&[(name, hashes)]))?;
-    written.publish()?;
+    if let Err(error) = publish_run(&*core.storage, run, &build_run(&[(name, hashes)])) {
+        tracing::debug!(segment = %name, "cannot write its index run: {error}");
+    }
+    if let Err(error) = written.publish() {
+        // Best effort: a run that stays knows a segment that nobody will find.
+        let _ = core.storage.remove(&FileName::Run(run).to_string());
+        return Err(error);
+    }
     let mut live = core.live();
     live.add(name, run)?;
     core.install(&mut live);
     core.counters.rows_sealed.add(rows);
     core.counters.bytes_sealed.add(bytes as usize);
     tracing::debug!(segment = %name, rows, bytes, "sealed");
-    drop(live);
-    merge_runs(core);
     Ok(())
 }
 
 /// Merges index runs until none is due. A merge that fails costs speed and nothing else.
-fn merge_runs(core: &Core) {
+pub(crate) fn merge_runs(core: &Core) {
     loop {
         let Some(runs) = core.live().mergeable() else { return };
         // Without the lock: readers go on with the runs they have, which stay mapped.

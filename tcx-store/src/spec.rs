@@ -24,7 +24,7 @@ impl Spec {
     /// # Errors
     ///
     /// A module id that cannot name a folder; two columns of one name, or one of tcx's own names (`__…`); a
-    /// row of 2³¹ elements or more, which Arrow cannot hold.
+    /// row of no elements, or of 2³¹ and more, which Arrow cannot hold.
     pub fn new(
         module_id: &str,
         key_type: KeyType,
@@ -50,6 +50,11 @@ fn check_leaves(leaves: &[Leaf]) -> Result<()> {
         if !names.insert(name) {
             return Err(Error::invalid(format!(
                 "two columns have the name `{name}`, rename one of the fields"
+            )));
+        }
+        if kind.elements() == Some(0) {
+            return Err(Error::invalid(format!(
+                "column `{name}`: a row of {kind} holds nothing, leave the field out"
             )));
         }
         if kind.elements().is_some_and(|elements| i32::try_from(elements).is_err()) {

@@ -63,8 +63,14 @@ impl Store {
     pub fn open(cache: &Path, spec: Spec, options: &Options) -> Result<Arc<Self>> {
         let dir = resolve(cache)?.join(&spec.module_id);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = open.get(&dir).and_then(Weak::upgrade) {
+        // A store that was refused stays so for its handles; who opens again gets a new one.
+        if let Some(store) = open.get(&dir).and_then(Weak::upgrade).filter(|store| store.core.check().is_ok())
+        {
             return store.shared_with(&spec);
+        }
+        if dir.is_symlink() {
+            let message = format!("{} is a link: a module's folder is a directory of its own", dir.display());
+            return Err(Error::invalid(message));
         }
         let storage = Arc::new(LocalStorage::new(dir.clone(), System));
         let store = Arc::new(Self::with_storage(storage, spec, options)?);
@@ -94,6 +100,18 @@ impl Store {
     ///
     /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
     pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
+        let lookup = self.peek(keys)?;
+        self.core.counters.misses.add(lookup.missing());
+        self.core.counters.hits.add(lookup.len() - lookup.missing());
+        Ok(lookup)
+    }
+
+    /// Finds the rows of these keys without counting hits and misses: for a look at what is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn peek(&self, keys: Keys) -> Result<Lookup> {
         self.core.check()?;
         let expected = self.core.spec.key_type;
         if keys.key_type() != expected {
@@ -107,8 +125,6 @@ impl Store {
         if lookup.missing() > 0 && self.core.refresh_on_miss()? {
             self.core.find(&mut lookup);
         }
-        self.core.counters.misses.add(lookup.missing());
-        self.core.counters.hits.add(lookup.len() - lookup.missing());
         Ok(lookup)
     }
 
@@ -133,12 +149,20 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Columns that are not those of the schema.
+    /// Columns that are not those of the schema; a lookup of another store; a folder that turned out to be
+    /// another's.
     ///
     /// # Panics
     ///
     /// If a position is not below `lookup.len()`.
     pub fn insert(&self, lookup: &mut Lookup, positions: &[usize], columns: Vec<Column>) -> Result<()> {
+        self.core.check()?;
+        if !lookup.has_leaves(&self.core.leaves) {
+            return Err(Error::invalid(format!(
+                "a lookup of another store cannot add rows to {}",
+                self.path().display()
+            )));
+        }
         let keys = lookup.keys().select(positions);
         let batch = Arc::new(RowBatch::new(keys, columns, &self.core.leaves, lookup.known())?);
         lookup.fill(&batch);
@@ -162,9 +186,14 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk. They stay in the buffer and are tried again.
+    /// What kept rows from the disk: those in the buffer stay there and are tried again; those that were not
+    /// accepted since the last flush, because writing was off, are gone.
     pub fn flush(&self) -> Result<()> {
-        self.writer.flush()
+        self.writer.flush()?;
+        match self.core.buffer.take_dropped() {
+            Some((rows, cause)) => Err(cause.dropped(rows)),
+            None => Ok(()),
+        }
     }
 
     /// Looks for rows of other processes now.
@@ -180,6 +209,12 @@ impl Store {
     /// Why writing is off, if it is.
     pub fn trouble(&self) -> Option<Error> {
         self.core.buffer.trouble()
+    }
+
+    /// How many index runs lead to the rows.
+    #[cfg(test)]
+    pub(crate) fn runs(&self) -> usize {
+        self.core.snapshot().runs.len()
     }
 
     /// The folder of the store.

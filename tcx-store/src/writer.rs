@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::seal::seal_all;
+use crate::seal::{merge_runs, seal_all};
 use crate::wait::wait;
 
 /// How soon writing is tried again after a failure, at first and at most.
@@ -105,7 +105,7 @@ impl Drop for WriterOff {
 async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, seal_after: Duration) {
     let mut retry: Option<(Instant, Duration)> = None;
     loop {
-        let time = retry.map(|(at, _)| at).or_else(|| Some(core.buffer.oldest_since()? + seal_after));
+        let time = retry.map(|(at, _)| at).or_else(|| core.buffer.oldest_since()?.checked_add(seal_after));
         let command = tokio::select! {
             biased;
             command = commands.recv() => command,
@@ -128,6 +128,8 @@ async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, seal_after: 
             }
         };
         retry = sealed.is_err().then(|| next_retry(retry));
+        // After the answer: nobody waits for a faster index.
+        merge_runs(core);
     }
 }
 

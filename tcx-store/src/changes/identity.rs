@@ -76,6 +76,9 @@ impl IdentityChange {
 
     /// What differs between this cache and the code, one line each; empty if nothing does.
     pub(crate) fn difference(&self, spec: &Spec) -> String {
+        if self.digest() == Self::new(spec).digest() {
+            return String::new();
+        }
         let mut text = String::new();
         let mut line = |what: String| {
             text.push_str("\n  ");
@@ -89,7 +92,7 @@ impl IdentityChange {
         }
         schema_difference(&self.leaves, &spec.leaves, &mut line);
         text.push_str(&self.identity.difference(&spec.identity));
-        text
+        if text.is_empty() { "\n  its columns".to_owned() } else { text }
     }
 }
 

@@ -11,14 +11,18 @@ use crate::name::SegmentName;
 
 /// So many runs of one size class are merged.
 const FAN_IN: usize = 4;
+/// At most so many at a time; there are more only where runs were removed or never made.
+const MOST_AT_ONCE: usize = 16;
 
-/// The runs to merge next: the smallest size class that is full. Classes are powers of [`FAN_IN`].
+/// The runs to merge next: of the smallest size class that is full. Classes are powers of [`FAN_IN`].
 pub(crate) fn mergeable(runs: &[Arc<Run>]) -> Option<Vec<Arc<Run>>> {
     let mut classes: BTreeMap<u32, Vec<Arc<Run>>> = BTreeMap::new();
     for run in runs {
         classes.entry(run.entries().max(1).ilog(FAN_IN)).or_default().push(run.clone());
     }
-    classes.into_values().find(|class| class.len() >= FAN_IN)
+    let mut class = classes.into_values().find(|class| class.len() >= FAN_IN)?;
+    class.truncate(MOST_AT_ONCE);
+    Some(class)
 }
 
 /// Writes one run of the entries of all of `runs`; a segment that several of them know is taken once.

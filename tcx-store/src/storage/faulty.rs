@@ -1,10 +1,10 @@
-//! The system with faults: one step of its many fails.
+//! The system with faults: chosen steps of its many fail.
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::steps::{Stamp, Steps, System};
 
@@ -19,89 +19,126 @@ pub(crate) enum Fault {
     ShortWrite,
 }
 
-/// Fails step number `fail_at`, counted from 0, and those after it that `last` includes.
-#[derive(Clone, Debug)]
+/// Which steps fail: by their number, what they do, and to which file.
+type Rule = dyn Fn(usize, &str, &Path) -> Option<Fault> + Send + Sync;
+
+/// Fails the steps that a rule names, and remembers those that happened.
+#[derive(Clone)]
 pub(crate) struct Faulty {
-    fault: Fault,
+    rule: Arc<Rule>,
     steps: Arc<AtomicUsize>,
-    fail: std::ops::Range<usize>,
+    failed: Arc<AtomicUsize>,
+    happened: Arc<Mutex<Vec<(&'static str, PathBuf)>>>,
 }
 
 impl Faulty {
+    /// Fails the steps whose numbers, counted from 0, are in a range.
     pub(crate) fn new(fault: Fault, fail: std::ops::Range<usize>) -> Self {
-        Self { fault, steps: Arc::default(), fail }
+        Self::with(move |number, _, _| fail.contains(&number).then_some(fault))
     }
 
-    /// Whether the steps got as far as those that fail.
+    pub(crate) fn with(rule: impl Fn(usize, &str, &Path) -> Option<Fault> + Send + Sync + 'static) -> Self {
+        Self { rule: Arc::new(rule), steps: Arc::default(), failed: Arc::default(), happened: Arc::default() }
+    }
+
+    /// Whether a step has failed.
     pub(crate) fn has_failed(&self) -> bool {
-        self.steps.load(Ordering::SeqCst) > self.fail.start
+        self.failed.load(Ordering::SeqCst) > 0
     }
 
-    fn step<T>(&self, happen: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if !self.fail.contains(&self.steps.fetch_add(1, Ordering::SeqCst)) {
-            return happen();
+    /// Whether this step has happened to this file.
+    pub(crate) fn has_happened(&self, step: &str, path: &Path) -> bool {
+        self.happened.lock().unwrap().iter().any(|(own, file)| *own == step && file == path)
+    }
+
+    fn fault(&self, step: &str, path: &Path) -> Option<Fault> {
+        let fault = (self.rule)(self.steps.fetch_add(1, Ordering::SeqCst), step, path)?;
+        self.failed.fetch_add(1, Ordering::SeqCst);
+        Some(fault)
+    }
+
+    fn step<T>(
+        &self,
+        step: &'static str,
+        path: &Path,
+        happen: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let fault = self.fault(step, path);
+        if let Some(Fault::Refused(kind)) = fault {
+            return Err(kind.into());
         }
-        match self.fault {
-            Fault::Refused(kind) => Err(kind.into()),
-            Fault::LostReply => happen().and_then(|_| Err(io::Error::other("the reply was lost"))),
-            Fault::ShortWrite => happen(),
-        }
+        let done = happen()?;
+        self.happened.lock().unwrap().push((step, path.to_owned()));
+        if fault == Some(Fault::LostReply) { Err(io::Error::other("the reply was lost")) } else { Ok(done) }
     }
 }
 
+impl std::fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Faulty")
+    }
+}
+
+/// Steps that work on an open file have no path.
+const OPEN_FILE: &str = "";
+
 impl Steps for Faulty {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.step(|| System.create_dir(path))
+        self.step("create_dir", path, || System.create_dir(path))
     }
 
     fn create_file(&self, path: &Path) -> io::Result<File> {
-        self.step(|| System.create_file(path))
+        self.step("create_file", path, || System.create_file(path))
     }
 
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<usize> {
-        let fails = self.fail.contains(&self.steps.load(Ordering::SeqCst));
-        let part =
-            if fails && self.fault == Fault::ShortWrite { bytes.len().div_ceil(2) } else { bytes.len() };
-        self.step(|| System.write(file, &bytes[..part]))
+        match self.fault("write", Path::new(OPEN_FILE)) {
+            Some(Fault::ShortWrite) => System.write(file, &bytes[..bytes.len().div_ceil(2)]),
+            Some(Fault::Refused(kind)) => Err(kind.into()),
+            Some(Fault::LostReply) => {
+                System.write(file, bytes).and(Err(io::Error::other("the reply was lost")))
+            }
+            None => System.write(file, bytes),
+        }
     }
 
     fn seal(&self, file: &File) -> io::Result<()> {
-        self.step(|| System.seal(file))
+        self.step("seal", Path::new(OPEN_FILE), || System.seal(file))
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
-        self.step(|| System.sync(file))
+        self.step("sync", Path::new(OPEN_FILE), || System.sync(file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.step(|| System.rename(from, to))
+        self.step("rename", to, || System.rename(from, to))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.step(|| System.link(from, to))
+        self.step("link", to, || System.link(from, to))
     }
 
     fn rename_no_replace(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.step(|| System.rename_no_replace(from, to))
+        self.step("rename_no_replace", to, || System.rename_no_replace(from, to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.step(|| System.remove(path))
+        self.step("remove", path, || System.remove(path))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.step(|| System.sync_dir(path))
+        self.step("sync_dir", path, || System.sync_dir(path))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.step(|| System.list(path))
+        self.step("list", path, || System.list(path))
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
-        self.step(|| System.stamp(path))
+        self.step("stamp", path, || System.stamp(path))
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
-        self.step(|| System.open(path))
+        self.step("open", path, || System.open(path))
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::steps::{Stamp, Steps};
 use super::{Draft, Storage};
@@ -14,43 +15,65 @@ use crate::name;
 pub(crate) struct LocalStorage<S> {
     dir: PathBuf,
     steps: S,
+    /// Whether this process has made sure that the directory itself can be found after a power loss.
+    named: AtomicBool,
 }
 
 impl<S: Steps + Clone> LocalStorage<S> {
     pub(crate) fn new(dir: PathBuf, steps: S) -> Self {
-        Self { dir, steps }
-    }
-
-    /// Creates the directory and whatever is missing above it. The parent of each is synced, so that a file
-    /// that is durable in it can be found after a power loss.
-    fn create_dirs(&self, dir: &Path) -> io::Result<()> {
-        match self.steps.create_dir(dir) {
-            Ok(()) => {}
-            // Whoever created it may not have synced its name yet.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let parent = dir.parent().ok_or(error)?;
-                self.create_dirs(parent)?;
-                return self.create_dirs(dir);
-            }
-            Err(error) => return Err(error),
-        }
-        match dir.parent() {
-            Some(parent) if parent != Path::new("") => self.steps.sync_dir(parent),
-            _ => self.steps.sync_dir(Path::new(".")),
-        }
+        Self { dir, steps, named: AtomicBool::new(false) }
     }
 
     fn create_draft(&self) -> io::Result<LocalDraft<S>> {
         let path = self.dir.join(name::temporary());
+        if !self.named.load(Ordering::Acquire) {
+            self.create_dir()?;
+        }
         let file = match self.steps.create_file(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.create_dirs(&self.dir)?;
+                self.create_dir()?;
                 self.steps.create_file(&path)?
             }
             other => other?,
         };
         Ok(LocalDraft { dir: self.dir.clone(), path: Some(path), file, steps: self.steps.clone() })
+    }
+
+    /// Creates the directory and whatever is missing above it, and makes the names of the directory and of the
+    /// cache that holds it durable: whoever created them may not have come to that.
+    fn create_dir(&self) -> io::Result<()> {
+        self.named.store(false, Ordering::Release);
+        self.create_dirs(&self.dir)?;
+        if let Some(cache) = self.dir.parent() {
+            self.sync_name(cache, true)?;
+        }
+        self.named.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn create_dirs(&self, dir: &Path) -> io::Result<()> {
+        let mut created = self.steps.create_dir(dir);
+        if let (Err(error), Some(parent)) = (&created, dir.parent())
+            && error.kind() == ErrorKind::NotFound
+        {
+            self.create_dirs(parent)?;
+            created = self.steps.create_dir(dir);
+        }
+        match created {
+            Ok(()) => self.sync_name(dir, false),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.sync_name(dir, true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Syncs the directory that holds the name of `dir`. Where `existed`, it may be one that we must not read: then
+    /// it is not one that we have changed.
+    fn sync_name(&self, dir: &Path, existed: bool) -> io::Result<()> {
+        let parent = dir.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        match self.steps.sync_dir(parent) {
+            Err(error) if existed && error.kind() == ErrorKind::PermissionDenied => Ok(()),
+            other => other,
+        }
     }
 }
 
@@ -113,7 +136,8 @@ struct LocalDraft<S: Steps> {
 
 impl<S: Steps> LocalDraft<S> {
     fn sealed_path(&self) -> io::Result<&Path> {
-        self.steps.seal(&self.file)?;
+        // A courtesy to the careless; some network file systems refuse it.
+        let _ = self.steps.seal(&self.file);
         self.path.as_deref().ok_or_else(|| ErrorKind::NotFound.into())
     }
 

@@ -13,6 +13,8 @@ use std::path::Path;
 #[cfg(test)]
 pub(crate) use faulty::{Fault, Faulty};
 pub(crate) use local::LocalStorage;
+#[cfg(test)]
+pub(crate) use steps::Steps;
 pub(crate) use steps::{Stamp, System};
 
 use crate::mmap::Mapped;
