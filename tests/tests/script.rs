@@ -113,6 +113,25 @@ fn a_traced_network_is_one_as_well() {
 }
 
 #[test]
+fn a_network_traced_in_training_mode_gives_itself_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("training.pt");
+    let x = Tensor::ones([3, 2], kind::FLOAT_CPU);
+    // Hundreds of different numbers, each kept or dropped: no sum comes twice.
+    let mut drops = |x: &[Tensor]| {
+        let numbers = Tensor::linspace(1, 2, 500, kind::FLOAT_CPU);
+        vec![&x[0] * numbers.dropout(0.5, true).sum(tch::Kind::Float)]
+    };
+    let module = CModule::create_by_tracing("Net", "forward", &[x.shallow_clone()], &mut drops);
+    module.unwrap().save(&file).unwrap();
+    tch::manual_seed(1);
+    let cached = open(&dir.path().join("cache"), &file).unwrap();
+    let ids = ["a", "b", "c"];
+    let error = cached.forward(&ids, &x).unwrap_err().to_string();
+    assert!(error.contains("module `script_v1`: the same sample gave two different outputs"), "{error}");
+}
+
+#[test]
 fn what_is_no_network_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let error = Frozen::script(Device::Cpu, dir.path().join("none.pt")).unwrap_err().to_string();
