@@ -126,7 +126,7 @@ fn parts(output: &RandomOutput) -> Vec<(String, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_cached_module_is_its_module(steps in proptest::collection::vec(step(), 1..16)) {
