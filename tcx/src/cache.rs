@@ -18,8 +18,8 @@ use crate::{Error, Result};
 /// A directory that holds the caches of any number of modules, shared by every process that opens it.
 ///
 /// Clones are handles of the same cache. Nothing is created on disk before the first rows are written. When
-/// the last handle of a module is dropped, its buffered rows are written; only [`flush`](Self::flush) and
-/// [`close`](Self::close) tell whether that worked.
+/// the last handle of the cache and of its modules is dropped, the buffered rows are written; only
+/// [`flush`](Self::flush) and [`close`](Self::close) tell whether that worked.
 ///
 /// ```
 /// # use tch::Tensor;
@@ -104,11 +104,16 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk; the rows of the other modules are durable all the same.
+    /// What kept rows from the disk, also of those that were computed while writing was off. The rows of the other
+    /// modules are durable all the same; of several errors the first is returned, the others are logged.
     pub fn flush(&self) -> Result<()> {
         let stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let flushed: Vec<_> = stores.iter().map(|store| store.flush()).collect();
-        flushed.into_iter().collect::<Result<(), _>>().map_err(Error::from)
+        let mut errors = stores.iter().filter_map(|store| store.flush().err());
+        let first = errors.next();
+        for error in errors {
+            tracing::error!("{error}");
+        }
+        first.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Flushes, and closes the cache: every later use of it and of its modules is an error.
@@ -191,7 +196,7 @@ impl CacheBuilder {
         let dir = dir.as_ref().to_owned();
         if dir.exists() && !dir.is_dir() {
             let message = format!("{} is a file: a cache is a directory, name another path", dir.display());
-            return Err(Error::batch(message));
+            return Err(Error::Directory(message.into()));
         }
         let (stores, closed) = (Mutex::default(), AtomicBool::new(false));
         Ok(Cache { shared: Arc::new(Shared { dir, options: self.options, stores, closed }) })

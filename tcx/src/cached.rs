@@ -67,11 +67,7 @@ impl<M: CachedModule + Send> Cached<M> {
         }
         let mut rows = self.lookup(ids)?;
         if rows.missing() > 0 {
-            let mut compute = self.compute();
-            self.store.lookup_again(&mut rows)?;
-            let positions = rows.missing_positions();
-            let inputs = select(inputs, samples, &positions)?;
-            self.complete(&mut compute, &mut rows, &positions, &inputs)?;
+            self.complete(&mut rows, |positions| select(inputs, samples, positions))?;
         }
         self.gather(&rows)
     }
@@ -127,12 +123,7 @@ impl<M: CachedModule + Send> Cached<M> {
                     asked.len()
                 )));
             }
-            let mut compute = self.compute();
-            self.store.lookup_again(&mut rows)?;
-            let positions = rows.missing_positions();
-            let taken = taken(&asked, &positions);
-            let inputs = select(&loaded, samples, &taken)?;
-            self.complete(&mut compute, &mut rows, &positions, &inputs)?;
+            self.complete(&mut rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))?;
         }
         self.gather(&rows)
     }
@@ -143,24 +134,36 @@ impl<M: CachedModule + Send> Cached<M> {
         Ok(self.store.lookup(keys)?)
     }
 
+    /// The positions of the ids that are not in the cache.
+    pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Vec<usize>> {
+        self.shared.check_open()?;
+        let keys = <M::Key as KeyKind>::pack(ids, 0).map_err(|error| in_module::<M>(&error))?;
+        Ok(self.store.peek(keys)?.missing_rows().collect())
+    }
+
     /// A module that panicked has left nothing half-done behind: rows are stored whole or not at all.
     fn compute(&self) -> MutexGuard<'_, Compute<M>> {
         self.compute.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes the rows at `positions`, if any, and stores them.
-    fn complete(
+    /// Computes the rows that are still missing, if any, and stores them. `inputs` takes their positions.
+    fn complete<'a>(
         &self,
-        compute: &mut Compute<M>,
         rows: &mut Lookup,
-        positions: &[usize],
-        inputs: &M::Input,
-    ) -> Result<()> {
+        inputs: impl FnOnce(&[usize]) -> Result<Selected<'a, M::Input>>,
+    ) -> Result<()>
+    where
+        M::Input: 'a,
+    {
+        let mut compute = self.compute();
+        // Another thread may have computed them meanwhile.
+        self.store.lookup_again(rows)?;
+        let positions = rows.missing_positions();
         if positions.is_empty() {
             return Ok(());
         }
-        let columns = compute.columns(inputs, positions.len())?;
-        Ok(self.store.insert(rows, positions, columns)?)
+        let columns = compute.columns(&*inputs(&positions)?, positions.len())?;
+        Ok(self.store.insert(rows, &positions, columns)?)
     }
 
     fn gather(&self, rows: &Lookup) -> Result<<M as Extractor>::Output> {
@@ -195,8 +198,8 @@ impl<M: CachedModule + Send> Cached<M> {
 }
 
 /// The inputs at `positions`; all of them are not copied.
-fn select<'a, B: Batch + 'a>(inputs: &'a B, samples: usize, positions: &[usize]) -> Result<Selected<'a, B>> {
-    if positions.is_empty() || positions.iter().copied().eq(0..samples) {
+fn select<'a, B: Batch>(inputs: &'a B, samples: usize, positions: &[usize]) -> Result<Selected<'a, B>> {
+    if positions.iter().copied().eq(0..samples) {
         return Ok(Selected::All(inputs));
     }
     inputs.select(positions).map(Selected::Some)
@@ -220,8 +223,14 @@ impl<B> std::ops::Deref for Selected<'_, B> {
 }
 
 /// Where in `asked` the `positions` stand that are still missing. Both ascend.
-fn taken(asked: &[usize], positions: &[usize]) -> Vec<usize> {
-    positions.iter().filter_map(|position| asked.binary_search(position).ok()).collect()
+fn taken<M: CachedModule>(asked: &[usize], positions: &[usize]) -> Result<Vec<usize>> {
+    let place = |position| {
+        asked.binary_search(position).map_err(|_| {
+            // A file that was damaged between two looks can take a row away that was found before.
+            Error::batch(format!("module `{}`: rows that were found have gone meanwhile: ask again", M::ID))
+        })
+    };
+    positions.iter().map(place).collect()
 }
 
 fn in_module<M: CachedModule>(error: &tcx_store::Error) -> Error {

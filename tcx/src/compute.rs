@@ -15,44 +15,35 @@ use crate::{Error, Result};
 pub(crate) struct Compute<M> {
     module: M,
     watch: WeightWatch,
-    /// Whether a first batch has passed the checks that are made once.
-    trusted: bool,
+    /// Whether a first batch has shown neither gradients nor randomness.
+    deterministic: bool,
+    /// Whether a batch of several samples has shown that a sample's output does not depend on the others.
+    independent: bool,
 }
 
 impl<M: CachedModule> Compute<M> {
     pub(crate) fn new(module: M, watch: WeightWatch) -> Self {
-        Self { module, watch, trusted: false }
+        Self { module, watch, deterministic: false, independent: false }
     }
 
     /// The columns of `rows` samples.
     pub(crate) fn columns(&mut self, inputs: &M::Input, rows: usize) -> Result<Vec<Column>> {
-        if self.trusted {
+        if self.deterministic && (self.independent || rows == 1) {
             let _no_grad = tch::no_grad_guard();
             return self.run(inputs, ColumnWriter::new(rows));
         }
         // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
-        let columns = tch::with_grad(|| self.run(inputs, ColumnWriter::refusing_gradients(rows)))?;
+        let columns = with_grad(|| self.run(inputs, ColumnWriter::refusing_gradients(rows)))?;
         let _no_grad = tch::no_grad_guard();
         let single = inputs.select(&[0])?;
         let alone = self.run(&single, ColumnWriter::new(1)).map_err(|error| alone_failed::<M>(&error))?;
-        let again = self.run(&single, ColumnWriter::new(1))?;
-        let random = "the same sample gave two different outputs";
-        compare::<M>(
-            &alone,
-            &again,
-            Tolerance::Repeated,
-            random,
-            "make `forward` deterministic: no dropout, no random transform",
-        )?;
-        let crowd = "a sample gave another output in a batch than alone";
-        compare::<M>(
-            &columns,
-            &alone,
-            Tolerance::Rebatched,
-            crowd,
-            "compute each sample for itself: batch norm in eval mode, padding masked",
-        )?;
-        self.trusted = true;
+        if !self.deterministic {
+            let again = self.run(&single, ColumnWriter::new(1))?;
+            compare::<M>(&alone, &again, Tolerance::Repeated)?;
+            self.deterministic = true;
+        }
+        compare::<M>(&columns, &alone, Tolerance::Rebatched)?;
+        self.independent |= rows > 1;
         Ok(columns)
     }
 
@@ -65,14 +56,24 @@ impl<M: CachedModule> Compute<M> {
     }
 }
 
+/// Runs with gradients on; what was before is restored even if the module panics.
+fn with_grad<T>(run: impl FnOnce() -> T) -> T {
+    let done = tch::with_grad(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)));
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// Compares the first rows.
-fn compare<M: CachedModule>(
-    a: &[Column],
-    b: &[Column],
-    tolerance: Tolerance,
-    what: &str,
-    remedy: &str,
-) -> Result<()> {
+fn compare<M: CachedModule>(a: &[Column], b: &[Column], tolerance: Tolerance) -> Result<()> {
+    let (what, remedy) = match tolerance {
+        Tolerance::Repeated => (
+            "the same sample gave two different outputs",
+            "make `forward` deterministic: no dropout, no random transform",
+        ),
+        Tolerance::Rebatched => (
+            "a sample gave another output in a batch than alone",
+            "compute each sample for itself: batch norm in eval mode, padding masked",
+        ),
+    };
     for ((leaf, a), b) in M::Output::COLUMN.leaves().iter().zip(a).zip(b) {
         let (a, b) = (a.row(0, &leaf.kind), b.row(0, &leaf.kind));
         if let Some(found) = difference(&leaf.kind, a, b, tolerance) {

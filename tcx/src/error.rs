@@ -46,6 +46,9 @@ pub enum Error {
     /// The ids or the inputs of a batch do not fit together.
     #[error("{0}")]
     Batch(Box<str>),
+    /// The path of the cache cannot be one.
+    #[error("{0}")]
+    Directory(Box<str>),
     /// The cache was closed before.
     #[error("{0}")]
     Closed(Box<str>),

@@ -68,12 +68,7 @@ impl<M> Frozen<M> {
         let held = read(file)?;
         fill(&variables, &held, file)?;
         variables.freeze();
-        let mut frozen = Self::from_parts(module, variables.variables().into_iter().collect(), device)?;
-        if is_safetensors(file) {
-            // The whole file's, so that it can be told from the file without building the network.
-            frozen.fingerprint = fingerprint(held.iter())?;
-        }
-        Ok(frozen)
+        Self::from_parts(module, variables.variables().into_iter().collect(), device)
     }
 
     /// Builds a network in a variable store of the caller's and freezes it. The store is taken by value,

@@ -1,4 +1,4 @@
-//! The cache for frozen feature extractors.
+#![doc = include_str!("../../README.md")]
 
 #[doc(hidden)]
 #[path = "private.rs"]
@@ -8,6 +8,7 @@ mod cache;
 mod cached;
 mod compare;
 mod compute;
+mod coverage;
 mod diagnostics;
 mod error;
 mod extractor;
@@ -26,6 +27,7 @@ mod value;
 pub use batch::Batch;
 pub use cache::{Cache, CacheBuilder};
 pub use cached::Cached;
+pub use coverage::Coverage;
 pub use error::{Error, Result};
 pub use extractor::{CachedModule, Extractor};
 pub use frozen::Frozen;

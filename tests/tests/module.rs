@@ -39,8 +39,8 @@ fn doubles() -> Fixture {
     let cache = Cache::open(dir.path()).unwrap();
     let seen: &'static Mutex<Vec<Vec<i64>>> = Box::leak(Box::default());
     let cached = cache.module(Doubles { seen }).unwrap();
-    // The first batch is computed several times, to see that the module is deterministic.
-    cached.forward(&[-1], &Tensor::from_slice(&[-1_i64])).unwrap();
+    // Of the first batch, a sample is computed several times, to see that the module is deterministic.
+    cached.forward(&[-1, -2], &Tensor::from_slice(&[-1_i64, -2])).unwrap();
     seen.lock().unwrap().clear();
     Fixture { seen, cached, cache, _dir: dir }
 }
@@ -227,6 +227,15 @@ fn an_output_that_is_not_what_was_promised_is_refused_and_not_stored() {
     assert_eq!(cached.stats().rows_accepted, 2, "only the right ones");
 }
 
+#[test]
+fn a_module_that_was_first_asked_for_one_sample_is_still_checked_against_a_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = Cache::open(dir.path()).unwrap().module(Odd { what: "crowd" }).unwrap();
+    cached.forward(&["a"], &Tensor::from_slice(&[1_f32])).unwrap();
+    let error = cached.forward(&["b", "c"], &Tensor::from_slice(&[1_f32, 3.])).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("a sample gave another output in a batch than alone"), "{error}");
+}
+
 #[cached_module(id = "linear_v1")]
 struct Linear {
     fc: Frozen<nn::Linear>,
@@ -287,4 +296,26 @@ fn weights_that_change_after_they_were_frozen_are_noticed() {
     let error = cached.forward(&["b"], &x).unwrap_err().to_string();
     assert!(error.contains("weight `fc.weight`") && error.contains("changed in place"), "{error}");
     cached.forward(&["a"], &x).unwrap();
+}
+
+#[test]
+fn other_weights_of_the_same_file_meet_no_old_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("heads.safetensors");
+    let heads = |path: &nn::Path<'_>| {
+        ["head_a", "head_b"].map(|head| nn::linear(path / head, 2, 3, nn::LinearConfig::default()))
+    };
+    Frozen::build(nn::VarStore::new(Device::Cpu), heads).unwrap().save(&file).unwrap();
+    let open = |head: &str| {
+        let fc = Frozen::load(Device::Cpu, &file, |path| {
+            nn::linear(path / head, 2, 3, nn::LinearConfig::default())
+        });
+        Cache::open(dir.path()).unwrap().module(Linear { fc: fc.unwrap(), size: 224 })
+    };
+    let cached = open("head_a").unwrap();
+    cached.forward(&["a"], &Tensor::ones([1, 2], kind::FLOAT_CPU)).unwrap();
+    cached.flush().unwrap();
+    drop(cached);
+    let error = open("head_b").unwrap_err().to_string();
+    assert!(error.contains("`fc.weights`: blake3:"), "{error}");
 }

@@ -1,5 +1,7 @@
 //! A segment is a plain Arrow file: pyarrow opens it memory-mapped and shows the same rows.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 use std::process::Command;
 
 use tcx_engine_tests::{files, get_or_compute, open, required, row};
