@@ -42,9 +42,9 @@ impl<M: CachedModule + Send> Cached<M> {
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};
-    /// # #[cached_module(id = "lengths_v1")]
-    /// # struct Lengths {}
-    /// # impl Extractor for Lengths {
+    /// # #[cached_module(id = "coverage_v1")]
+    /// # struct Words {}
+    /// # impl Extractor for Words {
     /// #     type Input = Vec<String>;
     /// #     type Output = Vec<i64>;
     /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
@@ -53,9 +53,9 @@ impl<M: CachedModule + Send> Cached<M> {
     /// # }
     /// # let dir = tempfile::tempdir()?;
     /// # let cache = tcx::Cache::open(dir.path())?;
-    /// let lengths = cache.module(Lengths {})?;
-    /// lengths.forward(&["a", "b"], &vec!["one".to_owned(), "two".to_owned()])?;
-    /// let coverage = lengths.coverage(&["a", "b", "c"])?;
+    /// let words = cache.module(Words {})?;
+    /// words.forward(&["a", "b"], &vec!["one".to_owned(), "two".to_owned()])?;
+    /// let coverage = words.coverage(&["a", "b", "c"])?;
     /// assert_eq!(coverage.missing(), [2]);
     /// assert!(!coverage.is_complete());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
