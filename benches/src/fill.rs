@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tcx::Cache;
 
 use crate::read;
-use crate::report::Report;
+use crate::report::{ROUNDS, Report};
 use crate::workload::{BATCH, Workload, ids, rows};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -19,7 +19,7 @@ pub(crate) fn measure<W: Workload>(report: &mut Report) -> Result<()> {
     let mut fills = Vec::new();
     let mut raws = Vec::new();
     let mut filled = None;
-    for _ in 0..report.rounds() {
+    for _ in 0..ROUNDS {
         let dir = tempfile::tempdir_in(&target)?;
         raws.push(raw::<W>(&dir.path().join("raw"))?);
         fills.push(fill::<W>(dir.path())?);

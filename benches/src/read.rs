@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use memmap2::Mmap;
 use tcx::Cache;
 
-use crate::report::Report;
+use crate::report::{ROUNDS, Report};
 use crate::workload::{BATCH, Workload, ids, shuffled};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -24,7 +24,7 @@ pub(crate) fn measure<W: Workload>(report: &mut Report, dir: &Path) -> Result<()
     read::<W>(&cached, &order, &batches)?;
     gather::<W>(&map, &order);
     let (mut reads, mut gathers) = (Vec::new(), Vec::new());
-    for _ in 0..report.rounds() {
+    for _ in 0..ROUNDS {
         gathers.push(gather::<W>(&map, &order));
         reads.push(read::<W>(&cached, &order, &batches)?);
     }
@@ -40,7 +40,7 @@ fn read<W: Workload>(cached: &tcx::Cached<W>, order: &[usize], batches: &[Vec<St
         let output = W::tensor(cached.fetch(ids, |_| Err(tcx::Error::loader("a row is missing")))?);
         time += start.elapsed();
         let last = rows.len() - 1;
-        assert_eq!(output.double_value(&[last as i64, 0]), rows[last] as f64, "the right row");
+        assert_eq!(output.double_value(&[last as i64, 0]) as usize, rows[last], "the right row");
     }
     Ok(time)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 /// Rounds of each measurement; the median counts.
-const ROUNDS: usize = 5;
+pub(crate) const ROUNDS: usize = 5;
 
 /// Figures by name.
 pub(crate) struct Report {
@@ -16,10 +16,6 @@ impl Report {
     pub(crate) fn new() -> Self {
         println!("{:<32} {:>7}   medians of {ROUNDS} rounds", "figure", "ratio");
         Self { figures: Map::new() }
-    }
-
-    pub(crate) fn rounds(&self) -> usize {
-        ROUNDS
     }
 
     /// How much faster `ours` is than the limit: the ratio of the medians.

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tch::Device;
 use tcx_store::{Options, Spec, Store};
 
 use crate::cached::Cached;
+use crate::compute::Compute;
 use crate::extractor::CachedModule;
 use crate::id::KeyKind;
 use crate::identity::Identity;
@@ -79,10 +81,70 @@ impl Cache {
     ///
     /// A cache that another module left under this id (other fields, weights, outputs, or ids), with both
     /// sides named; an id that two modules of the program have; a closed cache.
-    pub fn module<M: CachedModule + Send>(&self, module: M) -> Result<Cached<M>> {
+    pub fn module<M: CachedModule>(&self, module: M) -> Result<Cached<M>> {
+        let identity = Identity::of(&module);
+        let store = self.store::<M>(&identity)?;
+        let device = identity.device().unwrap_or(Device::Cpu);
+        Ok(Cached::new(self.shared.clone(), store, Compute::new(module, identity.into_watch()), device))
+    }
+
+    /// Opens the cache of a module that is built when the first sample is missing: never, if every sample is in
+    /// the cache. Outputs are put on `device`.
+    ///
+    /// `identity` is the one that the module will have: its type's name, then its fields, with
+    /// [`Weights`](crate::Weights) in place of each [`Frozen`](crate::Frozen). It is compared when the module is built.
+    ///
+    /// ```
+    /// # use tch::{Device, Tensor, kind, nn, nn::Module};
+    /// # use tcx::{D1, Extractor, Frozen, Typed, cached_module};
+    /// use tcx::{Identity, Weights};
+    ///
+    /// #[cached_module(id = "head_v1")]
+    /// struct Head {
+    ///     fc: Frozen<nn::Linear>,
+    ///     size: i64,
+    /// }
+    /// # impl Extractor for Head {
+    /// #     type Input = Tensor;
+    /// #     type Output = Typed<f32, D1<2>>;
+    /// #     fn forward(&self, x: &Tensor) -> tcx::Result<Self::Output> {
+    /// #         Ok(self.fc.forward(x).into())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let file = dir.path().join("head.safetensors");
+    /// # Frozen::build(nn::VarStore::new(Device::Cpu), |p| nn::linear(p, 4, 2, Default::default()))?.save(&file)?;
+    /// # let cache = tcx::Cache::open(dir.path().join("cache"))?;
+    ///
+    /// let mut identity = Identity::default();
+    /// identity.type_name("Head");
+    /// identity.field("fc", &Weights::of_file(&file)?); // read, not built
+    /// identity.field("size", &224i64);
+    /// let head = cache.lazy_module(identity, Device::Cpu, move || {
+    ///     let fc = Frozen::load(Device::Cpu, &file, |p| nn::linear(p, 4, 2, Default::default()))?;
+    ///     Ok(Head { fc, size: 224 })
+    /// })?;
+    /// head.forward(&["a"], &Tensor::ones([1, 4], kind::FLOAT_CPU))?; // built here
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`module`](Self::module). An error of `build`, and a module of another identity than announced, come with the
+    /// first sample that is missing.
+    pub fn lazy_module<M: CachedModule>(
+        &self,
+        identity: Identity,
+        device: Device,
+        build: impl FnMut() -> Result<M> + Send + 'static,
+    ) -> Result<Cached<M>> {
+        let store = self.store::<M>(&identity)?;
+        Ok(Cached::new(self.shared.clone(), store, Compute::lazy(identity, Box::new(build)), device))
+    }
+
+    fn store<M: CachedModule>(&self, identity: &Identity) -> Result<Arc<Store>> {
         self.shared.check_open()?;
         check_unique(M::ID)?;
-        let identity = Identity::of(&module);
         let spec = Spec::new(
             M::ID,
             <M::Key as KeyKind>::KEY_TYPE,
@@ -95,8 +157,7 @@ impl Cache {
         if !stores.iter().any(|own| Arc::ptr_eq(own, &store)) {
             stores.push(store.clone());
         }
-        drop(stores);
-        Ok(Cached::new(self.shared.clone(), store, module, identity))
+        Ok(store)
     }
 
     /// Waits until every row computed so far, of every module opened here, is durable: it survives kill -9

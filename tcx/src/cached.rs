@@ -11,7 +11,6 @@ use crate::cache::Shared;
 use crate::compute::Compute;
 use crate::extractor::{CachedModule, Extractor};
 use crate::id::{Id, KeyKind};
-use crate::identity::Identity;
 use crate::missing::Missing;
 use crate::output::{CacheableOutput, ColumnReader};
 use crate::{Error, Result};
@@ -27,11 +26,14 @@ pub struct Cached<M> {
     output_device: Device,
 }
 
-impl<M: CachedModule + Send> Cached<M> {
-    pub(crate) fn new(shared: Arc<Shared>, store: Arc<Store>, module: M, identity: Identity) -> Self {
-        let output_device = identity.device().unwrap_or(Device::Cpu);
-        let compute = Mutex::new(Compute::new(module, identity.into_watch()));
-        Self { shared, store, compute, output_device }
+impl<M: CachedModule> Cached<M> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        store: Arc<Store>,
+        compute: Compute<M>,
+        output_device: Device,
+    ) -> Self {
+        Self { shared, store, compute: Mutex::new(compute), output_device }
     }
 
     /// Puts outputs on this device, instead of the one that holds the module's weights (the CPU if it has none).

@@ -6,28 +6,55 @@ use tcx_store::Column;
 use crate::batch::Batch;
 use crate::compare::{Tolerance, difference};
 use crate::extractor::{CachedModule, Extractor};
-use crate::identity::WeightWatch;
+use crate::identity::{Identity, WeightWatch};
 use crate::output::{CacheableOutput, ColumnWriter};
 use crate::{Error, Result};
 
 /// A module and what is known of it.
-#[derive(Debug)]
 pub(crate) struct Compute<M> {
-    module: M,
-    watch: WeightWatch,
+    module: Source<M>,
     /// Whether a first batch has shown neither gradients nor randomness.
     deterministic: bool,
     /// Whether a batch of several samples has shown that a sample's output does not depend on the others.
     independent: bool,
 }
 
+/// Builds a module.
+type Build<M> = Box<dyn FnMut() -> Result<M> + Send>;
+
+/// Where the module comes from.
+enum Source<M> {
+    Built(M, WeightWatch),
+    /// It is built when it is needed, and has to be of this identity.
+    Lazy(Identity, Build<M>),
+}
+
 impl<M: CachedModule> Compute<M> {
     pub(crate) fn new(module: M, watch: WeightWatch) -> Self {
-        Self { module, watch, deterministic: false, independent: false }
+        Self { module: Source::Built(module, watch), deterministic: false, independent: false }
+    }
+
+    pub(crate) fn lazy(identity: Identity, build: Build<M>) -> Self {
+        Self { module: Source::Lazy(identity, build), deterministic: false, independent: false }
+    }
+
+    /// Builds the module if it has not been.
+    fn build(&mut self) -> Result<()> {
+        let Source::Lazy(announced, build) = &mut self.module else { return Ok(()) };
+        let module = build()?;
+        let identity = Identity::of(&module);
+        if identity.entries() != announced.entries() {
+            return Err(module_error::<M>(format!(
+                "was built with another identity than was announced; announced:\n{announced}\nbuilt:\n{identity}"
+            )));
+        }
+        self.module = Source::Built(module, identity.into_watch());
+        Ok(())
     }
 
     /// The columns of `rows` samples.
     pub(crate) fn columns(&mut self, inputs: &M::Input, rows: usize) -> Result<Vec<Column>> {
+        self.build()?;
         if self.deterministic && (self.independent || rows == 1) {
             let _no_grad = tch::no_grad_guard();
             return self.run(inputs, ColumnWriter::new(rows));
@@ -48,9 +75,12 @@ impl<M: CachedModule> Compute<M> {
     }
 
     fn run(&self, inputs: &M::Input, mut writer: ColumnWriter) -> Result<Vec<Column>> {
-        self.watch.check()?;
-        let output = Extractor::forward(&self.module, inputs)?;
-        self.watch.check()?;
+        let Source::Built(module, watch) = &self.module else {
+            return Err(module_error::<M>("has not been built".to_owned()));
+        };
+        watch.check()?;
+        let output = Extractor::forward(module, inputs)?;
+        watch.check()?;
         output.write(&mut writer).map_err(in_module::<M>)?;
         Ok(writer.finish())
     }

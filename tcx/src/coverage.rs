@@ -37,7 +37,7 @@ impl Coverage {
     }
 }
 
-impl<M: CachedModule + Send> Cached<M> {
+impl<M: CachedModule> Cached<M> {
     /// How much of a list of ids is in the cache. Computes nothing and counts neither hits nor misses.
     ///
     /// ```

@@ -1,6 +1,9 @@
 //! Weights that nobody can change any more, and their fingerprint.
 
 mod script;
+mod weights;
+
+pub use weights::Weights;
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -107,8 +107,7 @@ impl Identity {
     /// Enters frozen weights, and watches them from now on.
     pub(crate) fn weights(&mut self, fingerprint: &str, device: Device, weights: &[Weight]) {
         self.device.get_or_insert(device);
-        let dot = if self.path.is_empty() { "" } else { "." };
-        self.at(&format!("{dot}weights"), |identity| identity.value(fingerprint));
+        self.unbuilt_weights(fingerprint);
         for weight in weights {
             let dot = if self.path.is_empty() || weight.name.is_empty() { "" } else { "." };
             let name = format!("{}{dot}{}", self.path, weight.name);
@@ -118,6 +117,12 @@ impl Identity {
                 version: weight.version,
             });
         }
+    }
+
+    /// Enters the weights of a network that is not built yet.
+    pub(crate) fn unbuilt_weights(&mut self, fingerprint: &str) {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        self.at(&format!("{dot}weights"), |identity| identity.value(fingerprint));
     }
 
     /// The device of the first frozen weights.

@@ -30,7 +30,7 @@ pub use cached::Cached;
 pub use coverage::Coverage;
 pub use error::{Error, Result};
 pub use extractor::{CachedModule, Extractor};
-pub use frozen::Frozen;
+pub use frozen::{Frozen, Weights};
 pub use half::{bf16, f16};
 pub use id::Id;
 pub use identity::Identity;

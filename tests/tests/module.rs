@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor, kind};
-use tcx::{Cache, CacheableOutput, Cached, D1, Extractor, Frozen, Typed, cached_module};
+use tcx::{Cache, CacheableOutput, Cached, D1, Extractor, Frozen, Identity, Typed, Weights, cached_module};
 
 /// Twice the input; notes which inputs it was given.
 #[cached_module(id = "doubles_v1", key = i64)]
@@ -318,4 +318,39 @@ fn other_weights_of_the_same_file_meet_no_old_cache() {
     drop(cached);
     let error = open("head_b").unwrap_err().to_string();
     assert!(error.contains("`fc.weights`: blake3:"), "{error}");
+}
+
+#[test]
+fn a_lazy_module_is_built_at_the_first_miss_and_never_when_nothing_is_missing() {
+    static FIRST: AtomicUsize = AtomicUsize::new(0);
+    static SECOND: AtomicUsize = AtomicUsize::new(0);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("fc.safetensors");
+    let build = |path: &nn::Path<'_>| nn::linear(path, 2, 3, nn::LinearConfig::default());
+    Frozen::build(nn::VarStore::new(Device::Cpu), build).unwrap().save(&file).unwrap();
+    let x = Tensor::ones([1, 2], kind::FLOAT_CPU);
+    let cache = Cache::open(dir.path().join("cache")).unwrap();
+    let open = |announced: i64, size: i64, builds: &'static AtomicUsize| {
+        let mut identity = Identity::default();
+        identity.type_name("Linear");
+        identity.field("fc", &Weights::of_file(&file).unwrap());
+        identity.field("size", &announced);
+        let file = file.clone();
+        cache.lazy_module(identity, Device::Cpu, move || {
+            builds.fetch_add(1, Ordering::SeqCst);
+            Ok(Linear { fc: Frozen::load(Device::Cpu, &file, build)?, size })
+        })
+    };
+    let first = open(224, 224, &FIRST).unwrap();
+    let output = first.forward(&["a", "b"], &Tensor::cat(&[&x, &x], 0)).unwrap();
+    first.forward(&["c"], &x).unwrap();
+    assert_eq!(FIRST.load(Ordering::SeqCst), 1);
+    let second = open(224, 448, &SECOND).unwrap();
+    assert!(second.forward(&["a"], &x).unwrap().equal(&output.narrow(0, 0, 1)));
+    assert_eq!(SECOND.load(Ordering::SeqCst), 0, "nothing is missing");
+    let error = second.forward(&["d"], &x).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("another identity than was announced"), "{error}");
+    assert!(error.contains("size = 224i64") && error.contains("size = 448i64"), "{error}");
+    let error = open(448, 448, &SECOND).unwrap_err().to_string();
+    assert!(error.contains("`size`: 224i64 in the cache, 448i64 in the code"), "{error}");
 }

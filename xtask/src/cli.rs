@@ -10,6 +10,8 @@ commands:
   demo [ARGS…]      provide libtorch and the model, then run the example `minilm` with ARGS
                     (`cargo xtask demo -- --help` shows the example's own options;
                     with `--model DIR` among them no model is downloaded)
+  bench --quick     measure reads and fills against the limit of the machine (a minute;
+                    the figures go to target/bench/report.json)
   test              provide everything, then format check, lints, all tests, docs and examples
   setup [--model]   provide libtorch (and the model), so that plain `cargo test` and `cargo run` work
   env               print the export lines that a crate of your own needs:
@@ -30,6 +32,7 @@ pub(crate) enum Command {
     Setup { model: bool },
     Env,
     Demo { arguments: Vec<OsString> },
+    Bench,
     Test,
 }
 
@@ -46,6 +49,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("demo") => Ok(Command::Demo { arguments: without_separator(rest) }),
         Some("setup") => setup(&rest),
         Some("env") => alone(&name, &rest, Command::Env),
+        Some("bench") => bench(&rest),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
     }
@@ -60,6 +64,13 @@ fn setup(rest: &[OsString]) -> Result<Command, String> {
         [] => Ok(Command::Setup { model: false }),
         [flag] if flag == "--model" => Ok(Command::Setup { model: true }),
         [other, ..] => Err(format!("`setup` knows `--model` only, found `{}`", other.display())),
+    }
+}
+
+fn bench(rest: &[OsString]) -> Result<Command, String> {
+    match rest {
+        [flag] if flag == "--quick" => Ok(Command::Bench),
+        _ => Err("`bench` measures in one length so far: write `cargo xtask bench --quick`".to_owned()),
     }
 }
 
@@ -95,6 +106,7 @@ mod tests {
         assert_eq!(parsed("setup --model"), Ok(Command::Setup { model: true }));
         assert_eq!(parsed("env"), Ok(Command::Env));
         assert_eq!(parsed("test"), Ok(Command::Test));
+        assert_eq!(parsed("bench --quick"), Ok(Command::Bench));
     }
 
     #[test]
@@ -110,6 +122,7 @@ mod tests {
     fn mistakes_are_named() {
         assert!(parsed("tset").unwrap_err().contains("`tset`"));
         assert!(parsed("test --fast").unwrap_err().contains("`--fast`"));
+        assert!(parsed("bench").unwrap_err().contains("bench --quick"));
         assert!(parsed("setup --modle").unwrap_err().contains("`--modle`"));
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the example `minilm` with everything it needs.
+//! `cargo xtask demo` and `cargo xtask bench`: programs of the workspace with everything they need.
 
 use std::ffi::{OsStr, OsString};
 use std::process::{Command, ExitCode};
@@ -19,6 +19,16 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitC
     }
     example.args(arguments);
     hand_over(&mut example)
+}
+
+/// Measures, in release mode.
+pub(crate) fn bench(workspace: &Workspace) -> Result<ExitCode> {
+    toolchain::require_compiler()?;
+    eprintln!("{}", libtorch::provide(workspace)?);
+    let mut bench = cargo("run");
+    bench.args(["--release", "--package", "tcx-benches", "--manifest-path"]);
+    bench.arg(workspace.root().join("Cargo.toml"));
+    hand_over(&mut bench)
 }
 
 /// Becomes the example: it alone then gets Ctrl-C and ends in its own way, and its exit code is this one's.

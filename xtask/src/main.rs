@@ -55,6 +55,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Setup { model } => setup(&workspace, model)?,
         Command::Env => print!("{}", shell::exports(&libtorch::provide(&workspace)?)),
         Command::Demo { arguments } => return demo::run(&workspace, &arguments),
+        Command::Bench => return demo::bench(&workspace),
         Command::Test => suite::run(&workspace)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -68,6 +68,9 @@ fn id(option: &Named, module: &Ident) -> syn::Result<LitStr> {
     if option.value.is_empty() {
         return mistake(format!("the id has no value: write `{example}`"));
     }
+    if option.parenthesized {
+        return mistake(format!("the id stands behind an equals sign: write `{example}`"));
+    }
     match syn::parse2(option.value.clone()).map(peel) {
         Ok(Expr::Lit(ExprLit { lit: Lit::Str(id), .. })) => match complaint(&id.value()) {
             None => Ok(id),
