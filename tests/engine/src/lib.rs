@@ -92,3 +92,27 @@ pub fn required(what: &str) -> bool {
     let required = std::env::var("TCX_REQUIRE").unwrap_or_default();
     required.split(',').any(|name| name == what || name == "all")
 }
+
+/// Random numbers that are the same in every run of a seed, which is not 0: a failure can be repeated.
+#[derive(Clone, Debug)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// A number below `limit`.
+    pub fn roll(&mut self, limit: usize) -> usize {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % limit as u64) as usize
+    }
+}
+
+/// The ids of the next batch of a soak: some of many, some of few, some twice.
+pub fn soak_batch(dice: &mut Dice) -> Vec<String> {
+    let rows = dice.roll(100);
+    (0..rows)
+        .map(|_| if dice.roll(4) == 0 { dice.roll(500) } else { dice.roll(300_000) })
+        .map(|i| format!("s{i}"))
+        .collect()
+}

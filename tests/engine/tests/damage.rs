@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tcx_engine_tests::{check, files, get_or_compute, lookup, open};
-use tcx_store::ErrorKind;
+use tcx_engine_tests::{Dice, check, files, get_or_compute, lookup, open, options, spec};
+use tcx_store::{ErrorKind, Store};
 
 const IDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -103,9 +103,7 @@ fn a_damaged_identity_closes_the_cache_with_a_clear_error() {
     let mut bytes = fs::read(change).unwrap();
     bytes[60] ^= 1;
     overwrite(change, &bytes);
-    let error =
-        tcx_store::Store::open(dir.path(), tcx_engine_tests::spec("224"), &tcx_engine_tests::options())
-            .unwrap_err();
+    let error = Store::open(dir.path(), spec("224"), &options()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("change-00000000000000000000: its checksum is wrong"), "{error}");
 }
@@ -130,4 +128,90 @@ fn a_read_only_directory_is_read_without_writing_to_it() {
         assert_eq!(files(dir.path(), "").len(), before);
     }
     fs::set_permissions(&folder, writable).unwrap();
+}
+
+/// A cache of several segments and checksum blocks, and its files with their bytes.
+struct Campaign {
+    dir: tempfile::TempDir,
+    ids: Vec<String>,
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Campaign {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let ids: Vec<String> = (0..900).map(|i| format!("id{i}")).collect();
+        let store = open(dir.path());
+        for part in ids.chunks(300) {
+            get_or_compute(&store, &part.iter().map(String::as_str).collect::<Vec<_>>());
+            store.flush().unwrap();
+        }
+        drop(store);
+        let files =
+            files(dir.path(), "").into_iter().map(|file| (file.clone(), fs::read(&file).unwrap())).collect();
+        Self { dir, ids, files }
+    }
+
+    /// What is found with file number `file` as it is now is right; then every file is as it was before.
+    fn check(&self, file: usize, what: &str) {
+        let (path, bytes) = &self.files[file];
+        match Store::open(self.dir.path(), spec("224"), &options()) {
+            Ok(store) => {
+                // Every twentieth row: all segments and all regions of each.
+                let ids: Vec<&str> = self.ids.iter().step_by(20).map(String::as_str).collect();
+                let rows = lookup(&store, &ids);
+                let missing: Vec<usize> = rows.missing_rows().collect();
+                let found: Vec<&str> =
+                    (0..ids.len()).filter(|i| missing.binary_search(i).is_err()).map(|i| ids[i]).collect();
+                check(&lookup(&store, &found), &found);
+                let damaged = store.stats().damaged_segments > 0;
+                assert!(
+                    missing.is_empty() || damaged,
+                    "{what} of {}: misses without a count",
+                    path.display()
+                );
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{what} of {}: {error}", path.display());
+                assert!(path.to_str().unwrap().contains("change-"), "{what} of {}: {error}", path.display());
+            }
+        }
+        overwrite(path, bytes);
+        // Runs that were made again.
+        for other in files(self.dir.path(), "") {
+            if !self.files.iter().any(|(file, _)| *file == other) {
+                fs::remove_file(other).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_flipped_bits_cost_misses_and_no_wrong_row() {
+    let campaign = Campaign::new();
+    let mut dice = Dice(0x5eed);
+    // Every byte of the first header of each kind of file, then anywhere.
+    let headers = (0..campaign.files.len()).flat_map(|file| (0..64).map(move |at| (file, at)));
+    let flips: Vec<(usize, usize)> = headers.chain((0..10_000).map(|_| (usize::MAX, 0))).collect();
+    for (file, at) in flips {
+        let file = if file == usize::MAX { dice.roll(campaign.files.len()) } else { file };
+        let mut bytes = campaign.files[file].1.clone();
+        let at = if at == 0 { dice.roll(bytes.len()) } else { at.min(bytes.len() - 1) };
+        bytes[at] ^= 1 << dice.roll(8);
+        overwrite(&campaign.files[file].0, &bytes);
+        campaign.check(file, &format!("byte {at}"));
+    }
+}
+
+#[test]
+fn a_thousand_cuts_cost_misses_and_no_wrong_row() {
+    let campaign = Campaign::new();
+    let mut dice = Dice(0xc07);
+    for _ in 0..1000 {
+        let file = dice.roll(campaign.files.len());
+        let (path, bytes) = &campaign.files[file];
+        let len = dice.roll(bytes.len());
+        overwrite(path, &bytes[..len]);
+        campaign.check(file, &format!("a cut to {len} bytes"));
+    }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use tcx_engine_tests::{check, files, lookup, open};
+use tcx_engine_tests::{Dice, check, files, lookup, open, soak_batch};
 
 fn worker(args: &[&str], dir: &Path) -> Child {
     let (command, rest) = args.split_first().unwrap();
@@ -81,6 +81,38 @@ fn of_two_identities_that_start_at_once_on_an_empty_directory_one_is_refused() {
             );
         }
     }
+}
+
+/// Every row that one of the processes has asked for is there, and right.
+fn soak(seconds: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let seeds = ["11", "22", "33", "44"];
+    let workers = seeds.map(|seed| worker(&["soak", seed, &seconds.to_string()], dir.path()));
+    let steps = workers.map(|worker| {
+        let said = output(worker);
+        said.trim().strip_prefix("steps ").unwrap().parse::<usize>().unwrap()
+    });
+    let store = open(dir.path());
+    for (seed, steps) in seeds.iter().zip(steps) {
+        let mut dice = Dice(seed.parse().unwrap());
+        for _ in 0..steps {
+            let ids = soak_batch(&mut dice);
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            check(&lookup(&store, &ids), &ids);
+        }
+    }
+    println!("{steps:?} batches of up to 100 rows, {:?}", store.stats());
+}
+
+#[test]
+fn random_reads_and_writes_of_four_processes_lose_nothing() {
+    soak(3);
+}
+
+#[test]
+#[ignore = "takes two minutes: `cargo test -p tcx-engine-tests --test processes -- --ignored --nocapture`"]
+fn random_reads_and_writes_of_four_processes_for_two_minutes_lose_nothing() {
+    soak(120);
 }
 
 #[test]

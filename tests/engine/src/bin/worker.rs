@@ -4,6 +4,7 @@
 //! worker fill DIR PREFIX FROM TO [SIZE]    compute the rows that are missing; a line `durable N` after each flush
 //! worker watch DIR PREFIX COUNT            print `ready`, wait until all rows are there, print `found`
 //! worker check DIR PREFIX COUNT            print how many rows are missing
+//! worker soak DIR SEED SECONDS             random batches; print `steps N` at the end, all flushed
 //! ```
 //!
 //! Every row found is compared with what its id says; a wrong one is a panic.
@@ -12,9 +13,10 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use tcx_engine_tests::{check, get_or_compute, lookup, options, spec};
-use tcx_store::Store;
+use tcx_engine_tests::{Dice, check, get_or_compute, lookup, options, soak_batch, spec};
+use tcx_store::{Options, Store};
 
 const BATCH: usize = 50;
 
@@ -27,7 +29,8 @@ fn main() {
         ["fill", dir, prefix, from, to, size] => fill(dir, prefix, number(from), number(to), size),
         ["watch", dir, prefix, count] => watch(dir, prefix, number(count)),
         ["check", dir, prefix, count] => say(&missing(dir, prefix, number(count)).to_string()),
-        _ => panic!("usage: worker fill|watch|check DIR …, found {args:?}"),
+        ["soak", dir, seed, seconds] => soak(dir, number(seed) as u64, number(seconds) as u64),
+        _ => panic!("usage: worker fill|watch|check|soak DIR …, found {args:?}"),
     }
 }
 
@@ -81,6 +84,23 @@ fn watch(dir: &str, prefix: &str, count: usize) {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+fn soak(dir: &str, seed: u64, seconds: u64) {
+    let options = Options { seal_bytes: 1 << 20, seal_after: Duration::from_millis(300), ..options() };
+    let store = Store::open(Path::new(dir), spec("224"), &options).unwrap_or_else(|error| refused(&error));
+    let (mut dice, start, mut steps) = (Dice(seed), Instant::now(), 0);
+    while start.elapsed() < Duration::from_secs(seconds) {
+        let ids = soak_batch(&mut dice);
+        get_or_compute(&store, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+        steps += 1;
+        if steps % 100 == 0 {
+            store.flush().unwrap();
+        }
+    }
+    store.flush().unwrap();
+    assert_eq!(store.stats().damaged_segments, 0);
+    say(&format!("steps {steps}"));
 }
 
 fn missing(dir: &str, prefix: &str, count: usize) -> usize {
