@@ -18,6 +18,9 @@ use crate::spec::Spec;
 use crate::stats::Counters;
 use crate::storage::Storage;
 
+/// The most entries of index runs that are merged into one when a writer ends: a tenth of a second's work or so.
+const MERGED_AT_THE_END: usize = 4_000_000;
+
 /// Everything this process knows of the folder. What a listing lacks is not forgotten: a listing may be stale.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -284,8 +287,12 @@ impl Live {
         indexed.collect()
     }
 
-    /// The runs that should become one.
-    pub(crate) fn mergeable(&self) -> Option<Vec<Arc<Run>>> {
+    /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.
+    pub(crate) fn mergeable(&self, ends: bool) -> Option<Vec<Arc<Run>>> {
+        let entries = self.runs.iter().map(|run| run.entries()).sum::<usize>();
+        if ends && self.runs.len() > 1 && entries <= MERGED_AT_THE_END {
+            return Some(self.runs.clone());
+        }
         mergeable(&self.runs)
     }
 

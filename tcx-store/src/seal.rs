@@ -113,10 +113,10 @@ fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piec
     Ok(())
 }
 
-/// Merges index runs until none is due. A merge that fails costs speed and nothing else.
-pub(crate) fn merge_runs(core: &Core) {
+/// Merges index runs until none is due; into one, if there is not too much in them, when the writer `ends`. A merge that fails costs speed and nothing else.
+pub(crate) fn merge_runs(core: &Core, ends: bool) {
     loop {
-        let Some(runs) = core.live().mergeable() else { return };
+        let Some(runs) = core.live().mergeable(ends) else { return };
         // Without the lock: readers go on with the runs they have, which stay mapped.
         let damaged: Vec<_> = runs.iter().filter(|run| !run.is_intact()).cloned().collect();
         if !damaged.is_empty() {

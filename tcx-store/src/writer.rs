@@ -123,13 +123,17 @@ async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, seal_after: 
                 sealed
             }
             None => {
-                let _ = seal_all(core).inspect_err(|error| tracing::error!("rows are lost: {error}"));
+                let sealed_some = core.buffer.oldest_since().is_some() || core.counters.rows_sealed.get() > 0;
+                let sealed = seal_all(core).inspect_err(|error| tracing::error!("rows are lost: {error}"));
+                if sealed.is_ok() && sealed_some {
+                    merge_runs(core, true);
+                }
                 return;
             }
         };
         retry = sealed.is_err().then(|| next_retry(retry));
         // After the answer: nobody waits for a faster index.
-        merge_runs(core);
+        merge_runs(core, false);
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Metadata {
     pub(crate) born: u64,
     pub(crate) rows: usize,
     pub(crate) batch_rows: usize,
+    /// The view of every row, if all have the same: readers need not look at the column then.
+    pub(crate) view: Option<u32>,
     /// One per checksum block of the body.
     pub(crate) checksums: Vec<u64>,
 }
@@ -39,7 +41,8 @@ impl Metadata {
             // Writing to a string cannot fail.
             let _ = write!(checksums, "{checksum:016x}");
         }
-        vec![
+        let view = self.view.map(|view| ("tcx.view", view.to_string()));
+        let entries = [
             ("tcx.format", FORMAT.to_owned()),
             ("tcx.identity", self.identity.clone()),
             ("tcx.instance", self.instance.to_string()),
@@ -49,7 +52,8 @@ impl Metadata {
             ("tcx.batch_rows", self.batch_rows.to_string()),
             ("tcx.checksum", CHECKSUM.to_owned()),
             ("tcx.checksums", checksums),
-        ]
+        ];
+        entries.into_iter().chain(view).collect()
     }
 
     pub(crate) fn parse(entries: &HashMap<&str, &str>) -> Result<Self, MetadataError> {
@@ -70,6 +74,11 @@ impl Metadata {
             base: number(get("tcx.base")?, "tcx.base")?,
             born: number(get("tcx.born")?, "tcx.born")?,
             rows: usize::try_from(rows).map_err(|_| MetadataError::Entry("tcx.rows"))?,
+            view: entries
+                .get("tcx.view")
+                .map(|view| view.parse())
+                .transpose()
+                .map_err(|_| MetadataError::Entry("tcx.view"))?,
             batch_rows: usize::try_from(batch_rows).map_err(|_| MetadataError::Entry("tcx.batch_rows"))?,
             checksums: checksums(get("tcx.checksums")?).ok_or(MetadataError::Entry("tcx.checksums"))?,
         })
@@ -100,6 +109,7 @@ mod tests {
             born: 1,
             rows: 3,
             batch_rows: 2,
+            view: Some(7),
             checksums: vec![u64::MAX, 0],
         };
         let written = metadata.entries();
@@ -109,7 +119,11 @@ mod tests {
         for (name, _) in &written {
             let mut less = entries.clone();
             less.remove(name);
-            assert_eq!(Metadata::parse(&less), Err(MetadataError::Entry(name)));
+            let missing = Metadata::parse(&less);
+            match *name {
+                "tcx.view" => assert_eq!(missing.map(|metadata| metadata.view), Ok(None)),
+                name => assert_eq!(missing, Err(MetadataError::Entry(name))),
+            }
         }
         let mut newer = entries;
         newer.insert("tcx.format", "2");

@@ -46,6 +46,7 @@ pub(crate) struct Segment {
     base: u64,
     rows: usize,
     batch_rows: usize,
+    view: Option<u32>,
     batches: Vec<BatchLayout>,
     damaged: AtomicBool,
 }
@@ -84,11 +85,22 @@ impl Segment {
             }
             batches.push(layout::parse_batch(&map[start..body], body, stop, schema).map_err(damaged)?);
         }
-        let (rows, batch_rows) = (metadata.rows, metadata.batch_rows);
+        let (rows, batch_rows, view) = (metadata.rows, metadata.batch_rows, metadata.view);
         check_rows(&batches, rows, batch_rows)
             .ok_or_else(|| damaged("its batches have not the rows it says"))?;
         let damaged = AtomicBool::new(false);
-        Ok(Self { name, map, body: tail, blocks, base: metadata.base, rows, batch_rows, batches, damaged })
+        Ok(Self {
+            name,
+            map,
+            body: tail,
+            blocks,
+            base: metadata.base,
+            rows,
+            batch_rows,
+            view,
+            batches,
+            damaged,
+        })
     }
 
     pub(crate) fn name(&self) -> SegmentName {
@@ -154,8 +166,11 @@ impl Segment {
     /// The key and view of a row; `None` if its bytes cannot be trusted.
     pub(crate) fn key(&self, row: usize) -> Option<(&[u8], u32)> {
         let (batch, row) = self.locate(row)?;
-        let view = self.bytes_of(&batch.view, row)?;
-        Some((self.bytes_of(&batch.key, row)?, u32::from_le_bytes(*view.first_chunk()?)))
+        let view = match self.view {
+            Some(view) => view,
+            None => u32::from_le_bytes(*self.bytes_of(&batch.view, row)?.first_chunk()?),
+        };
+        Some((self.bytes_of(&batch.key, row)?, view))
     }
 
     /// A row of a leaf; `None` if its bytes cannot be trusted.
@@ -179,7 +194,9 @@ impl Segment {
             &self.map,
             key.offsets.map_or(key.values + row * key.width, |offsets| offsets + row * size_of::<i64>()),
         );
-        prefetch(&self.map, batch.view.values + row * batch.view.width);
+        if self.view.is_none() {
+            prefetch(&self.map, batch.view.values + row * batch.view.width);
+        }
     }
 
     /// Second step: the key itself, and the first lines of the row's leaves.

@@ -74,6 +74,7 @@ pub(crate) fn write_segment(
         born: header.born,
         rows: batch.num_rows(),
         batch_rows: batch.num_rows(),
+        view: common_view(pieces),
         checksums,
     };
     for (name, value) in metadata.entries() {
@@ -82,6 +83,13 @@ pub(crate) fn write_segment(
     let target = file.into_inner().map_err(into_io)?;
     let name = SegmentName { random: Random::new(), tail: checksum(&target.tail) };
     Ok(WrittenSegment { name, bytes: target.written, draft: target.draft })
+}
+
+/// The view of all rows, if they share one.
+fn common_view(pieces: &[Piece<'_>]) -> Option<u32> {
+    let mut views = pieces.iter().map(|piece| piece.batch.keys.view());
+    let first = views.next()?;
+    views.all(|view| view == first).then_some(first)
 }
 
 fn record_batch(header: &SegmentHeader<'_>, pieces: &[Piece<'_>]) -> Result<RecordBatch, ArrowError> {
