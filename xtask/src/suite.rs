@@ -92,17 +92,14 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
 /// Every example, with arguments with which it ends within seconds.
 fn examples(workspace: &Workspace) -> Vec<(&'static str, Vec<OsString>)> {
     // Under `target/`, and made anew by `--fresh`: what an earlier run left must not make this one pass.
-    let cache = workspace.root().join("target/xtask/minilm-cache");
-    let minilm = [
-        "--model".into(),
-        workspace.model().into(),
-        "--cache".into(),
-        cache.into(),
-        "--limit".into(),
-        "40".into(),
-        "--fresh".into(),
-    ];
-    vec![("quickstart", Vec::new()), ("minilm", minilm.into())]
+    let small = |cache: &str, limit: &str| -> [OsString; 5] {
+        let cache = workspace.root().join("target/xtask").join(cache);
+        ["--cache".into(), cache.into(), "--limit".into(), limit.into(), "--fresh".into()]
+    };
+    let model = ["--model".into(), workspace.model().into()];
+    let minilm = model.into_iter().chain(small("minilm-cache", "40")).collect();
+    let resnet50 = small("resnet50-cache", "8").into();
+    vec![("quickstart", Vec::new()), ("minilm", minilm), ("resnet50", resnet50)]
 }
 
 /// A folder that does not exist: should a dependency on tch creep in, building it fails at once.

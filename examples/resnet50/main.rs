@@ -1,0 +1,112 @@
+//! ResNet-50 on a folder of images, through the cache.
+//!
+//! Two epochs over the JPEG and PNG files of a folder: the first decodes and computes what is missing, the second
+//! finds everything and decodes nothing. `--like` searches the cached features for the images most like one. How a
+//! user's own program would look is in [`model`] (the annotated module), [`epoch::fetch`] (its use) and [`load`]
+//! (the loader of what is missing); the rest finds files and prints a table.
+
+mod args;
+mod cores;
+mod drawn;
+mod epoch;
+mod like;
+mod load;
+mod model;
+mod pictures;
+mod place;
+mod prepare;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{anyhow, ensure};
+use tcx::{Cache, Cached};
+
+use args::Args;
+use model::ResNet50;
+use pictures::Pictures;
+use place::Place;
+use table::{Line, Table, first_name};
+
+/// What a shell expects of a program that was called wrongly.
+const WRONG_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args_os().skip(1)) {
+        Ok(args) => args,
+        Err(error) => {
+            eprintln!("error: {error:#}\n\n{}", args::USAGE);
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    if args.help {
+        print!("{}", args::USAGE);
+        return Ok(());
+    }
+    let place = Place::take(&args.cache, args.fresh)?;
+    let pictures = Pictures::read(&folder(args, &place)?, args.limit)?;
+    pictures.introduce();
+    // Each operation of this network is large: libtorch splits it among all threads. It counts the machine's
+    // cores, of which a container may be allowed fewer.
+    tch::set_num_threads(i32::try_from(cores::cores())?);
+    let start = Instant::now();
+    let module = ResNet50::load(args.weights.as_deref())?;
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("weights  {}, ready in {seconds:.1} s", model::described(args.weights.as_deref()));
+    let cache = Cache::open(place.rows())?;
+    eprintln!("cache    {}\n", cache.path().display());
+    let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
+    let cached = cache.module(module).map_err(|error| anyhow!("{error}\n  {elsewhere}"))?;
+    let done = match &args.like {
+        Some(file) => like::like(&cached, &pictures, args.batch, file),
+        None => epochs(&cached, &pictures, &place, args.batch),
+    };
+    // What was computed before an error is kept.
+    let closed = cache.close();
+    done?;
+    Ok(closed?)
+}
+
+/// The folder of images that the user named, or else the one of those that this program draws.
+fn folder(args: &Args, place: &Place) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = &args.folder {
+        return Ok(folder.clone());
+    }
+    let folder = place.images();
+    drawn::draw(&folder)?;
+    eprintln!("no folder was named: these are patterns that this program draws (`--help` tells more)");
+    Ok(folder)
+}
+
+/// Both epochs and the table.
+fn epochs(cached: &Cached<ResNet50>, pictures: &Pictures, place: &Place, batch: usize) -> anyhow::Result<()> {
+    let run = || epoch::epoch(cached, &pictures.all, batch, drop);
+    let first = run()?;
+    let first = Line { name: first_name(&first), bytes: place.bytes(), epoch: first };
+    let second = Line { name: "warm", epoch: run()?, bytes: place.bytes() };
+    ensure!(
+        first.epoch.digest == second.epoch.digest,
+        "the second epoch got other features than the first: this is a bug of tcx"
+    );
+    let computed = first.epoch.misses > 0;
+    let digest = first.epoch.digest.get(..16).unwrap_or_default().to_owned();
+    println!("{}", Table::new(vec![first, second]));
+    println!("- seconds: decoding, computing and writing what is missing, finding the rest");
+    println!("- the features of both epochs are the same, bit for bit (blake3 {digest}…)");
+    if !computed {
+        println!("- everything had been there already: `--fresh` starts anew");
+    }
+    Ok(())
+}
