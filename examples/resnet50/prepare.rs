@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use anyhow::ensure;
 use image::imageops::{self, FilterType};
-use image::{ImageReader, RgbImage};
+use image::{ImageFormat, ImageReader, RgbImage};
 use tcx::Stateless;
 
 /// Sides that differ more than so many times would be resized to something enormous.
@@ -37,8 +37,9 @@ impl Preparation {
     /// Decodes a JPEG or PNG file and writes its numbers into `into`, which has room for [`shape`](Self::shape).
     pub(crate) fn write(&self, file: &[u8], into: &mut [f32]) -> anyhow::Result<()> {
         // What is in the file counts, not its name.
-        let image = ImageReader::new(Cursor::new(file)).with_guessed_format()?.decode()?.into_rgb8();
-        self.normalise(&self.square(&image)?, into);
+        let reader = ImageReader::new(Cursor::new(file)).with_guessed_format()?;
+        ensure!(reader.format() != Some(ImageFormat::Jpeg) || ends(file), "unexpected end of file");
+        self.normalise(&self.square(&reader.decode()?.into_rgb8())?, into);
         Ok(())
     }
 
@@ -70,9 +71,16 @@ impl Preparation {
     }
 }
 
+/// Whether a JPEG file is whole: the decoder fills up what is cut off with grey, and says nothing.
+fn ends(jpeg: &[u8]) -> bool {
+    // Neither mark occurs within the data of an image.
+    let last = |mark: [u8; 2]| jpeg.windows(2).rposition(|bytes| bytes == mark);
+    last([0xFF, 0xD9]) > last([0xFF, 0xDA])
+}
+
 #[cfg(test)]
 mod tests {
-    use image::{DynamicImage, ImageFormat, Rgb};
+    use image::{DynamicImage, Rgb};
 
     use super::*;
 
@@ -132,8 +140,13 @@ mod tests {
     #[test]
     fn what_is_no_image_is_refused() {
         assert!(prepared(b"").is_err() && prepared(b"no image").is_err());
-        let whole = encoded(RgbImage::new(300, 300), ImageFormat::Png);
-        assert!(prepared(&whole[..whole.len() / 2]).is_err());
+        for format in [ImageFormat::Png, ImageFormat::Jpeg] {
+            let whole = encoded(RgbImage::new(300, 300), format);
+            assert!(prepared(&[&whole, &b"more"[..]].concat()).is_ok());
+            for length in [whole.len() / 2, whole.len() - whole.len() / 9] {
+                assert!(prepared(&whole[..length]).is_err(), "{format:?} {length}");
+            }
+        }
         let message = prepared(&encoded(RgbImage::new(400, 2), ImageFormat::Png)).unwrap_err().to_string();
         assert!(message.ends_with("less than 100 times the other, found 400 × 2"), "{message}");
     }
