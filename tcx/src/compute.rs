@@ -59,8 +59,13 @@ impl<M: CachedModule> Compute<M> {
             let _no_grad = tch::no_grad_guard();
             return self.run(inputs, ColumnWriter::new(rows));
         }
-        // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
-        let columns = with_grad(|| self.run(inputs, ColumnWriter::refusing_gradients(rows)))?;
+        let columns = if self.deterministic {
+            let _no_grad = tch::no_grad_guard();
+            self.run(inputs, ColumnWriter::new(rows))?
+        } else {
+            // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
+            with_grad(|| self.run(inputs, ColumnWriter::refusing_gradients(rows)))?
+        };
         let _no_grad = tch::no_grad_guard();
         let single = inputs.select(&[0])?;
         let alone = self.run(&single, ColumnWriter::new(1)).map_err(|error| alone_failed::<M>(&error))?;

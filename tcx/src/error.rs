@@ -14,9 +14,9 @@ pub enum Error {
     /// libtorch failed, in the module or while its outputs were copied.
     #[error(transparent)]
     Tensor(Box<TchError>),
-    /// The caller's loader failed; made by [`Error::loader`].
+    /// The caller's loader failed; made by [`Error::loader`]. The message holds that of the loader's error.
     #[error("loading the inputs failed: {0}")]
-    Loader(#[source] Box<dyn StdError + Send + Sync>),
+    Loader(Box<dyn StdError + Send + Sync>),
     /// What `forward` returned is not what its output type declares.
     #[error("{part}: expected {expected}, found {found}")]
     Output {
