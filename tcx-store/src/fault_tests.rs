@@ -300,3 +300,40 @@ fn readers_let_go_of_replaced_runs() {
     assert!(on_disk < 20, "{on_disk} runs on disk");
     assert_eq!(compute(&reader, 0..1000), 0);
 }
+
+#[test]
+fn runs_that_cannot_be_opened_cost_misses_of_nothing_and_end_no_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = Arc::new(AtomicBool::new(false));
+    let fails = broken.clone();
+    let rule = move |_, step: &str, path: &Path| {
+        let run = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("run-"));
+        (step == "open" && run && fails.load(SeqCst)).then_some(REFUSED)
+    };
+    let store = with_steps(dir.path(), Faulty::with(rule), &options());
+    for start in 0..3 {
+        compute(&store, start * 10..start * 10 + 10);
+        store.flush().unwrap();
+    }
+    broken.store(true, SeqCst);
+    compute(&store, 30..40);
+    store.flush().unwrap();
+    assert_eq!(compute(&store, 0..40), 0, "they are made again, unnamed");
+    drop(store);
+    assert_eq!(missing(dir.path(), 0..40), 0);
+}
+
+#[test]
+fn a_file_system_above_the_cache_that_knows_no_sync_of_directories_is_no_trouble() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("cache/m_v1")).unwrap();
+    let above = dir.path().to_owned();
+    let rule = move |_, step: &str, path: &Path| {
+        (step == "sync_dir" && path == above).then_some(Fault::Refused(ErrorKind::InvalidInput))
+    };
+    let steps = Faulty::with(rule);
+    let store = with_steps(dir.path(), steps.clone(), &options());
+    compute(&store, 0..3);
+    store.flush().unwrap();
+    assert!(steps.has_failed());
+}

@@ -36,6 +36,9 @@ pub(crate) struct Live {
     runs: Vec<Arc<Run>>,
     /// The runs that were opened, those that cannot be used too.
     opened_runs: HashSet<Random>,
+    /// The runs that were let go of since the last merge: whoever merges removes their files. The order in which runs
+    /// are kept is the same everywhere, so no two processes remove each other's.
+    pruned: Vec<Random>,
     /// The files that could not be opened and were warned of.
     warned: HashSet<String>,
 }
@@ -74,6 +77,7 @@ impl Live {
             segments: HashMap::new(),
             runs: Vec::new(),
             opened_runs: HashSet::new(),
+            pruned: Vec::new(),
             warned: HashSet::new(),
         }
     }
@@ -84,6 +88,14 @@ impl Live {
     ///
     /// A folder of another identity, a damaged identity, a listing that fails.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
+        let (new, vanished) = self.learn()?;
+        // Another process has merged runs: what took their place is in a newer listing.
+        let newer = vanished && self.learn()?.0;
+        Ok(new || newer)
+    }
+
+    /// One listing: whether anything was new, and whether a listed run had vanished.
+    fn learn(&mut self) -> Result<(bool, bool)> {
         let names = self.storage.list().map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
         let mut listing = Listing::default();
         for name in names.iter().filter_map(|name| FileName::parse(name)) {
@@ -99,9 +111,12 @@ impl Live {
         let before = (self.changes.newest(), self.changes.floor());
         self.changes.learn_listed(&listing.changes);
         // Runs first: a segment that one of them covers needs none of its own.
-        let runs = self.open_runs(&listing.runs);
+        let known = self.opened_runs.len();
+        let vanished = self.open_runs(&listing.runs);
+        let runs = self.opened_runs.len() > known;
         let segments = self.open_segments(&listing.segments);
-        Ok(runs || segments || before != (self.changes.newest(), self.changes.floor()))
+        let new = runs || segments || before != (self.changes.newest(), self.changes.floor());
+        Ok((new, vanished))
     }
 
     fn read_identity(&mut self) -> Result<()> {
@@ -175,8 +190,9 @@ impl Live {
         (self.changes.newest().unwrap_or(0), self.changes.floor())
     }
 
+    /// Tells whether one of them had vanished.
     fn open_runs(&mut self, listed: &[Random]) -> bool {
-        let known = self.opened_runs.len();
+        let mut vanished = false;
         for &random in listed {
             if self.opened_runs.contains(&random) {
                 continue;
@@ -186,11 +202,14 @@ impl Live {
                     self.opened_runs.insert(random);
                     self.runs.extend(Run::open(map, random).map(Arc::new));
                 }
-                Err(error) => self.skip_for_now(&FileName::Run(random).to_string(), &error),
+                Err(error) => {
+                    vanished |= error.kind() == io::ErrorKind::NotFound;
+                    self.skip_for_now(&FileName::Run(random).to_string(), &error);
+                }
             }
         }
         self.prune_runs();
-        self.opened_runs.len() > known
+        vanished
     }
 
     fn open_segments(&mut self, listed: &[SegmentName]) -> bool {
@@ -261,6 +280,10 @@ impl Live {
             self.segments.insert(segment.name(), None);
         }
         self.runs.retain(|run| !trouble.runs.iter().any(|damaged| Arc::ptr_eq(run, damaged)));
+        for run in &trouble.runs {
+            // It would push the good ones aside in every process to come. What cannot be removed is met again.
+            let _ = self.storage.remove(&FileName::Run(run.name()).to_string());
+        }
     }
 
     /// What readers see from now on. Segments that no run covers get one.
@@ -298,14 +321,13 @@ impl Live {
 
     /// A run that this process has made of others takes their place; tells the names of those it replaces.
     pub(crate) fn replace_runs(&mut self, merged: Random) -> Vec<Random> {
-        let before: Vec<Random> = self.runs.iter().map(|run| run.name()).collect();
         self.open_runs(&[merged]);
-        // The merged run itself, if another process was faster with an equal one.
-        before
-            .into_iter()
-            .chain([merged])
-            .filter(|name| self.runs.iter().all(|run| run.name() != *name))
-            .collect()
+        let mut replaced = std::mem::take(&mut self.pruned);
+        // It could not be opened.
+        if !replaced.contains(&merged) && self.runs.iter().all(|run| run.name() != merged) {
+            replaced.push(merged);
+        }
+        replaced
     }
 
     /// Lets go of the runs all of whose segments are in larger ones. Every process keeps the same: of two that are
@@ -314,7 +336,11 @@ impl Live {
         self.runs.sort_by_key(|run| (std::cmp::Reverse(run.entries()), run.name()));
         let mut covered = HashSet::new();
         // Segments that were not seen yet count: only this run may know them.
-        self.runs.retain(|run| run.segments().iter().filter(|name| covered.insert(**name)).count() > 0);
+        self.runs.retain(|run| {
+            let adds = run.segments().iter().filter(|name| covered.insert(**name)).count() > 0;
+            self.pruned.extend((!adds).then_some(run.name()));
+            adds
+        });
     }
 
     /// Makes a run for every segment that has none.

@@ -139,9 +139,13 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
         if replaced.is_empty() {
             return;
         }
-        for name in replaced {
+        for name in &replaced {
             // A run that stays is opened again by others, and found to add nothing.
-            let _ = core.storage.remove(&FileName::Run(name).to_string());
+            let _ = core.storage.remove(&FileName::Run(*name).to_string());
+        }
+        if replaced == [merged] {
+            // It could not be opened, or another process was faster: the same merge would give the same.
+            return;
         }
     }
 }

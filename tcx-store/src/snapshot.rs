@@ -8,7 +8,7 @@ use crate::segment::Segment;
 /// An immutable view; readers share it without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// Newest first.
+    /// The largest first; runs that were just made again stand last.
     pub(crate) runs: Vec<IndexedRun>,
     pub(crate) segments: Vec<Arc<Segment>>,
     /// The newest change known; 0 as long as there is none.

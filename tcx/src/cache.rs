@@ -92,7 +92,8 @@ impl Cache {
     /// the cache. Outputs are put on `device`.
     ///
     /// `identity` is the one that the module will have: its type's name, then its fields, with
-    /// [`Weights`](crate::Weights) in place of each [`Frozen`](crate::Frozen). It is compared when the module is built.
+    /// [`Weights`](crate::Weights) in place of each [`Frozen`](crate::Frozen) that is loaded from a file of tensors (a
+    /// script or a tensor has no such stand-in). It is compared when the module is built.
     ///
     /// ```
     /// # use tch::{Device, Tensor, kind, nn, nn::Module};
@@ -154,9 +155,9 @@ impl Cache {
         )?;
         let store = Store::open(&self.shared.dir, spec, &self.shared.options)?;
         let mut stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner);
-        if !stores.iter().any(|own| Arc::ptr_eq(own, &store)) {
-            stores.push(store.clone());
-        }
+        // One store a folder: one that was refused is no longer asked for anything.
+        stores.retain(|own| own.path() != store.path());
+        stores.push(store.clone());
         Ok(store)
     }
 
@@ -168,6 +169,11 @@ impl Cache {
     /// What kept rows from the disk, also of those that were computed while writing was off. The rows of the other
     /// modules are durable all the same; of several errors the first is returned, the others are logged.
     pub fn flush(&self) -> Result<()> {
+        self.shared.check_open()?;
+        self.flush_all()
+    }
+
+    fn flush_all(&self) -> Result<()> {
         let stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut errors = stores.iter().filter_map(|store| store.flush().err());
         let first = errors.next();
@@ -184,7 +190,7 @@ impl Cache {
     /// As [`flush`](Self::flush). The cache is closed all the same.
     pub fn close(self) -> Result<()> {
         self.shared.closed.store(true, Ordering::Release);
-        let flushed = self.flush();
+        let flushed = self.flush_all();
         self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner).clear();
         flushed
     }

@@ -111,6 +111,7 @@ fn a_closed_cache_says_so() {
     let said = "was closed: open it again to use it";
     assert!(cached.forward(&[1], &Tensor::from_slice(&[1_i64])).unwrap_err().to_string().contains(said));
     assert!(cached.flush().unwrap_err().to_string().contains(said));
+    assert!(cache.flush().unwrap_err().to_string().contains(said));
     assert!(cache.module(Doubles { seen: fixture.seen }).unwrap_err().to_string().contains(said));
 }
 

@@ -66,12 +66,12 @@ impl<S: Steps + Clone> LocalStorage<S> {
         }
     }
 
-    /// Syncs the directory that holds the name of `dir`. Where `existed`, it may be one that we must not read: then
-    /// it is not one that we have changed.
+    /// Syncs the directory that holds the name of `dir`. Where `existed`, it may be one that we must not read, or one of
+    /// a file system that knows no sync of directories, `dir` being mounted there: then it is none that we have changed.
     fn sync_name(&self, dir: &Path, existed: bool) -> io::Result<()> {
         let parent = dir.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         match self.steps.sync_dir(parent) {
-            Err(error) if existed && error.kind() == ErrorKind::PermissionDenied => Ok(()),
+            Err(error) if existed && is_of_another(&error) => Ok(()),
             other => other,
         }
     }
@@ -123,6 +123,11 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
         file.rewind()?;
         Mapped::new(&file)
     }
+}
+
+fn is_of_another(error: &io::Error) -> bool {
+    use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)
 }
 
 /// A file under its temporary name.
