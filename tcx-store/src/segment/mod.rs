@@ -76,15 +76,7 @@ impl Segment {
         }
         let checksums = VerifiedBlocks::new(metadata.checksums, tail);
         let blocks = checksums.ok_or_else(|| damaged("it has not one checksum a block"))?;
-        let mut batches = Vec::new();
-        for block in footer.recordBatches().into_iter().flatten() {
-            let ranges = layout::block_ranges(block, tail);
-            let (start, body, stop) = ranges.ok_or_else(|| damaged("a record batch leaves the file"))?;
-            if !blocks.verify(&map[..tail], start, body) {
-                return Err(damaged("the checksum of a record batch's header is wrong"));
-            }
-            batches.push(layout::parse_batch(&map[start..body], body, stop, schema).map_err(damaged)?);
-        }
+        let batches = read_batches(&map[..tail], &footer, &blocks, schema)?;
         let (rows, batch_rows, view) = (metadata.rows, metadata.batch_rows, metadata.view);
         check_rows(&batches, rows, batch_rows)
             .ok_or_else(|| damaged("its batches have not the rows it says"))?;
@@ -223,6 +215,24 @@ fn tail_start(file: &[u8]) -> Option<usize> {
     let len = u32::from_le_bytes(*file[closing..].first_chunk()?);
     (file[closing + 4..] == *b"ARROW1").then_some(())?;
     closing.checked_sub(usize::try_from(len).ok()?)?.checked_sub(END_OF_STREAM)
+}
+
+/// The layouts of the record batches; `body` is the file up to its tail.
+fn read_batches(
+    body: &[u8],
+    footer: &arrow_ipc::Footer<'_>,
+    blocks: &VerifiedBlocks,
+    schema: &Schema,
+) -> Result<Vec<BatchLayout>, SegmentError> {
+    let read = |block| {
+        let ranges = layout::block_ranges(block, body.len());
+        let (start, end, stop) = ranges.ok_or_else(|| damaged("a record batch leaves the file"))?;
+        if !blocks.verify(body, start, end) {
+            return Err(damaged("the checksum of a record batch's header is wrong"));
+        }
+        layout::parse_batch(&body[start..end], end, stop, schema).map_err(damaged)
+    };
+    footer.recordBatches().into_iter().flatten().map(read).collect()
 }
 
 fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata, SegmentError> {
