@@ -28,6 +28,8 @@ mod lookup;
 mod mmap;
 mod name;
 mod options;
+#[cfg(test)]
+mod power_tests;
 mod prefetch;
 mod probe;
 mod refresh;

@@ -51,18 +51,18 @@ impl<S: Steps + Clone> LocalStorage<S> {
         Ok(())
     }
 
+    /// Nothing is created in a directory before its name is durable, so that whoever finds one can rely on those above it.
     fn create_dirs(&self, dir: &Path) -> io::Result<()> {
-        let mut created = self.steps.create_dir(dir);
-        if let (Err(error), Some(parent)) = (&created, dir.parent())
-            && error.kind() == ErrorKind::NotFound
-        {
-            self.create_dirs(parent)?;
-            created = self.steps.create_dir(dir);
+        match self.steps.stamp(dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            found => return found.and_then(|_| self.sync_name(dir, true)),
         }
-        match created {
-            Ok(()) => self.sync_name(dir, false),
+        if let Some(parent) = dir.parent().filter(|parent| *parent != Path::new("")) {
+            self.create_dirs(parent)?;
+        }
+        match self.steps.create_dir(dir) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => self.sync_name(dir, true),
-            Err(error) => Err(error),
+            created => created.and_then(|()| self.sync_name(dir, false)),
         }
     }
 

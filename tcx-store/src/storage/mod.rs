@@ -2,7 +2,11 @@
 //! stand beneath it later; [`LocalStorage`] is a directory of a file system.
 
 #[cfg(test)]
+mod disk;
+#[cfg(test)]
 mod faulty;
+#[cfg(test)]
+mod forgetful;
 mod local;
 mod steps;
 
@@ -12,6 +16,8 @@ use std::path::Path;
 
 #[cfg(test)]
 pub(crate) use faulty::{Fault, Faulty};
+#[cfg(test)]
+pub(crate) use forgetful::Forgetful;
 pub(crate) use local::LocalStorage;
 #[cfg(test)]
 pub(crate) use steps::Steps;

@@ -1,0 +1,148 @@
+//! The power fails after every step, and the disk keeps more or less of what was not synced: what a flush has
+//! acknowledged is there, nothing wrong is served, and writing goes on.
+
+mod machine;
+mod turns;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use machine::{Machine, Process, dice, disk_in_memory, nothing};
+use turns::Turns;
+
+use crate::storage::{Forgetful, LocalStorage, Storage};
+
+/// What each process does, one after the other or at once.
+type Work = fn(&Process);
+
+/// Lets each process do its work on one machine, in turns that `next` decides.
+fn at_once(work: &[Work], next: impl FnMut(usize) -> usize + Send + 'static) -> Arc<Machine> {
+    let machine = Machine::new();
+    in_turns(work.len(), next, |own, turns| {
+        work[own](&machine.process(move || turns.wait(own)));
+    });
+    machine
+}
+
+/// Runs `work` once for each process.
+fn in_turns(
+    processes: usize,
+    next: impl FnMut(usize) -> usize + Send + 'static,
+    work: impl Fn(usize, Arc<Turns>) + Sync,
+) {
+    let (turns, work) = (Turns::new(processes, next), &work);
+    thread::scope(|scope| {
+        for own in 0..processes {
+            let turns = turns.clone();
+            scope.spawn(move || {
+                work(own, turns.clone());
+                turns.end(own);
+            });
+        }
+    });
+}
+
+/// The first process is interrupted before its step number `at`, until the second has ended; `interrupted` tells whether it
+/// came to that.
+fn interrupt(at: usize, interrupted: &Arc<AtomicBool>) -> impl FnMut(usize) -> usize + use<> {
+    let (mut steps, interrupted) = (0, interrupted.clone());
+    move |whose| {
+        steps += 1;
+        if steps != at + 1 {
+            return whose;
+        }
+        interrupted.store(true, Ordering::SeqCst);
+        1
+    }
+}
+
+/// About every fourth step it is another's turn.
+fn by_dice(processes: usize, seed: u64) -> impl FnMut(usize) -> usize + Send {
+    let mut dice = dice(seed);
+    move |whose| if dice(4) == 0 { dice(processes) } else { whose }
+}
+
+#[test]
+fn what_a_flush_has_acknowledged_survives_a_loss_of_power() {
+    let machine = Machine::new();
+    let process = machine.process(|| {});
+    for start in 0..6 {
+        process.compute(start * 5..start * 5 + 8);
+        process.flush();
+    }
+    drop(process);
+    machine.loses_power_anywhere(3, "one process");
+}
+
+fn first(process: &Process) {
+    process.compute(0..15);
+    process.flush();
+}
+
+fn second(process: &Process) {
+    process.compute(10..25);
+    process.flush();
+    process.compute(25..30);
+    process.flush();
+}
+
+#[test]
+fn of_two_processes_the_second_may_do_all_its_work_between_two_steps_of_the_first() {
+    for at in 0.. {
+        let interrupted = Arc::default();
+        let machine = at_once(&[first, second], interrupt(at, &interrupted));
+        if !interrupted.load(Ordering::SeqCst) {
+            return assert!(at > 20, "the first took {at} steps only");
+        }
+        machine.loses_power_somewhere(0, 10, &format!("the first had taken {at} steps"));
+    }
+}
+
+#[test]
+fn three_processes_at_once_survive_a_loss_of_power() {
+    for seed in 0..40 {
+        let machine = at_once(&[first, second, first], by_dice(3, seed));
+        machine.loses_power_somewhere(0, 10, &format!("turns by dice {seed}"));
+    }
+}
+
+#[test]
+fn a_folder_that_several_begin_at_once_is_durable_for_each_of_them() {
+    for seed in 0..200 {
+        let (dir, name) = (disk_in_memory(), Path::new("data/cache/m_v1"));
+        let disk = Forgetful::new(dir.path());
+        in_turns(3, by_dice(3, seed), |own, turns| {
+            let storage = LocalStorage::new(dir.path().join(name), disk.process(move || turns.wait(own)));
+            let file = format!("of-{own}");
+            storage.draft().unwrap().publish(&file, true).unwrap();
+            assert_eq!(least_left(&disk, &name.join(file)), Some(Vec::new()), "turns by dice {seed}");
+        });
+    }
+}
+
+#[test]
+fn a_name_that_is_found_taken_is_durable() {
+    for at in 0.. {
+        let dir = disk_in_memory();
+        let disk = Forgetful::new(dir.path());
+        let interrupted = Arc::default();
+        in_turns(2, interrupt(at, &interrupted), |own, turns| {
+            let storage = LocalStorage::new(dir.path().join("m_v1"), disk.process(move || turns.wait(own)));
+            let created = storage.create_if_absent("name", &[own as u8]).unwrap();
+            let whose = if created { own } else { 1 - own };
+            assert_eq!(least_left(&disk, Path::new("m_v1/name")), Some(vec![whose as u8]), "{at} steps");
+        });
+        if !interrupted.load(Ordering::SeqCst) {
+            return assert!(at > 5, "the first took {at} steps only");
+        }
+    }
+}
+
+/// What is in a file at least, should the power fail now.
+fn least_left(disk: &Forgetful, file: &Path) -> Option<Vec<u8>> {
+    let dir = disk_in_memory();
+    disk.after(disk.events()).leave(dir.path(), nothing);
+    std::fs::read(dir.path().join(file)).ok()
+}

@@ -1,0 +1,44 @@
+//! Processes that take turns: the test decides who does what between whose steps.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Of several processes one goes on at a time; before each of its steps a rule says who goes on from there.
+pub(super) struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    whose: usize,
+    running: Vec<bool>,
+    next: Box<dyn FnMut(usize) -> usize + Send>,
+}
+
+impl Turns {
+    /// The first begins. `next` is told whose turn it is; a process that has ended gets none.
+    pub(super) fn new(processes: usize, next: impl FnMut(usize) -> usize + Send + 'static) -> Arc<Self> {
+        let state = State { whose: 0, running: vec![true; processes], next: Box::new(next) };
+        Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    /// Before a step of process `own`.
+    pub(super) fn wait(&self, own: usize) {
+        let mut state = self.state.lock().unwrap();
+        if state.whose == own {
+            let next = (state.next)(own);
+            if state.running[next] {
+                state.whose = next;
+                self.changed.notify_all();
+            }
+        }
+        drop(self.changed.wait_while(state, |state| state.whose != own).unwrap());
+    }
+
+    /// Process `own` takes no more steps.
+    pub(super) fn end(&self, own: usize) {
+        let mut state = self.state.lock().unwrap();
+        state.running[own] = false;
+        state.whose = state.running.iter().position(|running| *running).unwrap_or(own);
+        self.changed.notify_all();
+    }
+}
