@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
-use crate::changes::now_millis;
+use crate::changes::{Tombstones, now_millis};
 use crate::column::Column;
 use crate::error::{Error, Result};
+use crate::fate::Fate;
 use crate::key::{KeyHash, Keys};
+use crate::replacer::Replacer;
 use crate::schema::Leaf;
 
 /// The rows that one computed batch brought.
@@ -21,13 +23,21 @@ pub(crate) struct RowBatch {
     pub(crate) known: u64,
     /// Milliseconds since 1970.
     pub(crate) born: u64,
+    /// Who computed the rows anew: they take the place of what was there.
+    pub(crate) replacer: Option<Arc<Replacer>>,
 }
 
 impl RowBatch {
     /// # Errors
     ///
     /// Columns that are not those of `leaves`, with one row a key.
-    pub(crate) fn new(keys: Keys, columns: Vec<Column>, leaves: &[Leaf], known: u64) -> Result<Self> {
+    pub(crate) fn new(
+        keys: Keys,
+        columns: Vec<Column>,
+        leaves: &[Leaf],
+        known: u64,
+        replacer: Option<Arc<Replacer>>,
+    ) -> Result<Self> {
         if columns.len() != leaves.len() {
             let (expected, found) = (leaves.len(), columns.len());
             return Err(Error::invalid(format!("expected {expected} columns, found {found}")));
@@ -41,7 +51,7 @@ impl RowBatch {
                 return Err(Error::invalid(message));
             }
         }
-        Ok(Self { keys, columns, known, born: now_millis() })
+        Ok(Self { keys, columns, known, born: now_millis(), replacer })
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -98,18 +108,67 @@ impl Generation {
         self.batches.push(batch);
     }
 
-    fn find(&self, keys: &Keys, position: usize, floor: u64) -> Option<BufferedRow> {
+    /// The batch's number and the row; of several rows of a key the newest.
+    fn find(&self, keys: &Keys, position: usize) -> Option<(usize, u32)> {
         let &(number, row) = self.index.get(&keys.hash(position))?;
         let batch = self.batches.get(number as usize)?;
         let same = batch.keys.key(row as usize) == keys.key(position) && batch.keys.view() == keys.view();
-        (same && batch.known >= floor).then(|| BufferedRow { batch: batch.clone(), row })
+        same.then_some((number as usize, row))
     }
+}
+
+/// A generation that is being sealed, and what became of its batches since they were accepted.
+#[derive(Clone, Debug)]
+pub(crate) struct Frozen {
+    pub(crate) generation: Arc<Generation>,
+    /// One for each batch.
+    pub(crate) fates: Arc<Vec<Fate>>,
 }
 
 #[derive(Debug, Default)]
 struct Generations {
     active: Generation,
-    frozen: VecDeque<Arc<Generation>>,
+    frozen: VecDeque<Frozen>,
+}
+
+impl Generations {
+    fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<BufferedRow> {
+        let of_frozen = self.frozen.iter().rev().map(|frozen| (&*frozen.generation, Some(&*frozen.fates)));
+        let mut newest_first = std::iter::once((&self.active, None)).chain(of_frozen);
+        newest_first.find_map(|(generation, fates)| wanted.find(generation, fates, position))
+    }
+}
+
+/// What a lookup asks the buffer for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) tombstones: &'a Tombstones,
+    pub(crate) replacer: Option<&'a Arc<Replacer>>,
+}
+
+impl Wanted<'_> {
+    fn find(
+        &self,
+        generation: &Generation,
+        fates: Option<&Vec<Fate>>,
+        position: usize,
+    ) -> Option<BufferedRow> {
+        let (number, row) = generation.find(self.keys, position)?;
+        let batch = &generation.batches[number];
+        let fate = fates.map(|fates| &fates[number]);
+        let known = fate.map_or(batch.known, |fate| fate.number);
+        let dead = fate.is_some_and(|fate| fate.is_dead(row as usize));
+        let served =
+            !dead && !self.tombstones.kill_row(known, self.keys, position) && self.is_own(batch, position);
+        served.then(|| BufferedRow { batch: batch.clone(), row })
+    }
+
+    fn is_own(&self, batch: &RowBatch, position: usize) -> bool {
+        self.replacer.is_none_or(|replacer| {
+            batch.replacer.as_ref().is_some_and(|own| Arc::ptr_eq(own, replacer))
+                || replacer.has_computed(self.tombstones.newest_for_row(self.keys, position))
+        })
+    }
 }
 
 /// How much is in the buffer, and why nothing more is taken while writing is off.
@@ -194,9 +253,8 @@ impl WriteBuffer {
     /// Finds rows by key. `found` is called for each.
     pub(crate) fn find(
         &self,
-        keys: &Keys,
+        wanted: &Wanted<'_>,
         positions: impl Iterator<Item = usize>,
-        floor: u64,
         mut found: impl FnMut(usize, BufferedRow),
     ) {
         if self.batches.load(Ordering::Acquire) == 0 {
@@ -204,32 +262,48 @@ impl WriteBuffer {
         }
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
         for position in positions {
-            let mut newest_first =
-                std::iter::once(&generations.active).chain(generations.frozen.iter().rev().map(|g| &**g));
-            if let Some(row) = newest_first.find_map(|g| g.find(keys, position, floor)) {
+            if let Some(row) = generations.find(wanted, position) {
                 found(position, row);
             }
+        }
+    }
+
+    /// Calls `see` with the key of every row and when it was computed, dead or not.
+    pub(crate) fn each_key(&self, mut see: impl FnMut(&[u8], u64)) {
+        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
+        let frozen = generations.frozen.iter().flat_map(|frozen| &frozen.generation.batches);
+        for batch in frozen.chain(&generations.active.batches) {
+            (0..batch.rows()).for_each(|row| see(batch.keys.key(row), batch.born));
         }
     }
 
     /// Since when the oldest row has waited to be sealed.
     pub(crate) fn oldest_since(&self) -> Option<Instant> {
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        generations.frozen.front().map_or(generations.active.since, |frozen| frozen.since)
+        generations.frozen.front().map_or(generations.active.since, |frozen| frozen.generation.since)
     }
 
     /// Closes the active generation; what is accepted from now on belongs to the next.
     pub(crate) fn freeze(&self) {
         let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
         if !generations.active.batches.is_empty() {
-            let active = std::mem::take(&mut generations.active);
-            generations.frozen.push_back(Arc::new(active));
+            let generation = Arc::new(std::mem::take(&mut generations.active));
+            let fates = Arc::new(generation.batches.iter().map(|batch| Fate::new(batch)).collect());
+            generations.frozen.push_back(Frozen { generation, fates });
         }
     }
 
     /// The generation to seal next.
-    pub(crate) fn oldest(&self) -> Option<Arc<Generation>> {
+    pub(crate) fn oldest(&self) -> Option<Frozen> {
         self.generations.read().unwrap_or_else(PoisonError::into_inner).frozen.front().cloned()
+    }
+
+    /// What has become of the batches of the oldest generation.
+    pub(crate) fn set_fates(&self, fates: Arc<Vec<Fate>>) {
+        let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(frozen) = generations.frozen.front_mut() {
+            frozen.fates = fates;
+        }
     }
 
     /// Lets go of the oldest generation: its rows are in the snapshot now, or never will be.
@@ -239,9 +313,10 @@ impl WriteBuffer {
             generations.frozen.pop_front()
         };
         let Some(released) = released else { return };
-        self.batches.fetch_sub(released.batches.len(), Ordering::Release);
+        let Generation { batches, bytes, .. } = &*released.generation;
+        self.batches.fetch_sub(batches.len(), Ordering::Release);
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        room.bytes = room.bytes.saturating_sub(released.bytes);
+        room.bytes = room.bytes.saturating_sub(*bytes);
         drop(room);
         self.more_room.notify_all();
     }

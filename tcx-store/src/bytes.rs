@@ -25,6 +25,10 @@ impl<'a> Cursor<'a> {
         self.array().map(u8::from_le_bytes)
     }
 
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }

@@ -1,5 +1,6 @@
 //! Checksums: one per 64 KiB block, made while a file is written, verified when a block is first used.
 
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -14,6 +15,28 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
 
 fn digest() -> Digest {
     Digest::new(CrcAlgorithm::Crc64Nvme)
+}
+
+/// Writes the checksum of everything behind it.
+pub(crate) struct ChecksummedWriter<W> {
+    out: W,
+    digest: Digest,
+}
+
+impl<W: Write> ChecksummedWriter<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Self { out, digest: digest() }
+    }
+
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.digest.update(bytes);
+        self.out.write_all(bytes)
+    }
+
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.out.write_all(&self.digest.finalize().to_le_bytes())?;
+        self.out.flush()
+    }
 }
 
 /// Makes the checksums of a stream of bytes.

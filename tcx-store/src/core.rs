@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use arc_swap::ArcSwap;
 use arrow::datatypes::SchemaRef;
 
-use crate::buffer::WriteBuffer;
+use crate::buffer::{Wanted, WriteBuffer};
 use crate::error::{Error, ErrorKind, Result};
+use crate::key::KeyType;
 use crate::live::Live;
 use crate::lookup::Lookup;
 use crate::options::Options;
@@ -42,7 +43,8 @@ impl Core {
     pub(crate) fn open(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
-        let mut live = Live::new(storage.clone(), spec.clone(), schema.clone(), counters.clone());
+        let mut live =
+            Live::new(storage.clone(), spec.clone(), schema.clone(), counters.clone(), !options.read_only);
         let at = ListAt::new(storage.stamp().unwrap_or_default());
         live.refresh()?;
         let snapshot = ArcSwap::from_pointee(live.snapshot());
@@ -78,6 +80,18 @@ impl Core {
         self.refused.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
+    /// # Errors
+    ///
+    /// Keys of another type than the store's.
+    pub(crate) fn check_key_type(&self, found: KeyType) -> Result<()> {
+        self.check()?;
+        let expected = self.spec.key_type;
+        if found == expected {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("ids of `{}` are {expected}, found {found}", self.spec.module_id)))
+    }
+
     /// Remembers a refusal; every other error passes through unnoticed.
     pub(crate) fn remember(&self, error: &Error) {
         if matches!(error.kind(), ErrorKind::Incompatible | ErrorKind::Corrupt) {
@@ -93,11 +107,10 @@ impl Core {
         if lookup.missing() == 0 {
             return;
         }
-        let floor = self.snapshot().floor;
+        let tombstones = self.snapshot().tombstones.clone();
+        let wanted = Wanted { keys: lookup.keys(), tombstones: &tombstones, replacer: lookup.replacer() };
         let mut buffered = Vec::new();
-        self.buffer.find(lookup.keys(), lookup.missing_rows(), floor, |position, row| {
-            buffered.push((position, row));
-        });
+        self.buffer.find(&wanted, lookup.missing_rows(), |position, row| buffered.push((position, row)));
         for (position, row) in buffered {
             lookup.found_buffered(position, row);
         }

@@ -5,8 +5,10 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::buffer::{BufferedRow, RowBatch};
+use crate::column::Column;
 use crate::error::{Error, Result};
 use crate::key::Keys;
+use crate::replacer::Replacer;
 use crate::schema::{Leaf, LeafKind};
 use crate::segment::Segment;
 
@@ -42,12 +44,14 @@ pub struct Lookup {
     missing: usize,
     /// The oldest change number that a part of this lookup was made at.
     known: u64,
+    /// Only rows that it has computed are found.
+    replacer: Option<Arc<Replacer>>,
 }
 
 impl Lookup {
-    pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>) -> Self {
+    pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>, known: u64, replacer: Option<Arc<Replacer>>) -> Self {
         let missing = keys.len();
-        Self { rows: vec![MISSING; missing], keys, leaves, sources: Vec::new(), missing, known: 0 }
+        Self { rows: vec![MISSING; missing], keys, leaves, sources: Vec::new(), missing, known, replacer }
     }
 
     /// How many rows were asked for.
@@ -76,17 +80,34 @@ impl Lookup {
         &self.keys
     }
 
+    /// Completes the lookup with the rows of the keys at `positions`, one column per leaf, and keeps them nowhere else.
+    ///
+    /// # Errors
+    ///
+    /// Columns that are not those of the schema.
+    ///
+    /// # Panics
+    ///
+    /// If a position is not below [`len`](Self::len).
+    pub fn complete(&mut self, positions: &[usize], columns: Vec<Column>) -> Result<()> {
+        self.take(positions, columns).map(drop)
+    }
+
+    /// As [`complete`](Self::complete); the rows can be kept.
+    pub(crate) fn take(&mut self, positions: &[usize], columns: Vec<Column>) -> Result<Arc<RowBatch>> {
+        let keys = self.keys.select(positions);
+        let batch = Arc::new(RowBatch::new(keys, columns, &self.leaves, self.known, self.replacer.clone())?);
+        self.fill(&batch);
+        Ok(batch)
+    }
+
     /// Whether this is a lookup of the store with these leaves.
     pub(crate) fn has_leaves(&self, leaves: &Arc<[Leaf]>) -> bool {
         Arc::ptr_eq(&self.leaves, leaves)
     }
 
-    pub(crate) fn known(&self) -> u64 {
-        self.known
-    }
-
-    pub(crate) fn set_known(&mut self, known: u64) {
-        self.known = known;
+    pub(crate) fn replacer(&self) -> Option<&Arc<Replacer>> {
+        self.replacer.as_ref()
     }
 
     pub(crate) fn is_open(&self, position: usize) -> bool {
@@ -124,7 +145,7 @@ impl Lookup {
     }
 
     /// The missing rows that `batch` brings are found, repeated keys everywhere they stand.
-    pub(crate) fn fill(&mut self, batch: &Arc<RowBatch>) {
+    fn fill(&mut self, batch: &Arc<RowBatch>) {
         let rows: HashMap<&[u8], usize> = (0..batch.rows()).map(|row| (batch.keys.key(row), row)).collect();
         let open: Vec<usize> = self.missing_rows().collect();
         self.sources.push(Source::Batch(batch.clone()));

@@ -53,7 +53,11 @@ impl fmt::Display for SegmentName {
 pub(crate) enum FileName {
     Segment(SegmentName),
     Change(u64),
+    /// The changes up to a number, merged.
+    Merged(u64),
     Run(Random),
+    /// A file that is being written, or was when its process ended.
+    Temporary(Random),
 }
 
 impl FileName {
@@ -66,10 +70,19 @@ impl FileName {
         if let Some(rest) = name.strip_prefix("run-") {
             return Random::parse(rest.strip_suffix(".idx")?).map(Self::Run);
         }
-        let digits = name.strip_prefix("change-")?;
-        let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        plain.then(|| digits.parse().ok())?.map(Self::Change)
+        if let Some(rest) = name.strip_prefix("tmp-") {
+            return Random::parse(rest).map(Self::Temporary);
+        }
+        if let Some(rest) = name.strip_prefix("merged-") {
+            return parse_number(rest).map(Self::Merged);
+        }
+        parse_number(name.strip_prefix("change-")?).map(Self::Change)
     }
+}
+
+fn parse_number(digits: &str) -> Option<u64> {
+    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok())?
 }
 
 impl fmt::Display for FileName {
@@ -77,14 +90,11 @@ impl fmt::Display for FileName {
         match self {
             Self::Segment(name) => name.fmt(f),
             Self::Change(number) => write!(f, "change-{number:020}"),
+            Self::Merged(number) => write!(f, "merged-{number:020}"),
             Self::Run(random) => write!(f, "run-{random}.idx"),
+            Self::Temporary(random) => write!(f, "tmp-{random}"),
         }
     }
-}
-
-/// A name for a file that is being written.
-pub(crate) fn temporary() -> String {
-    format!("tmp-{}", Random::new())
 }
 
 #[cfg(test)]
@@ -97,7 +107,9 @@ mod tests {
             FileName::Segment(SegmentName { random: Random::new(), tail: 7 }),
             FileName::Change(0),
             FileName::Change(u64::MAX),
+            FileName::Merged(3),
             FileName::Run(Random::new()),
+            FileName::Temporary(Random::new()),
         ];
         for name in names {
             assert_eq!(FileName::parse(&name.to_string()), Some(name));

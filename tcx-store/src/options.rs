@@ -18,6 +18,9 @@ pub struct Options {
     pub queue_bytes: usize,
     /// How often a reader that misses nothing looks for rows of other processes (1 s).
     pub refresh_every: Duration,
+    /// Nothing is written, no index run either: rows are looked up and that is all (`false`). A store that the process has
+    /// open to read only is opened to write by whoever opens it so.
+    pub read_only: bool,
 }
 
 impl Default for Options {
@@ -27,6 +30,7 @@ impl Default for Options {
             seal_after: Duration::from_secs(5),
             queue_bytes: 256 << 20,
             refresh_every: Duration::from_secs(1),
+            read_only: false,
         }
     }
 }

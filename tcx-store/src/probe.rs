@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::changes::Tombstones;
 use crate::index::{Candidate, Run};
 use crate::lookup::{Lookup, is_intact};
 use crate::schema::Leaf;
@@ -27,7 +28,8 @@ impl Trouble {
 /// Finds what it can of the missing rows of `lookup`.
 pub(crate) fn probe(lookup: &mut Lookup, leaves: &[Leaf], snapshot: &Snapshot) -> Trouble {
     let (trouble, candidates, sources) = (Trouble::default(), Vec::with_capacity(STAGE), Vec::new());
-    let mut probe = Probe { lookup, leaves, trouble, candidates, sources };
+    let tombstones = &*snapshot.tombstones;
+    let mut probe = Probe { lookup, leaves, tombstones, trouble, candidates, sources };
     let mut open: Vec<usize> = probe.lookup.missing_rows().collect();
     for run in &snapshot.runs {
         if open.is_empty() {
@@ -44,6 +46,7 @@ pub(crate) fn probe(lookup: &mut Lookup, leaves: &[Leaf], snapshot: &Snapshot) -
 struct Probe<'a> {
     lookup: &'a mut Lookup,
     leaves: &'a [Leaf],
+    tombstones: &'a Tombstones,
     trouble: Trouble,
     candidates: Vec<(usize, Candidate)>,
     /// By the segment's number in the run: its number in the lookup.
@@ -101,7 +104,7 @@ impl Probe<'_> {
             self.trouble.segments.push(segment.clone());
             return false;
         };
-        if key != keys.key(position) || view != keys.view() {
+        if key != keys.key(position) || view != keys.view() || !self.is_wanted(segment.base(), position) {
             return false;
         }
         if !is_intact(segment, self.leaves, row) {
@@ -112,6 +115,17 @@ impl Probe<'_> {
         let source = *known.get_or_insert_with(|| self.lookup.source(segment));
         self.lookup.found(position, source, candidate.row);
         true
+    }
+
+    /// Whether a row of the key, in a segment of this base, is alive, and the replacer's own if one looks.
+    #[inline]
+    fn is_wanted(&self, base: u64, position: usize) -> bool {
+        let (keys, replacer) = (self.lookup.keys(), self.lookup.replacer());
+        if replacer.is_none() && !self.tombstones.may_kill(base) {
+            return true;
+        }
+        let newest = self.tombstones.newest_for_row(keys, position);
+        newest <= base && replacer.is_none_or(|replacer| replacer.has_computed(newest))
     }
 }
 
@@ -126,8 +140,8 @@ mod tests {
     use crate::bytes::Random;
     use crate::index::build_run;
     use crate::key::hash;
-    use crate::live::publish_run;
     use crate::name::FileName;
+    use crate::runs::publish_run;
     use crate::storage::{LocalStorage, Storage, System};
     use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
 

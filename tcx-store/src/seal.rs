@@ -1,16 +1,18 @@
 //! Sealing the write buffer: from buffered rows to durable segments that readers see.
 
 use std::io;
+use std::sync::Arc;
 
-use crate::buffer::{Generation, RowBatch};
+use crate::buffer::{Frozen, RowBatch};
 use crate::bytes::Random;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{build_run, write_merged};
+use crate::fate::{Fate, advance, doomed, replaced};
+use crate::index::build_run;
+use crate::instance::KnownIdentity;
 use crate::key::KeyHash;
-use crate::live::{KnownIdentity, publish_run};
 use crate::name::FileName;
-use crate::probe::Trouble;
+use crate::runs::publish_run;
 use crate::segment::{Piece, SegmentHeader, write_segment};
 
 /// The most bytes of rows in one segment.
@@ -25,8 +27,8 @@ const SEGMENT_ELEMENTS: usize = i32::MAX as usize;
 /// What kept it from the disk. The rows stay in the buffer, unless they can never be written.
 pub(crate) fn seal_all(core: &Core) -> Result<()> {
     core.buffer.freeze();
-    while let Some(generation) = core.buffer.oldest() {
-        let sealed = core.check().and_then(|()| seal(core, &generation));
+    while let Some(frozen) = core.buffer.oldest() {
+        let sealed = core.check().and_then(|()| seal(core, &frozen));
         match sealed {
             Ok(()) => {
                 core.buffer.release_oldest();
@@ -52,31 +54,61 @@ fn give_up(core: &Core, error: &Error) {
     if error.kind() == ErrorKind::Io {
         return;
     }
-    while let Some(generation) = core.buffer.oldest() {
+    while let Some(Frozen { generation, .. }) = core.buffer.oldest() {
         core.counters.rows_dropped.add(generation.batches.iter().map(|batch| batch.rows()).sum());
         core.buffer.release_oldest();
     }
 }
 
-fn seal(core: &Core, generation: &Generation) -> Result<()> {
-    let (identity, base, floor) = {
-        let mut live = core.live();
-        // A segment's base is the newest change known when it is sealed, so that none is missed.
-        if live.refresh()? {
-            core.install(&mut live);
-        }
-        let identity = live.ensure_identity()?;
-        let (known, floor) = live.known();
-        (identity, known, floor)
-    };
-    let (dead, alive): (Vec<_>, Vec<_>) =
-        generation.batches.iter().map(|batch| &**batch).partition(|batch| batch.known < floor);
-    for pieces in segments(core, &alive) {
+fn seal(core: &Core, frozen: &Frozen) -> Result<()> {
+    let (identity, base, fates) = prepare(core, frozen)?;
+    let pieces = pieces(&frozen.generation.batches, &fates);
+    for pieces in segments(core, &pieces) {
         let failed = |e: io::Error| Error::io("cannot write a segment in", core.storage.path(), e);
         seal_segment(core, &identity, base, &pieces).map_err(failed)?;
     }
-    core.counters.rows_dropped.add(dead.iter().map(|batch| batch.rows()).sum());
     Ok(())
+}
+
+/// Reads new changes and writes those that the rows need; tells the base of the rows that are left.
+fn prepare(core: &Core, frozen: &Frozen) -> Result<(KnownIdentity, u64, Arc<Vec<Fate>>)> {
+    let batches = &frozen.generation.batches;
+    let mut fates = Vec::clone(&frozen.fates);
+    let mut live = core.live();
+    // A segment's base is the newest change known when it is sealed, so that none is missed.
+    if live.refresh()? {
+        core.install(&mut live);
+    }
+    let identity = live.ensure_identity()?;
+    let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
+    let mut died = 0;
+    let changes = &mut live.changes;
+    changes.write_pending(&*core.storage).map_err(failed)?;
+    let created = changes.create(&*core.storage, |tombstones, newest| {
+        died += advance(&mut fates, batches, tombstones, newest);
+        doomed(&fates, batches)
+    });
+    if let Ok(Some(number)) = created {
+        replaced(&mut fates, batches, number);
+    }
+    let base = changes.newest().unwrap_or(0);
+    died += advance(&mut fates, batches, changes.tombstones(), base);
+    core.counters.rows_dropped.add(died);
+    let fates = Arc::new(fates);
+    // Before readers see the tombstone, which would kill these rows otherwise.
+    core.buffer.set_fates(fates.clone());
+    core.install(&mut live);
+    created.and_then(|_| live.changes.make_durable(&*core.storage)).map_err(failed)?;
+    Ok((identity, base, fates))
+}
+
+/// The rows that are left.
+fn pieces<'a>(batches: &'a [Arc<RowBatch>], fates: &[Fate]) -> Vec<Piece<'a>> {
+    let alive = batches.iter().zip(fates).flat_map(|(batch, fate)| {
+        let ranges = fate.alive(batch.rows());
+        ranges.into_iter().map(|range| Piece { batch, start: range.start, rows: range.len() })
+    });
+    alive.collect()
 }
 
 fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piece<'_>]) -> io::Result<()> {
@@ -113,43 +145,6 @@ fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piec
     Ok(())
 }
 
-/// Merges index runs until none is due; into one, if there is not too much in them, when the writer `ends`. A merge that fails costs speed and nothing else.
-pub(crate) fn merge_runs(core: &Core, ends: bool) {
-    loop {
-        let Some(runs) = core.live().mergeable(ends) else { return };
-        // Without the lock: readers go on with the runs they have, which stay mapped.
-        let damaged: Vec<_> = runs.iter().filter(|run| !run.is_intact()).cloned().collect();
-        if !damaged.is_empty() {
-            core.drop_damaged(&Trouble { runs: damaged, segments: Vec::new() });
-            continue;
-        }
-        let merged = Random::new();
-        let published = core.storage.draft().and_then(|mut draft| {
-            write_merged(&mut draft, &runs)?;
-            draft.publish(&FileName::Run(merged).to_string(), false)
-        });
-        if let Err(error) = published {
-            tracing::warn!(path = %core.storage.path().display(), "cannot merge index runs: {error}");
-            return;
-        }
-        let mut live = core.live();
-        let replaced = live.replace_runs(merged);
-        core.install(&mut live);
-        drop(live);
-        if replaced.is_empty() {
-            return;
-        }
-        for name in &replaced {
-            // A run that stays is opened again by others, and found to add nothing.
-            let _ = core.storage.remove(&FileName::Run(*name).to_string());
-        }
-        if replaced == [merged] {
-            // It could not be opened, or another process was faster: the same merge would give the same.
-            return;
-        }
-    }
-}
-
 impl Piece<'_> {
     fn hashes(&self) -> impl Iterator<Item = KeyHash> + '_ {
         (self.start..self.start + self.rows).map(|row| self.batch.keys.hash(row))
@@ -157,22 +152,22 @@ impl Piece<'_> {
 }
 
 /// Divides the rows into segments of at most 512 MiB.
-fn segments<'a>(core: &Core, batches: &[&'a RowBatch]) -> Vec<Vec<Piece<'a>>> {
+fn segments<'a>(core: &Core, pieces: &[Piece<'a>]) -> Vec<Vec<Piece<'a>>> {
     let widest = core.leaves.iter().filter_map(|leaf| leaf.kind.elements()).max().unwrap_or(1);
     let most_rows = (SEGMENT_ELEMENTS / widest.max(1)).max(1);
     let (mut segments, mut current) = (Vec::new(), Vec::<Piece<'a>>::new());
     let (mut bytes, mut rows) = (0, 0);
-    for batch in batches {
+    for &Piece { batch, start, rows: len } in pieces {
         let row_bytes = batch.bytes().div_ceil(batch.rows().max(1)).max(1);
-        let mut start = 0;
-        while start < batch.rows() {
+        let (mut start, end) = (start, start + len);
+        while start < end {
             let room = (SEGMENT_BYTES.saturating_sub(bytes) / row_bytes).min(most_rows - rows);
             if room == 0 && !current.is_empty() {
                 segments.push(std::mem::take(&mut current));
                 (bytes, rows) = (0, 0);
                 continue;
             }
-            let taken = room.max(1).min(batch.rows() - start);
+            let taken = room.max(1).min(end - start);
             current.push(Piece { batch, start, rows: taken });
             (bytes, rows, start) = (bytes + taken * row_bytes, rows + taken, start + taken);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::changes::Tombstones;
 use crate::index::Run;
 use crate::segment::Segment;
 
@@ -13,8 +14,8 @@ pub(crate) struct Snapshot {
     pub(crate) segments: Vec<Arc<Segment>>,
     /// The newest change known; 0 as long as there is none.
     pub(crate) known: u64,
-    /// Rows with a smaller number are dead.
-    pub(crate) floor: u64,
+    /// What kills rows of these segments and of the write buffer.
+    pub(crate) tombstones: Arc<Tombstones>,
 }
 
 /// A run and the served segments that its numbers mean.

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::identity::Identity;
-use crate::key::KeyType;
+use crate::key::{KeyType, Keys};
+use crate::lookup::Lookup;
 use crate::name::check_module_id;
 use crate::schema::{ColumnType, Leaf};
 
@@ -36,6 +37,11 @@ impl Spec {
         let leaves = output.leaves();
         check_leaves(&leaves)?;
         Ok(Self { module_id: module_id.to_owned(), key_type, leaves, identity, provenance })
+    }
+
+    /// A lookup that finds nothing and belongs to no store: its rows are computed and kept nowhere.
+    pub fn lookup_nothing(&self, keys: Keys) -> Lookup {
+        Lookup::new(keys, self.leaves.clone().into(), 0, None)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
-use crate::buffer::{Accepted, RowBatch};
+use crate::buffer::Accepted;
 use crate::changes::IdentityChange;
 use crate::column::Column;
 use crate::core::Core;
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::key::Keys;
 use crate::lookup::Lookup;
 use crate::options::Options;
+use crate::replacer::Replacer;
 use crate::spec::Spec;
 use crate::stats::Stats;
 use crate::storage::{LocalStorage, Storage, System};
@@ -48,8 +50,10 @@ static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Store>>>> = LazyLock::new(Mute
 /// ```
 #[derive(Debug)]
 pub struct Store {
-    core: Arc<Core>,
-    writer: Writer,
+    pub(crate) core: Arc<Core>,
+    /// There is none as long as the store is open to read only.
+    writer: OnceLock<Writer>,
+    seal_after: Duration,
 }
 
 impl Store {
@@ -66,7 +70,7 @@ impl Store {
         // A store that was refused stays so for its handles; who opens again gets a new one.
         if let Some(store) = open.get(&dir).and_then(Weak::upgrade).filter(|store| store.core.check().is_ok())
         {
-            return store.shared_with(&spec);
+            return store.shared_with(&spec, options);
         }
         if dir.is_symlink() {
             let message = format!("{} is a link: a module's folder is a directory of its own", dir.display());
@@ -82,16 +86,43 @@ impl Store {
     /// A store that is not shared.
     pub(crate) fn with_storage(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let core = Arc::new(Core::open(storage, spec, options)?);
-        let writer = Writer::start(core.clone(), options.seal_after)?;
-        Ok(Self { core, writer })
+        let store = Self { core, writer: OnceLock::new(), seal_after: options.seal_after };
+        if !options.read_only {
+            store.allow_writing()?;
+        }
+        Ok(store)
     }
 
-    fn shared_with(self: Arc<Self>, spec: &Spec) -> Result<Arc<Self>> {
+    /// Starts the writer, unless there is one. Whoever shares a store holds the lock of the open ones.
+    fn allow_writing(&self) -> Result<()> {
+        if self.writer.get().is_none() {
+            let writer = Writer::start(self.core.clone(), self.seal_after)?;
+            self.core.live().allow_writing();
+            // There was none.
+            let _ = self.writer.set(writer);
+        }
+        Ok(())
+    }
+
+    /// The writer of a store that is not read-only.
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.writer.get().ok_or_else(|| {
+            let (module, path) = (&self.core.spec.module_id, self.path().display());
+            Error::invalid(format!(
+                "the cache of `{module}` at {path} is open to read only: open it to write"
+            ))
+        })
+    }
+
+    fn shared_with(self: Arc<Self>, spec: &Spec, options: &Options) -> Result<Arc<Self>> {
         let difference = IdentityChange::new(&self.core.spec).difference(spec);
         if difference.is_empty() {
+            if !options.read_only {
+                self.allow_writing()?;
+            }
             return Ok(self);
         }
-        Err(crate::live::refused(&spec.module_id, self.core.storage.path(), &difference))
+        Err(crate::instance::refused(&spec.module_id, self.core.storage.path(), &difference))
     }
 
     /// Finds the rows of these keys.
@@ -100,10 +131,13 @@ impl Store {
     ///
     /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
     pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
-        let lookup = self.peek(keys)?;
+        Ok(self.count(self.look(keys, None)?))
+    }
+
+    fn count(&self, lookup: Lookup) -> Lookup {
         self.core.counters.misses.add(lookup.missing());
         self.core.counters.hits.add(lookup.len() - lookup.missing());
-        Ok(lookup)
+        lookup
     }
 
     /// Finds the rows of these keys without counting hits and misses: for a look at what is there.
@@ -112,15 +146,23 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn peek(&self, keys: Keys) -> Result<Lookup> {
-        self.core.check()?;
-        let expected = self.core.spec.key_type;
-        if keys.key_type() != expected {
-            let (module, found) = (&self.core.spec.module_id, keys.key_type());
-            return Err(Error::invalid(format!("ids of `{module}` are {expected}, found {found}")));
-        }
+        self.look(keys, None)
+    }
+
+    /// Finds the rows of these keys that `replacer` has computed: all others are missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn lookup_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
+        Ok(self.count(self.look(keys, Some(replacer.clone()))?))
+    }
+
+    fn look(&self, keys: Keys, replacer: Option<Arc<Replacer>>) -> Result<Lookup> {
+        self.core.check_key_type(keys.key_type())?;
         self.core.refresh_if_due()?;
-        let mut lookup = Lookup::new(keys, self.core.leaves.clone());
-        lookup.set_known(self.core.snapshot().known);
+        let known = self.core.snapshot().known;
+        let mut lookup = Lookup::new(keys, self.core.leaves.clone(), known, replacer);
         self.core.find(&mut lookup);
         if lookup.missing() > 0 && self.core.refresh_on_miss()? {
             self.core.find(&mut lookup);
@@ -149,8 +191,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Columns that are not those of the schema; a lookup of another store; a folder that turned out to be
-    /// another's.
+    /// Columns that are not those of the schema; a lookup of another store; a store that is open to read only; a folder
+    /// that turned out to be another's.
     ///
     /// # Panics
     ///
@@ -163,20 +205,19 @@ impl Store {
                 self.path().display()
             )));
         }
-        let keys = lookup.keys().select(positions);
-        let batch = Arc::new(RowBatch::new(keys, columns, &self.core.leaves, lookup.known())?);
-        lookup.fill(&batch);
+        let writer = self.writer()?;
+        let batch = lookup.take(positions, columns)?;
         if batch.rows() == 0 {
             return Ok(());
         }
-        let accepted = self.core.buffer.accept(&batch, || self.writer.seal());
+        let accepted = self.core.buffer.accept(&batch, || writer.seal());
         match accepted {
             Accepted::No => self.core.counters.rows_dropped.add(batch.rows()),
             _ => self.core.counters.rows_accepted.add(batch.rows()),
         }
         match accepted {
-            Accepted::First => self.writer.rows_came(),
-            Accepted::Full => self.writer.seal(),
+            Accepted::First => writer.rows_came(),
+            Accepted::Full => writer.seal(),
             Accepted::Yes | Accepted::No => {}
         }
         Ok(())
@@ -189,7 +230,9 @@ impl Store {
     /// What kept rows from the disk: those in the buffer stay there and are tried again; those that were not
     /// accepted since the last flush, because writing was off, are gone.
     pub fn flush(&self) -> Result<()> {
-        self.writer.flush()?;
+        if let Some(writer) = self.writer.get() {
+            writer.flush()?;
+        }
         match self.core.buffer.take_dropped() {
             Some((rows, cause)) => Err(cause.dropped(rows)),
             None => Ok(()),

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::seal::{merge_runs, seal_all};
+use crate::maintain::{merge_changes, merge_runs};
+use crate::seal::seal_all;
 use crate::wait::wait;
 
 /// How soon writing is tried again after a failure, at first and at most.
@@ -23,6 +24,8 @@ enum Command {
     Rows,
     /// There is a segment's worth of rows, or somebody waits for room.
     Seal,
+    /// There may be changes to merge.
+    Tidy,
     /// Everything accepted so far has to be durable.
     Flush(oneshot::Sender<Result<()>>),
 }
@@ -58,6 +61,10 @@ impl Writer {
 
     pub(crate) fn seal(&self) {
         self.tell(Command::Seal);
+    }
+
+    pub(crate) fn tidy(&self) {
+        self.tell(Command::Tidy);
     }
 
     /// Waits until everything accepted so far is durable.
@@ -113,6 +120,10 @@ async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, seal_after: 
         };
         let sealed = match command {
             Some(Command::Rows) => continue,
+            Some(Command::Tidy) => {
+                merge_changes(core);
+                continue;
+            }
             // Writing that has just failed is tried again in its time, not for every batch.
             Some(Command::Seal) if retry.is_some_and(|(at, _)| at > Instant::now()) => continue,
             Some(Command::Seal) => seal_all(core),
@@ -134,6 +145,7 @@ async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, seal_after: 
         retry = sealed.is_err().then(|| next_retry(retry));
         // After the answer: nobody waits for a faster index.
         merge_runs(core, false);
+        merge_changes(core);
     }
 }
 

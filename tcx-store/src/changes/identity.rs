@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{KIND_IDENTITY, decode, encode};
+use super::{Change, KIND_IDENTITY, decode, encode};
 use crate::bytes::{Cursor, Random, put_count, put_string};
 use crate::identity::Identity;
 use crate::key::KeyType;
@@ -47,7 +47,7 @@ impl IdentityChange {
 
     /// Change 0 from the bytes of its file, or what is wrong with them.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let (kind, payload) = decode(0, bytes)?;
+        let Change { kind, payload, .. } = decode(0, bytes)?;
         if kind != KIND_IDENTITY {
             return Err(format!("its kind is {kind}, change 0 is an identity (kind {KIND_IDENTITY})"));
         }

@@ -2,9 +2,14 @@
 
 mod identity;
 mod known;
+mod table;
+mod tombstone;
+mod tombstones;
 
 pub(crate) use identity::{IdentityChange, now_millis};
-pub(crate) use known::KnownChanges;
+pub(crate) use known::{KnownChanges, ListedChanges, MergePlan};
+pub(crate) use tombstone::Doomed;
+pub(crate) use tombstones::Tombstones;
 
 use crate::bytes::{Cursor, Random};
 use crate::checksum::checksum;
@@ -15,24 +20,41 @@ const HEADER: usize = 48;
 
 /// The kinds of change that this version makes and understands.
 const KIND_IDENTITY: u32 = 0;
+const KIND_TOMBSTONE: u32 = 1;
+/// No change of its own: the tombstones of all changes up to its number.
+const KIND_MERGED: u32 = 2;
 
-/// Makes a change of its number, kind and payload.
-fn encode(number: u64, kind: u32, nonce: Random, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEADER + payload.len() + 8);
+/// What stands before a payload of so many bytes.
+fn header(number: u64, kind: u32, nonce: Random, payload: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER);
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&kind.to_le_bytes());
     bytes.extend_from_slice(&number.to_le_bytes());
     bytes.extend_from_slice(&nonce.0);
-    bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&payload.to_le_bytes());
+    bytes
+}
+
+/// Makes a change of its number, kind and payload.
+fn encode(number: u64, kind: u32, nonce: Random, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = header(number, kind, nonce, payload.len() as u64);
     bytes.extend_from_slice(payload);
     let sum = checksum(&bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-/// The kind and payload of change `number`, or what is wrong with the bytes.
-fn decode(number: u64, bytes: &[u8]) -> Result<(u32, &[u8]), String> {
+/// A change whose checksum is right.
+#[derive(Debug, PartialEq, Eq)]
+struct Change<'a> {
+    kind: u32,
+    nonce: Random,
+    payload: &'a [u8],
+}
+
+/// Reads change `number`, or tells what is wrong with the bytes.
+fn decode(number: u64, bytes: &[u8]) -> Result<Change<'_>, String> {
     let (body, sum) = bytes.split_last_chunk::<8>().ok_or("it is shorter than any change")?;
     if checksum(body) != u64::from_le_bytes(*sum) {
         return Err("its checksum is wrong".to_owned());
@@ -51,10 +73,14 @@ fn decode(number: u64, bytes: &[u8]) -> Result<(u32, &[u8]), String> {
     if own != number {
         return Err(format!("it says that it is change {own}"));
     }
-    cursor.random().ok_or_else(short)?;
+    let nonce = cursor.random().ok_or_else(short)?;
     let len = cursor.u64().ok_or_else(short)?;
     let payload = cursor.take(usize::try_from(len).map_err(|_| short())?).ok_or_else(short)?;
-    if cursor.is_at_end() { Ok((kind, payload)) } else { Err("bytes follow its payload".to_owned()) }
+    if cursor.is_at_end() {
+        Ok(Change { kind, nonce, payload })
+    } else {
+        Err("bytes follow its payload".to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -63,8 +89,9 @@ mod tests {
 
     #[test]
     fn a_change_is_read_back_and_no_byte_of_it_can_change() {
-        let bytes = encode(3, 1, Random::new(), b"payload");
-        assert_eq!(decode(3, &bytes), Ok((1, &b"payload"[..])));
+        let nonce = Random::new();
+        let bytes = encode(3, 1, nonce, b"payload");
+        assert_eq!(decode(3, &bytes), Ok(Change { kind: 1, nonce, payload: b"payload" }));
         decode(4, &bytes).unwrap_err();
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

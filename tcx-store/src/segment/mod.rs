@@ -44,6 +44,8 @@ pub(crate) struct Segment {
     body: usize,
     blocks: VerifiedBlocks,
     base: u64,
+    born: u64,
+    inputs: Vec<SegmentName>,
     rows: usize,
     batch_rows: usize,
     view: Option<u32>,
@@ -87,6 +89,8 @@ impl Segment {
             body: tail,
             blocks,
             base: metadata.base,
+            born: metadata.born,
+            inputs: Vec::new(),
             rows,
             batch_rows,
             view,
@@ -101,6 +105,21 @@ impl Segment {
 
     pub(crate) fn base(&self) -> u64 {
         self.base
+    }
+
+    /// When its oldest row was computed, in milliseconds since 1970.
+    pub(crate) fn born(&self) -> u64 {
+        self.born
+    }
+
+    /// The segments that this one stands for.
+    pub(crate) fn inputs(&self) -> &[SegmentName] {
+        &self.inputs
+    }
+
+    /// Whether every key is as it was written.
+    pub(crate) fn has_sound_keys(&self) -> bool {
+        (0..self.rows).all(|row| self.key(row).is_some())
     }
 
     pub(crate) fn rows(&self) -> usize {

@@ -35,6 +35,7 @@ pub(crate) struct SegmentHeader<'a> {
 }
 
 /// Some rows of a buffered batch.
+#[derive(Clone, Copy)]
 pub(crate) struct Piece<'a> {
     pub(crate) batch: &'a RowBatch,
     pub(crate) start: usize,

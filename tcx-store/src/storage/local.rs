@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::steps::{Stamp, Steps};
 use super::{Draft, Storage};
+use crate::bytes::Random;
 use crate::mmap::Mapped;
-use crate::name;
+use crate::name::FileName;
 
 /// A directory. It is created when the first file is written to it, never by reading.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl<S: Steps + Clone> LocalStorage<S> {
     }
 
     fn create_draft(&self) -> io::Result<LocalDraft<S>> {
-        let path = self.dir.join(name::temporary());
+        let path = self.dir.join(FileName::Temporary(Random::new()).to_string());
         if !self.named.load(Ordering::Acquire) {
             self.create_dir()?;
         }
@@ -104,10 +105,8 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
         Ok(Box::new(self.create_draft()?))
     }
 
-    fn create_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
-        let mut draft = self.create_draft()?;
-        draft.write_all(bytes)?;
-        draft.create_if_absent(name)
+    fn sync(&self) -> io::Result<()> {
+        self.steps.sync_dir(&self.dir)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -145,8 +144,29 @@ impl<S: Steps> LocalDraft<S> {
         let _ = self.steps.seal(&self.file);
         self.path.as_deref().ok_or_else(|| ErrorKind::NotFound.into())
     }
+}
 
-    fn create_if_absent(mut self, name: &str) -> io::Result<bool> {
+impl<S: Steps> Write for LocalDraft<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.steps.write(&mut self.file, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<S: Steps> Draft for LocalDraft<S> {
+    fn publish(mut self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
+        if durable {
+            self.steps.sync(&self.file)?;
+        }
+        self.steps.rename(self.sealed_path()?, &self.dir.join(name))?;
+        self.path = None;
+        if durable { self.steps.sync_dir(&self.dir) } else { Ok(()) }
+    }
+
+    fn create(mut self: Box<Self>, name: &str) -> io::Result<bool> {
         let target = self.dir.join(name);
         self.steps.sync(&self.file)?;
         let path = self.sealed_path()?;
@@ -168,27 +188,6 @@ impl<S: Steps> LocalDraft<S> {
             }
             Err(error) => Err(error),
         }
-    }
-}
-
-impl<S: Steps> Write for LocalDraft<S> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.steps.write(&mut self.file, bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<S: Steps> Draft for LocalDraft<S> {
-    fn publish(mut self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
-        if durable {
-            self.steps.sync(&self.file)?;
-        }
-        self.steps.rename(self.sealed_path()?, &self.dir.join(name))?;
-        self.path = None;
-        if durable { self.steps.sync_dir(&self.dir) } else { Ok(()) }
     }
 }
 

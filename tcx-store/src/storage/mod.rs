@@ -43,7 +43,14 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
     fn draft(&self) -> io::Result<Box<dyn Draft>>;
 
     /// Creates `name` with these bytes, durably, unless it exists: then nothing changes and this is `false`.
-    fn create_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
+    fn create_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        let mut draft = self.draft()?;
+        draft.write_all(bytes)?;
+        draft.create(name)
+    }
+
+    /// Makes every name in the folder durable, also those that others have given.
+    fn sync(&self) -> io::Result<()>;
 
     /// Removes a file. One that is not there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -59,4 +66,7 @@ pub(crate) trait Draft: Write {
     /// A durable file and its name survive a power loss once this has returned. After an error the draft is
     /// spent: what it held is written to a new one.
     fn publish(self: Box<Self>, name: &str, durable: bool) -> io::Result<()>;
+
+    /// Gives the file its name, durably, unless that exists: then nothing changes and this is `false`.
+    fn create(self: Box<Self>, name: &str) -> io::Result<bool>;
 }

@@ -1,0 +1,222 @@
+//! A table of tombstones: for each key and prefix the newest change that names it. Probed straight from its bytes, so
+//! that any number of them takes no heap.
+//!
+//! Entries stand in ascending order of their hashes. Hashes are spread evenly, so that the place of one is known
+//! within a few √n before the first look.
+
+use std::ops::Deref;
+
+use super::{Change, KIND_MERGED, KIND_TOMBSTONE, decode};
+use crate::bytes::{Cursor, Random, u64_at};
+use crate::key::KeyHash;
+use crate::mmap::Mapped;
+
+/// Bytes before the lengths of prefixes.
+const FIXED: usize = 32;
+/// Bytes of an entry: hash, number, place of the name.
+pub(super) const ENTRY: usize = 24;
+/// Marks the place of a prefix's name.
+const PREFIX: u64 = 1 << 63;
+/// Prefixes are hashed with a seed that is no view's, so that a prefix is not found as a key.
+const PREFIX_SEED: u64 = u64::MAX;
+
+/// The hash under which a key stands, whatever its view.
+pub(crate) fn key_hash(key: &[u8]) -> KeyHash {
+    crate::key::hash(key, 0)
+}
+
+pub(super) fn prefix_hash(prefix: &[u8]) -> KeyHash {
+    xxhash_rust::xxh3::xxh3_64_with_seed(prefix, PREFIX_SEED)
+}
+
+/// One name of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    pub(super) hash: KeyHash,
+    /// The newest change that names it.
+    pub(super) number: u64,
+    pub(super) is_prefix: bool,
+    pub(super) name: &'a [u8],
+}
+
+/// The bytes of a change: those of its file, or where that could not be written or mapped, a copy.
+#[derive(Debug)]
+pub(super) enum ChangeBytes {
+    Mapped(Mapped),
+    Heap(Vec<u8>),
+}
+
+impl Deref for ChangeBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Heap(bytes) => bytes,
+        }
+    }
+}
+
+/// A tombstone, or the merged tombstones up to a number.
+#[derive(Debug)]
+pub(crate) struct TombstoneTable {
+    bytes: ChangeBytes,
+    /// The number of the change, or the last that was merged.
+    pub(super) number: u64,
+    /// The instance whose tombstones are merged here; `None` for a single change.
+    pub(super) merged_in: Option<Random>,
+    /// The newest tombstone for everything; 0 if there is none.
+    pub(super) all: u64,
+    /// The newest number of any entry or of `all`.
+    pub(super) newest: u64,
+    /// The lengths that prefixes have, ascending.
+    lengths: Vec<u16>,
+    len: usize,
+    entries: usize,
+    names: usize,
+}
+
+impl TombstoneTable {
+    /// Reads and verifies the change or merged file `number`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the bytes.
+    pub(super) fn open(number: u64, bytes: ChangeBytes) -> Result<Self, String> {
+        let Change { kind, nonce, payload } = decode(number, &bytes)?;
+        if kind != KIND_TOMBSTONE && kind != KIND_MERGED {
+            return Err(format!("its kind is {kind}, which this program does not know"));
+        }
+        let merged_in = (kind == KIND_MERGED).then_some(nonce);
+        let start = payload.as_ptr() as usize - bytes.as_ptr() as usize;
+        let header = read_header(payload).ok_or("its table is malformed")?;
+        let table = Self {
+            number,
+            merged_in,
+            all: header.all,
+            newest: header.newest,
+            lengths: header.lengths,
+            len: header.len,
+            entries: start + header.entries,
+            names: start + header.names,
+            bytes,
+        };
+        if table.newest <= number && table.all <= number {
+            Ok(table)
+        } else {
+            Err("it names a newer change".to_owned())
+        }
+    }
+
+    /// The newest change that names this key; 0 if none does. `hash` is the key's [`key_hash`].
+    pub(super) fn newest_for(&self, key: &[u8], hash: KeyHash) -> u64 {
+        let of_key = self.find(hash, key, false).max(self.all);
+        let prefixes = self.lengths.iter().map_while(|&len| key.get(..usize::from(len)));
+        prefixes.map(|prefix| self.find(prefix_hash(prefix), prefix, true)).fold(of_key, u64::max)
+    }
+
+    fn find(&self, hash: KeyHash, name: &[u8], is_prefix: bool) -> u64 {
+        let from = self.first_at_least(hash);
+        let same_hash = (from..self.len).map_while(|at| self.entry(at).filter(|entry| entry.hash == hash));
+        same_hash.filter(|e| e.is_prefix == is_prefix && e.name == name).map(|e| e.number).max().unwrap_or(0)
+    }
+
+    /// The place of the first entry whose hash is not below `hash`.
+    fn first_at_least(&self, hash: KeyHash) -> usize {
+        let below = |at: usize| self.hash(at).is_some_and(|own| own < hash);
+        let guess = ((u128::from(hash) * self.len as u128) >> 64) as usize;
+        let mut step = self.len.isqrt() + 1;
+        // What stands before `low` is below, what stands at `high` and behind is not.
+        let (mut low, mut high) = (guess, guess);
+        while low > 0 && !below(low - 1) {
+            high = low - 1;
+            low = low.saturating_sub(step);
+            step *= 2;
+        }
+        while high < self.len && below(high) {
+            low = high + 1;
+            high = self.len.min(high + step);
+            step *= 2;
+        }
+        while low < high {
+            let middle = low.midpoint(high);
+            if below(middle) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    fn hash(&self, at: usize) -> Option<KeyHash> {
+        u64_at(&self.bytes, self.entries + at * ENTRY)
+    }
+
+    fn entry(&self, at: usize) -> Option<Entry<'_>> {
+        let mut cursor = Cursor::new(self.bytes.get(self.entries + at * ENTRY..)?);
+        let (hash, number, place) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let at = self.names.checked_add(usize::try_from(place & !PREFIX).ok()?)?;
+        let mut name = Cursor::new(self.bytes.get(at..)?);
+        let len = name.u16()?;
+        Some(Entry { hash, number, is_prefix: place & PREFIX != 0, name: name.take(usize::from(len))? })
+    }
+
+    /// How many keys and prefixes it names.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All entries, in ascending order of their hashes.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        (0..self.len).map_while(|at| self.entry(at))
+    }
+}
+
+/// What a table begins with, and where in the payload its parts are.
+struct Header {
+    all: u64,
+    newest: u64,
+    lengths: Vec<u16>,
+    len: usize,
+    entries: usize,
+    names: usize,
+}
+
+fn read_header(payload: &[u8]) -> Option<Header> {
+    let mut cursor = Cursor::new(payload);
+    let (all, newest) = (cursor.u64()?, cursor.u64()?);
+    let len = usize::try_from(cursor.u64()?).ok()?;
+    let count = usize::try_from(cursor.u64()?).ok()?;
+    let entries = FIXED.checked_add(count.checked_mul(2)?)?;
+    let names = entries.checked_add(len.checked_mul(ENTRY)?)?;
+    (names <= payload.len()).then_some(())?;
+    let lengths = (0..count).map(|_| cursor.u16()).collect::<Option<_>>()?;
+    Some(Header { all, newest, lengths, len, entries, names })
+}
+
+/// What stands before the entries. `lengths` are those of the prefixes, ascending, each once.
+pub(super) fn header(all: u64, newest: u64, len: u64, lengths: &[u16]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FIXED + 2 * lengths.len());
+    for number in [all, newest, len, lengths.len() as u64] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend(lengths.iter().flat_map(|len| len.to_le_bytes()));
+    out
+}
+
+/// The bytes of an entry whose name stands `place` bytes behind the first name.
+pub(super) fn entry_bytes(entry: &Entry<'_>, place: u64) -> [u8; ENTRY] {
+    let place = if entry.is_prefix { place | PREFIX } else { place };
+    let mut out = [0; ENTRY];
+    for (part, number) in out.chunks_exact_mut(8).zip([entry.hash, entry.number, place]) {
+        part.copy_from_slice(&number.to_le_bytes());
+    }
+    out
+}
+
+/// The bytes of a name: at most [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES), as those of keys are.
+pub(super) fn name_bytes(name: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    (name.len() as u16).to_le_bytes().into_iter().chain(name.iter().copied())
+}
+
+/// How many bytes [`name_bytes`] gives.
+pub(super) fn name_len(name: &[u8]) -> u64 {
+    name.len() as u64 + 2
+}

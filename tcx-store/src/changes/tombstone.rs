@@ -1,0 +1,133 @@
+//! Making tombstones: of one change, and of all changes up to a number, merged.
+
+use std::io::{self, Write};
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use super::table::{
+    ENTRY, Entry, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
+};
+use super::{KIND_MERGED, header as change_header};
+use crate::bytes::Random;
+use crate::checksum::ChecksummedWriter;
+
+/// What a tombstone names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Doomed {
+    /// These keys, in all their views.
+    Keys(Vec<Box<[u8]>>),
+    /// Every key that begins so.
+    Prefix(Box<[u8]>),
+    /// Every key.
+    All,
+}
+
+impl Doomed {
+    /// The payload of change `number`.
+    pub(super) fn payload(&self, number: u64) -> Vec<u8> {
+        let entry = |hash, is_prefix, name| Entry { hash, number, is_prefix, name };
+        let (mut entries, mut lengths): (Vec<Entry<'_>>, Vec<u16>) = (Vec::new(), Vec::new());
+        match self {
+            Self::Keys(keys) => entries.extend(keys.iter().map(|key| entry(key_hash(key), false, &**key))),
+            Self::Prefix(prefix) => {
+                entries.push(entry(prefix_hash(prefix), true, &**prefix));
+                lengths.push(prefix.len() as u16);
+            }
+            Self::All => {}
+        }
+        entries.sort_unstable_by_key(|entry| entry.hash);
+        let all = if *self == Self::All { number } else { 0 };
+        let mut out = header(all, number, entries.len() as u64, &lengths);
+        let mut place = 0;
+        for entry in &entries {
+            out.extend_from_slice(&entry_bytes(entry, place));
+            place += name_len(entry.name);
+        }
+        out.extend(entries.iter().flat_map(|entry| name_bytes(entry.name)));
+        out
+    }
+}
+
+/// Writes the merged file of these tables, which hold every tombstone up to `number`.
+///
+/// They are gone through three times, so that nothing is held per name.
+pub(super) fn write_merged(
+    out: &mut dyn Write,
+    number: u64,
+    instance: Random,
+    tables: &[Arc<TombstoneTable>],
+) -> io::Result<()> {
+    let all = tables.iter().map(|table| table.all).max().unwrap_or(0);
+    let newest = tables.iter().map(|table| table.newest).max().unwrap_or(0);
+    let (mut len, mut names, mut lengths) = (0, 0, Vec::new());
+    for entry in Merge::new(tables, all) {
+        len += 1;
+        names += name_len(entry.name);
+        if entry.is_prefix
+            && let Err(at) = lengths.binary_search(&(entry.name.len() as u16))
+        {
+            lengths.insert(at, entry.name.len() as u16);
+        }
+    }
+    let header = header(all, newest, len, &lengths);
+    let payload = header.len() as u64 + len * ENTRY as u64 + names;
+    let mut out = ChecksummedWriter::new(io::BufWriter::with_capacity(1 << 16, out));
+    out.write_all(&change_header(number, KIND_MERGED, instance, payload))?;
+    out.write_all(&header)?;
+    let mut place = 0;
+    for entry in Merge::new(tables, all) {
+        out.write_all(&entry_bytes(&entry, place))?;
+        place += name_len(entry.name);
+    }
+    for entry in Merge::new(tables, all) {
+        let name: Vec<u8> = name_bytes(entry.name).collect();
+        out.write_all(&name)?;
+    }
+    out.finish()
+}
+
+/// The entries of several tables in ascending order of their hashes, each name once, with its newest number.
+struct Merge<'a> {
+    heads: Vec<Peekable<Box<dyn Iterator<Item = Entry<'a>> + 'a>>>,
+    /// Names of one hash that wait to be told.
+    group: Vec<Entry<'a>>,
+    /// Entries up to this number say nothing: everything older is dead.
+    all: u64,
+}
+
+impl<'a> Merge<'a> {
+    fn new(tables: &'a [Arc<TombstoneTable>], all: u64) -> Self {
+        let head = |table: &'a Arc<TombstoneTable>| {
+            (Box::new(table.iter()) as Box<dyn Iterator<Item = Entry<'a>>>).peekable()
+        };
+        Self { heads: tables.iter().map(head).collect(), group: Vec::new(), all }
+    }
+
+    /// Takes the entries of the smallest hash; `None` at the end.
+    fn take_group(&mut self) -> Option<()> {
+        let hash = self.heads.iter_mut().filter_map(|head| head.peek().map(|entry| entry.hash)).min()?;
+        for head in &mut self.heads {
+            while let Some(entry) = head.next_if(|entry| entry.hash == hash) {
+                let same = |own: &&mut Entry<'_>| own.is_prefix == entry.is_prefix && own.name == entry.name;
+                match self.group.iter_mut().find(same) {
+                    Some(own) => own.number = own.number.max(entry.number),
+                    None => self.group.push(entry),
+                }
+            }
+        }
+        let all = self.all;
+        self.group.retain(|entry| entry.number > all);
+        Some(())
+    }
+}
+
+impl<'a> Iterator for Merge<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        while self.group.is_empty() {
+            self.take_group()?;
+        }
+        self.group.pop()
+    }
+}

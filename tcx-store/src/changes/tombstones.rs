@@ -1,0 +1,55 @@
+//! Every tombstone that a process knows: what decides which rows are dead.
+
+use std::sync::Arc;
+
+use super::table::{TombstoneTable, key_hash};
+use crate::key::{KeyHash, Keys};
+
+/// The tombstones known at one moment; immutable, shared by snapshots.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tombstones {
+    /// Rows with a smaller number are dead, whatever their keys.
+    pub(super) floor: u64,
+    /// The newest number of any tombstone.
+    pub(super) newest: u64,
+    /// In ascending order of their numbers; a merged one stands for all before it.
+    pub(super) tables: Vec<Arc<TombstoneTable>>,
+    /// Those that could not be written yet, with number [`u64::MAX`]: what they name is dead here and now.
+    pub(super) pending: Vec<Arc<TombstoneTable>>,
+}
+
+impl Tombstones {
+    /// Whether a row with this number can be dead at all: most cannot, and need no look at their keys.
+    #[inline]
+    pub(crate) fn may_kill(&self, number: u64) -> bool {
+        number < self.newest
+    }
+
+    /// The newest tombstone that names the key; [`u64::MAX`] if it could not be written yet, 0 if there is none.
+    /// `hash` is the key's [`key_hash`].
+    pub(crate) fn newest_for(&self, key: &[u8], hash: KeyHash) -> u64 {
+        let newest_first = self.tables.iter().chain(&self.pending).rev();
+        newest_first
+            .map(|table| table.newest_for(key, hash))
+            .find(|&number| number > 0)
+            .unwrap_or(0)
+            .max(self.floor)
+    }
+
+    /// Whether a row of this key with this number is dead.
+    pub(crate) fn kill(&self, number: u64, key: &[u8]) -> bool {
+        self.may_kill(number) && self.newest_for(key, key_hash(key)) > number
+    }
+
+    /// Whether the row of the key at `position` with this number is dead.
+    pub(crate) fn kill_row(&self, number: u64, keys: &Keys, position: usize) -> bool {
+        self.may_kill(number) && self.newest_for_row(keys, position) > number
+    }
+
+    /// [`newest_for`](Self::newest_for) the key at `position`.
+    pub(crate) fn newest_for_row(&self, keys: &Keys, position: usize) -> u64 {
+        let key = keys.key(position);
+        let hash = if keys.view() == 0 { keys.hash(position) } else { key_hash(key) };
+        self.newest_for(key, hash)
+    }
+}

@@ -1,0 +1,155 @@
+//! Invalidation: making rows dead, here and for every other process.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::changes::Doomed;
+use crate::core::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::key::{KeyType, Keys, MAX_KEY_BYTES};
+use crate::store::Store;
+
+/// Rows are dead once this returns, those too that are computed but not written yet, and those that another process
+/// writes later but had looked up before. Other processes notice at their next look at the folder.
+///
+/// An error means that it is not on disk; this process honours it all the same, and writes it as soon as it can.
+impl Store {
+    /// Invalidates the rows of these keys, in all their views.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::text(["train/a", "train/b", "test/c"], 0)?)?;
+    /// store.insert(&mut rows, &[0, 1, 2], vec![Column::dense(&[1, 2, 3])])?;
+    /// store.invalidate(&Keys::text(["train/a"], 0)?)?;
+    /// assert_eq!(store.lookup(rows.keys().clone())?.missing_positions(), [0]);
+    /// store.invalidate_prefix(b"train/")?;
+    /// assert_eq!(store.lookup(rows.keys().clone())?.missing_positions(), [0, 1]);
+    /// store.invalidate_where(|key| key.ends_with(b"c"))?;
+    /// assert_eq!(store.lookup(rows.keys().clone())?.missing(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Keys of another type; a store that was opened read-only; what kept it from the disk.
+    pub fn invalidate(&self, keys: &Keys) -> Result<()> {
+        self.core.check_key_type(keys.key_type())?;
+        self.kill_keys((0..keys.len()).map(|position| keys.key(position).into()).collect())
+    }
+
+    /// Invalidates the rows of every key that begins with `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// Integer keys, which have no beginning; a prefix that is empty or longer than any key; otherwise as
+    /// [`invalidate`](Self::invalidate).
+    pub fn invalidate_prefix(&self, prefix: &[u8]) -> Result<()> {
+        let module = &self.core.spec.module_id;
+        if self.core.spec.key_type == KeyType::Int {
+            let message =
+                format!("ids of `{module}` are i64, which have no prefix: invalidate by a predicate");
+            return Err(Error::invalid(message));
+        }
+        if prefix.is_empty() || prefix.len() > MAX_KEY_BYTES {
+            return Err(Error::invalid(format!(
+                "a prefix of {} bytes: expected 1 to {MAX_KEY_BYTES}; to invalidate everything of `{module}`, say so",
+                prefix.len()
+            )));
+        }
+        self.kill(Doomed::Prefix(prefix.into()))
+    }
+
+    /// Invalidates every row.
+    ///
+    /// # Errors
+    ///
+    /// As [`invalidate`](Self::invalidate).
+    pub fn invalidate_all(&self) -> Result<()> {
+        self.kill(Doomed::All)
+    }
+
+    /// Invalidates the rows of the keys that `is_doomed` says, among those that are there now.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed; otherwise as [`invalidate`](Self::invalidate).
+    pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        self.refresh()?;
+        let mut keys = Vec::new();
+        self.core.each_key(|key, _| {
+            if is_doomed(key) {
+                keys.push(key.into());
+            }
+        });
+        self.kill_keys(keys)
+    }
+
+    /// Invalidates the rows that were computed before `time`. A row is taken to be as old as the oldest that is stored in
+    /// the same segment.
+    ///
+    /// # Errors
+    ///
+    /// As [`invalidate_where`](Self::invalidate_where).
+    pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
+        let limit = time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
+        self.refresh()?;
+        let mut keys = Vec::new();
+        self.core.each_key(|key, born| {
+            if born < limit {
+                keys.push(key.into());
+            }
+        });
+        self.kill_keys(keys)
+    }
+
+    fn kill_keys(&self, keys: Vec<Box<[u8]>>) -> Result<()> {
+        if keys.is_empty() { self.core.check() } else { self.kill(Doomed::Keys(keys)) }
+    }
+
+    fn kill(&self, doomed: Doomed) -> Result<()> {
+        let writer = self.writer()?;
+        let killed = self.core.kill(doomed);
+        writer.tidy();
+        killed
+    }
+}
+
+impl Core {
+    /// Makes rows dead.
+    pub(crate) fn kill(&self, doomed: Doomed) -> Result<()> {
+        self.check()?;
+        let mut live = self.live();
+        let ready = live.refresh().and_then(|_| live.ensure_identity());
+        let killed = match ready {
+            Err(error) if error.kind() != ErrorKind::Io => {
+                self.remember(&error);
+                return Err(error);
+            }
+            Err(error) => {
+                live.changes.kill_here(doomed);
+                Err(error)
+            }
+            Ok(_) => {
+                let killed = live.changes.kill(&*self.storage, doomed);
+                killed.map_err(|e| Error::io("cannot write a change in", self.storage.path(), e))
+            }
+        };
+        self.install(&mut live);
+        killed
+    }
+
+    /// Calls `see` with every key that is there and when its row was computed, in milliseconds since 1970. A key may come
+    /// several times.
+    fn each_key(&self, mut see: impl FnMut(&[u8], u64)) {
+        let snapshot = self.snapshot();
+        for segment in &snapshot.segments {
+            let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
+            keys.filter(|(key, _)| !snapshot.tombstones.kill(segment.base(), key))
+                .for_each(|(key, _)| see(key, segment.born()));
+        }
+        self.buffer.each_key(see);
+    }
+}

@@ -1,0 +1,185 @@
+//! The segments that this process knows, and which of them are served.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+
+use crate::changes::KnownChanges;
+use crate::instance::KnownIdentity;
+use crate::name::SegmentName;
+use crate::segment::{Segment, SegmentError};
+use crate::stats::Counters;
+use crate::storage::Storage;
+use crate::warned::Warned;
+
+/// What became of a segment.
+#[derive(Debug)]
+enum State {
+    Usable(Arc<Segment>),
+    /// Damaged, or of another identity.
+    Unusable,
+    /// Replaced by a compacted one, and its file is gone.
+    Gone,
+}
+
+/// Every segment that was seen. What a listing lacks is not forgotten: a listing may be stale.
+#[derive(Debug)]
+pub(crate) struct SegmentSet {
+    storage: Arc<dyn Storage>,
+    schema: SchemaRef,
+    counters: Arc<Counters>,
+    known: HashMap<SegmentName, State>,
+    warned: Warned,
+}
+
+impl SegmentSet {
+    pub(crate) fn new(storage: Arc<dyn Storage>, schema: SchemaRef, counters: Arc<Counters>) -> Self {
+        Self { storage, schema, counters, known: HashMap::new(), warned: Warned::default() }
+    }
+
+    /// Opens what is new of the listed segments, and closes those that have vanished. Tells whether anything changed.
+    pub(crate) fn open(
+        &mut self,
+        listed: &HashSet<SegmentName>,
+        identity: &KnownIdentity,
+        changes: &KnownChanges,
+    ) -> bool {
+        let mut is_new = false;
+        for name in listed {
+            is_new |= !self.known.contains_key(name) && self.open_one(*name, identity);
+        }
+        self.close_vanished(listed, changes) || is_new
+    }
+
+    fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity) -> bool {
+        match self.storage.map(&name.to_string()) {
+            Ok(map) => {
+                let opened = Segment::open(map, name, &self.schema, &identity.digest, identity.instance);
+                self.note(name, opened);
+                true
+            }
+            Err(error) => {
+                self.warned.warn(&*self.storage, &name.to_string(), &error);
+                false
+            }
+        }
+    }
+
+    fn note(&mut self, name: SegmentName, opened: Result<Segment, SegmentError>) {
+        let state = match opened {
+            Ok(segment) => State::Usable(Arc::new(segment)),
+            Err(SegmentError::Foreign(why)) => {
+                tracing::debug!(segment = %name, "not served: {why}");
+                State::Unusable
+            }
+            Err(SegmentError::Damaged(what)) => {
+                self.count_damage(name, &what);
+                State::Unusable
+            }
+        };
+        self.known.insert(name, state);
+    }
+
+    /// A listing may lack a file that is there: only one that cannot be opened any more has gone.
+    fn close_vanished(&mut self, listed: &HashSet<SegmentName>, changes: &KnownChanges) -> bool {
+        let unlisted = |(name, state): (&SegmentName, &State)| {
+            (matches!(state, State::Usable(_)) && !listed.contains(name)).then_some(*name)
+        };
+        let unlisted: Vec<SegmentName> = self.known.iter().filter_map(unlisted).collect();
+        if unlisted.is_empty() {
+            return false;
+        }
+        let replaced = self.replaced(changes);
+        let mut any_gone = false;
+        for name in unlisted {
+            let opened = self.storage.map(&name.to_string());
+            if opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                any_gone = true;
+                if replaced.contains(&name) {
+                    self.known.insert(name, State::Gone);
+                } else {
+                    self.known.remove(&name);
+                }
+            }
+        }
+        any_gone
+    }
+
+    /// A segment that this process has just written.
+    pub(crate) fn add(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
+        let map = self.storage.map(&name.to_string())?;
+        self.note(name, Segment::open(map, name, &self.schema, &identity.digest, identity.instance));
+        match self.known.get(&name) {
+            Some(State::Usable(_)) => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the new segment does not verify")),
+        }
+    }
+
+    /// The segments that a compacted one stands for. One that stands for segments that are still here has to be sound
+    /// itself, as far as its keys go: else they live.
+    pub(crate) fn replaced(&mut self, changes: &KnownChanges) -> HashSet<SegmentName> {
+        let mut replaced = HashSet::new();
+        for segment in self.usable() {
+            let inputs = segment.inputs();
+            if inputs.is_empty() || changes.newest().is_none_or(|newest| segment.base() > newest) {
+                continue;
+            }
+            let are_here = inputs.iter().any(|input| matches!(self.known.get(input), Some(State::Usable(_))));
+            if are_here && !segment.has_sound_keys() {
+                self.drop_damaged(&segment, "a key cannot be read");
+                continue;
+            }
+            replaced.extend(inputs.iter().copied());
+        }
+        replaced
+    }
+
+    /// The segments whose rows are served. `replaced` are those that others stand for.
+    pub(crate) fn served(
+        &self,
+        changes: &KnownChanges,
+        replaced: &HashSet<SegmentName>,
+    ) -> HashMap<SegmentName, Arc<Segment>> {
+        let usable = self.usable().into_iter().filter(|segment| changes.serves(segment.base()));
+        usable.map(|segment| (segment.name(), segment)).filter(|(name, _)| !replaced.contains(name)).collect()
+    }
+
+    /// Every segment that can be read, in the order of their names.
+    pub(crate) fn usable(&self) -> Vec<Arc<Segment>> {
+        let usable = self.known.values().filter_map(|state| match state {
+            State::Usable(segment) => Some(segment.clone()),
+            State::Unusable | State::Gone => None,
+        });
+        let mut usable: Vec<_> = usable.collect();
+        usable.sort_by_key(|segment| segment.name());
+        usable
+    }
+
+    /// Whether a segment has been replaced, and its file is gone.
+    pub(crate) fn is_gone(&self, name: SegmentName) -> bool {
+        matches!(self.known.get(&name), Some(State::Gone))
+    }
+
+    /// Takes a segment out of service. What it stood for lives again, where it is still there.
+    pub(crate) fn drop_damaged(&mut self, segment: &Segment, what: &str) {
+        if !segment.mark_damaged() {
+            return;
+        }
+        self.count_damage(segment.name(), what);
+        self.known.insert(segment.name(), State::Unusable);
+        for input in segment.inputs() {
+            if self.is_gone(*input) {
+                // Opened again, should a listing show it.
+                self.known.remove(input);
+            }
+        }
+    }
+
+    fn count_damage(&self, name: SegmentName, what: &str) {
+        self.counters.damaged_segments.add(1);
+        let path = self.storage.path().join(name.to_string());
+        tracing::warn!(path = %path.display(), "damaged segment: {what}; its rows are computed again");
+    }
+}
