@@ -115,7 +115,7 @@ impl Live {
             Listing::read(&*self.storage).map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
         if self.identity.is_none() && listing.changes.changes.contains(&0) {
             self.identity = Some(KnownIdentity::read(&*self.storage, &self.spec)?);
-            self.changes.learn_identity();
+            self.changes.learn_identity(false);
         }
         // Runs first: a segment that one of them covers needs none of its own.
         let opened_runs = self.runs.opened();
@@ -142,7 +142,7 @@ impl Live {
         }
         let created = KnownIdentity::create(&*self.storage, &self.spec)?;
         self.identity = Some(created.clone());
-        self.changes.learn_identity();
+        self.changes.learn_identity(true);
         Ok(created)
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct KnownChanges {
     tombstones: Arc<Tombstones>,
     /// Whether a change could not be verified: then nothing is compacted, merged or collected.
     doubtful: bool,
-    /// Changes up to this number are durable, for all that this process knows.
+    /// Changes below this number are durable, for all that this process knows.
     durable: u64,
     /// What could not be written yet.
     pending: Vec<Doomed>,
@@ -83,8 +83,9 @@ impl KnownChanges {
     }
 
     /// Takes note of change 0.
-    pub(crate) fn learn_identity(&mut self) {
+    pub(crate) fn learn_identity(&mut self, is_durable: bool) {
         self.next = self.next.max(1);
+        self.durable = self.durable.max(u64::from(is_durable));
     }
 
     /// Reads what the listing shows and is not known yet. Tells whether the listing has a gap: it is stale, or a file
@@ -214,13 +215,14 @@ impl KnownChanges {
             let Some(doomed) = doomed(&self.tombstones, number - 1) else { return Ok(None) };
             let bytes = encode(number, KIND_TOMBSTONE, Random::new(), &doomed.payload(number));
             let name = FileName::Change(number).to_string();
+            self.make_durable(storage)?;
             let created = storage.create_if_absent(&name, &bytes)?;
             let found = storage.map(&name).ok().filter(|map| **map == *bytes);
             // By the nonce: it is ours if the reply to the creation was lost.
             if created || found.is_some() {
                 let bytes = found.map_or(ChangeBytes::Heap(bytes), ChangeBytes::Mapped);
                 self.push(TombstoneTable::open(number, bytes).map_err(io::Error::other)?);
-                self.durable = number;
+                self.durable = self.next;
                 return Ok(Some(number));
             }
             if matches!(self.read_next(storage), Read::Vanished) {
@@ -229,12 +231,13 @@ impl KnownChanges {
         }
     }
 
-    /// Makes every known change durable, before something that counts on them gets a name: the names in a folder may
-    /// outlive a power loss in any order, and a number must not be given twice.
+    /// Makes every known change durable, before something that counts on them gets a name, the next change too: the names
+    /// in a folder may outlive a power loss in any order, a number must not be given twice, and a change behind a gap would
+    /// kill rows that were written after the loss.
     pub(crate) fn make_durable(&mut self, storage: &dyn Storage) -> io::Result<()> {
-        if self.newest().is_some_and(|newest| newest > self.durable) {
+        if self.next > self.durable {
             storage.sync()?;
-            self.durable = self.next - 1;
+            self.durable = self.next;
         }
         Ok(())
     }
@@ -284,7 +287,7 @@ mod tests {
 
     fn known(storage: &dyn Storage) -> KnownChanges {
         let mut known = KnownChanges::default();
-        known.learn_identity();
+        known.learn_identity(true);
         assert!(!known.learn(storage, INSTANCE, &listed(storage)));
         known
     }
@@ -335,10 +338,10 @@ mod tests {
         let merged = known(&storage);
         assert!(merged.tombstones.tables[0].merged_in.is_some());
         let mut single = KnownChanges::default();
-        single.learn_identity();
+        single.learn_identity(true);
         single.learn(&storage, INSTANCE, &ListedChanges { merged: BTreeSet::new(), ..listed(&storage) });
         let mut foreign = KnownChanges::default();
-        foreign.learn_identity();
+        foreign.learn_identity(true);
         foreign.learn(&storage, Random([8; 16]), &listed(&storage));
         for known in [&merged, &single, &foreign] {
             assert_eq!(known.newest(), writer.newest());
@@ -380,7 +383,7 @@ mod tests {
             writer.kill(&storage, keys(0..2)).unwrap();
         }
         let mut reader = KnownChanges::default();
-        reader.learn_identity();
+        reader.learn_identity(true);
         let mut incomplete = listed(&storage);
         incomplete.changes.remove(&2);
         assert!(reader.learn(&storage, INSTANCE, &incomplete));

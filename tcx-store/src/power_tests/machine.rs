@@ -1,53 +1,106 @@
 //! A machine that loses power: what its processes were promised, and whether it was kept.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::storage::{Forgetful, LocalStorage};
+use crate::storage::{Forgetful, Left, LocalStorage, dice};
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
 
 /// All keys that the tests use.
-pub(super) const ALL: Range<i64> = 0..60;
+const ALL: Range<i64> = 0..60;
+
+/// A key that has no row.
+const OTHER: Range<i64> = 1000..1001;
 
 /// Where the rows are. Nothing of it is there at first.
 const FOLDER: &str = "data/cache/m_v1";
 
-/// The row of a key is its square.
-const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
+/// A row is the square of its key and the age in which it was computed.
+const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[2] };
 
 /// A disk, and what the processes that use it were told.
 pub(super) struct Machine {
-    pub(super) disk: Forgetful,
+    disk: Forgetful,
     dir: TempDir,
-    promises: Mutex<Vec<Promise>>,
+    told: Mutex<Told>,
+    /// How it came about, for those who look for the reason of a failure.
+    past: String,
 }
 
-/// A row is durable, since so many events on the disk.
+/// Times are counted in events on the disk.
+#[derive(Default)]
+struct Told {
+    rows: Vec<Row>,
+    /// Each begins an age.
+    invalidations: Vec<Invalidation>,
+    first_age: usize,
+}
+
+/// A row that was looked up, computed and flushed.
 #[derive(Clone, Copy, Debug)]
-struct Promise {
+struct Row {
     key: i64,
-    since: usize,
+    looked_up: usize,
+    flushed: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Invalidation {
+    keys: Range<i64>,
+    begun: usize,
+    done: Option<usize>,
 }
 
 /// A process of a machine: a store of its own.
 pub(super) struct Process {
     store: Store,
     machine: Arc<Machine>,
-    unflushed: Mutex<Vec<i64>>,
+    /// Keys, and when they were looked up.
+    unflushed: Mutex<Vec<(i64, usize)>>,
+}
+
+impl Told {
+    /// When something was promised.
+    fn promised(&self) -> BTreeSet<usize> {
+        let done = self.invalidations.iter().filter_map(|invalidation| invalidation.done);
+        self.rows.iter().map(|row| row.flushed).chain(done).collect()
+    }
+
+    /// Whether an invalidation that came after the row's lookup, or during it, may have killed the row at `now`.
+    fn may_be_dead(&self, row: &Row, now: usize) -> bool {
+        self.invalidations.iter().any(|invalidation| {
+            let may_be_newer = invalidation.done.is_none_or(|done| done >= row.looked_up);
+            invalidation.keys.contains(&row.key) && invalidation.begun <= now && may_be_newer
+        })
+    }
+
+    /// The age in which a row of this key must have been computed at least to be served at `now`.
+    fn oldest(&self, key: i64, now: usize) -> usize {
+        let done = |invalidation: &Invalidation| {
+            invalidation.keys.contains(&key) && invalidation.done.is_some_and(|done| done <= now)
+        };
+        self.invalidations.iter().rposition(done).map_or(0, |number| self.first_age + number + 1)
+    }
+
+    /// The age of a row that is computed now.
+    fn age(&self) -> usize {
+        self.first_age + self.invalidations.len()
+    }
 }
 
 impl Machine {
-    pub(super) fn new() -> Arc<Self> {
-        Self::start(disk_in_memory())
+    pub(super) fn new(case: impl Into<String>) -> Arc<Self> {
+        Self::start(disk_in_memory(), 0, case.into())
     }
 
-    fn start(dir: TempDir) -> Arc<Self> {
-        Arc::new(Self { disk: Forgetful::new(dir.path()), dir, promises: Mutex::default() })
+    fn start(dir: TempDir, first_age: usize, past: String) -> Arc<Self> {
+        let told = Mutex::new(Told { first_age, ..Told::default() });
+        Arc::new(Self { disk: Forgetful::new(dir.path()), dir, told, past })
     }
 
     /// A process that calls `before` before each step.
@@ -60,86 +113,133 @@ impl Machine {
         Process { store, machine: self.clone(), unflushed: Mutex::default() }
     }
 
-    /// Power is lost after each event. Each time the disk keeps nothing of what was not synced, then all of it, then
-    /// `samples` times a part.
-    pub(super) fn loses_power_anywhere(&self, samples: u64, case: &str) {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap()
+    }
+
+    fn story(&self, events: usize) -> String {
+        format!("{}{}", self.past, self.disk.story(events))
+    }
+
+    /// Power is lost after each event.
+    pub(super) fn loses_power_anywhere(&self, samples: u64) {
         for events in 0..=self.disk.events() {
-            self.loses_power(events, nothing, &format!("{case}, nothing is left"));
-            self.loses_power(events, everything, &format!("{case}, everything is left"));
+            for left in [Left::Nothing, Left::Everything, Left::Newest] {
+                self.loses_power(events, left);
+            }
             for seed in 0..samples {
-                let seed = seed << 32 | events as u64;
-                self.loses_power(events, dice(seed), &format!("{case}, dice {seed} tell what is left"));
+                self.loses_power(events, Left::ByDice(seed << 32 | events as u64));
             }
         }
     }
 
-    /// Power is lost as soon as something was promised, and nothing is left of what was not synced; then `samples` times
-    /// after any event from number `first` on, and a part is left.
-    pub(super) fn loses_power_somewhere(&self, first: usize, samples: u64, case: &str) {
-        let mut told: Vec<_> = self.promises.lock().unwrap().iter().map(|promise| promise.since).collect();
-        told.dedup();
-        for events in told {
-            self.loses_power(events, nothing, &format!("{case}, nothing is left"));
+    /// Power is lost where it can hurt: as soon as something was promised, and when a file has just got its name, which
+    /// may last while what it counts on does not; then `samples` times anywhere.
+    pub(super) fn loses_power_somewhere(&self, samples: u64) {
+        let promised = self.told().promised();
+        for events in promised {
+            self.restarts(events, Left::Nothing);
+        }
+        for events in self.disk.namings() {
+            self.loses_power(events, Left::Newest);
         }
         for seed in 0..samples {
-            let mut dice = dice(seed);
-            let events = first + dice(self.disk.events() - first + 1);
-            self.loses_power(events, dice, &format!("{case}, dice {seed} tell what is left"));
+            self.loses_power(dice(seed)(self.disk.events() + 1), Left::ByDice(seed));
         }
     }
 
-    /// Power is lost after so many events: what was promised is there, nothing is wrong, and work goes on.
-    fn loses_power(&self, events: usize, pick: impl FnMut(usize) -> usize, case: &str) {
-        let context = || format!("{case}, after {events} events:{}", self.disk.story(events));
-        let machine = self.after_loss(events, pick);
-        let process = machine.process(|| {});
-        let found = process.found(&context);
-        for promise in self.promises.lock().unwrap().iter().filter(|promise| promise.since <= events) {
-            assert!(found.contains(&promise.key), "{promise:?} is broken: {}", context());
+    /// Power is lost after so many events, and work goes on.
+    fn loses_power(&self, events: usize, left: Left) {
+        for rows_first in [true, false] {
+            let machine = self.restarts(events, left);
+            machine.goes_on(rows_first);
+            machine.restarts(machine.disk.events(), Left::Nothing);
         }
-        process.compute(ALL);
-        process.flush();
-        let all: Vec<_> = ALL.collect();
-        assert_eq!(machine.process(|| {}).found(&context), all, "{}", context());
-        let again = machine.after_loss(machine.disk.events(), nothing);
-        assert_eq!(again.process(|| {}).found(&context), all, "{}", context());
     }
 
-    /// The machine that starts with what is left of the disk.
-    fn after_loss(&self, events: usize, pick: impl FnMut(usize) -> usize) -> Arc<Self> {
+    /// Power is lost after so many events. What was promised is on the disk of the machine that starts again.
+    fn restarts(&self, events: usize, left: Left) -> Arc<Self> {
         let dir = disk_in_memory();
-        self.disk.after(events).leave(dir.path(), pick);
-        Self::start(dir)
+        self.disk.after(events).leave(dir.path(), left);
+        let past = format!("{}\nOf what was not synced, {left:?} was left.", self.story(events));
+        let machine = Self::start(dir, self.told().age(), past);
+        self.check(events, &machine.process(|| {}).found());
+        machine
+    }
+
+    /// The rows that are found are as good as what was promised up to an event.
+    fn check(&self, events: usize, found: &[(i64, usize)]) {
+        let told = self.told();
+        for &(key, age) in found {
+            assert!(told.oldest(key, events) <= age, "the row of {key} was dead: {}", self.story(events));
+        }
+        for row in told.rows.iter().filter(|row| row.flushed <= events && !told.may_be_dead(row, events)) {
+            assert!(found.iter().any(|(key, _)| *key == row.key), "{row:?} is lost: {}", self.story(events));
+        }
+    }
+
+    /// After a loss of power every row can be computed and invalidated, and nothing of before comes back to interfere:
+    /// neither rows with the next change, nor invalidations behind it.
+    fn goes_on(self: &Arc<Self>, rows_first: bool) {
+        let process = self.process(|| {});
+        if rows_first {
+            process.compute(ALL);
+            process.flush();
+            process.invalidate(OTHER);
+        } else {
+            process.invalidate(ALL);
+            self.check(self.disk.events(), &self.process(|| {}).found());
+            process.compute(ALL);
+            process.flush();
+        }
+        self.check(self.disk.events(), &self.process(|| {}).found());
     }
 }
 
 impl Process {
     pub(super) fn compute(&self, keys: Range<i64>) {
+        let looked_up = self.machine.disk.events();
+        self.store.refresh().unwrap();
         let mut rows = self.store.lookup(Keys::ints(keys.clone(), 0)).unwrap();
+        let age = self.machine.told().age();
         let missing = rows.missing_positions();
         let computed: Vec<i64> = missing.iter().map(|&position| keys.start + position as i64).collect();
-        let squares: Vec<u8> = computed.iter().flat_map(|key| (key * key).to_le_bytes()).collect();
-        self.store.insert(&mut rows, &missing, vec![Column::dense(&squares)]).unwrap();
-        self.unflushed.lock().unwrap().extend(computed);
+        let values = computed.iter().flat_map(|key| [key * key, age as i64]);
+        let values: Vec<u8> = values.flat_map(i64::to_le_bytes).collect();
+        self.store.insert(&mut rows, &missing, vec![Column::dense(&values)]).unwrap();
+        self.unflushed.lock().unwrap().extend(computed.into_iter().map(|key| (key, looked_up)));
     }
 
     pub(super) fn flush(&self) {
-        let keys = std::mem::take(&mut *self.unflushed.lock().unwrap());
+        let unflushed = std::mem::take(&mut *self.unflushed.lock().unwrap());
         self.store.flush().unwrap();
-        let since = self.machine.disk.events();
-        self.machine.promises.lock().unwrap().extend(keys.into_iter().map(|key| Promise { key, since }));
+        let flushed = self.machine.disk.events();
+        let rows = unflushed.into_iter().map(|(key, looked_up)| Row { key, looked_up, flushed });
+        self.machine.told().rows.extend(rows);
     }
 
-    /// The keys whose rows are served, all of them rightly.
-    fn found(&self, context: &impl Fn() -> String) -> Vec<i64> {
+    pub(super) fn invalidate(&self, keys: Range<i64>) {
+        let number = {
+            let (mut told, begun) = (self.machine.told(), self.machine.disk.events());
+            told.invalidations.push(Invalidation { keys: keys.clone(), begun, done: None });
+            told.invalidations.len() - 1
+        };
+        self.store.invalidate(&Keys::ints(keys, 0)).unwrap();
+        let done = self.machine.disk.events();
+        self.machine.told().invalidations[number].done = Some(done);
+    }
+
+    /// The keys whose rows are served, all of them rightly, and the ages of the rows.
+    fn found(&self) -> Vec<(i64, usize)> {
+        let story = || self.machine.story(self.machine.disk.events());
         let rows = self.store.lookup(Keys::ints(ALL, 0)).unwrap();
-        let found = ALL.enumerate().filter(|(position, _)| !rows.is_open(*position));
-        let checked = found.map(|(position, key)| {
-            assert_eq!(rows.bytes(0, position), (key * key).to_le_bytes(), "{}", context());
-            key
+        let found = ALL.enumerate().filter(|(position, _)| !rows.is_open(*position)).map(|(position, key)| {
+            let (square, age) = rows.bytes(0, position).split_first_chunk::<8>().unwrap();
+            assert_eq!(i64::from_le_bytes(*square), key * key, "{}", story());
+            (key, i64::from_le_bytes(age.try_into().unwrap()) as usize)
         });
-        let found = checked.collect();
-        assert_eq!(self.store.stats().damaged_segments, 0, "{}", context());
+        let found = found.collect();
+        assert_eq!(self.store.stats().damaged_segments, 0, "{}", story());
         found
     }
 }
@@ -148,21 +248,4 @@ impl Process {
 pub(super) fn disk_in_memory() -> TempDir {
     let memory = Path::new("/dev/shm");
     tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-pub(super) fn nothing(_: usize) -> usize {
-    0
-}
-
-fn everything(states: usize) -> usize {
-    states - 1
-}
-
-/// Throws that are the same for the same seed: numbers below the one given.
-pub(super) fn dice(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut throws = 0_u64;
-    move |sides| {
-        throws += 1;
-        (xxh3_64_with_seed(&throws.to_le_bytes(), seed) % sides as u64) as usize
-    }
 }

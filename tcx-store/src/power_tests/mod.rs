@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use machine::{Machine, Process, dice, disk_in_memory, nothing};
+use machine::{Machine, Process, disk_in_memory};
 use turns::Turns;
 
-use crate::storage::{Forgetful, LocalStorage, Storage};
+use crate::storage::{Forgetful, Left, LocalStorage, Storage, dice};
 
 /// What each process does, one after the other or at once.
 type Work = fn(&Process);
 
 /// Lets each process do its work on one machine, in turns that `next` decides.
-fn at_once(work: &[Work], next: impl FnMut(usize) -> usize + Send + 'static) -> Arc<Machine> {
-    let machine = Machine::new();
+fn at_once(case: String, work: &[Work], next: impl FnMut(usize) -> usize + Send + 'static) -> Arc<Machine> {
+    let machine = Machine::new(case);
     in_turns(work.len(), next, |own, turns| {
         work[own](&machine.process(move || turns.wait(own)));
     });
@@ -65,46 +65,74 @@ fn by_dice(processes: usize, seed: u64) -> impl FnMut(usize) -> usize + Send {
 }
 
 #[test]
-fn what_a_flush_has_acknowledged_survives_a_loss_of_power() {
-    let machine = Machine::new();
+fn what_one_process_was_promised_survives_a_loss_of_power() {
+    let machine = Machine::new("one process");
     let process = machine.process(|| {});
     for start in 0..6 {
         process.compute(start * 5..start * 5 + 8);
         process.flush();
+        process.invalidate(start * 4..start * 4 + 2);
     }
     drop(process);
-    machine.loses_power_anywhere(3, "one process");
+    machine.loses_power_anywhere(3);
 }
 
-fn first(process: &Process) {
+#[test]
+fn changes_that_are_merged_survive_a_loss_of_power() {
+    let machine = Machine::new("merged changes");
+    let process = machine.process(|| {});
+    process.compute(0..40);
+    process.flush();
+    for key in 0..20 {
+        process.invalidate(key..key + 2);
+    }
+    process.compute(10..15);
+    process.flush();
+    drop(process);
+    machine.loses_power_somewhere(100);
+}
+
+fn computes(process: &Process) {
     process.compute(0..15);
     process.flush();
 }
 
-fn second(process: &Process) {
+fn computes_again(process: &Process) {
     process.compute(10..25);
     process.flush();
-    process.compute(25..30);
+    process.invalidate(5..20);
+    process.compute(10..15);
     process.flush();
+}
+
+fn invalidates(process: &Process) {
+    process.invalidate(0..12);
+    process.compute(8..16);
+    process.flush();
+    process.invalidate(10..30);
 }
 
 #[test]
 fn of_two_processes_the_second_may_do_all_its_work_between_two_steps_of_the_first() {
-    for at in 0.. {
-        let interrupted = Arc::default();
-        let machine = at_once(&[first, second], interrupt(at, &interrupted));
-        if !interrupted.load(Ordering::SeqCst) {
-            return assert!(at > 20, "the first took {at} steps only");
+    for work in [[computes, computes_again], [computes_again, invalidates], [invalidates, computes_again]] {
+        for at in 0.. {
+            let interrupted = Arc::default();
+            let case = format!("the first has taken {at} steps when the second begins");
+            let machine = at_once(case, &work, interrupt(at, &interrupted));
+            if !interrupted.load(Ordering::SeqCst) {
+                assert!(at > 20, "the first took {at} steps only");
+                break;
+            }
+            machine.loses_power_somewhere(1);
         }
-        machine.loses_power_somewhere(0, 10, &format!("the first had taken {at} steps"));
     }
 }
 
 #[test]
 fn three_processes_at_once_survive_a_loss_of_power() {
     for seed in 0..40 {
-        let machine = at_once(&[first, second, first], by_dice(3, seed));
-        machine.loses_power_somewhere(0, 10, &format!("turns by dice {seed}"));
+        let work: [Work; 3] = [computes, computes_again, invalidates];
+        at_once(format!("turns by dice {seed}"), &work, by_dice(3, seed)).loses_power_somewhere(6);
     }
 }
 
@@ -143,6 +171,6 @@ fn a_name_that_is_found_taken_is_durable() {
 /// What is in a file at least, should the power fail now.
 fn least_left(disk: &Forgetful, file: &Path) -> Option<Vec<u8>> {
     let dir = disk_in_memory();
-    disk.after(disk.events()).leave(dir.path(), nothing);
+    disk.after(disk.events()).leave(dir.path(), Left::Nothing);
     std::fs::read(dir.path().join(file)).ok()
 }

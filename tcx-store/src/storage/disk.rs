@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 /// A step that changed something, or made it durable. Paths begin at the root of the disk, files are numbered as they
 /// were created.
 #[derive(Clone, Debug)]
@@ -26,8 +28,9 @@ enum Node {
     File(usize),
 }
 
-/// What a name has stood for since its directory was last synced: first what is durable, last what is seen now.
-type States = Vec<Option<Node>>;
+/// What a name has stood for since its directory was last synced, and since which event: first what is durable, last what is
+/// seen now.
+type States = Vec<(usize, Option<Node>)>;
 
 /// A file is only ever appended to: its first bytes are durable, the rest is not.
 #[derive(Clone, Debug)]
@@ -44,6 +47,35 @@ pub(crate) struct Disk {
     /// The first is the root.
     dirs: Vec<BTreeMap<OsString, States>>,
     files: Vec<Contents>,
+    /// How much has happened.
+    events: usize,
+}
+
+/// What a loss of power leaves of what was not synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left {
+    Nothing,
+    Everything,
+    /// The names that were given or taken by the last event: what came first is lost.
+    Newest,
+    /// Of each name and file this or that.
+    ByDice(u64),
+}
+
+/// How much of the end of a file, which was not synced, is left.
+const ENDS: [fn(&[u8]) -> Vec<u8>; 5] = [
+    |_| Vec::new(),
+    |end| end[..end.len() / 2].to_vec(),
+    |end| vec![0; end.len()],
+    |end| (0..end.len()).map(|at| (at * 167 + 13) as u8).collect(),
+    <[u8]>::to_vec,
+];
+
+impl Event {
+    /// Whether a file gets a name by which it is found.
+    pub(crate) fn names(&self) -> bool {
+        matches!(self, Self::Link(..) | Self::Rename(..))
+    }
 }
 
 impl Disk {
@@ -65,7 +97,7 @@ impl Disk {
                 let bytes = fs::read(entry.path()).unwrap();
                 self.add_file(Contents { synced: bytes.len(), bytes })
             };
-            self.dirs[number].insert(entry.file_name(), vec![Some(node)]);
+            self.dirs[number].insert(entry.file_name(), vec![(0, Some(node))]);
         }
         Node::Dir(number)
     }
@@ -82,6 +114,7 @@ impl Disk {
 
     /// Something happens that the file system has allowed.
     pub(crate) fn apply(&mut self, event: &Event) {
+        self.events += 1;
         match event {
             Event::CreateDir(path) => {
                 self.dirs.push(BTreeMap::new());
@@ -103,7 +136,7 @@ impl Disk {
                 let dir = self.dir(path);
                 self.dirs[dir].retain(|_, states| {
                     states.drain(..states.len() - 1);
-                    states[0].is_some()
+                    states[0].1.is_some()
                 });
             }
         }
@@ -111,12 +144,13 @@ impl Disk {
 
     fn set(&mut self, path: &Path, node: Option<Node>) {
         let (dir, name) = self.place(path);
-        self.dirs[dir].entry(name.to_owned()).or_insert_with(|| vec![None]).push(node);
+        let states = self.dirs[dir].entry(name.to_owned()).or_insert_with(|| vec![(0, None)]);
+        states.push((self.events, node));
     }
 
     fn node(&self, path: &Path) -> Option<Node> {
         let (dir, name) = self.place(path);
-        *self.dirs[dir].get(name)?.last()?
+        self.dirs[dir].get(name)?.last()?.1
     }
 
     fn place<'a>(&self, path: &'a Path) -> (usize, &'a OsStr) {
@@ -133,22 +167,28 @@ impl Disk {
         }
     }
 
-    /// Writes what is left of the disk into the empty directory `root`. `pick` is asked what became of a thing that was
-    /// not synced, and answers with a number below the one it is given: 0 is that nothing of it is left, the last
-    /// that it is whole.
-    pub(crate) fn leave(&self, root: &Path, mut pick: impl FnMut(usize) -> usize) {
-        self.leave_dir(0, root, &mut pick);
+    /// Writes what is left of the disk into the empty directory `root`.
+    pub(crate) fn leave(&self, root: &Path, left: Left) {
+        let seed = if let Left::ByDice(seed) = left { seed } else { 0 };
+        self.leave_dir(0, root, left, &mut dice(seed));
     }
 
-    fn leave_dir(&self, dir: usize, path: &Path, pick: &mut impl FnMut(usize) -> usize) {
+    fn leave_dir(&self, dir: usize, path: &Path, left: Left, dice: &mut impl FnMut(usize) -> usize) {
         for (name, states) in &self.dirs[dir] {
             let path = path.join(name);
-            match states[if states.len() == 1 { 0 } else { pick(states.len()) }] {
+            let last = states.len() - 1;
+            let state = match left {
+                Left::Everything => last,
+                Left::Newest if states[last].0 == self.events => last,
+                Left::Nothing | Left::Newest => 0,
+                Left::ByDice(_) => dice(states.len()),
+            };
+            match states[state].1 {
                 Some(Node::Dir(dir)) => {
                     fs::create_dir(&path).unwrap();
-                    self.leave_dir(dir, &path, pick);
+                    self.leave_dir(dir, &path, left, dice);
                 }
-                Some(Node::File(file)) => fs::write(&path, self.files[file].leave(pick)).unwrap(),
+                Some(Node::File(file)) => fs::write(&path, self.files[file].leave(left, dice)).unwrap(),
                 None => {}
             }
         }
@@ -156,18 +196,22 @@ impl Disk {
 }
 
 impl Contents {
-    fn leave(&self, pick: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
-        let (synced, rest) = self.bytes.split_at(self.synced);
-        if rest.is_empty() {
-            return synced.to_vec();
-        }
-        let rest = match pick(5) {
-            0 => Vec::new(),
-            1 => rest[..rest.len() / 2].to_vec(),
-            2 => vec![0; rest.len()],
-            3 => (0..rest.len()).map(|at| (at * 167 + 13) as u8).collect(),
-            _ => rest.to_vec(),
+    fn leave(&self, left: Left, dice: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+        let (synced, end) = self.bytes.split_at(self.synced);
+        let end = match left {
+            Left::Nothing | Left::Newest => Vec::new(),
+            Left::Everything => end.to_vec(),
+            Left::ByDice(_) => ENDS[dice(ENDS.len())](end),
         };
-        [synced, &rest].concat()
+        [synced, &end].concat()
+    }
+}
+
+/// Throws that are the same for the same seed: numbers below the one given.
+pub(crate) fn dice(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut throws = 0_u64;
+    move |sides| {
+        throws += 1;
+        (xxh3_64_with_seed(&throws.to_le_bytes(), seed) % sides as u64) as usize
     }
 }

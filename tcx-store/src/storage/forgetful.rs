@@ -47,6 +47,12 @@ impl Forgetful {
         self.log.lock().unwrap().events.len()
     }
 
+    /// After which events a file has just got its name.
+    pub(crate) fn namings(&self) -> Vec<usize> {
+        let log = self.log.lock().unwrap();
+        (1..=log.events.len()).filter(|events| log.events[events - 1].names()).collect()
+    }
+
     /// The disk after so many events.
     pub(crate) fn after(&self, events: usize) -> Disk {
         let log = self.log.lock().unwrap();

@@ -15,6 +15,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 #[cfg(test)]
+pub(crate) use disk::{Left, dice};
+#[cfg(test)]
 pub(crate) use faulty::{Fault, Faulty};
 #[cfg(test)]
 pub(crate) use forgetful::Forgetful;
