@@ -1,5 +1,7 @@
 //! The rows of one leaf in memory: what a computed batch brings, and what the write buffer holds.
 
+use std::ops::Range;
+
 use arrow::buffer::Buffer;
 
 use crate::schema::LeafKind;
@@ -60,14 +62,15 @@ impl Column {
 
     /// As [`row`](Self::row); `width` is that of the leaf, 0 for text.
     pub(crate) fn row_of_width(&self, row: usize, width: usize) -> &[u8] {
-        match &self.offsets {
-            Some(offsets) => &self.values[offsets[row] as usize..offsets[row + 1] as usize],
-            None => &self.values[row * width..][..width],
-        }
+        self.slice(row..row + 1, width)
     }
 
-    pub(crate) fn offsets(&self) -> Option<&[i64]> {
-        self.offsets.as_deref()
+    /// The bytes of the rows of a range, one after the other.
+    pub(crate) fn slice(&self, rows: Range<usize>, width: usize) -> &[u8] {
+        match &self.offsets {
+            Some(offsets) => &self.values[offsets[rows.start] as usize..offsets[rows.end] as usize],
+            None => &self.values[rows.start * width..rows.end * width],
+        }
     }
 
     /// Whether this holds `rows` rows of `kind`.

@@ -1,6 +1,7 @@
 //! Keys: the caller's stable sample ids, packed for a batch, each with its view and its hash.
 
 use std::fmt;
+use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -149,8 +150,13 @@ impl Keys {
     ///
     /// If `position` is not below [`len`](Self::len).
     pub fn key(&self, position: usize) -> &[u8] {
-        let start = if position == 0 { 0 } else { self.ends[position - 1] };
-        &self.bytes[start..self.ends[position]]
+        self.slice(position..position + 1)
+    }
+
+    /// The bytes of the keys of a range, one after the other.
+    pub(crate) fn slice(&self, positions: Range<usize>) -> &[u8] {
+        let start = |position: usize| if position == 0 { 0 } else { self.ends[position - 1] };
+        &self.bytes[start(positions.start)..start(positions.end)]
     }
 
     pub(crate) fn hash(&self, position: usize) -> KeyHash {

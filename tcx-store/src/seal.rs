@@ -1,6 +1,7 @@
 //! Sealing the write buffer: from buffered rows to durable segments that readers see.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::{Frozen, RowBatch};
@@ -10,10 +11,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fate::{Fate, advance, doomed, replaced};
 use crate::index::build_run;
 use crate::instance::KnownIdentity;
-use crate::key::KeyHash;
 use crate::name::FileName;
 use crate::runs::publish_run;
-use crate::segment::{Piece, SegmentHeader, write_segment};
+use crate::segment::{Piece, Rows, SegmentHeader, Source, write_segment};
 
 /// The most bytes of rows in one segment.
 const SEGMENT_BYTES: usize = 512 << 20;
@@ -62,8 +62,11 @@ fn give_up(core: &Core, error: &Error) {
 
 fn seal(core: &Core, frozen: &Frozen) -> Result<()> {
     let (identity, base, fates) = prepare(core, frozen)?;
-    let pieces = pieces(&frozen.generation.batches, &fates);
-    for pieces in segments(core, &pieces) {
+    let alive = frozen.generation.batches.iter().zip(&*fates).flat_map(|(batch, fate)| {
+        let ranges = fate.alive(batch.rows());
+        ranges.into_iter().map(move |range| (&**batch, range))
+    });
+    for pieces in segments(core, alive) {
         let failed = |e: io::Error| Error::io("cannot write a segment in", core.storage.path(), e);
         seal_segment(core, &identity, base, &pieces).map_err(failed)?;
     }
@@ -102,15 +105,6 @@ fn prepare(core: &Core, frozen: &Frozen) -> Result<(KnownIdentity, u64, Arc<Vec<
     Ok((identity, base, fates))
 }
 
-/// The rows that are left.
-fn pieces<'a>(batches: &'a [Arc<RowBatch>], fates: &[Fate]) -> Vec<Piece<'a>> {
-    let alive = batches.iter().zip(fates).flat_map(|(batch, fate)| {
-        let ranges = fate.alive(batch.rows());
-        ranges.into_iter().map(|range| Piece { batch, start: range.start, rows: range.len() })
-    });
-    alive.collect()
-}
-
 fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piece<'_>]) -> io::Result<()> {
     let header = SegmentHeader {
         schema: &core.schema,
@@ -119,11 +113,12 @@ fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piec
         identity: &identity.digest,
         instance: identity.instance,
         base,
-        born: pieces.iter().map(|piece| piece.batch.born).min().unwrap_or(0),
+        born: pieces.iter().map(Piece::born).min().unwrap_or(0),
+        inputs: &[],
     };
     let written = write_segment(&*core.storage, &header, pieces)?;
     let (name, bytes) = (written.name, written.bytes);
-    let hashes: Vec<KeyHash> = pieces.iter().flat_map(Piece::hashes).collect();
+    let hashes = pieces.iter().map(Piece::hashes).collect::<io::Result<Vec<_>>>()?.concat();
     let rows = hashes.len();
     // The run first, so that whoever sees the segment finds it indexed. It can be made again: without it, the
     // segment is written all the same.
@@ -145,21 +140,17 @@ fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piec
     Ok(())
 }
 
-impl Piece<'_> {
-    fn hashes(&self) -> impl Iterator<Item = KeyHash> + '_ {
-        (self.start..self.start + self.rows).map(|row| self.batch.keys.hash(row))
-    }
-}
-
 /// Divides the rows into segments of at most 512 MiB.
-fn segments<'a>(core: &Core, pieces: &[Piece<'a>]) -> Vec<Vec<Piece<'a>>> {
+fn segments<'a>(
+    core: &Core,
+    alive: impl Iterator<Item = (&'a RowBatch, Range<usize>)>,
+) -> Vec<Vec<Piece<'a>>> {
     let widest = core.leaves.iter().filter_map(|leaf| leaf.kind.elements()).max().unwrap_or(1);
     let most_rows = (SEGMENT_ELEMENTS / widest.max(1)).max(1);
     let (mut segments, mut current) = (Vec::new(), Vec::<Piece<'a>>::new());
     let (mut bytes, mut rows) = (0, 0);
-    for &Piece { batch, start, rows: len } in pieces {
+    for (batch, Range { mut start, end }) in alive {
         let row_bytes = batch.bytes().div_ceil(batch.rows().max(1)).max(1);
-        let (mut start, end) = (start, start + len);
         while start < end {
             let room = (SEGMENT_BYTES.saturating_sub(bytes) / row_bytes).min(most_rows - rows);
             if room == 0 && !current.is_empty() {
@@ -168,7 +159,7 @@ fn segments<'a>(core: &Core, pieces: &[Piece<'a>]) -> Vec<Vec<Piece<'a>>> {
                 continue;
             }
             let taken = room.max(1).min(end - start);
-            current.push(Piece { batch, start, rows: taken });
+            current.push(Piece { source: Source::Batch(batch), rows: Rows::Range(start..start + taken) });
             (bytes, rows, start) = (bytes + taken * row_bytes, rows + taken, start + taken);
         }
     }

@@ -61,7 +61,7 @@ fn dtype_metadata(dtype: DType) -> HashMap<String, String> {
     }
 }
 
-pub(super) fn element(dtype: DType) -> DataType {
+fn element(dtype: DType) -> DataType {
     match dtype {
         DType::F16 => DataType::Float16,
         DType::BF16 => DataType::UInt16,

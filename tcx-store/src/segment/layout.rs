@@ -5,6 +5,7 @@ use arrow::datatypes::{DataType, Schema};
 use arrow_ipc::{Block, Footer, RecordBatch};
 
 use super::columns::KEY_COLUMNS;
+use super::piece::Stored;
 
 /// Bytes before the flatbuffer of a message: the continuation marker and a length.
 const MESSAGE_PREFIX: usize = 8;
@@ -28,6 +29,15 @@ pub(super) struct BatchLayout {
     pub(super) key: Place,
     pub(super) view: Place,
     pub(super) leaves: Vec<Place>,
+}
+
+impl BatchLayout {
+    pub(super) fn place(&self, column: Stored) -> Option<&Place> {
+        match column {
+            Stored::Key => Some(&self.key),
+            Stored::Leaf { number, .. } => self.leaves.get(number),
+        }
+    }
 }
 
 /// Bytes of a row of this type, 0 where rows differ in length.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::bytes::{Random, parse_hex64};
+use crate::name::{FileName, SegmentName};
 
 const FORMAT: &str = "1";
 const CHECKSUM: &str = "crc64-nvme";
@@ -21,6 +22,8 @@ pub(crate) struct Metadata {
     pub(crate) batch_rows: usize,
     /// The view of every row, if all have the same: readers need not look at the column then.
     pub(crate) view: Option<u32>,
+    /// The segments that this one replaces.
+    pub(crate) inputs: Vec<SegmentName>,
     /// One per checksum block of the body.
     pub(crate) checksums: Vec<u64>,
 }
@@ -42,6 +45,8 @@ impl Metadata {
             let _ = write!(checksums, "{checksum:016x}");
         }
         let view = self.view.map(|view| ("tcx.view", view.to_string()));
+        let inputs: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
+        let inputs = (!inputs.is_empty()).then(|| ("tcx.inputs", inputs.join(" ")));
         let entries = [
             ("tcx.format", FORMAT.to_owned()),
             ("tcx.identity", self.identity.clone()),
@@ -53,7 +58,7 @@ impl Metadata {
             ("tcx.checksum", CHECKSUM.to_owned()),
             ("tcx.checksums", checksums),
         ];
-        entries.into_iter().chain(view).collect()
+        entries.into_iter().chain(view).chain(inputs).collect()
     }
 
     pub(crate) fn parse(entries: &HashMap<&str, &str>) -> Result<Self, MetadataError> {
@@ -80,6 +85,7 @@ impl Metadata {
                 .transpose()
                 .map_err(|_| MetadataError::Entry("tcx.view"))?,
             batch_rows: usize::try_from(batch_rows).map_err(|_| MetadataError::Entry("tcx.batch_rows"))?,
+            inputs: inputs(entries.get("tcx.inputs")).ok_or(MetadataError::Entry("tcx.inputs"))?,
             checksums: checksums(get("tcx.checksums")?).ok_or(MetadataError::Entry("tcx.checksums"))?,
         })
     }
@@ -87,6 +93,15 @@ impl Metadata {
 
 fn number(text: &str, name: &'static str) -> Result<u64, MetadataError> {
     text.parse().map_err(|_| MetadataError::Entry(name))
+}
+
+/// Names with a space between them; there is no entry where there is no name.
+fn inputs(names: Option<&&str>) -> Option<Vec<SegmentName>> {
+    let segment = |name| match FileName::parse(name) {
+        Some(FileName::Segment(name)) => Some(name),
+        _ => None,
+    };
+    names.map_or(Some(Vec::new()), |names| names.split(' ').map(segment).collect())
 }
 
 fn checksums(hex: &str) -> Option<Vec<u64>> {
@@ -100,6 +115,10 @@ fn checksums(hex: &str) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
 
+    fn name(tail: u64) -> SegmentName {
+        SegmentName { random: Random::new(), tail }
+    }
+
     #[test]
     fn metadata_is_read_back_and_no_entry_can_be_missing() {
         let metadata = Metadata {
@@ -110,6 +129,7 @@ mod tests {
             rows: 3,
             batch_rows: 2,
             view: Some(7),
+            inputs: vec![name(1), name(2)],
             checksums: vec![u64::MAX, 0],
         };
         let written = metadata.entries();
@@ -122,8 +142,17 @@ mod tests {
             let missing = Metadata::parse(&less);
             match *name {
                 "tcx.view" => assert_eq!(missing.map(|metadata| metadata.view), Ok(None)),
+                "tcx.inputs" => assert_eq!(missing.map(|metadata| metadata.inputs), Ok(Vec::new())),
                 name => assert_eq!(missing, Err(MetadataError::Entry(name))),
             }
+        }
+        let change = FileName::Change(1).to_string();
+        for malformed in
+            ["", " ", "seg-1", &change, &format!("{} ", name(3)), &format!("{}  {}", name(4), name(5))]
+        {
+            let mut wrong = entries.clone();
+            wrong.insert("tcx.inputs", malformed);
+            assert_eq!(Metadata::parse(&wrong), Err(MetadataError::Entry("tcx.inputs")), "{malformed:?}");
         }
         let mut newer = entries;
         newer.insert("tcx.format", "2");

@@ -1,8 +1,13 @@
 //! A segment: one sealed, immutable Arrow IPC file, mapped, whose rows are served straight from the map.
 
+mod body;
 mod columns;
 mod layout;
+mod message;
 mod metadata;
+mod piece;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::collections::HashMap;
@@ -12,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::datatypes::Schema;
 
 pub(crate) use columns::arrow_schema;
-pub(crate) use writer::{Piece, SegmentHeader, write_segment};
+pub(crate) use piece::{Piece, Rows, Source};
+pub(crate) use writer::{SegmentHeader, write_segment};
 
 use crate::bytes::{Random, u64_at};
 use crate::checksum::{VerifiedBlocks, checksum};
@@ -21,11 +27,14 @@ use crate::name::SegmentName;
 use crate::prefetch::prefetch;
 use layout::{BatchLayout, Place};
 use metadata::{Metadata, MetadataError};
+use piece::Stored;
 
 /// The end of an Arrow IPC file: the footer's length and the magic.
 const CLOSING: usize = 10;
 /// The end-of-stream marker before the footer.
 const END_OF_STREAM: usize = 8;
+/// The most bytes that are verified and handed out as one slice: they stay in the processor's cache.
+const SLICE: usize = 1 << 20;
 
 /// Why a segment is not served.
 #[derive(Debug)]
@@ -90,7 +99,7 @@ impl Segment {
             blocks,
             base: metadata.base,
             born: metadata.born,
-            inputs: Vec::new(),
+            inputs: metadata.inputs,
             rows,
             batch_rows,
             view,
@@ -188,6 +197,28 @@ impl Segment {
     pub(crate) fn leaf(&self, leaf: usize, row: usize) -> Option<&[u8]> {
         let (batch, row) = self.locate(row)?;
         self.bytes_of(batch.leaves.get(leaf)?, row)
+    }
+
+    /// The verified bytes of the first of `rows`, and how many rows they are: as many as lie one after the other, if
+    /// they are not too many bytes; a single row where rows differ in length. `None` if a byte cannot be trusted.
+    fn slice(&self, column: Stored, rows: Range<usize>) -> Option<(&[u8], usize)> {
+        let (batch, first) = self.locate(rows.start)?;
+        let place = batch.place(column)?;
+        if place.offsets.is_some() {
+            let bytes = self.bytes_of(place, first)?;
+            let good = column == Stored::Key || std::str::from_utf8(bytes).is_ok();
+            return good.then_some((bytes, 1));
+        }
+        let count = rows.len().min(batch.rows - first).min(SLICE / place.width).max(1);
+        let (start, len) = (place.values + first * place.width, count * place.width);
+        let good = self.blocks.verify(self.body(), start, start + len);
+        good.then(|| (&self.map[start..start + len], count))
+    }
+
+    /// The length of a row; `None` if its offsets cannot be trusted.
+    fn row_len(&self, column: Stored, row: usize) -> Option<usize> {
+        let (batch, row) = self.locate(row)?;
+        self.range_of(batch.place(column)?, row).map(|range| range.len())
     }
 
     /// All rows of a dense leaf, one after the other, where they lie in one piece; *not verified*.

@@ -1,23 +1,17 @@
-//! Sealing rows: from buffered batches to one Arrow IPC file.
+//! Writing a segment: rows of buffered batches and of other segments, to one Arrow IPC file. The body is streamed
+//! column by column from where the rows are: nothing is joined in memory.
 
-use std::io::{self, Write};
-use std::sync::Arc;
+use std::io;
 
-use arrow::array::{ArrayData, Int64Array};
-use arrow::array::{
-    ArrayRef, FixedSizeListArray, LargeBinaryArray, LargeStringArray, RecordBatch, UInt32Array, make_array,
-};
-use arrow::buffer::{Buffer, MutableBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, SchemaRef};
-use arrow::error::ArrowError;
-use arrow_ipc::MetadataVersion;
-use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow::datatypes::SchemaRef;
+use arrow_ipc::Block;
 
-use super::columns::{KEY_COLUMNS, element};
+use super::body::Body;
+use super::message::{BatchHeader, file_start, tail};
 use super::metadata::Metadata;
-use crate::buffer::RowBatch;
+use super::piece::{Piece, Stored};
 use crate::bytes::Random;
-use crate::checksum::{BlockChecksums, checksum};
+use crate::checksum::checksum;
 use crate::key::KeyType;
 use crate::name::{FileName, SegmentName};
 use crate::schema::{Leaf, LeafKind};
@@ -32,14 +26,8 @@ pub(crate) struct SegmentHeader<'a> {
     pub(crate) instance: Random,
     pub(crate) base: u64,
     pub(crate) born: u64,
-}
-
-/// Some rows of a buffered batch.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece<'a> {
-    pub(crate) batch: &'a RowBatch,
-    pub(crate) start: usize,
-    pub(crate) rows: usize,
+    /// The segments that the new one replaces.
+    pub(crate) inputs: &'a [SegmentName],
 }
 
 /// A complete file that waits for its name.
@@ -57,167 +45,164 @@ impl WrittenSegment {
 }
 
 /// Writes a segment of these pieces, in order.
+///
+/// # Errors
+///
+/// A write that fails; a row of a segment that does not verify (`InvalidData`, it names the segment).
 pub(crate) fn write_segment(
     storage: &dyn Storage,
     header: &SegmentHeader<'_>,
     pieces: &[Piece<'_>],
 ) -> io::Result<WrittenSegment> {
-    let batch = record_batch(header, pieces).map_err(broken)?;
-    let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5).map_err(broken)?;
-    let target = ChecksumWriter::new(storage.draft()?);
-    let mut file = FileWriter::try_new_with_options(target, header.schema, options).map_err(into_io)?;
-    file.write(&batch).map_err(into_io)?;
-    let checksums = file.get_mut().end_body();
+    let rows = pieces.iter().map(Piece::rows).sum::<usize>();
+    let columns = columns(header, pieces)?;
+    let mut body = Body::new(storage.draft()?);
+    body.put(&file_start(header.schema)?)?;
+    let block = write_batch(&mut body, &columns, rows, pieces)?;
+    let (mut draft, checksums) = body.finish()?;
     let metadata = Metadata {
         identity: header.identity.to_owned(),
         instance: header.instance,
         base: header.base,
         born: header.born,
-        rows: batch.num_rows(),
-        batch_rows: batch.num_rows(),
-        view: common_view(pieces),
+        rows,
+        batch_rows: rows,
+        view: common_view(pieces)?,
+        inputs: header.inputs.to_vec(),
         checksums,
     };
-    for (name, value) in metadata.entries() {
-        file.write_metadata(name, value);
+    let tail = tail(header.schema, &[block], &metadata.entries())?;
+    draft.write_all(&tail)?;
+    let bytes = (block.offset() + i64::from(block.metaDataLength()) + block.bodyLength()) as u64;
+    let name = SegmentName { random: Random::new(), tail: checksum(&tail) };
+    Ok(WrittenSegment { name, bytes: bytes + tail.len() as u64, draft })
+}
+
+fn write_batch(body: &mut Body, columns: &[Column], rows: usize, pieces: &[Piece<'_>]) -> io::Result<Block> {
+    let mut header = BatchHeader::new(rows);
+    for column in columns {
+        column.announce(rows, &mut header);
     }
-    let target = file.into_inner().map_err(into_io)?;
-    let name = SegmentName { random: Random::new(), tail: checksum(&target.tail) };
-    Ok(WrittenSegment { name, bytes: target.written, draft: target.draft })
+    let (start, message) = (body.len(), header.message()?);
+    body.put(&message)?;
+    columns.iter().try_for_each(|column| column.write(pieces, body))?;
+    if body.len() != start + message.len() + header.body() {
+        return Err(io::Error::other("the rows have not the lengths they had"));
+    }
+    let message = i32::try_from(message.len()).map_err(io::Error::other)?;
+    Ok(Block::new(start as i64, message, header.body() as i64))
 }
 
-/// The view of all rows, if they share one.
-fn common_view(pieces: &[Piece<'_>]) -> Option<u32> {
-    let mut views = pieces.iter().map(|piece| piece.batch.keys.view());
-    let first = views.next()?;
-    views.all(|view| view == first).then_some(first)
+/// A column of the new segment.
+enum Column {
+    View,
+    /// Rows of equal width: a list of so many elements, or the value itself.
+    Fixed {
+        stored: Stored,
+        width: usize,
+        list: Option<usize>,
+    },
+    /// Rows that differ in length, and the bytes of all of them.
+    Varying {
+        stored: Stored,
+        bytes: usize,
+    },
 }
 
-fn record_batch(header: &SegmentHeader<'_>, pieces: &[Piece<'_>]) -> Result<RecordBatch, ArrowError> {
-    let rows = pieces.iter().map(|piece| piece.rows).sum::<usize>();
-    let views = pieces.iter().flat_map(|piece| std::iter::repeat_n(piece.batch.keys.view(), piece.rows));
-    let mut arrays =
-        vec![key_array(header.key_type, pieces)?, Arc::new(UInt32Array::from_iter_values(views))];
+/// The columns in their order, see [`arrow_schema`](super::arrow_schema).
+fn columns(header: &SegmentHeader<'_>, pieces: &[Piece<'_>]) -> io::Result<Vec<Column>> {
+    let varying = |stored| {
+        let mut bytes = 0;
+        pieces.iter().try_for_each(|piece| {
+            piece.lengths(stored, &mut |len| {
+                bytes += len;
+                Ok(())
+            })
+        })?;
+        Ok::<_, io::Error>(Column::Varying { stored, bytes })
+    };
+    let key = match header.key_type {
+        KeyType::Int => Column::Fixed { stored: Stored::Key, width: size_of::<i64>(), list: None },
+        KeyType::Text | KeyType::Bytes => varying(Stored::Key)?,
+    };
+    let mut columns = vec![key, Column::View];
     for (number, leaf) in header.leaves.iter().enumerate() {
-        let data_type = header.schema.field(KEY_COLUMNS + number).data_type();
-        arrays.push(leaf_array(leaf, number, data_type, rows, pieces)?);
+        columns.push(match (&leaf.kind, leaf.kind.width()) {
+            (LeafKind::Dense { shape, .. }, Some(width)) => Column::Fixed {
+                stored: Stored::Leaf { number, width },
+                width,
+                list: leaf.kind.elements().filter(|_| !shape.is_empty()),
+            },
+            _ => varying(Stored::Leaf { number, width: 0 })?,
+        });
     }
-    RecordBatch::try_new(header.schema.clone(), arrays)
+    Ok(columns)
 }
 
-fn key_array(key_type: KeyType, pieces: &[Piece<'_>]) -> Result<ArrayRef, ArrowError> {
-    let keys = pieces.iter().flat_map(|p| (p.start..p.start + p.rows).map(|row| p.batch.keys.key(row)));
-    if key_type == KeyType::Int {
-        let ints = keys.filter_map(|key| key.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)));
-        return Ok(Arc::new(Int64Array::from_iter_values(ints)));
+impl Column {
+    /// Tells the header of the batch what is going to be written.
+    fn announce(&self, rows: usize, header: &mut BatchHeader) {
+        header.column(rows);
+        match self {
+            Self::View => header.buffer(rows * size_of::<u32>()),
+            Self::Fixed { width, list, .. } => {
+                if let Some(elements) = list {
+                    header.column(rows * elements);
+                }
+                header.buffer(rows * width);
+            }
+            Self::Varying { bytes, .. } => {
+                header.buffer((rows + 1) * size_of::<i64>());
+                header.buffer(*bytes);
+            }
+        }
     }
-    let (mut bytes, mut offsets) = (Vec::new(), vec![0]);
-    for key in keys {
-        bytes.extend_from_slice(key);
-        offsets.push(bytes.len() as i64);
+
+    fn write(&self, pieces: &[Piece<'_>], body: &mut Body) -> io::Result<()> {
+        match *self {
+            Self::View => write_views(pieces, body)?,
+            Self::Fixed { stored, .. } => write_values(pieces, stored, body)?,
+            Self::Varying { stored, .. } => {
+                write_offsets(pieces, stored, body)?;
+                body.pad();
+                write_values(pieces, stored, body)?;
+            }
+        }
+        body.pad();
+        Ok(())
     }
-    let (values, offsets) = (Buffer::from_vec(bytes), OffsetBuffer::new(ScalarBuffer::from(offsets)));
-    Ok(match key_type {
-        KeyType::Text => Arc::new(LargeStringArray::try_new(offsets, values, None)?),
-        _ => Arc::new(LargeBinaryArray::try_new(offsets, values, None)?),
+}
+
+fn write_values(pieces: &[Piece<'_>], stored: Stored, body: &mut Body) -> io::Result<()> {
+    pieces.iter().try_for_each(|piece| piece.values(stored, &mut |bytes| body.put(bytes)))
+}
+
+/// Where each row begins, and where the last one ends.
+fn write_offsets(pieces: &[Piece<'_>], stored: Stored, body: &mut Body) -> io::Result<()> {
+    let mut end = 0_i64;
+    body.put(&end.to_le_bytes())?;
+    pieces.iter().try_for_each(|piece| {
+        piece.lengths(stored, &mut |len| {
+            end += len as i64;
+            body.put(&end.to_le_bytes())
+        })
     })
 }
 
-fn leaf_array(
-    leaf: &Leaf,
-    number: usize,
-    data_type: &DataType,
-    rows: usize,
-    pieces: &[Piece<'_>],
-) -> Result<ArrayRef, ArrowError> {
-    match &leaf.kind {
-        LeafKind::Text => text_array(number, pieces),
-        LeafKind::Dense { dtype, shape } => {
-            let width = leaf.kind.width().unwrap_or_default();
-            let elements = ArrayData::builder(element(*dtype))
-                .len(rows * shape.iter().product::<usize>())
-                .add_buffer(dense_values(number, width, rows, pieces));
-            let elements = make_array(elements.build()?);
-            let DataType::FixedSizeList(item, len) = data_type else { return Ok(elements) };
-            Ok(Arc::new(FixedSizeListArray::try_new_with_length(item.clone(), *len, elements, None, rows)?))
-        }
-    }
+fn write_views(pieces: &[Piece<'_>], body: &mut Body) -> io::Result<()> {
+    pieces.iter().try_for_each(|piece| {
+        piece.views(&mut |view, rows| (0..rows).try_for_each(|_| body.put(&view.to_le_bytes())))
+    })
 }
 
-/// The bytes of a dense leaf; a single piece is not copied.
-fn dense_values(number: usize, width: usize, rows: usize, pieces: &[Piece<'_>]) -> Buffer {
-    if let [piece] = pieces {
-        let values = piece.batch.columns[number].values();
-        return values.slice_with_length(piece.start * width, rows * width);
-    }
-    let mut joined = MutableBuffer::with_capacity(rows * width);
+/// The view of all rows, if they share one.
+fn common_view(pieces: &[Piece<'_>]) -> io::Result<Option<u32>> {
+    let (mut first, mut shared) = (None, true);
     for piece in pieces {
-        let values = piece.batch.columns[number].values();
-        joined.extend_from_slice(&values[piece.start * width..][..piece.rows * width]);
+        piece.views(&mut |view, _| {
+            shared &= *first.get_or_insert(view) == view;
+            Ok(())
+        })?;
     }
-    joined.into()
-}
-
-fn text_array(number: usize, pieces: &[Piece<'_>]) -> Result<ArrayRef, ArrowError> {
-    let (mut values, mut offsets) = (Vec::new(), vec![0]);
-    for piece in pieces {
-        let column = &piece.batch.columns[number];
-        // `RowBatch` only takes columns that fit their leaves.
-        let own = column.offsets().unwrap_or_default();
-        let (first, last) = (own[piece.start], own[piece.start + piece.rows]);
-        let shift = values.len() as i64 - first;
-        offsets.extend(own[piece.start + 1..=piece.start + piece.rows].iter().map(|offset| offset + shift));
-        values.extend_from_slice(&column.values()[first as usize..last as usize]);
-    }
-    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    Ok(Arc::new(LargeStringArray::try_new(offsets, Buffer::from_vec(values), None)?))
-}
-
-/// Counts and checksums what is written: the body by blocks, then the tail as a whole.
-struct ChecksumWriter {
-    draft: Box<dyn Draft>,
-    written: u64,
-    body: Option<BlockChecksums>,
-    /// Kept to be checksummed: some hundred bytes, and 16 for each block of the body.
-    tail: Vec<u8>,
-}
-
-impl ChecksumWriter {
-    fn new(draft: Box<dyn Draft>) -> Self {
-        Self { draft, written: 0, body: Some(BlockChecksums::new()), tail: Vec::new() }
-    }
-
-    /// What is written from here on is the tail.
-    fn end_body(&mut self) -> Vec<u64> {
-        self.body.take().map_or_else(Vec::new, BlockChecksums::finish)
-    }
-}
-
-impl Write for ChecksumWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.draft.write(bytes)?;
-        let bytes = &bytes[..written];
-        match &mut self.body {
-            Some(body) => body.update(bytes),
-            None => self.tail.extend_from_slice(bytes),
-        }
-        self.written += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.draft.flush()
-    }
-}
-
-fn into_io(error: ArrowError) -> io::Error {
-    match error {
-        ArrowError::IoError(_, source) => source,
-        other => broken(&other),
-    }
-}
-
-/// Arrow refuses what the store made: a mistake of the store, told as an error all the same.
-fn broken(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!("arrow refuses the rows: {error}"))
+    Ok(first.filter(|_| shared))
 }

@@ -1,0 +1,330 @@
+//! What is written is read back: by arrow's own reader and by the store's, from batches and from segments.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow_ipc::MetadataVersion;
+use arrow_ipc::reader::FileReader;
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+
+use super::*;
+use crate::buffer::RowBatch;
+use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK};
+use crate::storage::{LocalStorage, Storage, System};
+use crate::{Column, ColumnType, DType, Field, KeyType, Keys, Leaf, LeafKind};
+
+const fn dense(name: &'static str, dtype: DType, shape: &'static [usize]) -> Field {
+    Field { name, column: ColumnType::Dense { dtype, shape } }
+}
+
+/// Every dtype, several shapes, text, and rows that are long enough to be written as they lie.
+const OUTPUT: ColumnType = ColumnType::Struct(&[
+    dense("f16", DType::F16, &[]),
+    dense("bf16", DType::BF16, &[3]),
+    dense("f32", DType::F32, &[2, 3]),
+    dense("f64", DType::F64, &[]),
+    dense("i8", DType::I8, &[1]),
+    dense("i16", DType::I16, &[]),
+    dense("i32", DType::I32, &[5]),
+    dense("i64", DType::I64, &[]),
+    dense("u8", DType::U8, &[70_000]),
+    dense("bool", DType::Bool, &[]),
+    dense("mask", DType::Bool, &[7]),
+    Field { name: "text", column: ColumnType::Text },
+]);
+const KEY_TYPES: [KeyType; 3] = [KeyType::Text, KeyType::Int, KeyType::Bytes];
+const INSTANCE: Random = Random([9; 16]);
+
+/// A key and its view: what its row holds follows from them.
+type Id = (i64, u32);
+
+fn key(key_type: KeyType, id: i64) -> Vec<u8> {
+    match key_type {
+        KeyType::Int => id.to_le_bytes().to_vec(),
+        _ => format!("sample {id} ").repeat(1 + id as usize % 3).into_bytes(),
+    }
+}
+
+fn row(leaf: &Leaf, (id, view): Id) -> Vec<u8> {
+    let seed = (id * 31 + i64::from(view)) as usize + leaf.name.len();
+    match &leaf.kind {
+        LeafKind::Text => "é".repeat(seed % 5).into_bytes(),
+        LeafKind::Dense { dtype: DType::Bool, shape } => {
+            (0..shape.iter().product()).map(|i: usize| ((seed + i) % 2) as u8).collect()
+        }
+        kind => (0..kind.width().unwrap()).map(|i| (seed * 7 + i) as u8).collect(),
+    }
+}
+
+/// A folder of segments of one key type.
+struct Folder {
+    dir: tempfile::TempDir,
+    storage: LocalStorage<System>,
+    key_type: KeyType,
+    leaves: Vec<Leaf>,
+    schema: SchemaRef,
+}
+
+impl Folder {
+    fn new(key_type: KeyType) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (storage, leaves) = (LocalStorage::new(dir.path().to_owned(), System), OUTPUT.leaves());
+        let schema = arrow_schema(key_type, &leaves);
+        Self { dir, storage, key_type, leaves, schema }
+    }
+
+    fn batch(&self, ids: Range<i64>, view: u32) -> RowBatch {
+        let keys: Vec<Vec<u8>> = ids.clone().map(|id| key(self.key_type, id)).collect();
+        let keys = match self.key_type {
+            KeyType::Int => Keys::ints(ids.clone(), view),
+            KeyType::Bytes => Keys::bytes(&keys, view).unwrap(),
+            KeyType::Text => Keys::text(keys.iter().map(|key| str::from_utf8(key).unwrap()), view).unwrap(),
+        };
+        let column = |leaf: &Leaf| {
+            let rows: Vec<Vec<u8>> = ids.clone().map(|id| row(leaf, (id, view))).collect();
+            match leaf.kind {
+                LeafKind::Text => Column::text(rows.iter().map(|row| str::from_utf8(row).unwrap())),
+                LeafKind::Dense { .. } => Column::dense(&rows.concat()),
+            }
+        };
+        RowBatch::new(keys, self.leaves.iter().map(column).collect(), &self.leaves, 0, None).unwrap()
+    }
+
+    fn write(&self, pieces: &[Piece<'_>], inputs: &[SegmentName]) -> io::Result<SegmentName> {
+        let header = SegmentHeader {
+            schema: &self.schema,
+            leaves: &self.leaves,
+            key_type: self.key_type,
+            identity: "ab",
+            instance: INSTANCE,
+            base: 3,
+            born: 5,
+            inputs,
+        };
+        let written = write_segment(&self.storage, &header, pieces)?;
+        let (name, bytes) = (written.name, written.bytes);
+        written.publish()?;
+        assert_eq!(self.path(name).metadata()?.len(), bytes);
+        Ok(name)
+    }
+
+    fn path(&self, name: SegmentName) -> std::path::PathBuf {
+        self.dir.path().join(name.to_string())
+    }
+
+    fn open(&self, name: SegmentName) -> Segment {
+        let map = self.storage.map(&name.to_string()).unwrap();
+        Segment::open(map, name, &self.schema, "ab", INSTANCE).unwrap()
+    }
+
+    /// The same rows as in `name`, in record batches of so many rows, as another writer may have made them.
+    fn in_batches_of(&self, name: SegmentName, rows: usize) -> SegmentName {
+        let whole = &record_batches(&self.path(name))[0];
+        let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5).unwrap();
+        let mut file = FileWriter::try_new_with_options(Vec::new(), &self.schema, options).unwrap();
+        for start in (0..whole.num_rows()).step_by(rows) {
+            file.write(&whole.slice(start, rows.min(whole.num_rows() - start))).unwrap();
+        }
+        let body = file.get_ref().len();
+        let mut checksums = BlockChecksums::new();
+        checksums.update(file.get_ref());
+        let metadata = Metadata {
+            identity: "ab".to_owned(),
+            instance: INSTANCE,
+            base: 3,
+            born: 5,
+            rows: whole.num_rows(),
+            batch_rows: rows,
+            view: None,
+            inputs: Vec::new(),
+            checksums: checksums.finish(),
+        };
+        metadata.entries().into_iter().for_each(|(name, value)| file.write_metadata(name, value));
+        let bytes = file.into_inner().unwrap();
+        let name = SegmentName { random: Random::new(), tail: checksum(&bytes[body..]) };
+        File::create(self.path(name)).unwrap().write_all(&bytes).unwrap();
+        name
+    }
+
+    /// Both readers find these rows, in this order.
+    fn check(&self, name: SegmentName, ids: &[Id]) {
+        let segment = self.open(name);
+        let batches = record_batches(&self.path(name));
+        assert_eq!(batches[0].schema(), self.schema);
+        let rows = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
+        let rows: Vec<_> = rows.collect();
+        assert_eq!((segment.rows(), rows.len()), (ids.len(), ids.len()));
+        for (number, (&id, (batch, at))) in ids.iter().zip(rows).enumerate() {
+            let key = key(self.key_type, id.0);
+            assert_eq!(segment.key(number), Some((&key[..], id.1)), "row {number}");
+            assert_eq!(value(batch.column(0), at), key, "row {number}");
+            assert_eq!(value(batch.column(1), at), id.1.to_le_bytes(), "row {number}");
+            for (leaf, column) in self.leaves.iter().zip(2..) {
+                let expected = row(leaf, id);
+                assert!(segment.leaf(column - 2, number) == Some(&expected), "{} of row {number}", leaf.name);
+                assert!(value(batch.column(column), at) == expected, "{} of row {number}", leaf.name);
+            }
+        }
+    }
+}
+
+fn record_batches(path: &Path) -> Vec<RecordBatch> {
+    FileReader::try_new(File::open(path).unwrap(), None).unwrap().map(Result::unwrap).collect()
+}
+
+/// The bytes of a value as arrow reads it.
+fn value(array: &ArrayRef, row: usize) -> Vec<u8> {
+    assert_eq!(array.null_count(), 0);
+    match array.data_type() {
+        DataType::LargeUtf8 => array.as_string::<i64>().value(row).as_bytes().to_vec(),
+        DataType::LargeBinary => array.as_binary::<i64>().value(row).to_vec(),
+        DataType::FixedSizeList(..) => numbers(&array.as_fixed_size_list().value(row).to_data()),
+        _ => numbers(&array.slice(row, 1).to_data()),
+    }
+}
+
+fn numbers(data: &ArrayData) -> Vec<u8> {
+    let width = data.data_type().primitive_width().unwrap();
+    data.buffers()[0][data.offset() * width..][..data.len() * width].to_vec()
+}
+
+fn ids(rows: impl IntoIterator<Item = i64>, view: u32) -> impl Iterator<Item = Id> {
+    rows.into_iter().map(move |id| (id, view))
+}
+
+#[test]
+fn arrow_reads_every_leaf_kind_and_key_type_of_buffered_rows() {
+    for key_type in KEY_TYPES {
+        let folder = Folder::new(key_type);
+        let (first, second) = (folder.batch(0..40, 0), folder.batch(100..110, 0));
+        let pieces = [
+            Piece { source: Source::Batch(&first), rows: Rows::Range(0..40) },
+            Piece { source: Source::Batch(&second), rows: Rows::Selected(&[0, 1, 2, 5, 7, 9]) },
+            Piece { source: Source::Batch(&second), rows: Rows::Selected(&[]) },
+            Piece { source: Source::Batch(&second), rows: Rows::Range(3..4) },
+        ];
+        let name = folder.write(&pieces, &[]).unwrap();
+        let expected: Vec<_> = ids((0..40).chain([100, 101, 102, 105, 107, 109, 103]), 0).collect();
+        folder.check(name, &expected);
+        let hashes: Vec<_> = pieces.iter().flat_map(|piece| piece.hashes().unwrap()).collect();
+        let expected = expected.iter().map(|&(id, view)| crate::key::hash(&key(key_type, id), view));
+        assert_eq!(hashes, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_and_views() {
+    for key_type in KEY_TYPES {
+        let folder = Folder::new(key_type);
+        let (plain, augmented) = (folder.batch(0..20, 0), folder.batch(0..20, 7));
+        let mixed = folder.write(
+            &[
+                Piece { source: Source::Batch(&plain), rows: Rows::Range(0..20) },
+                Piece { source: Source::Batch(&augmented), rows: Rows::Range(10..20) },
+            ],
+            &[],
+        );
+        let mixed = mixed.unwrap();
+        let in_batches = folder.open(folder.in_batches_of(mixed, 4));
+        folder.check(in_batches.name(), &ids(0..20, 0).chain(ids(10..20, 7)).collect::<Vec<_>>());
+        let mixed = folder.open(mixed);
+        let pieces = [
+            Piece { source: Source::Segment(&in_batches), rows: Rows::Range(2..27) },
+            Piece { source: Source::Segment(&mixed), rows: Rows::Selected(&[0, 1, 25, 29]) },
+            Piece { source: Source::Batch(&plain), rows: Rows::Selected(&[3]) },
+            Piece { source: Source::Segment(&mixed), rows: Rows::Range(0..30) },
+        ];
+        let inputs = [in_batches.name(), mixed.name()];
+        let name = folder.write(&pieces, &inputs).unwrap();
+        let joined = ids(2..20, 0).chain(ids(10..17, 7));
+        let selected = ids(0..2, 0).chain(ids([15, 19], 7)).chain(ids([3], 0));
+        let expected: Vec<_> = joined.chain(selected).chain(ids(0..20, 0)).chain(ids(10..20, 7)).collect();
+        folder.check(name, &expected);
+        let hashes: Vec<_> = pieces.iter().flat_map(|piece| piece.hashes().unwrap()).collect();
+        let expected = expected.iter().map(|&(id, view)| crate::key::hash(&key(key_type, id), view));
+        assert_eq!(hashes, expected.collect::<Vec<_>>());
+        let segment = folder.open(name);
+        assert_eq!((segment.base(), segment.born(), segment.view), (3, 5, None));
+        assert_eq!(segment.inputs(), inputs);
+    }
+}
+
+#[test]
+fn the_view_that_all_written_rows_share_is_the_segments() {
+    let folder = Folder::new(KeyType::Int);
+    let (plain, augmented) = (folder.batch(0..3, 0), folder.batch(0..3, 7));
+    let both =
+        [&plain, &augmented].map(|batch| Piece { source: Source::Batch(batch), rows: Rows::Range(0..3) });
+    let mixed = folder.open(folder.write(&both, &[]).unwrap());
+    assert_eq!(mixed.view, None);
+    assert_eq!(mixed.inputs(), []);
+    let rows = Rows::Selected(&[4, 5]);
+    let name = folder.write(&[Piece { source: Source::Segment(&mixed), rows }], &[]).unwrap();
+    assert_eq!(folder.open(name).view, Some(7));
+    folder.check(name, &[(1, 7), (2, 7)]);
+}
+
+#[test]
+fn a_row_that_does_not_verify_is_an_error_that_names_its_segment() {
+    let folder = Folder::new(KeyType::Text);
+    let batch = folder.batch(0..20, 0);
+    let whole = || Piece { source: Source::Batch(&batch), rows: Rows::Range(0..20) };
+    let name = folder.write(&[whole()], &[]).unwrap();
+    let written = std::fs::read(folder.path(name)).unwrap();
+    let blocks = tail_start(&written).unwrap() / CHECKSUM_BLOCK;
+    let mut refused = 0;
+    for block in 0..=blocks {
+        let mut bytes = written.clone();
+        bytes[block * CHECKSUM_BLOCK + 2000] ^= 1;
+        std::fs::remove_file(folder.path(name)).unwrap();
+        std::fs::write(folder.path(name), bytes).unwrap();
+        let map = folder.storage.map(&name.to_string()).unwrap();
+        let Ok(damaged) = Segment::open(map, name, &folder.schema, "ab", INSTANCE) else { continue };
+        let piece = |rows| Piece { source: Source::Segment(&damaged), rows };
+        let error = folder.write(&[whole(), piece(Rows::Range(0..20))], &[]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains(&name.to_string()), "{error}");
+        refused += 1;
+        // A row of the same segment that can be read whole is written.
+        let good: Vec<u32> = (0..20)
+            .filter(|&row| {
+                let leaves = (0..folder.leaves.len()).all(|leaf| damaged.leaf(leaf, row as usize).is_some());
+                leaves && damaged.key(row as usize).is_some()
+            })
+            .collect();
+        let copy = folder.write(&[whole(), piece(Rows::Selected(&good))], &[]).unwrap();
+        let good = good.iter().map(|&row| i64::from(row));
+        folder.check(copy, &ids((0..20).chain(good), 0).collect::<Vec<_>>());
+    }
+    assert!(refused > 15, "{refused} blocks");
+}
+
+#[test]
+fn text_of_a_segment_that_is_no_text_is_not_copied() {
+    let folder = Folder::new(KeyType::Text);
+    let batch = folder.batch(0..9, 0);
+    let name =
+        folder.write(&[Piece { source: Source::Batch(&batch), rows: Rows::Range(0..9) }], &[]).unwrap();
+    let (text, segment) = (folder.leaves.len() - 1, folder.open(name));
+    let (at, row) =
+        (0..9).map(|row| (segment.leaf(text, row).unwrap(), row)).find(|(t, _)| !t.is_empty()).unwrap();
+    let at = at.as_ptr() as usize - segment.map.as_ptr() as usize;
+    // With checksums that say the bytes are right: nobody but its writer can have done it.
+    let mut bytes = segment.map.to_vec();
+    let block = at / CHECKSUM_BLOCK * CHECKSUM_BLOCK;
+    let end = segment.body.min(block + CHECKSUM_BLOCK);
+    let before = format!("{:016x}", checksum(&bytes[block..end]));
+    bytes[at] = 255;
+    let after = format!("{:016x}", checksum(&bytes[block..end]));
+    let entry = bytes[end..].windows(16).position(|hex| hex == before.as_bytes()).unwrap() + end;
+    bytes[entry..entry + 16].copy_from_slice(after.as_bytes());
+    let broken = SegmentName { random: Random::new(), tail: checksum(&bytes[segment.body..]) };
+    std::fs::write(folder.path(broken), bytes).unwrap();
+    let broken = folder.open(broken);
+    let error = folder.write(&[Piece { source: Source::Segment(&broken), rows: Rows::Range(0..9) }], &[]);
+    let (error, expected) = (error.unwrap_err(), format!("row {row} of {} does not verify", broken.name()));
+    assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::InvalidData, expected));
+}
