@@ -105,12 +105,21 @@ impl Machine {
 
     /// A process that calls `before` before each step.
     pub(super) fn process(self: &Arc<Self>, before: impl Fn() + Send + Sync + 'static) -> Process {
+        self.open(before, false)
+    }
+
+    fn open(self: &Arc<Self>, before: impl Fn() + Send + Sync + 'static, read_only: bool) -> Process {
         let storage = LocalStorage::new(self.dir.path().join(FOLDER), self.disk.process(before));
         let spec = Spec::new("m_v1", KeyType::Int, &OUTPUT, Identity::default(), Vec::new()).unwrap();
         let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-        let options = Options { seal_after, refresh_every, ..Options::default() };
+        let options = Options { seal_after, refresh_every, read_only, ..Options::default() };
         let store = Store::with_storage(Arc::new(storage), spec, &options).unwrap();
         Process { store, machine: self.clone(), unflushed: Mutex::default() }
+    }
+
+    /// How much has happened to the disk.
+    pub(super) fn events(&self) -> usize {
+        self.disk.events()
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -122,39 +131,38 @@ impl Machine {
     }
 
     /// Power is lost after each event.
-    pub(super) fn loses_power_anywhere(&self, samples: u64) {
-        for events in 0..=self.disk.events() {
-            for left in [Left::Nothing, Left::Everything, Left::Newest] {
-                self.loses_power(events, left);
-            }
-            for seed in 0..samples {
-                self.loses_power(events, Left::ByDice(seed << 32 | events as u64));
+    pub(super) fn loses_power_anywhere(&self) {
+        for events in 0..=self.events() {
+            let seeds = [0, 1].map(|seed| seed << 32 | events as u64);
+            for left in
+                [Left::Nothing, Left::Everything, Left::Newest].into_iter().chain(seeds.map(Left::ByDice))
+            {
+                self.loses_power(events, left, events.is_multiple_of(2));
             }
         }
     }
 
     /// Power is lost where it can hurt: as soon as something was promised, and when a file has just got its name, which
-    /// may last while what it counts on does not; then `samples` times anywhere.
-    pub(super) fn loses_power_somewhere(&self, samples: u64) {
+    /// may last while what it counts on does not; then in any way anywhere. But not before event number `first`.
+    pub(super) fn loses_power_somewhere(&self, first: usize, seed: u64) {
         let promised = self.told().promised();
-        for events in promised {
+        for &events in promised.range(first..) {
             self.restarts(events, Left::Nothing);
         }
-        for events in self.disk.namings() {
-            self.loses_power(events, Left::Newest);
+        for events in self.disk.namings().into_iter().filter(|events| *events >= first) {
+            self.loses_power(events, Left::Newest, dice(seed ^ events as u64)(2) == 0);
         }
-        for seed in 0..samples {
-            self.loses_power(dice(seed)(self.disk.events() + 1), Left::ByDice(seed));
+        for seed in [seed, !seed] {
+            let events = first + dice(seed)(self.events() - first + 1);
+            self.loses_power(events, Left::ByDice(seed), seed.is_multiple_of(2));
         }
     }
 
     /// Power is lost after so many events, and work goes on.
-    fn loses_power(&self, events: usize, left: Left) {
-        for rows_first in [true, false] {
-            let machine = self.restarts(events, left);
-            machine.goes_on(rows_first);
-            machine.restarts(machine.disk.events(), Left::Nothing);
-        }
+    fn loses_power(&self, events: usize, left: Left, rows_first: bool) {
+        let machine = self.restarts(events, left);
+        machine.goes_on(rows_first);
+        machine.restarts(machine.events(), Left::Nothing);
     }
 
     /// Power is lost after so many events. What was promised is on the disk of the machine that starts again.
@@ -163,8 +171,13 @@ impl Machine {
         self.disk.after(events).leave(dir.path(), left);
         let past = format!("{}\nOf what was not synced, {left:?} was left.", self.story(events));
         let machine = Self::start(dir, self.told().age(), past);
-        self.check(events, &machine.process(|| {}).found());
+        self.check(events, &machine.found());
         machine
+    }
+
+    /// What another process finds.
+    fn found(self: &Arc<Self>) -> Vec<(i64, usize)> {
+        self.open(|| {}, true).found()
     }
 
     /// The rows that are found are as good as what was promised up to an event.
@@ -188,17 +201,17 @@ impl Machine {
             process.invalidate(OTHER);
         } else {
             process.invalidate(ALL);
-            self.check(self.disk.events(), &self.process(|| {}).found());
+            self.check(self.events(), &self.found());
             process.compute(ALL);
             process.flush();
         }
-        self.check(self.disk.events(), &self.process(|| {}).found());
+        self.check(self.events(), &self.found());
     }
 }
 
 impl Process {
     pub(super) fn compute(&self, keys: Range<i64>) {
-        let looked_up = self.machine.disk.events();
+        let looked_up = self.machine.events();
         self.store.refresh().unwrap();
         let mut rows = self.store.lookup(Keys::ints(keys.clone(), 0)).unwrap();
         let age = self.machine.told().age();
@@ -213,31 +226,32 @@ impl Process {
     pub(super) fn flush(&self) {
         let unflushed = std::mem::take(&mut *self.unflushed.lock().unwrap());
         self.store.flush().unwrap();
-        let flushed = self.machine.disk.events();
+        let flushed = self.machine.events();
         let rows = unflushed.into_iter().map(|(key, looked_up)| Row { key, looked_up, flushed });
         self.machine.told().rows.extend(rows);
     }
 
     pub(super) fn invalidate(&self, keys: Range<i64>) {
         let number = {
-            let (mut told, begun) = (self.machine.told(), self.machine.disk.events());
+            let (mut told, begun) = (self.machine.told(), self.machine.events());
             told.invalidations.push(Invalidation { keys: keys.clone(), begun, done: None });
             told.invalidations.len() - 1
         };
         self.store.invalidate(&Keys::ints(keys, 0)).unwrap();
-        let done = self.machine.disk.events();
+        let done = self.machine.events();
         self.machine.told().invalidations[number].done = Some(done);
     }
 
     /// The keys whose rows are served, all of them rightly, and the ages of the rows.
     fn found(&self) -> Vec<(i64, usize)> {
-        let story = || self.machine.story(self.machine.disk.events());
+        let story = || self.machine.story(self.machine.events());
         let rows = self.store.lookup(Keys::ints(ALL, 0)).unwrap();
-        let found = ALL.enumerate().filter(|(position, _)| !rows.is_open(*position)).map(|(position, key)| {
-            let (square, age) = rows.bytes(0, position).split_first_chunk::<8>().unwrap();
-            assert_eq!(i64::from_le_bytes(*square), key * key, "{}", story());
-            (key, i64::from_le_bytes(age.try_into().unwrap()) as usize)
-        });
+        let found =
+            ALL.enumerate().filter(|(position, _)| !rows.is_open(*position)).map(|(position, key)| {
+                let (square, age) = rows.bytes(0, position).split_first_chunk::<8>().unwrap();
+                assert_eq!(i64::from_le_bytes(*square), key * key, "{}", story());
+                (key, i64::from_le_bytes(age.try_into().unwrap()) as usize)
+            });
         let found = found.collect();
         assert_eq!(self.store.stats().damaged_segments, 0, "{}", story());
         found

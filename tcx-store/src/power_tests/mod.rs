@@ -5,8 +5,7 @@ mod machine;
 mod turns;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use machine::{Machine, Process, disk_in_memory};
@@ -18,12 +17,10 @@ use crate::storage::{Forgetful, Left, LocalStorage, Storage, dice};
 type Work = fn(&Process);
 
 /// Lets each process do its work on one machine, in turns that `next` decides.
-fn at_once(case: String, work: &[Work], next: impl FnMut(usize) -> usize + Send + 'static) -> Arc<Machine> {
-    let machine = Machine::new(case);
+fn at_once(machine: &Arc<Machine>, work: &[Work], next: impl FnMut(usize) -> usize + Send + 'static) {
     in_turns(work.len(), next, |own, turns| {
         work[own](&machine.process(move || turns.wait(own)));
     });
-    machine
 }
 
 /// Runs `work` once for each process.
@@ -44,16 +41,16 @@ fn in_turns(
     });
 }
 
-/// The first process is interrupted before its step number `at`, until the second has ended; `interrupted` tells whether it
-/// came to that.
-fn interrupt(at: usize, interrupted: &Arc<AtomicBool>) -> impl FnMut(usize) -> usize + use<> {
-    let (mut steps, interrupted) = (0, interrupted.clone());
+/// The first process is interrupted before its step number `at`, until the second has ended. `begins` is called if it comes
+/// to that.
+fn interrupt(at: usize, mut begins: impl FnMut() + Send) -> impl FnMut(usize) -> usize + Send {
+    let mut steps = 0;
     move |whose| {
         steps += 1;
         if steps != at + 1 {
             return whose;
         }
-        interrupted.store(true, Ordering::SeqCst);
+        begins();
         1
     }
 }
@@ -74,7 +71,7 @@ fn what_one_process_was_promised_survives_a_loss_of_power() {
         process.invalidate(start * 4..start * 4 + 2);
     }
     drop(process);
-    machine.loses_power_anywhere(3);
+    machine.loses_power_anywhere();
 }
 
 #[test]
@@ -89,7 +86,9 @@ fn changes_that_are_merged_survive_a_loss_of_power() {
     process.compute(10..15);
     process.flush();
     drop(process);
-    machine.loses_power_somewhere(100);
+    for seed in 0..10 {
+        machine.loses_power_somewhere(0, seed);
+    }
 }
 
 fn computes(process: &Process) {
@@ -114,16 +113,20 @@ fn invalidates(process: &Process) {
 
 #[test]
 fn of_two_processes_the_second_may_do_all_its_work_between_two_steps_of_the_first() {
-    for work in [[computes, computes_again], [computes_again, invalidates], [invalidates, computes_again]] {
+    for work in [[computes_again, invalidates], [invalidates, computes_again]] {
         for at in 0.. {
-            let interrupted = Arc::default();
-            let case = format!("the first has taken {at} steps when the second begins");
-            let machine = at_once(case, &work, interrupt(at, &interrupted));
-            if !interrupted.load(Ordering::SeqCst) {
+            let machine = Machine::new(format!("the first has taken {at} steps when the second begins"));
+            let begun = Arc::new(OnceLock::new());
+            let begins = {
+                let (machine, begun) = (machine.clone(), begun.clone());
+                move || begun.set(machine.events()).unwrap()
+            };
+            at_once(&machine, &work, interrupt(at, begins));
+            let Some(&begun) = begun.get() else {
                 assert!(at > 20, "the first took {at} steps only");
                 break;
-            }
-            machine.loses_power_somewhere(1);
+            };
+            machine.loses_power_somewhere(begun, at as u64);
         }
     }
 }
@@ -131,8 +134,9 @@ fn of_two_processes_the_second_may_do_all_its_work_between_two_steps_of_the_firs
 #[test]
 fn three_processes_at_once_survive_a_loss_of_power() {
     for seed in 0..40 {
-        let work: [Work; 3] = [computes, computes_again, invalidates];
-        at_once(format!("turns by dice {seed}"), &work, by_dice(3, seed)).loses_power_somewhere(6);
+        let machine = Machine::new(format!("turns by dice {seed}"));
+        at_once(&machine, &[computes, computes_again, invalidates], by_dice(3, seed));
+        machine.loses_power_somewhere(0, seed);
     }
 }
 
@@ -155,14 +159,18 @@ fn a_name_that_is_found_taken_is_durable() {
     for at in 0.. {
         let dir = disk_in_memory();
         let disk = Forgetful::new(dir.path());
-        let interrupted = Arc::default();
-        in_turns(2, interrupt(at, &interrupted), |own, turns| {
+        let begun = Arc::new(OnceLock::new());
+        let begins = {
+            let begun = begun.clone();
+            move || begun.set(()).unwrap()
+        };
+        in_turns(2, interrupt(at, begins), |own, turns| {
             let storage = LocalStorage::new(dir.path().join("m_v1"), disk.process(move || turns.wait(own)));
             let created = storage.create_if_absent("name", &[own as u8]).unwrap();
             let whose = if created { own } else { 1 - own };
             assert_eq!(least_left(&disk, Path::new("m_v1/name")), Some(vec![whose as u8]), "{at} steps");
         });
-        if !interrupted.load(Ordering::SeqCst) {
+        if begun.get().is_none() {
             return assert!(at > 5, "the first took {at} steps only");
         }
     }

@@ -62,15 +62,6 @@ pub(crate) enum Left {
     ByDice(u64),
 }
 
-/// How much of the end of a file, which was not synced, is left.
-const ENDS: [fn(&[u8]) -> Vec<u8>; 5] = [
-    |_| Vec::new(),
-    |end| end[..end.len() / 2].to_vec(),
-    |end| vec![0; end.len()],
-    |end| (0..end.len()).map(|at| (at * 167 + 13) as u8).collect(),
-    <[u8]>::to_vec,
-];
-
 impl Event {
     /// Whether a file gets a name by which it is found.
     pub(crate) fn names(&self) -> bool {
@@ -201,7 +192,13 @@ impl Contents {
         let end = match left {
             Left::Nothing | Left::Newest => Vec::new(),
             Left::Everything => end.to_vec(),
-            Left::ByDice(_) => ENDS[dice(ENDS.len())](end),
+            Left::ByDice(_) => match dice(5) {
+                0 => Vec::new(),
+                1 => end[..end.len() / 2].to_vec(),
+                2 => vec![0; end.len()],
+                3 => (0..end.len()).map(|at| (at * 167 + 13) as u8).collect(),
+                _ => end.to_vec(),
+            },
         };
         [synced, &end].concat()
     }
