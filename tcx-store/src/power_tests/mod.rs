@@ -34,8 +34,8 @@ fn in_turns(
         for own in 0..processes {
             let turns = turns.clone();
             scope.spawn(move || {
-                work(own, turns.clone());
-                turns.end(own);
+                let _end = turns.clone().end_of(own);
+                work(own, turns);
             });
         }
     });

@@ -34,11 +34,22 @@ impl Turns {
         drop(self.changed.wait_while(state, |state| state.whose != own).unwrap());
     }
 
-    /// Process `own` takes no more steps.
-    pub(super) fn end(&self, own: usize) {
-        let mut state = self.state.lock().unwrap();
-        state.running[own] = false;
-        state.whose = state.running.iter().position(|running| *running).unwrap_or(own);
-        self.changed.notify_all();
+    /// Process `own` takes no more steps once this is dropped, even by a panic.
+    pub(super) fn end_of(self: Arc<Self>, own: usize) -> End {
+        End { turns: self, own }
+    }
+}
+
+pub(super) struct End {
+    turns: Arc<Turns>,
+    own: usize,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut state = self.turns.state.lock().unwrap();
+        state.running[self.own] = false;
+        state.whose = state.running.iter().position(|running| *running).unwrap_or(self.own);
+        self.turns.changed.notify_all();
     }
 }
