@@ -16,6 +16,7 @@ mod bytes;
 mod changes;
 mod checksum;
 mod column;
+mod compaction;
 mod core;
 mod error;
 mod fate;
@@ -34,6 +35,7 @@ mod name;
 mod options;
 mod prefetch;
 mod probe;
+mod publish;
 mod refresh;
 mod replacer;
 mod runs;
@@ -47,7 +49,10 @@ mod stats;
 mod storage;
 mod store;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tombstone_tests;
+mod upkeep;
 mod wait;
 mod warned;
 mod writer;
