@@ -159,6 +159,15 @@ impl Store {
         Ok(self.count(self.look(keys, Some(replacer.clone()))?))
     }
 
+    /// Finds as [`lookup_replacing`](Self::lookup_replacing) does, without counting.
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn peek_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
+        self.look(keys, Some(replacer.clone()))
+    }
+
     fn look(&self, keys: Keys, replacer: Option<Arc<Replacer>>) -> Result<Lookup> {
         self.core.check_key_type(keys.key_type())?;
         self.core.refresh_if_due()?;
