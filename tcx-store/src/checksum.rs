@@ -104,6 +104,11 @@ impl VerifiedBlocks {
         (start / CHECKSUM_BLOCK..=(end - 1) / CHECKSUM_BLOCK).all(|block| self.verify_block(bytes, block))
     }
 
+    /// Reads all bytes once more, also those that were verified before.
+    pub(crate) fn verify_again(&self, bytes: &[u8]) -> bool {
+        bytes.chunks(CHECKSUM_BLOCK).map(checksum).eq(self.checksums.iter().copied())
+    }
+
     #[inline]
     fn verify_block(&self, bytes: &[u8], block: usize) -> bool {
         let Some(word) = self.verified.get(block / 64) else { return false };

@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) buffer: WriteBuffer,
     pub(crate) counters: Arc<Counters>,
+    /// One thread at a time joins and removes files.
+    pub(crate) upkeep: Mutex<()>,
     live: Mutex<Live>,
     snapshot: ArcSwap<Snapshot>,
     refresh: Mutex<Refresh>,
@@ -55,6 +57,7 @@ impl Core {
             storage,
             buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),
             counters,
+            upkeep: Mutex::default(),
             live: Mutex::new(live),
             snapshot,
             refresh: Mutex::new(Refresh::new(options.refresh_every, at)),

@@ -16,6 +16,7 @@ mod bytes;
 mod changes;
 mod checksum;
 mod column;
+mod compaction;
 mod core;
 mod error;
 mod fate;
@@ -36,6 +37,7 @@ mod options;
 mod power_tests;
 mod prefetch;
 mod probe;
+mod publish;
 mod refresh;
 mod replacer;
 mod runs;
@@ -49,7 +51,10 @@ mod stats;
 mod storage;
 mod store;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tombstone_tests;
+mod upkeep;
 mod wait;
 mod warned;
 mod writer;

@@ -137,7 +137,7 @@ impl Live {
     /// A folder of another identity, or one that was removed and made again; a write that fails.
     pub(crate) fn ensure_identity(&mut self) -> Result<KnownIdentity> {
         if let Some(known) = &self.identity {
-            known.check(&*self.storage, &self.spec, self.changes.newest())?;
+            self.check_instance()?;
             return Ok(known.clone());
         }
         let created = KnownIdentity::create(&*self.storage, &self.spec)?;
@@ -193,6 +193,38 @@ impl Live {
     pub(crate) fn replace_runs(&mut self, merged: Random) -> Vec<Random> {
         let replaced = self.segments.replaced(&self.changes);
         self.runs.replace(merged, |name| replaced.contains(&name) || self.segments.is_gone(name))
+    }
+
+    /// The served segments, in the order of their names, and their identity; `None` as long as changes are in doubt.
+    pub(crate) fn compactable(&mut self) -> Option<(Vec<Arc<Segment>>, KnownIdentity)> {
+        let identity = self.identity.clone().filter(|_| self.changes.are_settled())?;
+        let replaced = self.segments.replaced(&self.changes);
+        let mut served: Vec<_> = self.segments.served(&self.changes, &replaced).into_values().collect();
+        served.sort_by_key(|segment| segment.name());
+        Some((served, identity))
+    }
+
+    /// The segments that stand for others.
+    pub(crate) fn replacing(&mut self) -> Vec<Arc<Segment>> {
+        self.segments.replacing(&self.changes)
+    }
+
+    /// The runs that were let go of since this was asked.
+    pub(crate) fn take_pruned_runs(&mut self) -> Vec<Random> {
+        self.runs.take_pruned()
+    }
+
+    /// The runs that lead to none of these segments.
+    pub(crate) fn runs_leading_nowhere(&self, segments: &HashSet<SegmentName>) -> Vec<Random> {
+        self.runs.leading_nowhere(segments)
+    }
+
+    /// # Errors
+    ///
+    /// A folder that was removed and made again.
+    pub(crate) fn check_instance(&self) -> Result<()> {
+        let Some(known) = &self.identity else { return Ok(()) };
+        known.check(&*self.storage, &self.spec, self.changes.newest())
     }
 
     /// The changes that should become one file, and the instance they are of.

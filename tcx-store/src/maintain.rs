@@ -1,7 +1,13 @@
-//! What the writer does when nobody waits: index runs and changes are merged.
+//! What the writer does when nobody waits: index runs and changes are merged, segments joined, and what is superfluous
+//! is removed.
+
+use std::sync::PoisonError;
+use std::time::Duration;
 
 use crate::bytes::Random;
+use crate::compaction::{Collected, Effort, Grace, collect, compact};
 use crate::core::Core;
+use crate::error::Result;
 use crate::index::write_merged;
 use crate::live::Listing;
 use crate::name::FileName;
@@ -64,5 +70,76 @@ pub(crate) fn merge_changes(core: &Core) {
     for older in listing.changes.merged.range(..number) {
         // One that stays is not read again.
         let _ = storage.remove(&FileName::Merged(*older).to_string());
+    }
+}
+
+/// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
+const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
+
+impl Core {
+    /// Joins segments as long as it is worth it; tells whether it did.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from the disk: what was joined before is joined.
+    pub(crate) fn compact(&self, effort: Effort) -> Result<bool> {
+        let _alone = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut any = false;
+        while compact(self, effort)? {
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Removes what nobody needs and is older than `replaced`.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed or synced, or that is another's.
+    pub(crate) fn collect(&self, replaced: Duration) -> Result<Collected> {
+        let _alone = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+        collect(self, Grace { replaced, temporary: TEMPORARY_FILES_STAY.max(replaced) })
+    }
+
+    /// What is done after every seal; everything else waits until the writer has nothing to do.
+    pub(crate) fn tidy(&self) {
+        if let Err(error) = self.compact(Effort::Small) {
+            tracing::warn!("{error}");
+        }
+        merge_runs(self, false);
+        merge_changes(self);
+        self.remove_pruned_runs();
+    }
+
+    /// Removes the runs that compaction or merging has made superfluous. One that stays is opened again by others, and
+    /// found to add nothing.
+    fn remove_pruned_runs(&self) {
+        let pruned = self.live().take_pruned_runs();
+        for run in pruned {
+            let _ = self.storage.remove(&FileName::Run(run).to_string());
+        }
+    }
+
+    /// What is done before the writer ends.
+    pub(crate) fn tidy_at_the_end(&self) {
+        if let Err(error) = self.compact(Effort::Small) {
+            tracing::warn!("{error}");
+        }
+        merge_runs(self, true);
+        merge_changes(self);
+        self.remove_pruned_runs();
+    }
+
+    /// What is done when the writer has nothing to do; tells whether something is left for later.
+    pub(crate) fn tidy_thoroughly(&self, collect_after: Duration) -> bool {
+        let compacted = self.compact(Effort::Steady);
+        merge_runs(self, false);
+        let collected = compacted.and_then(|_| self.collect(collect_after));
+        collected
+            .unwrap_or_else(|error| {
+                tracing::warn!("{error}");
+                Collected::default()
+            })
+            .is_unfinished
     }
 }

@@ -18,6 +18,8 @@ pub struct Options {
     pub queue_bytes: usize,
     /// How often a reader that misses nothing looks for rows of other processes (1 s).
     pub refresh_every: Duration,
+    /// Segments that were joined into another are removed when that one is so old (60 s).
+    pub collect_after: Duration,
     /// Nothing is written, no index run either: rows are looked up and that is all (`false`). A store that the process has
     /// open to read only is opened to write by whoever opens it so.
     pub read_only: bool,
@@ -30,6 +32,7 @@ impl Default for Options {
             seal_after: Duration::from_secs(5),
             queue_bytes: 256 << 20,
             refresh_every: Duration::from_secs(1),
+            collect_after: Duration::from_mins(1),
             read_only: false,
         }
     }

@@ -119,6 +119,12 @@ impl RunSet {
         replaced
     }
 
+    /// The runs that lead to none of these segments.
+    pub(crate) fn leading_nowhere(&self, segments: &HashSet<SegmentName>) -> Vec<Random> {
+        let leads_nowhere = |run: &&Arc<Run>| !run.segments().iter().any(|name| segments.contains(name));
+        self.used.iter().filter(leads_nowhere).map(|run| run.name()).collect()
+    }
+
     /// The runs that were let go of, whose files can go.
     pub(crate) fn take_pruned(&mut self) -> Vec<Random> {
         std::mem::take(&mut self.pruned)

@@ -5,18 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::{Frozen, RowBatch};
-use crate::bytes::Random;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fate::{Fate, advance, doomed, replaced};
-use crate::index::build_run;
 use crate::instance::KnownIdentity;
-use crate::name::FileName;
-use crate::runs::publish_run;
-use crate::segment::{Piece, Rows, SegmentHeader, Source, write_segment};
+use crate::publish::publish_segment;
+use crate::segment::{MAX_SEGMENT_BYTES, Piece, Rows, SegmentHeader, Source, write_segment};
 
-/// The most bytes of rows in one segment.
-const SEGMENT_BYTES: usize = 512 << 20;
 /// Arrow wants fewer than 2³¹ elements in a column of a record batch.
 const SEGMENT_ELEMENTS: usize = i32::MAX as usize;
 
@@ -120,24 +115,17 @@ fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piec
     let (name, bytes) = (written.name, written.bytes);
     let hashes = pieces.iter().map(Piece::hashes).collect::<io::Result<Vec<_>>>()?.concat();
     let rows = hashes.len();
-    // The run first, so that whoever sees the segment finds it indexed. It can be made again: without it, the
-    // segment is written all the same.
-    let run = Random::new();
-    if let Err(error) = publish_run(&*core.storage, run, &build_run(&[(name, hashes)])) {
-        tracing::debug!(segment = %name, "cannot write its index run: {error}");
-    }
-    if let Err(error) = written.publish() {
-        // Best effort: a run that stays knows a segment that nobody will find.
-        let _ = core.storage.remove(&FileName::Run(run).to_string());
-        return Err(error);
-    }
-    let mut live = core.live();
-    live.add(name, run)?;
-    core.install(&mut live);
+    publish_segment(core, written, hashes)?;
     core.counters.rows_sealed.add(rows);
     core.counters.bytes_sealed.add(bytes as usize);
     tracing::debug!(segment = %name, rows, bytes, "sealed");
     Ok(())
+}
+
+/// The most rows in one segment.
+pub(crate) fn most_rows(core: &Core) -> usize {
+    let widest = core.leaves.iter().filter_map(|leaf| leaf.kind.elements()).max().unwrap_or(1);
+    (SEGMENT_ELEMENTS / widest.max(1)).max(1)
 }
 
 /// Divides the rows into segments of at most 512 MiB.
@@ -145,14 +133,13 @@ fn segments<'a>(
     core: &Core,
     alive: impl Iterator<Item = (&'a RowBatch, Range<usize>)>,
 ) -> Vec<Vec<Piece<'a>>> {
-    let widest = core.leaves.iter().filter_map(|leaf| leaf.kind.elements()).max().unwrap_or(1);
-    let most_rows = (SEGMENT_ELEMENTS / widest.max(1)).max(1);
+    let most_rows = most_rows(core);
     let (mut segments, mut current) = (Vec::new(), Vec::<Piece<'a>>::new());
     let (mut bytes, mut rows) = (0, 0);
     for (batch, Range { mut start, end }) in alive {
         let row_bytes = batch.bytes().div_ceil(batch.rows().max(1)).max(1);
         while start < end {
-            let room = (SEGMENT_BYTES.saturating_sub(bytes) / row_bytes).min(most_rows - rows);
+            let room = (MAX_SEGMENT_BYTES.saturating_sub(bytes) / row_bytes).min(most_rows - rows);
             if room == 0 && !current.is_empty() {
                 segments.push(std::mem::take(&mut current));
                 (bytes, rows) = (0, 0);

@@ -117,23 +117,35 @@ impl SegmentSet {
         }
     }
 
-    /// The segments that a compacted one stands for. One that stands for segments that are still here has to be sound
-    /// itself, as far as its keys go: else they live.
+    /// The segments that stand for others. One that stands for segments that are still here has to be sound itself, as far
+    /// as its keys go: else they live.
+    pub(crate) fn replacing(&mut self, changes: &KnownChanges) -> Vec<Arc<Segment>> {
+        let mut replacing = self.usable();
+        replacing.retain(|segment| {
+            !segment.inputs().is_empty() && changes.newest().is_some_and(|newest| segment.base() <= newest)
+        });
+        replacing.retain(|segment| {
+            let is_here = |input: &SegmentName| matches!(self.known.get(input), Some(State::Usable(_)));
+            let is_sound = !segment.inputs().iter().any(is_here) || segment.has_sound_keys();
+            if !is_sound {
+                self.drop_damaged(segment, "a key cannot be read");
+            }
+            is_sound
+        });
+        replacing
+    }
+
+    /// The segments that others stand for.
     pub(crate) fn replaced(&mut self, changes: &KnownChanges) -> HashSet<SegmentName> {
-        let mut replaced = HashSet::new();
-        for segment in self.usable() {
-            let inputs = segment.inputs();
-            if inputs.is_empty() || changes.newest().is_none_or(|newest| segment.base() > newest) {
-                continue;
-            }
-            let are_here = inputs.iter().any(|input| matches!(self.known.get(input), Some(State::Usable(_))));
-            if are_here && !segment.has_sound_keys() {
-                self.drop_damaged(&segment, "a key cannot be read");
-                continue;
-            }
-            replaced.extend(inputs.iter().copied());
+        self.replacing(changes).iter().flat_map(|segment| segment.inputs().iter().copied()).collect()
+    }
+
+    /// A segment that can be read.
+    pub(crate) fn find(&self, name: SegmentName) -> Option<Arc<Segment>> {
+        match self.known.get(&name) {
+            Some(State::Usable(segment)) => Some(segment.clone()),
+            _ => None,
         }
-        replaced
     }
 
     /// The segments whose rows are served. `replaced` are those that others stand for.

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
 use crate::buffer::Accepted;
 use crate::changes::IdentityChange;
@@ -17,7 +16,7 @@ use crate::replacer::Replacer;
 use crate::spec::Spec;
 use crate::stats::Stats;
 use crate::storage::{LocalStorage, Storage, System};
-use crate::writer::Writer;
+use crate::writer::{Times, Writer};
 
 /// The open stores of this process, by folder.
 static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Store>>>> = LazyLock::new(Mutex::default);
@@ -53,7 +52,7 @@ pub struct Store {
     pub(crate) core: Arc<Core>,
     /// There is none as long as the store is open to read only.
     writer: OnceLock<Writer>,
-    seal_after: Duration,
+    times: Times,
 }
 
 impl Store {
@@ -86,7 +85,9 @@ impl Store {
     /// A store that is not shared.
     pub(crate) fn with_storage(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let core = Arc::new(Core::open(storage, spec, options)?);
-        let store = Self { core, writer: OnceLock::new(), seal_after: options.seal_after };
+        let Options { seal_after, collect_after, .. } = *options;
+        let times = Times { seal_after, collect_after };
+        let store = Self { core, writer: OnceLock::new(), times };
         if !options.read_only {
             store.allow_writing()?;
         }
@@ -96,7 +97,7 @@ impl Store {
     /// Starts the writer, unless there is one. Whoever shares a store holds the lock of the open ones.
     fn allow_writing(&self) -> Result<()> {
         if self.writer.get().is_none() {
-            let writer = Writer::start(self.core.clone(), self.seal_after)?;
+            let writer = Writer::start(self.core.clone(), self.times)?;
             self.core.live().allow_writing();
             // There was none.
             let _ = self.writer.set(writer);
@@ -156,6 +157,15 @@ impl Store {
     /// As [`lookup`](Self::lookup).
     pub fn lookup_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
         Ok(self.count(self.look(keys, Some(replacer.clone()))?))
+    }
+
+    /// Finds as [`lookup_replacing`](Self::lookup_replacing) does, without counting.
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn peek_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
+        self.look(keys, Some(replacer.clone()))
     }
 
     fn look(&self, keys: Keys, replacer: Option<Arc<Replacer>>) -> Result<Lookup> {

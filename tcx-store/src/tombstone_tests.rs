@@ -6,56 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
 
-use crate::storage::{Fault, Faulty, LocalStorage, Steps, System};
-use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replacer, Spec, Store};
-
-const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
-
-/// A store of its own on the folder, as another process has it.
-fn process(dir: &Path) -> Store {
-    with_steps(dir, System)
-}
-
-fn with_steps(dir: &Path, steps: impl Steps + Clone) -> Store {
-    with_options(dir, steps, false)
-}
-
-fn with_options(dir: &Path, steps: impl Steps + Clone, read_only: bool) -> Store {
-    let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
-    let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-    let options = Options { seal_after, refresh_every, read_only, ..Options::default() };
-    Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), steps)), spec, &options).unwrap()
-}
-
-fn keys(keys: &[&str]) -> Keys {
-    Keys::text(keys, 0).unwrap()
-}
-
-/// The values of the keys; -1 where there is none.
-fn values(store: &Store, wanted: &[&str]) -> Vec<i64> {
-    store.refresh().unwrap();
-    let rows = store.lookup(keys(wanted)).unwrap();
-    let value = |position| i64::from_le_bytes(rows.bytes(0, position).try_into().unwrap());
-    (0..rows.len()).map(|position| if rows.is_open(position) { -1 } else { value(position) }).collect()
-}
-
-fn column(values: &[i64]) -> Vec<Column> {
-    vec![Column::dense(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())]
-}
-
-/// Computes the missing rows: each is `value`.
-fn compute(store: &Store, wanted: &[&str], value: i64) {
-    let mut rows = store.lookup(keys(wanted)).unwrap();
-    let missing = rows.missing_positions();
-    store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
-}
-
-fn replace(store: &Store, replacer: &Arc<Replacer>, wanted: &[&str], value: i64) -> usize {
-    let mut rows = store.lookup_replacing(keys(wanted), replacer).unwrap();
-    let missing = rows.missing_positions();
-    store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
-    missing.len()
-}
+use crate::storage::{Fault, Faulty};
+use crate::testing::{column, compute, keys, names, process, reader, replace, values, with_steps};
+use crate::{Keys, Replacer};
 
 #[test]
 fn an_invalidated_row_is_dead_in_every_process_and_can_be_computed_again() {
@@ -206,7 +159,7 @@ fn a_replaced_row_that_is_invalidated_before_it_is_sealed_is_dead() {
 #[test]
 fn a_store_that_is_open_to_read_only_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let reader = with_options(dir.path(), System, true);
+    let reader = reader(dir.path());
     let mut rows = reader.lookup(keys(&["x"])).unwrap();
     let error = reader.insert(&mut rows, &[0], column(&[1])).unwrap_err().to_string();
     assert!(error.contains("open to read only"), "{error}");
@@ -223,19 +176,18 @@ fn a_store_that_is_open_to_read_only_writes_nothing() {
             std::fs::remove_file(run.path()).unwrap();
         }
     }
-    let names = || std::fs::read_dir(dir.path().join("m_v1")).unwrap().count();
-    let before = names();
+    let before = names(dir.path(), "").len();
     assert_eq!(values(&reader, &["x"]), [1]);
-    assert_eq!(values(&with_options(dir.path(), System, true), &["x"]), [1]);
-    assert_eq!(names(), before, "no index run either");
+    assert_eq!(values(&crate::testing::reader(dir.path()), &["x"]), [1]);
+    assert_eq!(names(dir.path(), "").len(), before, "no index run either");
 }
 
 #[test]
 fn many_changes_become_one_file_and_say_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let store = process(dir.path());
-    let names: Vec<String> = (0..100).map(|i| format!("key {i}")).collect();
-    let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
+    let all: Vec<String> = (0..100).map(|i| format!("key {i}")).collect();
+    let wanted: Vec<&str> = all.iter().map(String::as_str).collect();
     compute(&store, &wanted, 1);
     store.flush().unwrap();
     for chunk in wanted[..90].chunks(2) {

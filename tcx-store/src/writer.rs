@@ -10,12 +10,22 @@ use tokio::sync::oneshot;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::maintain::{merge_changes, merge_runs};
+use crate::maintain::merge_changes;
 use crate::seal::seal_all;
 use crate::wait::wait;
 
 /// How soon writing is tried again after a failure, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// The writer has nothing to do when nobody has told it anything for so long.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// When things are done that nobody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) seal_after: Duration,
+    pub(crate) collect_after: Duration,
+}
 
 /// What the writer is told.
 #[derive(Debug)]
@@ -26,6 +36,8 @@ enum Command {
     Seal,
     /// There may be changes to merge.
     Tidy,
+    /// Nobody has told it anything for a while.
+    Idle,
     /// Everything accepted so far has to be durable.
     Flush(oneshot::Sender<Result<()>>),
 }
@@ -42,14 +54,14 @@ impl Writer {
     /// # Errors
     ///
     /// A thread that cannot be started.
-    pub(crate) fn start(core: Arc<Core>, seal_after: Duration) -> Result<Self> {
+    pub(crate) fn start(core: Arc<Core>, times: Times) -> Result<Self> {
         let failed = |e| Error::io("cannot start the writer of", core.storage.path(), e);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
         let (commands, receiver) = unbounded_channel();
         let shared = core.clone();
         let task = move || {
             let _off = WriterOff(shared.clone());
-            runtime.block_on(run(&shared, receiver, seal_after));
+            runtime.block_on(run(&shared, receiver, times));
         };
         let thread = thread::Builder::new().name("tcx-writer".to_owned()).spawn(task).map_err(failed)?;
         Ok(Self { commands: Some(commands), thread: Some(thread), core })
@@ -109,19 +121,30 @@ impl Drop for WriterOff {
     }
 }
 
-async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, seal_after: Duration) {
+async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, times: Times) {
     let mut retry: Option<(Instant, Duration)> = None;
+    // Other processes may have left something to do.
+    let mut idle = Some(Instant::now() + IDLE);
     loop {
-        let time = retry.map(|(at, _)| at).or_else(|| core.buffer.oldest_since()?.checked_add(seal_after));
+        let time = retry.map(|(at, _)| at);
+        let time = time.or_else(|| core.buffer.oldest_since()?.checked_add(times.seal_after));
         let command = tokio::select! {
             biased;
             command = commands.recv() => command,
             () = at(time) => Some(Command::Seal),
+            () = at(idle) => Some(Command::Idle),
         };
         let sealed = match command {
             Some(Command::Rows) => continue,
             Some(Command::Tidy) => {
                 merge_changes(core);
+                continue;
+            }
+            Some(Command::Idle) => {
+                let is_unfinished = core.tidy_thoroughly(times.collect_after);
+                idle = is_unfinished
+                    .then(|| Instant::now().checked_add(times.collect_after.max(IDLE)))
+                    .flatten();
                 continue;
             }
             // Writing that has just failed is tried again in its time, not for every batch.
@@ -137,15 +160,15 @@ async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, seal_after: 
                 let sealed_some = core.buffer.oldest_since().is_some() || core.counters.rows_sealed.get() > 0;
                 let sealed = seal_all(core).inspect_err(|error| tracing::error!("rows are lost: {error}"));
                 if sealed.is_ok() && sealed_some {
-                    merge_runs(core, true);
+                    core.tidy_at_the_end();
                 }
                 return;
             }
         };
         retry = sealed.is_err().then(|| next_retry(retry));
         // After the answer: nobody waits for a faster index.
-        merge_runs(core, false);
-        merge_changes(core);
+        core.tidy();
+        idle = Some(Instant::now() + IDLE);
     }
 }
 

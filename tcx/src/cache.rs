@@ -13,6 +13,7 @@ use crate::compute::Compute;
 use crate::extractor::CachedModule;
 use crate::id::KeyKind;
 use crate::identity::Identity;
+use crate::mode::{Mode, Rows};
 use crate::output::CacheableOutput;
 use crate::registry::check_unique;
 use crate::{Error, Result};
@@ -49,6 +50,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
+    mode: Mode,
 }
 
 /// What the handles of a cache share.
@@ -72,7 +74,13 @@ impl Cache {
 
     /// The settings, to change some of them.
     pub fn builder() -> CacheBuilder {
-        CacheBuilder { options: Options::default() }
+        CacheBuilder { options: Options::default(), mode: Mode::default() }
+    }
+
+    /// This cache, its modules to be opened in another mode. Those that are open stay as they are.
+    #[must_use]
+    pub fn with_mode(&self, mode: Mode) -> Self {
+        Self { shared: self.shared.clone(), mode }
     }
 
     /// Opens the cache of a module.
@@ -83,9 +91,9 @@ impl Cache {
     /// sides named; an id that two modules of the program have; a closed cache.
     pub fn module<M: CachedModule>(&self, module: M) -> Result<Cached<M>> {
         let identity = Identity::of(&module);
-        let store = self.store::<M>(&identity)?;
+        let rows = self.rows::<M>(&identity)?;
         let device = identity.device().unwrap_or(Device::Cpu);
-        Ok(Cached::new(self.shared.clone(), store, Compute::new(module, identity.into_watch()), device))
+        Ok(Cached::new(self.shared.clone(), rows, Compute::new(module, identity.into_watch()), device))
     }
 
     /// Opens the cache of a module that is built when the first sample is missing: never, if every sample is in
@@ -139,11 +147,11 @@ impl Cache {
         device: Device,
         build: impl FnMut() -> Result<M> + Send + 'static,
     ) -> Result<Cached<M>> {
-        let store = self.store::<M>(&identity)?;
-        Ok(Cached::new(self.shared.clone(), store, Compute::lazy(identity, Box::new(build)), device))
+        let rows = self.rows::<M>(&identity)?;
+        Ok(Cached::new(self.shared.clone(), rows, Compute::lazy(identity, Box::new(build)), device))
     }
 
-    fn store<M: CachedModule>(&self, identity: &Identity) -> Result<Arc<Store>> {
+    fn rows<M: CachedModule>(&self, identity: &Identity) -> Result<Rows> {
         self.shared.check_open()?;
         check_unique(M::ID)?;
         let spec = Spec::new(
@@ -153,12 +161,14 @@ impl Cache {
             identity.to_store(),
             provenance(),
         )?;
-        let store = Store::open(&self.shared.dir, spec, &self.shared.options)?;
-        let mut stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner);
-        // One store a folder: one that was refused is no longer asked for anything.
-        stores.retain(|own| own.path() != store.path());
-        stores.push(store.clone());
-        Ok(store)
+        let rows = Rows::open(&self.shared.dir, spec, &self.shared.options, self.mode)?;
+        if let Some(store) = rows.store() {
+            let mut stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner);
+            // One store a folder: one that was refused is no longer asked for anything.
+            stores.retain(|own| own.path() != store.path());
+            stores.push(store.clone());
+        }
+        Ok(rows)
     }
 
     /// Waits until every row computed so far, of every module opened here, is durable: it survives kill -9
@@ -227,6 +237,7 @@ impl Shared {
 #[must_use = "`open` opens the cache"]
 pub struct CacheBuilder {
     options: Options,
+    mode: Mode,
 }
 
 impl CacheBuilder {
@@ -254,6 +265,18 @@ impl CacheBuilder {
         self
     }
 
+    /// Files that were replaced by others are removed when those are so old (1 min).
+    pub fn collect_after(mut self, time: Duration) -> Self {
+        self.options.collect_after = time;
+        self
+    }
+
+    /// How modules use the cache ([`Mode::ReadWrite`]).
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
     /// Opens the cache in directory `dir`.
     ///
     /// # Errors
@@ -266,7 +289,8 @@ impl CacheBuilder {
             return Err(Error::Directory(message.into()));
         }
         let (stores, closed) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Cache { shared: Arc::new(Shared { dir, options: self.options, stores, closed }) })
+        let shared = Shared { dir, options: self.options, stores, closed };
+        Ok(Cache { shared: Arc::new(shared), mode: self.mode })
     }
 }
 

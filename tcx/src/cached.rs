@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::Device;
-use tcx_store::{Lookup, Stats, Store};
+use tcx_store::{Keys, Lookup, Stats, Store};
 
 use crate::batch::Batch;
 use crate::cache::Shared;
@@ -12,6 +12,7 @@ use crate::compute::Compute;
 use crate::extractor::{CachedModule, Extractor};
 use crate::id::{Id, KeyKind};
 use crate::missing::Missing;
+use crate::mode::Rows;
 use crate::output::{CacheableOutput, ColumnReader};
 use crate::{Error, Result};
 
@@ -21,19 +22,14 @@ use crate::{Error, Result};
 /// at a time, each sample once.
 pub struct Cached<M> {
     shared: Arc<Shared>,
-    store: Arc<Store>,
+    rows: Rows,
     compute: Mutex<Compute<M>>,
     output_device: Device,
 }
 
 impl<M: CachedModule> Cached<M> {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        store: Arc<Store>,
-        compute: Compute<M>,
-        output_device: Device,
-    ) -> Self {
-        Self { shared, store, compute: Mutex::new(compute), output_device }
+    pub(crate) fn new(shared: Arc<Shared>, rows: Rows, compute: Compute<M>, output_device: Device) -> Self {
+        Self { shared, rows, compute: Mutex::new(compute), output_device }
     }
 
     /// Puts outputs on this device, instead of the one that holds the module's weights (the CPU if it has none).
@@ -131,16 +127,24 @@ impl<M: CachedModule> Cached<M> {
     }
 
     fn lookup<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Lookup> {
+        self.rows.lookup(self.pack(ids)?)
+    }
+
+    /// The ids as keys of the store.
+    pub(crate) fn pack<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Keys> {
         self.shared.check_open()?;
-        let keys = <M::Key as KeyKind>::pack(ids, 0).map_err(|error| in_module::<M>(&error))?;
-        Ok(self.store.lookup(keys)?)
+        <M::Key as KeyKind>::pack(ids, 0).map_err(|error| in_module::<M>(&error))
+    }
+
+    /// The store, to change what is in it.
+    pub(crate) fn writable(&self) -> Result<&Arc<Store>> {
+        self.shared.check_open()?;
+        self.rows.writable(M::ID)
     }
 
     /// The positions of the ids that are not in the cache.
     pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Vec<usize>> {
-        self.shared.check_open()?;
-        let keys = <M::Key as KeyKind>::pack(ids, 0).map_err(|error| in_module::<M>(&error))?;
-        Ok(self.store.peek(keys)?.missing_rows().collect())
+        Ok(self.rows.peek(self.pack(ids)?)?.missing_rows().collect())
     }
 
     /// A module that panicked has left nothing half-done behind: rows are stored whole or not at all.
@@ -159,13 +163,13 @@ impl<M: CachedModule> Cached<M> {
     {
         let mut compute = self.compute();
         // Another thread may have computed them meanwhile.
-        self.store.lookup_again(rows)?;
+        self.rows.lookup_again(rows)?;
         let positions = rows.missing_positions();
         if positions.is_empty() {
             return Ok(());
         }
         let columns = compute.columns(&*inputs(&positions)?, positions.len())?;
-        Ok(self.store.insert(rows, &positions, columns)?)
+        self.rows.complete(rows, &positions, columns)
     }
 
     fn gather(&self, rows: &Lookup) -> Result<<M as Extractor>::Output> {
@@ -180,7 +184,7 @@ impl<M: CachedModule> Cached<M> {
     /// What kept rows from the disk.
     pub fn flush(&self) -> Result<()> {
         self.shared.check_open()?;
-        Ok(self.store.flush()?)
+        Ok(self.rows.store().map_or(Ok(()), |store| store.flush())?)
     }
 
     /// Looks for rows of other processes now; it happens by itself on a miss and every second.
@@ -190,12 +194,12 @@ impl<M: CachedModule> Cached<M> {
     /// A folder that cannot be listed, or that another module has taken.
     pub fn refresh(&self) -> Result<()> {
         self.shared.check_open()?;
-        Ok(self.store.refresh()?)
+        Ok(self.rows.store().map_or(Ok(()), |store| store.refresh())?)
     }
 
     /// What this module's cache has done in this process.
     pub fn stats(&self) -> Stats {
-        self.store.stats()
+        self.rows.stats()
     }
 }
 
@@ -241,6 +245,6 @@ fn in_module<M: CachedModule>(error: &tcx_store::Error) -> Error {
 
 impl<M: CachedModule> fmt::Debug for Cached<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cached").field("id", &M::ID).field("path", &self.store.path()).finish_non_exhaustive()
+        f.debug_struct("Cached").field("id", &M::ID).field("rows", &self.rows).finish_non_exhaustive()
     }
 }

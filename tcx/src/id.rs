@@ -16,6 +16,28 @@ pub trait KeyKind: Sized + 'static {
 
     /// Packs the ids of a batch.
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys>;
+
+    /// Reads an id from the bytes of a key.
+    fn unpack(key: &[u8]) -> Option<Self::Ref<'_>>;
+}
+
+/// Ids that have a beginning.
+#[diagnostic::on_unimplemented(
+    message = "the ids of this module are `i64`, which have no prefix",
+    note = "use `invalidate_where`, or `invalidate` with the ids themselves"
+)]
+#[doc(hidden)]
+pub trait PrefixKind: KeyKind {
+    /// What a beginning is.
+    type Prefix: ?Sized + AsRef<[u8]>;
+}
+
+impl PrefixKind for StringIds {
+    type Prefix = str;
+}
+
+impl PrefixKind for BytesIds {
+    type Prefix = [u8];
 }
 
 /// Strings: the default.
@@ -40,6 +62,10 @@ impl KeyKind for StringIds {
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
         Keys::text(ids.iter().map(Id::id), view)
     }
+
+    fn unpack(key: &[u8]) -> Option<&str> {
+        std::str::from_utf8(key).ok()
+    }
 }
 
 impl KeyKind for I64Ids {
@@ -49,6 +75,10 @@ impl KeyKind for I64Ids {
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
         Ok(Keys::ints(ids.iter().map(Id::id), view))
     }
+
+    fn unpack(key: &[u8]) -> Option<i64> {
+        key.try_into().ok().map(i64::from_le_bytes)
+    }
 }
 
 impl KeyKind for BytesIds {
@@ -57,6 +87,10 @@ impl KeyKind for BytesIds {
 
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
         Keys::bytes(ids.iter().map(Id::id), view)
+    }
+
+    fn unpack(key: &[u8]) -> Option<&[u8]> {
+        Some(key)
     }
 }
 

@@ -76,10 +76,9 @@ impl KnownChanges {
         &self.tombstones
     }
 
-    /// Whether a change could not be verified.
-    #[cfg(test)]
-    pub(crate) fn are_doubtful(&self) -> bool {
-        self.doubtful
+    /// Whether every change could be verified, and written: else nothing is joined or removed.
+    pub(crate) fn are_settled(&self) -> bool {
+        !self.doubtful && self.pending.is_empty()
     }
 
     /// Takes note of change 0.
@@ -249,7 +248,7 @@ impl KnownChanges {
         let (merged, single): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.merged_in.is_some());
         let names = |tables: &[&Arc<TombstoneTable>]| tables.iter().map(|table| table.len()).sum::<usize>();
         let worth = names(&single) >= names(&merged) / 4 || single.len() >= 4 * MERGED_AT;
-        let due = !self.doubtful && single.len() >= MERGED_AT && worth;
+        let due = self.are_settled() && single.len() >= MERGED_AT && worth;
         due.then(|| MergePlan { number: self.next - 1, tables: tables.clone() })
     }
 
@@ -368,7 +367,7 @@ mod tests {
         std::fs::write(&path, b"damaged").unwrap();
         let reader = known(&storage);
         assert_eq!(reader.newest(), Some(3));
-        assert!(reader.are_doubtful());
+        assert!(!reader.are_settled());
         assert!(!reader.serves(1) && reader.serves(2));
         assert!(reader.tombstones().kill(2, b"key 1") && !reader.tombstones().kill(2, b"key 2"));
     }

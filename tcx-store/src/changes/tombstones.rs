@@ -19,6 +19,11 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
+    /// The newest number; [`u64::MAX`] if one could not be written yet.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
+    }
+
     /// Whether a row with this number can be dead at all: most cannot, and need no look at their keys.
     #[inline]
     pub(crate) fn may_kill(&self, number: u64) -> bool {

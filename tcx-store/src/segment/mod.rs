@@ -13,14 +13,16 @@ mod writer;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use arrow::datatypes::Schema;
 
 pub(crate) use columns::arrow_schema;
 pub(crate) use piece::{Piece, Rows, Source};
-pub(crate) use writer::{SegmentHeader, write_segment};
+pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
 use crate::bytes::{Random, u64_at};
+use crate::changes::Tombstones;
 use crate::checksum::{VerifiedBlocks, checksum};
 use crate::mmap::Mapped;
 use crate::name::SegmentName;
@@ -29,6 +31,8 @@ use layout::{BatchLayout, Place};
 use metadata::{Metadata, MetadataError};
 use piece::Stored;
 
+/// The most bytes of a segment, unless a single row has more.
+pub(crate) const MAX_SEGMENT_BYTES: usize = 512 << 20;
 /// The end of an Arrow IPC file: the footer's length and the magic.
 const CLOSING: usize = 10;
 /// The end-of-stream marker before the footer.
@@ -60,6 +64,9 @@ pub(crate) struct Segment {
     view: Option<u32>,
     batches: Vec<BatchLayout>,
     damaged: AtomicBool,
+    /// How many rows are dead, and the newest tombstone when they were counted.
+    dead: Mutex<(u64, usize)>,
+    sound_keys: OnceLock<bool>,
 }
 
 impl Segment {
@@ -105,6 +112,8 @@ impl Segment {
             view,
             batches,
             damaged,
+            dead: Mutex::default(),
+            sound_keys: OnceLock::new(),
         })
     }
 
@@ -128,7 +137,25 @@ impl Segment {
 
     /// Whether every key is as it was written.
     pub(crate) fn has_sound_keys(&self) -> bool {
-        (0..self.rows).all(|row| self.key(row).is_some())
+        *self.sound_keys.get_or_init(|| (0..self.rows).all(|row| self.key(row).is_some()))
+    }
+
+    /// Reads the whole file once more; whether every byte is as it was written.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.blocks.verify_again(self.body()) && checksum(&self.map[self.body..]) == self.name.tail
+    }
+
+    /// How many rows are dead. Counted once for each state of the tombstones.
+    pub(crate) fn dead_rows(&self, tombstones: &Tombstones) -> usize {
+        if !tombstones.may_kill(self.base) {
+            return 0;
+        }
+        let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        if dead.0 != tombstones.newest() {
+            let keys = (0..self.rows).filter_map(|row| self.key(row));
+            *dead = (tombstones.newest(), keys.filter(|(key, _)| tombstones.kill(self.base, key)).count());
+        }
+        dead.1
     }
 
     pub(crate) fn rows(&self) -> usize {

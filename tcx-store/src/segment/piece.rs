@@ -16,14 +16,12 @@ pub(crate) struct Piece<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     Batch(&'a RowBatch),
-    #[cfg_attr(not(test), expect(dead_code, reason = "for compaction"))]
     Segment(&'a Segment),
 }
 
 pub(crate) enum Rows<'a> {
     Range(Range<usize>),
     /// Ascending. Neighbours are copied as one slice.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for rows that a tombstone leaves"))]
     Selected(&'a [u32]),
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use super::steps::{Stamp, Steps, System};
 
@@ -136,6 +137,10 @@ impl Steps for Faulty {
 
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
         self.step("stamp", path, || System.stamp(path))
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<SystemTime> {
+        self.step("modified", path, || System.modified(path))
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use super::steps::{Stamp, Steps};
 use super::{Draft, Storage};
@@ -107,6 +108,12 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
 
     fn sync(&self) -> io::Result<()> {
         self.steps.sync_dir(&self.dir)
+    }
+
+    fn age(&self, name: &str) -> io::Result<Duration> {
+        let modified = self.steps.modified(&self.dir.join(name))?;
+        // A file from the future is new.
+        Ok(SystemTime::now().duration_since(modified).unwrap_or_default())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

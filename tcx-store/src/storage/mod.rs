@@ -13,6 +13,7 @@ mod steps;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 #[cfg(test)]
 pub(crate) use disk::{Left, dice};
@@ -53,6 +54,9 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
 
     /// Makes every name in the folder durable, also those that others have given.
     fn sync(&self) -> io::Result<()>;
+
+    /// How long ago a file was written, by the clock of the file system.
+    fn age(&self, name: &str) -> io::Result<Duration>;
 
     /// Removes a file. One that is not there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;

@@ -29,6 +29,7 @@ pub(crate) trait Steps: Send + Sync + std::fmt::Debug + 'static {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
     fn stamp(&self, path: &Path) -> io::Result<Stamp>;
+    fn modified(&self, path: &Path) -> io::Result<SystemTime>;
     fn open(&self, path: &Path) -> io::Result<File>;
 }
 
@@ -88,6 +89,10 @@ impl Steps for System {
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
         let metadata = fs::metadata(path)?;
         Ok(Stamp { modified: metadata.modified()?, inode: inode(&metadata) })
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<SystemTime> {
+        fs::symlink_metadata(path)?.modified()
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {

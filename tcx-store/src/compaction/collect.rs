@@ -1,0 +1,163 @@
+//! Collection: removing the files that nobody needs any more.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::live::Listing;
+use crate::name::{FileName, SegmentName};
+use crate::probe::Trouble;
+use crate::segment::Segment;
+
+/// How old files have to be, by the clock of their file system. It decides nothing but when they are removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grace {
+    /// A compacted segment, before its inputs are removed: readers find it meanwhile. An index run that leads nowhere.
+    pub(crate) replaced: Duration,
+    /// A temporary file, before it is taken for one of a process that was killed.
+    pub(crate) temporary: Duration,
+}
+
+/// What a collection did, and what it left for later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Collected {
+    pub(crate) removed: usize,
+    /// Whether there are files to remove that are too young.
+    pub(crate) is_unfinished: bool,
+}
+
+/// Removes the inputs of compacted segments, segments whose rows are all dead, index runs that lead nowhere, and the
+/// temporary files of killed processes.
+///
+/// # Errors
+///
+/// A folder that cannot be listed or synced, or that is another's. What cannot be removed is removed another time.
+pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
+    core.check()?;
+    let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
+    let (usable, replacing, tombstones) = {
+        let mut live = core.live();
+        if live.refresh()? {
+            core.install(&mut live);
+        }
+        if live.compactable().is_none() {
+            return Ok(Collected::default());
+        }
+        live.check_instance()?;
+        // Tombstones that make a segment superfluous have to outlive it.
+        live.changes.make_durable(&*core.storage).map_err(failed)?;
+        (live.segments.usable(), live.replacing(), live.changes.tombstones().clone())
+    };
+    let listing = Listing::read(&*core.storage).map_err(failed)?;
+    let mut collection =
+        Collection { core, grace, left: listing.segments.clone(), collected: Collected::default() };
+    for segment in &replacing {
+        if collection.has_inputs(segment) {
+            collection.remove_inputs(segment).map_err(failed)?;
+        }
+    }
+    for segment in usable.iter().filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
+        collection.remove_dead(segment);
+    }
+    collection.remove_orphans(&listing);
+    let collected = collection.collected;
+    if collected.removed > 0 {
+        let mut live = core.live();
+        live.refresh()?;
+        core.install(&mut live);
+    }
+    Ok(collected)
+}
+
+struct Collection<'a> {
+    core: &'a Core,
+    grace: Grace,
+    /// The segments in the folder.
+    left: HashSet<SegmentName>,
+    collected: Collected,
+}
+
+impl Collection<'_> {
+    fn has_inputs(&self, segment: &Segment) -> bool {
+        segment.inputs().iter().any(|input| self.left.contains(input))
+    }
+
+    /// Whether a file has been there for so long.
+    fn is_older(&mut self, name: FileName, grace: Duration) -> bool {
+        let is_older = self.core.storage.age(&name.to_string()).is_ok_and(|age| age >= grace);
+        self.collected.is_unfinished |= !is_older;
+        is_older
+    }
+
+    fn remove(&mut self, name: FileName) -> bool {
+        match self.core.storage.remove(&name.to_string()) {
+            Ok(()) => {
+                self.collected.removed += 1;
+                true
+            }
+            Err(error) => {
+                let path = self.core.storage.path().join(name.to_string());
+                tracing::debug!(path = %path.display(), "cannot remove it: {error}");
+                false
+            }
+        }
+    }
+
+    /// Removes what a compacted segment stands for, once the segment itself is known to be whole and durable: it is
+    /// read twice, and the folder synced between.
+    fn remove_inputs(&mut self, segment: &Arc<Segment>) -> io::Result<()> {
+        if !self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
+            return Ok(());
+        }
+        let mut is_intact = segment.is_intact();
+        if is_intact {
+            self.core.storage.sync()?;
+            is_intact = segment.is_intact();
+        }
+        if !is_intact {
+            self.core.drop_damaged(&Trouble { runs: Vec::new(), segments: vec![segment.clone()] });
+            return Ok(());
+        }
+        for input in segment.inputs() {
+            self.remove_segment(*input);
+        }
+        Ok(())
+    }
+
+    fn remove_dead(&mut self, segment: &Segment) {
+        if self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
+            self.remove_segment(segment.name());
+        }
+    }
+
+    /// Removes a segment, unless it stands for others that are still there.
+    fn remove_segment(&mut self, name: SegmentName) {
+        if !self.left.contains(&name) {
+            return;
+        }
+        let own = self.core.live().segments.find(name);
+        if own.is_none_or(|own| self.has_inputs(&own)) {
+            self.collected.is_unfinished = true;
+        } else if self.remove(FileName::Segment(name)) {
+            self.left.remove(&name);
+        }
+    }
+
+    fn remove_orphans(&mut self, listing: &Listing) {
+        for random in &listing.temporary {
+            let name = FileName::Temporary(*random);
+            if self.core.storage.age(&name.to_string()).is_ok_and(|age| age >= self.grace.temporary) {
+                self.remove(name);
+            }
+        }
+        let runs = self.core.live().runs_leading_nowhere(&self.left);
+        for run in runs.into_iter().filter(|run| listing.runs.contains(run)) {
+            if self.is_older(FileName::Run(run), self.grace.replaced) {
+                self.remove(FileName::Run(run));
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the tests of several processes share: a module whose rows are single numbers, in a folder `m_v1`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::storage::{LocalStorage, Steps, System};
+use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replacer, Spec, Store};
+
+const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
+
+/// A store of its own on the folder, as another process has it. Rows are sealed only by `flush`.
+pub(crate) fn process(dir: &Path) -> Store {
+    with_steps(dir, System)
+}
+
+/// One that only reads.
+pub(crate) fn reader(dir: &Path) -> Store {
+    with_options(dir, System, true)
+}
+
+pub(crate) fn with_steps(dir: &Path, steps: impl Steps + Clone) -> Store {
+    with_options(dir, steps, false)
+}
+
+fn with_options(dir: &Path, steps: impl Steps + Clone, read_only: bool) -> Store {
+    let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+    let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
+    let options = Options { seal_after, refresh_every, read_only, ..Options::default() };
+    Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), steps)), spec, &options).unwrap()
+}
+
+pub(crate) fn keys(keys: &[&str]) -> Keys {
+    Keys::text(keys, 0).unwrap()
+}
+
+/// The values of the keys; -1 where there is none.
+pub(crate) fn values(store: &Store, wanted: &[&str]) -> Vec<i64> {
+    store.refresh().unwrap();
+    let rows = store.lookup(keys(wanted)).unwrap();
+    let value = |position| i64::from_le_bytes(rows.bytes(0, position).try_into().unwrap());
+    (0..rows.len()).map(|position| if rows.is_open(position) { -1 } else { value(position) }).collect()
+}
+
+pub(crate) fn column(values: &[i64]) -> Vec<Column> {
+    vec![Column::dense(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())]
+}
+
+/// Computes the missing rows: each is `value`.
+pub(crate) fn compute(store: &Store, wanted: &[&str], value: i64) {
+    let mut rows = store.lookup(keys(wanted)).unwrap();
+    let missing = rows.missing_positions();
+    store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
+}
+
+pub(crate) fn replace(store: &Store, replacer: &Arc<Replacer>, wanted: &[&str], value: i64) -> usize {
+    let mut rows = store.lookup_replacing(keys(wanted), replacer).unwrap();
+    let missing = rows.missing_positions();
+    store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
+    missing.len()
+}
+
+/// The files of the folder whose names begin so.
+pub(crate) fn names(dir: &Path, prefix: &str) -> Vec<String> {
+    let Ok(files) = std::fs::read_dir(dir.join("m_v1")) else { return Vec::new() };
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(prefix)).collect()
+}

@@ -1,0 +1,133 @@
+//! How a handle uses the cache: the four modes, in one place.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tcx_store::{Column, Keys, Lookup, Options, Replacer, Spec, Stats, Store};
+
+use crate::{Error, Result};
+
+/// How the modules of a cache use it. Chosen with [`CacheBuilder::mode`](crate::CacheBuilder::mode), or for some modules with
+/// [`Cache::with_mode`](crate::Cache::with_mode).
+///
+/// ```
+/// # use tcx::{Extractor, cached_module};
+/// # #[cached_module(id = "modes_v1")]
+/// # struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// use tcx::Mode;
+///
+/// let cache = tcx::Cache::open(dir.path())?;
+/// let words = cache.module(Words {})?;
+/// words.forward(&["a"], &vec!["one".to_owned()])?;
+///
+/// // Another text under the same id: only who computes anew notices.
+/// let text = vec!["three".to_owned()];
+/// assert_eq!(words.forward(&["a"], &text)?, [3]);
+/// assert_eq!(cache.with_mode(Mode::Off).module(Words {})?.forward(&["a"], &text)?, [5]);
+/// assert_eq!(words.forward(&["a"], &text)?, [3]);
+/// assert_eq!(cache.with_mode(Mode::Recompute).module(Words {})?.forward(&["a"], &text)?, [5]);
+/// cache.flush()?;
+/// assert_eq!(words.forward(&["a"], &text)?, [5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// What is found is served, what is missing is computed and kept.
+    #[default]
+    ReadWrite,
+    /// What is found is served, what is missing is computed and not kept. Nothing is written into the directory.
+    ReadOnly,
+    /// Each sample is computed once by each handle, whatever is in the cache, and takes the place of what was there.
+    Recompute,
+    /// The module is called; the directory is neither read nor written.
+    Off,
+}
+
+/// A module's store, used in a mode.
+#[derive(Clone, Debug)]
+pub(crate) enum Rows {
+    ReadWrite(Arc<Store>),
+    ReadOnly(Arc<Store>),
+    Recompute(Arc<Store>, Arc<Replacer>),
+    Off(Spec),
+}
+
+impl Rows {
+    pub(crate) fn open(dir: &Path, spec: Spec, options: &Options, mode: Mode) -> Result<Self> {
+        let read_only = mode == Mode::ReadOnly;
+        let open = |spec| Store::open(dir, spec, &Options { read_only, ..options.clone() });
+        Ok(match mode {
+            Mode::ReadWrite => Self::ReadWrite(open(spec)?),
+            Mode::ReadOnly => Self::ReadOnly(open(spec)?),
+            Mode::Recompute => Self::Recompute(open(spec)?, Replacer::new()),
+            Mode::Off => Self::Off(spec),
+        })
+    }
+
+    pub(crate) fn store(&self) -> Option<&Arc<Store>> {
+        match self {
+            Self::ReadWrite(store) | Self::ReadOnly(store) | Self::Recompute(store, _) => Some(store),
+            Self::Off(_) => None,
+        }
+    }
+
+    pub(crate) fn lookup(&self, keys: Keys) -> Result<Lookup> {
+        Ok(match self {
+            Self::ReadWrite(store) | Self::ReadOnly(store) => store.lookup(keys)?,
+            Self::Recompute(store, replacer) => store.lookup_replacing(keys, replacer)?,
+            Self::Off(spec) => spec.lookup_nothing(keys),
+        })
+    }
+
+    /// As [`lookup`](Self::lookup), without counting.
+    pub(crate) fn peek(&self, keys: Keys) -> Result<Lookup> {
+        Ok(match self {
+            Self::ReadWrite(store) | Self::ReadOnly(store) => store.peek(keys)?,
+            Self::Recompute(store, replacer) => store.peek_replacing(keys, replacer)?,
+            Self::Off(spec) => spec.lookup_nothing(keys),
+        })
+    }
+
+    pub(crate) fn lookup_again(&self, rows: &mut Lookup) -> Result<()> {
+        Ok(self.store().map_or(Ok(()), |store| store.lookup_again(rows))?)
+    }
+
+    /// Completes the lookup with computed rows, and keeps them if the mode does.
+    pub(crate) fn complete(
+        &self,
+        rows: &mut Lookup,
+        positions: &[usize],
+        columns: Vec<Column>,
+    ) -> Result<()> {
+        match self {
+            Self::ReadWrite(store) | Self::Recompute(store, _) => store.insert(rows, positions, columns)?,
+            Self::ReadOnly(_) | Self::Off(_) => rows.complete(positions, columns)?,
+        }
+        Ok(())
+    }
+
+    /// The store, to change what is in it.
+    pub(crate) fn writable(&self, id: &str) -> Result<&Arc<Store>> {
+        let mode = match self {
+            Self::ReadWrite(store) | Self::Recompute(store, _) => return Ok(store),
+            Self::ReadOnly(_) => "ReadOnly",
+            Self::Off(_) => "Off",
+        };
+        let message =
+            format!("this handle has mode {mode} and changes nothing: open the module in mode ReadWrite");
+        Err(Error::Module { id: id.into(), message: message.into() })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.store().map(|store| store.stats()).unwrap_or_default()
+    }
+}
