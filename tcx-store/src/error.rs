@@ -51,6 +51,11 @@ impl Error {
         }
     }
 
+    /// Whether a file was not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(&*self.0, Repr::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
+
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self(Arc::new(Repr::Io { action, path: path.into(), source }))
     }

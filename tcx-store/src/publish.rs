@@ -6,7 +6,8 @@ use crate::bytes::Random;
 use crate::core::Core;
 use crate::index::build_run;
 use crate::key::KeyHash;
-use crate::name::FileName;
+use crate::live::Live;
+use crate::name::{FileName, SegmentName};
 use crate::runs::publish_run;
 use crate::segment::WrittenSegment;
 
@@ -29,7 +30,15 @@ pub(crate) fn publish_segment(core: &Core, written: WrittenSegment, hashes: Vec<
         return Err(error);
     }
     let mut live = core.live();
-    live.add(name, run)?;
+    let added = match live.add(name, run) {
+        // Another process has joined it with others already, and collected it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_replaced(&mut live, name) => Ok(()),
+        added => added,
+    };
     core.install(&mut live);
-    Ok(())
+    added
+}
+
+fn has_been_replaced(live: &mut Live, name: SegmentName) -> bool {
+    live.refresh().is_ok() && live.replacing().iter().any(|segment| segment.inputs().contains(&name))
 }

@@ -23,7 +23,11 @@ const SEGMENT_ELEMENTS: usize = i32::MAX as usize;
 pub(crate) fn seal_all(core: &Core) -> Result<()> {
     core.buffer.freeze();
     while let Some(frozen) = core.buffer.oldest() {
-        let sealed = core.check().and_then(|()| seal(core, &frozen));
+        let mut sealed = core.check().and_then(|()| seal(core, &frozen));
+        if sealed.as_ref().is_err_and(Error::is_not_found) {
+            // A file was taken away while it was written: it is written again.
+            sealed = seal(core, &frozen);
+        }
         match sealed {
             Ok(()) => {
                 core.buffer.release_oldest();

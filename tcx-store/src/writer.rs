@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use crate::bytes::Random;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::maintain::merge_changes;
@@ -17,7 +18,8 @@ use crate::wait::wait;
 /// How soon writing is tried again after a failure, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// The writer has nothing to do when nobody has told it anything for so long.
+/// The writer has nothing to do when nobody has told it anything for so long, and up to twice as long: of processes that
+/// have stopped writing together, one is the first to join what they wrote.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// When things are done that nobody waits for.
@@ -123,8 +125,8 @@ impl Drop for WriterOff {
 
 async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, times: Times) {
     let mut retry: Option<(Instant, Duration)> = None;
-    // Other processes may have left something to do.
-    let mut idle = Some(Instant::now() + IDLE);
+    // Who only reads leaves joining and removing to those that write: there may be hundreds of readers.
+    let mut idle = None;
     loop {
         let time = retry.map(|(at, _)| at);
         let time = time.or_else(|| core.buffer.oldest_since()?.checked_add(times.seal_after));
@@ -168,8 +170,13 @@ async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, times: Times
         retry = sealed.is_err().then(|| next_retry(retry));
         // After the answer: nobody waits for a faster index.
         core.tidy();
-        idle = Some(Instant::now() + IDLE);
+        idle = Some(Instant::now() + idle_after());
     }
+}
+
+fn idle_after() -> Duration {
+    let [bits, ..] = Random::new().0;
+    IDLE + IDLE * u32::from(bits) / 256
 }
 
 fn next_retry(last: Option<(Instant, Duration)>) -> (Instant, Duration) {

@@ -54,11 +54,7 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     let listing = Listing::read(&*core.storage).map_err(failed)?;
     let mut collection =
         Collection { core, grace, left: listing.segments.clone(), collected: Collected::default() };
-    for segment in &replacing {
-        if collection.has_inputs(segment) {
-            collection.remove_inputs(segment).map_err(failed)?;
-        }
-    }
+    collection.remove_replaced(replacing).map_err(failed)?;
     for segment in usable.iter().filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
         collection.remove_dead(segment);
     }
@@ -106,6 +102,28 @@ impl Collection<'_> {
         }
     }
 
+    /// Removes what these stand for, the oldest generation first: a segment goes after those it stands for.
+    fn remove_replaced(&mut self, mut replacing: Vec<Arc<Segment>>) -> io::Result<()> {
+        loop {
+            replacing.retain(|segment| self.has_inputs(segment));
+            let (ready, waiting): (Vec<_>, Vec<_>) = replacing
+                .into_iter()
+                .partition(|segment| segment.inputs().iter().all(|input| self.is_last(*input)));
+            if ready.is_empty() {
+                self.collected.is_unfinished |= !waiting.is_empty();
+                return Ok(());
+            }
+            ready.iter().try_for_each(|segment| self.remove_inputs(segment))?;
+            replacing = waiting;
+        }
+    }
+
+    /// Whether a segment is gone, or stands for none that is still there.
+    fn is_last(&self, name: SegmentName) -> bool {
+        let own = || self.core.live().segments.find(name);
+        !self.left.contains(&name) || own().is_some_and(|own| !self.has_inputs(&own))
+    }
+
     /// Removes what a compacted segment stands for, once the segment itself is known to be whole and durable: it is
     /// read twice, and the folder synced between.
     fn remove_inputs(&mut self, segment: &Arc<Segment>) -> io::Result<()> {
@@ -138,8 +156,7 @@ impl Collection<'_> {
         if !self.left.contains(&name) {
             return;
         }
-        let own = self.core.live().segments.find(name);
-        if own.is_none_or(|own| self.has_inputs(&own)) {
+        if !self.is_last(name) {
             self.collected.is_unfinished = true;
         } else if self.remove(FileName::Segment(name)) {
             self.left.remove(&name);

@@ -144,7 +144,6 @@ fn joining_and_collecting_go_on_after_joining() {
     assert_eq!(segments(dir.path()), 3 + 1 + 2 + 1);
     let other = process(dir.path());
     other.collect(Duration::ZERO).unwrap();
-    other.collect(Duration::ZERO).unwrap();
     assert_eq!(segments(dir.path()), 1);
     for store in [&writer, &other, &process(dir.path())] {
         assert_eq!(values(store, &["a", "b", "c", "d", "e"]), [0, 1, 2, 0, 1]);

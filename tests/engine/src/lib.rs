@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test that cannot go on panics")]
 
+pub mod churn;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -110,7 +110,7 @@ fn random_reads_and_writes_of_four_processes_lose_nothing() {
 }
 
 #[test]
-#[ignore = "takes two minutes: `cargo test -p tcx-engine-tests --test processes -- --ignored --nocapture`"]
+#[ignore = "takes two minutes: `cargo test -p tcx-engine-tests -- --ignored --nocapture`"]
 fn random_reads_and_writes_of_four_processes_for_two_minutes_lose_nothing() {
     soak(120);
 }

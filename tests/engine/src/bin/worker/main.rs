@@ -5,11 +5,14 @@
 //! worker watch DIR PREFIX COUNT            print `ready`, wait until all rows are there, print `found`
 //! worker check DIR PREFIX COUNT            print how many rows are missing
 //! worker soak DIR SEED SECONDS             random batches; print `steps N` at the end, all flushed
+//! worker churn DIR PREFIX                  compute, invalidate, join and remove for ever; print what is begun and done
 //! ```
 //!
 //! Every row found is compared with what its id says; a wrong one is a panic.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests, which read what it prints")]
+
+mod churn;
 
 use std::io::Write;
 use std::path::Path;
@@ -30,7 +33,8 @@ fn main() {
         ["watch", dir, prefix, count] => watch(dir, prefix, number(count)),
         ["check", dir, prefix, count] => say(&missing(dir, prefix, number(count)).to_string()),
         ["soak", dir, seed, seconds] => soak(dir, number(seed) as u64, number(seconds) as u64),
-        _ => panic!("usage: worker fill|watch|check|soak DIR …, found {args:?}"),
+        ["churn", dir, prefix] => churn::run(dir, prefix),
+        _ => panic!("usage: worker fill|watch|check|soak|churn DIR …, found {args:?}"),
     }
 }
 
