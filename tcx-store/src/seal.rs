@@ -22,19 +22,19 @@ const SEGMENT_ELEMENTS: usize = i32::MAX as usize;
 /// What kept it from the disk. The rows stay in the buffer, unless they can never be written.
 pub(crate) fn seal_all(core: &Core) -> Result<()> {
     core.buffer.freeze();
+    let mut is_again = false;
     while let Some(frozen) = core.buffer.oldest() {
-        let mut sealed = core.check().and_then(|()| seal(core, &frozen));
-        if sealed.as_ref().is_err_and(Error::is_not_found) {
-            // A file was taken away while it was written: it is written again.
-            sealed = seal(core, &frozen);
-        }
+        let sealed = core.check().and_then(|()| seal(core, &frozen));
         match sealed {
             Ok(()) => {
                 core.buffer.release_oldest();
+                is_again = false;
                 if core.buffer.set_trouble(None).is_some() {
                     tracing::info!(path = %core.storage.path().display(), "writing works again");
                 }
             }
+            // A file was taken away while it was written: it is written again, with what has become of the rows by now.
+            Err(error) if error.is_not_found() && !is_again => is_again = true,
             Err(error) => {
                 give_up(core, &error);
                 return Err(error);

@@ -157,6 +157,26 @@ fn a_replaced_row_that_is_invalidated_before_it_is_sealed_is_dead() {
 }
 
 #[test]
+fn a_replaced_row_whose_file_is_taken_away_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = AtomicBool::new(false);
+    let rule = move |_, step: &str, path: &Path| {
+        let names = step == "rename" && path.extension().is_some_and(|extension| extension == "arrow");
+        let now = names && path.parent().unwrap().join("change-00000000000000000001").exists();
+        (now && !taken.swap(true, SeqCst)).then_some(Fault::Refused(std::io::ErrorKind::NotFound))
+    };
+    let store = with_steps(dir.path(), Faulty::with(rule));
+    compute(&store, &["x", "y"], 1);
+    store.flush().unwrap();
+    let replacer = Replacer::new();
+    assert_eq!(replace(&store, &replacer, &["x", "y"], 2), 2);
+    store.flush().unwrap();
+    assert_eq!(store.stats().rows_dropped, 0);
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [2, 2]);
+    assert_eq!(replace(&store, &replacer, &["x", "y"], 3), 0);
+}
+
+#[test]
 fn a_store_that_is_open_to_read_only_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let reader = reader(dir.path());

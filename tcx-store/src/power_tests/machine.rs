@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::name::FileName;
 use crate::storage::{Forgetful, Left, LocalStorage, dice};
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
 
@@ -171,8 +172,34 @@ impl Machine {
         self.disk.after(events).leave(dir.path(), left);
         let past = format!("{}\nOf what was not synced, {left:?} was left.", self.story(events));
         let machine = Self::start(dir, self.told().age(), past);
-        self.check(events, &machine.found());
+        machine.check_changes();
+        let found = machine.found();
+        self.check(events, &found);
+        // What is on the disk now stays.
+        let rows = found.into_iter().map(|(key, _)| Row { key, looked_up: 0, flushed: 0 });
+        machine.told().rows.extend(rows);
         machine
+    }
+
+    /// Numbers behind a gap would be given a second time, and what they kill would die one day.
+    fn check_changes(&self) {
+        let Ok(names) = std::fs::read_dir(self.dir.path().join(FOLDER)) else { return };
+        let names = names.filter_map(|name| FileName::parse(name.unwrap().file_name().to_str()?));
+        let (mut changes, mut merged) = (BTreeSet::new(), 0);
+        for name in names {
+            match name {
+                FileName::Change(number) => drop(changes.insert(number)),
+                FileName::Merged(number) => merged = merged.max(number),
+                _ => {}
+            }
+        }
+        let are_whole = changes.iter().copied().eq(0..changes.len() as u64);
+        assert!(are_whole, "only changes {changes:?} are left: {}", self.story(0));
+        assert!(
+            merged == 0 || changes.contains(&merged),
+            "merged-{merged}, changes {changes:?}: {}",
+            self.story(0)
+        );
     }
 
     /// What another process finds.
@@ -205,6 +232,9 @@ impl Machine {
             process.compute(ALL);
             process.flush();
         }
+        self.check(self.events(), &self.found());
+        process.compact();
+        process.collect();
         self.check(self.events(), &self.found());
     }
 }
@@ -240,6 +270,14 @@ impl Process {
         self.store.invalidate(&Keys::ints(keys, 0)).unwrap();
         let done = self.machine.events();
         self.machine.told().invalidations[number].done = Some(done);
+    }
+
+    pub(super) fn compact(&self) {
+        self.store.compact().unwrap();
+    }
+
+    pub(super) fn collect(&self) {
+        self.store.collect(Duration::ZERO).unwrap();
     }
 
     /// The keys whose rows are served, all of them rightly, and the ages of the rows.

@@ -70,6 +70,8 @@ fn what_one_process_was_promised_survives_a_loss_of_power() {
         process.flush();
         process.invalidate(start * 4..start * 4 + 2);
     }
+    process.compact();
+    process.collect();
     drop(process);
     machine.loses_power_anywhere();
 }
@@ -91,11 +93,6 @@ fn changes_that_are_merged_survive_a_loss_of_power() {
     }
 }
 
-fn computes(process: &Process) {
-    process.compute(0..15);
-    process.flush();
-}
-
 fn computes_again(process: &Process) {
     process.compute(10..25);
     process.flush();
@@ -111,9 +108,18 @@ fn invalidates(process: &Process) {
     process.invalidate(10..30);
 }
 
+fn joins(process: &Process) {
+    for start in [20, 30, 40] {
+        process.compute(start..start + 10);
+        process.flush();
+        process.compact();
+    }
+    process.collect();
+}
+
 #[test]
 fn of_two_processes_the_second_may_do_all_its_work_between_two_steps_of_the_first() {
-    for work in [[computes_again, invalidates], [invalidates, computes_again]] {
+    for work in [[computes_again, invalidates], [invalidates, joins], [joins, computes_again]] {
         for at in 0.. {
             let machine = Machine::new(format!("the first has taken {at} steps when the second begins"));
             let begun = Arc::new(OnceLock::new());
@@ -135,7 +141,7 @@ fn of_two_processes_the_second_may_do_all_its_work_between_two_steps_of_the_firs
 fn three_processes_at_once_survive_a_loss_of_power() {
     for seed in 0..40 {
         let machine = Machine::new(format!("turns by dice {seed}"));
-        at_once(&machine, &[computes, computes_again, invalidates], by_dice(3, seed));
+        at_once(&machine, &[joins, computes_again, invalidates], by_dice(3, seed));
         machine.loses_power_somewhere(0, seed);
     }
 }

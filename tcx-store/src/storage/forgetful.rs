@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use super::disk::{Disk, Event};
 use super::steps::{Stamp, Steps, System};
@@ -181,6 +182,10 @@ impl Steps for Forgetful {
 
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
         self.read(|| System.stamp(path))
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<SystemTime> {
+        self.read(|| System.modified(path))
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
