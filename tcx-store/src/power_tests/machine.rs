@@ -95,8 +95,8 @@ impl Told {
 }
 
 impl Machine {
-    pub(super) fn new(case: impl Into<String>) -> Arc<Self> {
-        Self::start(disk_in_memory(), 0, case.into())
+    pub(super) fn new(case: String) -> Arc<Self> {
+        Self::start(disk_in_memory(), 0, case)
     }
 
     fn start(dir: TempDir, first_age: usize, past: String) -> Arc<Self> {
@@ -134,10 +134,7 @@ impl Machine {
     /// Power is lost after each event.
     pub(super) fn loses_power_anywhere(&self) {
         for events in 0..=self.events() {
-            let seeds = [0, 1].map(|seed| seed << 32 | events as u64);
-            for left in
-                [Left::Nothing, Left::Everything, Left::Newest].into_iter().chain(seeds.map(Left::ByDice))
-            {
+            for left in [Left::Nothing, Left::Everything, Left::Newest, Left::ByDice(events as u64)] {
                 self.loses_power(events, left, events.is_multiple_of(2));
             }
         }

@@ -63,7 +63,7 @@ fn by_dice(processes: usize, seed: u64) -> impl FnMut(usize) -> usize + Send {
 
 #[test]
 fn what_one_process_was_promised_survives_a_loss_of_power() {
-    let machine = Machine::new("one process");
+    let machine = Machine::new("one process".to_owned());
     let process = machine.process(|| {});
     for start in 0..6 {
         process.compute(start * 5..start * 5 + 8);
@@ -78,7 +78,7 @@ fn what_one_process_was_promised_survives_a_loss_of_power() {
 
 #[test]
 fn changes_that_are_merged_survive_a_loss_of_power() {
-    let machine = Machine::new("merged changes");
+    let machine = Machine::new("merged changes".to_owned());
     let process = machine.process(|| {});
     process.compute(0..40);
     process.flush();
@@ -88,12 +88,10 @@ fn changes_that_are_merged_survive_a_loss_of_power() {
     process.compute(10..15);
     process.flush();
     drop(process);
-    for seed in 0..10 {
-        machine.loses_power_somewhere(0, seed);
-    }
+    machine.loses_power_somewhere(0, 0);
 }
 
-fn computes_again(process: &Process) {
+fn computes(process: &Process) {
     process.compute(10..25);
     process.flush();
     process.invalidate(5..20);
@@ -109,39 +107,65 @@ fn invalidates(process: &Process) {
 }
 
 fn joins(process: &Process) {
-    for start in [20, 30, 40] {
-        process.compute(start..start + 10);
-        process.flush();
-        process.compact();
-    }
+    process.compact();
     process.collect();
 }
 
-#[test]
-fn of_two_processes_the_second_may_do_all_its_work_between_two_steps_of_the_first() {
-    for work in [[computes_again, invalidates], [invalidates, joins], [joins, computes_again]] {
-        for at in 0.. {
-            let machine = Machine::new(format!("the first has taken {at} steps when the second begins"));
-            let begun = Arc::new(OnceLock::new());
-            let begins = {
-                let (machine, begun) = (machine.clone(), begun.clone());
-                move || begun.set(machine.events()).unwrap()
-            };
-            at_once(&machine, &work, interrupt(at, begins));
-            let Some(&begun) = begun.get() else {
-                assert!(at > 20, "the first took {at} steps only");
-                break;
-            };
-            machine.loses_power_somewhere(begun, at as u64);
-        }
+/// A machine on which there are segments to join.
+fn with_segments(case: String) -> Arc<Machine> {
+    let machine = Machine::new(case);
+    let process = machine.process(|| {});
+    for start in [0, 15, 30] {
+        process.compute(start..start + 25);
+        process.flush();
+        process.invalidate(start + 3..start + 6);
+    }
+    drop(process);
+    machine
+}
+
+/// Between each two steps of the first process, the second does all its work.
+fn interrupted_everywhere(set_up: fn(String) -> Arc<Machine>, work: [Work; 2]) {
+    for at in 0.. {
+        let machine = set_up(format!("the first has taken {at} steps when the second begins"));
+        let begun = Arc::new(OnceLock::new());
+        let begins = {
+            let (machine, begun) = (machine.clone(), begun.clone());
+            move || begun.set(machine.events()).unwrap()
+        };
+        at_once(&machine, &work, interrupt(at, begins));
+        let Some(&begun) = begun.get() else {
+            return assert!(at > 20, "the first took {at} steps only");
+        };
+        machine.loses_power_somewhere(begun, at as u64);
     }
 }
 
 #[test]
-fn three_processes_at_once_survive_a_loss_of_power() {
-    for seed in 0..40 {
-        let machine = Machine::new(format!("turns by dice {seed}"));
-        at_once(&machine, &[joins, computes_again, invalidates], by_dice(3, seed));
+fn invalidations_between_two_steps_of_a_process_that_computes_survive_a_loss_of_power() {
+    interrupted_everywhere(Machine::new, [computes, invalidates]);
+}
+
+#[test]
+fn invalidations_between_two_steps_of_a_process_that_joins_survive_a_loss_of_power() {
+    interrupted_everywhere(with_segments, [joins, invalidates]);
+}
+
+#[test]
+fn what_is_joined_between_two_steps_of_a_process_that_invalidates_survives_a_loss_of_power() {
+    interrupted_everywhere(with_segments, [invalidates, joins]);
+}
+
+#[test]
+fn what_two_processes_join_survives_a_loss_of_power() {
+    interrupted_everywhere(with_segments, [joins, joins]);
+}
+
+#[test]
+fn what_three_processes_do_at_once_survives_a_loss_of_power() {
+    for seed in 0..25 {
+        let machine = with_segments(format!("turns by dice {seed}"));
+        at_once(&machine, &[joins, computes, invalidates], by_dice(3, seed));
         machine.loses_power_somewhere(0, seed);
     }
 }

@@ -63,9 +63,12 @@ pub(crate) enum Left {
 }
 
 impl Event {
-    /// Whether a file gets a name by which it is found.
-    pub(crate) fn names(&self) -> bool {
-        matches!(self, Self::Link(..) | Self::Rename(..))
+    /// The name that a file gets, by which it is found.
+    pub(crate) fn naming(&self) -> Option<&OsStr> {
+        match self {
+            Self::Link(_, to) | Self::Rename(_, to) => to.file_name(),
+            _ => None,
+        }
     }
 }
 

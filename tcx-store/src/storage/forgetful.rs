@@ -48,10 +48,14 @@ impl Forgetful {
         self.log.lock().unwrap().events.len()
     }
 
-    /// After which events a file has just got its name.
+    /// After which events a file has just got its name. Index runs do not count: they can be made again.
     pub(crate) fn namings(&self) -> Vec<usize> {
         let log = self.log.lock().unwrap();
-        (1..=log.events.len()).filter(|events| log.events[events - 1].names()).collect()
+        let counts = |events: &usize| {
+            let name = log.events[events - 1].naming();
+            name.is_some_and(|name| !name.to_string_lossy().starts_with("run-"))
+        };
+        (1..=log.events.len()).filter(counts).collect()
     }
 
     /// The disk after so many events.
