@@ -277,6 +277,11 @@ impl WriteBuffer {
         }
     }
 
+    /// The bytes of the rows that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+
     /// Since when the oldest row has waited to be sealed.
     pub(crate) fn oldest_since(&self) -> Option<Instant> {
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);

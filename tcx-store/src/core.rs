@@ -1,11 +1,13 @@
 //! What the readers and the writer of one folder share.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use arrow::datatypes::SchemaRef;
 
 use crate::buffer::{Wanted, WriteBuffer};
+use crate::changes::now_millis;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::KeyType;
 use crate::live::Live;
@@ -13,6 +15,7 @@ use crate::lookup::Lookup;
 use crate::options::Options;
 use crate::probe::{Trouble, probe};
 use crate::refresh::{ListAt, Refresh};
+use crate::retention::Retention;
 use crate::schema::Leaf;
 use crate::segment::arrow_schema;
 use crate::snapshot::Snapshot;
@@ -29,6 +32,9 @@ pub(crate) struct Core {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) buffer: WriteBuffer,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) retention: Retention,
+    /// The bytes of the folder when they were last counted.
+    pub(crate) used_bytes: AtomicU64,
     /// One thread at a time joins and removes files.
     pub(crate) upkeep: Mutex<()>,
     live: Mutex<Live>,
@@ -45,11 +51,12 @@ impl Core {
     pub(crate) fn open(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
+        let retention = Retention::new(options);
         let mut live =
             Live::new(storage.clone(), spec.clone(), schema.clone(), counters.clone(), !options.read_only);
         let at = ListAt::new(storage.stamp().unwrap_or_default());
         live.refresh()?;
-        let snapshot = ArcSwap::from_pointee(live.snapshot());
+        let snapshot = ArcSwap::from_pointee(live.snapshot(&retention));
         Ok(Self {
             leaves: spec.leaves.clone().into(),
             spec,
@@ -57,6 +64,8 @@ impl Core {
             storage,
             buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),
             counters,
+            retention,
+            used_bytes: AtomicU64::new(0),
             upkeep: Mutex::default(),
             live: Mutex::new(live),
             snapshot,
@@ -75,7 +84,7 @@ impl Core {
 
     /// Shows readers what `live` knows now.
     pub(crate) fn install(&self, live: &mut Live) {
-        self.snapshot.store(Arc::new(live.snapshot()));
+        self.snapshot.store(Arc::new(live.snapshot(&self.retention)));
     }
 
     /// The error of a folder that turned out to be another's.
@@ -136,6 +145,9 @@ impl Core {
 
     /// Looks for new files if it is time to.
     pub(crate) fn refresh_if_due(&self) -> Result<bool> {
+        if self.snapshot().expires.is_some_and(|expires| expires <= now_millis()) {
+            self.install(&mut self.live());
+        }
         match self.refresh.try_lock() {
             Ok(mut refresh) if refresh.is_due() => self.refresh_with(&mut refresh, false),
             // Another thread is at it.

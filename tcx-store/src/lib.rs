@@ -40,6 +40,9 @@ mod probe;
 mod publish;
 mod refresh;
 mod replacer;
+mod retention;
+#[cfg(test)]
+mod retention_tests;
 mod runs;
 mod schema;
 mod seal;
@@ -65,7 +68,7 @@ pub use identity::Identity;
 pub use key::{KeyType, Keys, MAX_KEY_BYTES};
 pub use lookup::Lookup;
 pub use name::check_module_id;
-pub use options::Options;
+pub use options::{Options, WhenFull};
 pub use replacer::Replacer;
 pub use schema::{ColumnType, DType, Field, Leaf, LeafKind};
 pub use spec::Spec;

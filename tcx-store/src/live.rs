@@ -14,6 +14,7 @@ use crate::instance::KnownIdentity;
 use crate::key::{KeyHash, hash};
 use crate::name::{FileName, SegmentName};
 use crate::probe::Trouble;
+use crate::retention::Retention;
 use crate::runs::RunSet;
 use crate::segment::Segment;
 use crate::segments::SegmentSet;
@@ -165,23 +166,22 @@ impl Live {
     }
 
     /// What readers see from now on. Segments that no run covers get one.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, retention: &Retention) -> Snapshot {
+        let oldest_kept = retention.oldest_kept();
         let served = loop {
             let replaced = self.segments.replaced(&self.changes);
             self.runs.prune(|name| replaced.contains(&name) || self.segments.is_gone(name));
-            let served = self.segments.served(&self.changes, &replaced);
+            let mut served = self.segments.served(&self.changes, &replaced);
+            served.retain(|_, segment| segment.born() >= oldest_kept);
             if self.index(&served) {
                 break served;
             }
         };
         let tombstones = self.changes.tombstones().clone();
         let known = self.changes.newest().unwrap_or(0);
-        Snapshot {
-            runs: self.runs.cover(&served),
-            segments: served.into_values().collect(),
-            known,
-            tombstones,
-        }
+        let expires = retention.expires(served.values());
+        let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
+        Snapshot { runs, segments, known, expires, tombstones }
     }
 
     /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.

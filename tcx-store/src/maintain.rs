@@ -103,12 +103,11 @@ impl Core {
 
     /// What is done after every seal; everything else waits until the writer has nothing to do.
     pub(crate) fn tidy(&self) {
-        if let Err(error) = self.compact(Effort::Small) {
-            tracing::warn!("{error}");
-        }
+        warn(self.compact(Effort::Small));
         merge_runs(self, false);
         merge_changes(self);
         self.remove_pruned_runs();
+        warn(self.keep_within_limits());
     }
 
     /// Removes the runs that compaction or merging has made superfluous. One that stays is opened again by others, and
@@ -122,9 +121,7 @@ impl Core {
 
     /// What is done before the writer ends.
     pub(crate) fn tidy_at_the_end(&self) {
-        if let Err(error) = self.compact(Effort::Small) {
-            tracing::warn!("{error}");
-        }
+        warn(self.compact(Effort::Small));
         merge_runs(self, true);
         merge_changes(self);
         self.remove_pruned_runs();
@@ -132,14 +129,16 @@ impl Core {
 
     /// What is done when the writer has nothing to do; tells whether something is left for later.
     pub(crate) fn tidy_thoroughly(&self, collect_after: Duration) -> bool {
-        let compacted = self.compact(Effort::Steady);
+        warn(self.compact(Effort::Steady));
         merge_runs(self, false);
-        let collected = compacted.and_then(|_| self.collect(collect_after));
-        collected
-            .unwrap_or_else(|error| {
-                tracing::warn!("{error}");
-                Collected::default()
-            })
-            .is_unfinished
+        let collected = warn(self.collect(collect_after));
+        warn(self.keep_within_limits());
+        let is_unfinished = collected.is_some_and(|collected| collected.is_unfinished);
+        is_unfinished || self.snapshot().expires.is_some()
     }
+}
+
+/// What fails here is done another time.
+fn warn<T>(done: Result<T>) -> Option<T> {
+    done.inspect_err(|error| tracing::warn!("{error}")).ok()
 }

@@ -20,9 +20,28 @@ pub struct Options {
     pub refresh_every: Duration,
     /// Segments that were joined into another are removed when that one is so old (60 s).
     pub collect_after: Duration,
+    /// Rows are not served any more when they are so old, and are removed; `None` keeps them for ever. A row is taken to be as
+    /// old as the oldest that is stored in the same segment, which is up to a sixteenth of this time.
+    pub time_to_live: Option<Duration>,
+    /// The most bytes that the folder of a module takes, temporary and replaced files included; `None` is no limit. It may be
+    /// exceeded by a segment (512 MiB at most) for each process that writes at this moment.
+    pub max_bytes: Option<u64>,
+    /// What happens when the folder has [`max_bytes`](Self::max_bytes).
+    pub when_full: WhenFull,
     /// Nothing is written, no index run either: rows are looked up and that is all (`false`). A store that the process has
     /// open to read only is opened to write by whoever opens it so.
     pub read_only: bool,
+}
+
+/// What happens when a folder takes as much room as it may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// Nothing more is kept. Right for epochs that do not fit: what is there is found in each of them.
+    #[default]
+    Freeze,
+    /// The oldest rows make room for new ones.
+    EvictOldest,
 }
 
 impl Default for Options {
@@ -33,6 +52,9 @@ impl Default for Options {
             queue_bytes: 256 << 20,
             refresh_every: Duration::from_secs(1),
             collect_after: Duration::from_mins(1),
+            time_to_live: None,
+            max_bytes: None,
+            when_full: WhenFull::Freeze,
             read_only: false,
         }
     }

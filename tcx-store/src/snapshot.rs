@@ -14,6 +14,8 @@ pub(crate) struct Snapshot {
     pub(crate) segments: Vec<Arc<Segment>>,
     /// The newest change known; 0 as long as there is none.
     pub(crate) known: u64,
+    /// When the first of the segments is to be let go of for its age, in milliseconds since 1970.
+    pub(crate) expires: Option<u64>,
     /// What kills rows of these segments and of the write buffer.
     pub(crate) tombstones: Arc<Tombstones>,
 }

@@ -12,7 +12,7 @@ pub struct Stats {
     pub misses: u64,
     /// Rows that were computed and accepted into the write buffer.
     pub rows_accepted: u64,
-    /// Rows that were computed but could not be kept: writing was off, or another version's change killed them.
+    /// Rows that were computed but not kept: writing was off, an invalidation killed them, or the folder was full.
     pub rows_dropped: u64,
     /// Rows that this process has made durable.
     pub rows_sealed: u64,

@@ -98,6 +98,7 @@ impl Store {
     fn allow_writing(&self) -> Result<()> {
         if self.writer.get().is_none() {
             let writer = Writer::start(self.core.clone(), self.times)?;
+            self.core.keep_within_limits()?;
             self.core.live().allow_writing();
             // There was none.
             let _ = self.writer.set(writer);
@@ -218,6 +219,10 @@ impl Store {
         let writer = self.writer()?;
         let batch = lookup.take(positions, columns)?;
         if batch.rows() == 0 {
+            return Ok(());
+        }
+        if self.core.is_frozen() {
+            self.core.counters.rows_dropped.add(batch.rows());
             return Ok(());
         }
         let accepted = self.core.buffer.accept(&batch, || writer.seal());

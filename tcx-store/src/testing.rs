@@ -9,6 +9,10 @@ use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replace
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
 
+pub(crate) fn spec() -> Spec {
+    Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap()
+}
+
 /// A store of its own on the folder, as another process has it. Rows are sealed only by `flush`.
 pub(crate) fn process(dir: &Path) -> Store {
     with_steps(dir, System)
@@ -24,10 +28,9 @@ pub(crate) fn with_steps(dir: &Path, steps: impl Steps + Clone) -> Store {
 }
 
 fn with_options(dir: &Path, steps: impl Steps + Clone, read_only: bool) -> Store {
-    let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
     let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
     let options = Options { seal_after, refresh_every, read_only, ..Options::default() };
-    Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), steps)), spec, &options).unwrap()
+    Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), steps)), spec(), &options).unwrap()
 }
 
 pub(crate) fn keys(keys: &[&str]) -> Keys {

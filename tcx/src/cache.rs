@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tch::Device;
-use tcx_store::{Options, Spec, Store};
+use tcx_store::{Options, Spec, Store, WhenFull};
 
 use crate::cached::Cached;
 use crate::compute::Compute;
@@ -268,6 +268,21 @@ impl CacheBuilder {
     /// Files that were replaced by others are removed when those are so old (1 min).
     pub fn collect_after(mut self, time: Duration) -> Self {
         self.options.collect_after = time;
+        self
+    }
+
+    /// Samples are computed again when their rows are so old (never). A row is taken to be as old as the oldest in the same file,
+    /// which is up to a sixteenth of this time.
+    pub fn time_to_live(mut self, time: Duration) -> Self {
+        self.options.time_to_live = Some(time);
+        self
+    }
+
+    /// The most bytes that each module's folder takes (no limit), temporary and replaced files included, and what happens then. It
+    /// may be exceeded by 512 MiB at most for each process that writes at this moment.
+    pub fn max_bytes(mut self, bytes: u64, when_full: WhenFull) -> Self {
+        self.options.max_bytes = Some(bytes);
+        self.options.when_full = when_full;
         self
     }
 

@@ -41,5 +41,5 @@ pub use missing::Missing;
 pub use mode::Mode;
 pub use output::CacheableOutput;
 pub use stateless::Stateless;
-pub use tcx_store::Stats;
+pub use tcx_store::{Stats, WhenFull};
 pub use typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};

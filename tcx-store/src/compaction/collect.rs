@@ -58,14 +58,38 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     for segment in usable.iter().filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
         collection.remove_dead(segment);
     }
-    collection.remove_orphans(&listing);
-    let collected = collection.collected;
-    if collected.removed > 0 {
-        let mut live = core.live();
-        live.refresh()?;
-        core.install(&mut live);
+    let oldest_kept = core.retention.oldest_kept();
+    for segment in usable.iter().filter(|segment| segment.born() < oldest_kept) {
+        collection.remove_with_inputs(segment);
     }
-    Ok(collected)
+    collection.remove_orphans(&listing);
+    collection.finish()
+}
+
+/// Removes the oldest segments until so many bytes are free.
+///
+/// # Errors
+///
+/// A folder that cannot be listed, or that is another's.
+pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
+    let mut usable = {
+        let live = core.live();
+        live.check_instance()?;
+        live.segments.usable()
+    };
+    usable.sort_by_key(|segment| (segment.born(), segment.name()));
+    let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
+    let left = Listing::read(&*core.storage).map_err(failed)?.segments;
+    let grace = Grace { replaced: Duration::ZERO, temporary: Duration::MAX };
+    let mut collection = Collection { core, grace, left, collected: Collected::default() };
+    let mut freed = 0;
+    for segment in usable {
+        if freed >= excess {
+            break;
+        }
+        freed += collection.remove_with_inputs(&segment);
+    }
+    collection.finish().map(drop)
 }
 
 struct Collection<'a> {
@@ -83,7 +107,7 @@ impl Collection<'_> {
 
     /// Whether a file has been there for so long.
     fn is_older(&mut self, name: FileName, grace: Duration) -> bool {
-        let is_older = self.core.storage.age(&name.to_string()).is_ok_and(|age| age >= grace);
+        let is_older = self.core.storage.info(&name.to_string()).is_ok_and(|info| info.age >= grace);
         self.collected.is_unfinished |= !is_older;
         is_older
     }
@@ -145,6 +169,29 @@ impl Collection<'_> {
         Ok(())
     }
 
+    /// Removes a segment that nobody has to have any more, after those it stands for; tells how many bytes that were.
+    fn remove_with_inputs(&mut self, segment: &Segment) -> u64 {
+        let mut freed = 0;
+        for input in segment.inputs() {
+            let own = self.core.live().segments.find(*input);
+            freed += own.map_or(0, |own| self.remove_with_inputs(&own));
+        }
+        let was_here = self.left.contains(&segment.name());
+        self.remove_segment(segment.name());
+        let is_gone = was_here && !self.left.contains(&segment.name());
+        freed + if is_gone { segment.bytes() as u64 } else { 0 }
+    }
+
+    /// Lets readers of this process see what is left.
+    fn finish(self) -> Result<Collected> {
+        if self.collected.removed > 0 {
+            let mut live = self.core.live();
+            live.refresh()?;
+            self.core.install(&mut live);
+        }
+        Ok(self.collected)
+    }
+
     fn remove_dead(&mut self, segment: &Segment) {
         if self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
             self.remove_segment(segment.name());
@@ -166,7 +213,7 @@ impl Collection<'_> {
     fn remove_orphans(&mut self, listing: &Listing) {
         for random in &listing.temporary {
             let name = FileName::Temporary(*random);
-            if self.core.storage.age(&name.to_string()).is_ok_and(|age| age >= self.grace.temporary) {
+            if self.core.storage.info(&name.to_string()).is_ok_and(|info| info.age >= self.grace.temporary) {
                 self.remove(name);
             }
         }

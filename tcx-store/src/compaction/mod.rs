@@ -6,13 +6,13 @@ mod collect;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
 pub(crate) use choose::Effort;
-pub(crate) use collect::{Collected, Grace, collect};
+pub(crate) use collect::{Collected, Grace, collect, evict};
 
 use crate::changes::Tombstones;
 use crate::core::Core;
@@ -57,7 +57,9 @@ fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
         if live.refresh()? {
             core.install(&mut live);
         }
-        let Some((served, identity)) = live.compactable() else { return Ok(None) };
+        let Some((mut served, identity)) = live.compactable() else { return Ok(None) };
+        let oldest_kept = core.retention.oldest_kept();
+        served.retain(|segment| segment.born() >= oldest_kept);
         let base = live.changes.newest().unwrap_or(0);
         (served, identity, base, live.changes.tombstones().clone())
     };
@@ -66,10 +68,14 @@ fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
         let dead = if counts { segment.dead_rows(&tombstones) } else { 0 };
         Candidate { segment, dead }
     };
-    let candidates: Vec<_> = served.into_iter().map(candidate).collect();
+    let candidates: Vec<_> = served.iter().cloned().map(candidate).collect();
     // One whose rows are all dead is not joined: it only has to be removed.
-    let candidates: Vec<_> = candidates.into_iter().filter(|own| own.dead < own.segment.rows()).collect();
-    let chosen = choose(&candidates, effort, most_rows(core));
+    let candidates = candidates.into_iter().filter(|own| own.dead < own.segment.rows());
+    let mut groups: BTreeMap<u64, Vec<Candidate>> = BTreeMap::new();
+    for candidate in candidates {
+        groups.entry(core.retention.age_group(&candidate.segment, &served)).or_default().push(candidate);
+    }
+    let chosen = groups.values().find_map(|group| choose(group, effort, most_rows(core)));
     Ok(chosen.map(|chosen| {
         let inputs = chosen.into_iter().map(|candidate| candidate.segment).collect();
         Compaction { inputs, identity, base, tombstones }

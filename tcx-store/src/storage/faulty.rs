@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
 
 use super::steps::{Stamp, Steps, System};
 
@@ -139,8 +138,8 @@ impl Steps for Faulty {
         self.step("stamp", path, || System.stamp(path))
     }
 
-    fn modified(&self, path: &Path) -> io::Result<SystemTime> {
-        self.step("modified", path, || System.modified(path))
+    fn metadata(&self, path: &Path) -> io::Result<std::fs::Metadata> {
+        self.step("metadata", path, || System.metadata(path))
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::steps::{Stamp, Steps};
-use super::{Draft, Storage};
+use super::{Draft, FileInfo, Storage};
 use crate::bytes::Random;
 use crate::mmap::Mapped;
 use crate::name::FileName;
@@ -110,10 +110,11 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
         self.steps.sync_dir(&self.dir)
     }
 
-    fn age(&self, name: &str) -> io::Result<Duration> {
-        let modified = self.steps.modified(&self.dir.join(name))?;
+    fn info(&self, name: &str) -> io::Result<FileInfo> {
+        let metadata = self.steps.metadata(&self.dir.join(name))?;
         // A file from the future is new.
-        Ok(SystemTime::now().duration_since(modified).unwrap_or_default())
+        let age = SystemTime::now().duration_since(metadata.modified()?).unwrap_or_default();
+        Ok(FileInfo { bytes: metadata.len(), age })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -55,14 +55,22 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
     /// Makes every name in the folder durable, also those that others have given.
     fn sync(&self) -> io::Result<()>;
 
-    /// How long ago a file was written, by the clock of the file system.
-    fn age(&self, name: &str) -> io::Result<Duration>;
+    /// What the file system says of a file.
+    fn info(&self, name: &str) -> io::Result<FileInfo>;
 
     /// Removes a file. One that is not there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes `bytes` readable without leaving anything in the folder, for folders that cannot be written.
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped>;
+}
+
+/// What a file system says of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileInfo {
+    pub(crate) bytes: u64,
+    /// How long ago it was written, by the clock of the file system.
+    pub(crate) age: Duration,
 }
 
 /// A file that is being written. Dropped before it has a name, it is removed.

@@ -29,7 +29,7 @@ pub(crate) trait Steps: Send + Sync + std::fmt::Debug + 'static {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
     fn stamp(&self, path: &Path) -> io::Result<Stamp>;
-    fn modified(&self, path: &Path) -> io::Result<SystemTime>;
+    fn metadata(&self, path: &Path) -> io::Result<fs::Metadata>;
     fn open(&self, path: &Path) -> io::Result<File>;
 }
 
@@ -91,8 +91,8 @@ impl Steps for System {
         Ok(Stamp { modified: metadata.modified()?, inode: inode(&metadata) })
     }
 
-    fn modified(&self, path: &Path) -> io::Result<SystemTime> {
-        fs::symlink_metadata(path)?.modified()
+    fn metadata(&self, path: &Path) -> io::Result<fs::Metadata> {
+        fs::symlink_metadata(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {

@@ -1,0 +1,107 @@
+//! Rows go when they are old or the folder is full, and only then.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::seal::seal_all;
+use crate::storage::{LocalStorage, System};
+use crate::testing::{compute, names, spec, values};
+use crate::{Options, Store, WhenFull};
+
+fn open(dir: &Path, options: &Options) -> Store {
+    let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
+    let options = Options { seal_after, refresh_every, ..options.clone() };
+    Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), System)), spec(), &options).unwrap()
+}
+
+fn bytes(dir: &Path) -> u64 {
+    let files = names(dir, "").into_iter();
+    files.map(|name| std::fs::metadata(dir.join("m_v1").join(name)).unwrap().len()).sum()
+}
+
+#[test]
+fn rows_older_than_their_time_are_not_served_and_their_files_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { time_to_live: Some(Duration::from_millis(400)), ..Options::default() };
+    let store = open(dir.path(), &options);
+    compute(&store, &["a", "b"], 1);
+    seal_all(&store.core).unwrap();
+    assert_eq!(values(&store, &["a", "b"]), [1, 1]);
+    std::thread::sleep(Duration::from_millis(450));
+    compute(&store, &["c"], 2);
+    seal_all(&store.core).unwrap();
+    assert_eq!(values(&store, &["a", "b", "c"]), [-1, -1, 2]);
+    assert_eq!(
+        values(&open(dir.path(), &Options::default()), &["a", "b", "c"]),
+        [1, 1, 2],
+        "its own rule only"
+    );
+    store.compact().unwrap();
+    store.collect(Duration::ZERO).unwrap();
+    assert_eq!(names(dir.path(), "seg-").len(), 1);
+    assert_eq!(values(&open(dir.path(), &Options::default()), &["a", "b", "c"]), [-1, -1, 2]);
+}
+
+#[test]
+fn segments_of_different_age_are_not_joined_where_age_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { time_to_live: Some(Duration::from_secs(4)), ..Options::default() };
+    let store = open(dir.path(), &options);
+    for key in ["a", "b"] {
+        compute(&store, &[key], 1);
+        seal_all(&store.core).unwrap();
+        // Longer than a sixteenth of the time, rounded up to a power of two.
+        std::thread::sleep(Duration::from_millis(600));
+    }
+    store.compact().unwrap();
+    assert_eq!(store.stats().segments, 2);
+    drop(store);
+    let store = open(dir.path(), &Options::default());
+    store.compact().unwrap();
+    assert_eq!(store.stats().segments, 1);
+}
+
+#[test]
+fn a_full_folder_keeps_what_it_has_and_takes_nothing_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { max_bytes: Some(60_000), when_full: WhenFull::Freeze, ..Options::default() };
+    let store = open(dir.path(), &options);
+    let ids: Vec<String> = (0..200).map(|i| format!("{i:01000}")).collect();
+    for id in &ids {
+        compute(&store, &[id], 7);
+        store.flush().unwrap();
+    }
+    let stats = store.stats();
+    assert!(stats.rows_dropped > 0 && stats.rows_sealed > 0, "{stats:?}");
+    assert_eq!(stats.rows_dropped + stats.rows_sealed, 200);
+    assert!(bytes(dir.path()) < 80_000, "{} bytes", bytes(dir.path()));
+    assert_eq!(values(&store, &[&ids[0]]), [7]);
+    let again = open(dir.path(), &options);
+    compute(&again, &["new"], 8);
+    assert_eq!(values(&again, &["new"]), [-1], "full from the first row on");
+    again.invalidate_all().unwrap();
+    again.collect(Duration::ZERO).unwrap();
+    again.flush().unwrap();
+    compute(&again, &["new"], 9);
+    assert_eq!(values(&again, &["new"]), [9], "there is room again");
+}
+
+#[test]
+fn the_oldest_rows_make_room_for_new_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { max_bytes: Some(60_000), when_full: WhenFull::EvictOldest, ..Options::default() };
+    let store = open(dir.path(), &options);
+    let ids: Vec<String> = (0..300).map(|i| format!("key {i}")).collect();
+    for id in &ids {
+        compute(&store, &[id], 7);
+        store.flush().unwrap();
+    }
+    assert_eq!(store.stats().rows_dropped, 0);
+    assert!(bytes(dir.path()) < 80_000, "{} bytes", bytes(dir.path()));
+    let wanted: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let found = values(&store, &wanted);
+    let kept = found.iter().filter(|value| **value == 7).count();
+    assert!(found[299] == 7 && kept > 5 && kept < 300, "{kept} rows are kept");
+    assert_eq!(found[0], -1, "the oldest");
+}
