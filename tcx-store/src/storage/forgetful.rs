@@ -1,12 +1,11 @@
 //! The system on a disk that keeps what was synced and, if the power fails, little else.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
 
 use super::disk::{Disk, Event};
 use super::steps::{Stamp, Steps, System};
@@ -188,8 +187,8 @@ impl Steps for Forgetful {
         self.read(|| System.stamp(path))
     }
 
-    fn modified(&self, path: &Path) -> io::Result<SystemTime> {
-        self.read(|| System.modified(path))
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        self.read(|| System.metadata(path))
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
