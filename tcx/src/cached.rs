@@ -24,12 +24,25 @@ pub struct Cached<M> {
     shared: Arc<Shared>,
     rows: Rows,
     compute: Mutex<Compute<M>>,
+    /// What the module is, for those that take its outputs.
+    entries: Vec<(String, String)>,
     output_device: Device,
 }
 
 impl<M: CachedModule> Cached<M> {
-    pub(crate) fn new(shared: Arc<Shared>, rows: Rows, compute: Compute<M>, output_device: Device) -> Self {
-        Self { shared, rows, compute: Mutex::new(compute), output_device }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        rows: Rows,
+        compute: Compute<M>,
+        entries: Vec<(String, String)>,
+        output_device: Device,
+    ) -> Self {
+        Self { shared, rows, compute: Mutex::new(compute), entries, output_device }
+    }
+
+    /// What the module is.
+    pub(crate) fn entries(&self) -> &[(String, String)] {
+        &self.entries
     }
 
     /// Puts outputs on this device, instead of the one that holds the module's weights (the CPU if it has none).
@@ -55,6 +68,15 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// If the module panics. The cache is as it was.
     pub fn forward<I: Id<M::Key>>(&self, ids: &[I], inputs: &M::Input) -> Result<M::Output> {
+        self.forward_view(ids, 0, inputs)
+    }
+
+    pub(crate) fn forward_view<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        inputs: &M::Input,
+    ) -> Result<M::Output> {
         let samples = inputs.rows()?;
         if samples != ids.len() {
             return Err(Error::batch(format!(
@@ -63,7 +85,7 @@ impl<M: CachedModule> Cached<M> {
                 ids.len()
             )));
         }
-        let mut rows = self.lookup(ids)?;
+        let mut rows = self.lookup(ids, view)?;
         if rows.missing() > 0 {
             self.complete(&mut rows, |positions| select(inputs, samples, positions))?;
         }
@@ -108,7 +130,16 @@ impl<M: CachedModule> Cached<M> {
         ids: &[I],
         load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
     ) -> Result<M::Output> {
-        let mut rows = self.lookup(ids)?;
+        self.fetch_view(ids, 0, load)
+    }
+
+    pub(crate) fn fetch_view<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<M::Output> {
+        let mut rows = self.lookup(ids, view)?;
         if rows.missing() > 0 {
             // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
             let asked = rows.missing_positions();
@@ -126,14 +157,14 @@ impl<M: CachedModule> Cached<M> {
         self.gather(&rows)
     }
 
-    fn lookup<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Lookup> {
-        self.rows.lookup(self.pack(ids)?)
+    fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Lookup> {
+        self.rows.lookup(self.pack(ids, view)?)
     }
 
     /// The ids as keys of the store.
-    pub(crate) fn pack<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Keys> {
+    pub(crate) fn pack<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Keys> {
         self.shared.check_open()?;
-        <M::Key as KeyKind>::pack(ids, 0).map_err(|error| in_module::<M>(&error))
+        <M::Key as KeyKind>::pack(ids, view).map_err(|error| in_module::<M>(&error))
     }
 
     /// The store, to change what is in it.
@@ -143,8 +174,8 @@ impl<M: CachedModule> Cached<M> {
     }
 
     /// The positions of the ids that are not in the cache.
-    pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Vec<usize>> {
-        Ok(self.rows.peek(self.pack(ids)?)?.missing_rows().collect())
+    pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Vec<usize>> {
+        Ok(self.rows.peek(self.pack(ids, view)?)?.missing_rows().collect())
     }
 
     /// A module that panicked has left nothing half-done behind: rows are stored whole or not at all.
@@ -174,7 +205,7 @@ impl<M: CachedModule> Cached<M> {
 
     fn gather(&self, rows: &Lookup) -> Result<<M as Extractor>::Output> {
         let _no_grad = tch::no_grad_guard();
-        CacheableOutput::read(&mut ColumnReader::new(rows, self.output_device))
+        CacheableOutput::read(&mut ColumnReader::new::<M::Output>(rows, self.output_device))
     }
 
     /// Waits until every row computed so far is durable.

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::typed::{Element, Shape};
 
-pub(crate) use raw::{numbers, with_bytes};
+pub(crate) use raw::{fill_numbers, numbers, with_bytes};
 
 const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
 
