@@ -224,9 +224,8 @@ impl Shared {
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             let dir = self.dir.display();
-            return Err(Error::Closed(
-                format!("the cache at {dir} was closed: open it again to use it").into(),
-            ));
+            let message = format!("the cache at {dir} was closed");
+            return Err(Error::closed(message, "open it again to use it"));
         }
         Ok(())
     }
@@ -309,8 +308,8 @@ impl CacheBuilder {
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
         let dir = dir.as_ref().to_owned();
         if dir.exists() && !dir.is_dir() {
-            let message = format!("{} is a file: a cache is a directory, name another path", dir.display());
-            return Err(Error::Directory(message.into()));
+            let message = format!("{} is a file, and a cache is a directory", dir.display());
+            return Err(Error::directory(message, "name another path"));
         }
         let (stores, closed) = (Mutex::default(), AtomicBool::new(false));
         let shared = Shared { dir, options: self.options, stores, closed };

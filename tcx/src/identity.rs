@@ -230,14 +230,13 @@ impl WeightWatch {
         for Weight { name, tensor, version } in &self.0 {
             let what = || format!("weight `{name}`");
             if tensor.f_internal_version()? != *version {
-                return Err(Error::frozen(
-                    what(),
-                    "changed in place after it was frozen, so that rows computed before and after would \
-                     differ: freeze the module again after the last change, and bump the id",
-                ));
+                let message = "changed in place after it was frozen, so that rows computed before and after would differ";
+                let remedy = "freeze the module again after the last change, and bump the id";
+                return Err(Error::frozen(what(), message).with_remedy(remedy));
             }
             if tensor.requires_grad() {
-                return Err(Error::frozen(what(), "tracks gradients again after it was frozen"));
+                let error = Error::frozen(what(), "tracks gradients again after it was frozen");
+                return Err(error.with_remedy("leave its `requires_grad` alone"));
             }
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! Ids that are in the inputs.
 
+use crate::Result;
 use crate::cached::Cached;
 use crate::extractor::{CachedModule, Extractor};
 use crate::id::Id;
 use crate::view::View;
-use crate::{Error, Result};
 
 /// A module whose inputs hold the ids of their samples: [`Cached::call`] needs no others.
 ///
@@ -82,9 +82,6 @@ impl<M: CachedModule> View<'_, M> {
         M: Keyed,
     {
         let ids = M::ids(inputs)?;
-        self.forward(&ids, inputs).map_err(|error| match error {
-            Error::Batch(message) => Error::Batch(format!("{message} (ids are those of `Keyed`)").into()),
-            other => other,
-        })
+        self.forward(&ids, inputs)
     }
 }

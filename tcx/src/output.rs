@@ -43,6 +43,8 @@ pub trait CacheableOutput: Sized {
     fn describe(_: &mut Identity) {}
 }
 
+const REMEDY: &str = "return from `forward` what is declared, or declare what it returns";
+
 /// Takes the columns of one batch, in the order of the output's leaves.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -96,9 +98,7 @@ impl ColumnWriter {
 
     /// The error that the part being written is not what was declared.
     pub(crate) fn mismatch(&self, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Error {
-        let part =
-            if self.path.is_empty() { "output".to_owned() } else { format!("output field `{}`", self.path) };
-        Error::output(part, expected, found)
+        Error::output(&self.path, expected, found).with_remedy(REMEDY)
     }
 }
 
@@ -140,8 +140,9 @@ impl<'a> ColumnReader<'a> {
         found: impl Into<Box<str>>,
     ) -> Error {
         let leaves = self.columns.leaves();
-        let name = leaves.get(leaf).map_or("", |leaf| &leaf.name);
-        Error::output(format!("output field `{name}`"), expected, found)
+        let name = leaves.get(leaf).map_or("", |leaf| leaf.name.as_str());
+        let remedy = "another program has written it: remove the folder of the module, and compute it again";
+        Error::output(name, expected, found).with_remedy(remedy)
     }
 }
 

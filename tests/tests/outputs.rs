@@ -1,7 +1,5 @@
 //! Forms of output beside tensors: fields that are not cached, enums, structs and tuples in one another.
 
-#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
-
 use std::path::Path;
 
 use tch::Tensor;

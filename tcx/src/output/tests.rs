@@ -28,7 +28,14 @@ fn features(rows: i64) -> Features {
 }
 
 fn refusal<O: CacheableOutput>(output: &O, rows: usize) -> String {
-    output.write(&mut ColumnWriter::new(rows)).unwrap_err().to_string()
+    let error = output.write(&mut ColumnWriter::new(rows)).unwrap_err();
+    let said = error.to_string();
+    let (mistake, remedy) = said.rsplit_once("; ").unwrap();
+    assert_eq!(remedy, "return from `forward` what is declared, or declare what it returns");
+    let parts = format!("expected {}, found {}", error.expected().unwrap(), error.found().unwrap());
+    let field = error.field().map_or("output: ".to_owned(), |field| format!("output field `{field}`: "));
+    assert_eq!(mistake, field + &parts);
+    mistake.to_owned()
 }
 
 fn width<O: CacheableOutput>(output: &O, rows: usize) -> Vec<usize> {
@@ -185,5 +192,5 @@ fn a_number_that_is_no_variant_is_an_error() {
     assert_eq!(read(&[2, 1]).unwrap().1, [Label::Dog, Label::Cat]);
     let error = read(&[1, 3]).unwrap_err().to_string();
     let expected = "expected the number of a variant (Cat = -3, Dog = 200), found 199 on disk";
-    assert_eq!(error, format!("output field `1`: {expected}"));
+    assert!(error.starts_with(&format!("output field `1`: {expected}; ")), "{error}");
 }
