@@ -7,6 +7,7 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::{Attribute, Expr, ExprLit, Ident, Lit, Meta, Path, Token};
 
 use crate::errors::Errors;
+use crate::runtime::Runtime;
 use crate::types::peel;
 
 /// One option.
@@ -46,6 +47,21 @@ pub(crate) fn tcx_options(attribute: &Attribute, errors: &mut Errors) -> Vec<Nam
         other => {
             errors.at(other, "expected options in parentheses, as in `#[tcx(crate = my_tcx)]`");
             Vec::new()
+        }
+    }
+}
+
+/// Reads the `#[tcx(..)]` of an item; `crate` is the only option there.
+pub(crate) fn container_options(attributes: &[Attribute], runtime: &mut Runtime, errors: &mut Errors) {
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("tcx")) {
+        for option in tcx_options(attribute, errors) {
+            if option.name == "crate" {
+                if let Some(path) = errors.ok(crate_path(&option)) {
+                    *runtime = Runtime::renamed(path);
+                }
+            } else {
+                errors.at(&option.name, format!("unknown option `{}`; expected `crate = …`", option.name));
+            }
         }
     }
 }

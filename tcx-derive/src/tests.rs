@@ -34,6 +34,33 @@ fn an_output() {
 }
 
 #[test]
+fn an_output_with_a_skipped_field() {
+    snapshot(
+        "output_with_a_skipped_field",
+        crate::cacheable_output::derive(&parse_quote! {
+            struct Features<T: CacheableOutput> {
+                inner: T,
+                #[tcx(skip)]
+                attention: Option<Tensor>,
+            }
+        }),
+    );
+}
+
+#[test]
+fn an_output_enum() {
+    snapshot(
+        "output_enum",
+        crate::cacheable_output::derive(&parse_quote! {
+            enum Label {
+                Cat,
+                Dog = 7,
+            }
+        }),
+    );
+}
+
+#[test]
 fn an_output_with_a_mistake() {
     snapshot(
         "output_with_a_mistake",

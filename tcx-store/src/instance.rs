@@ -95,7 +95,7 @@ fn create(storage: &dyn Storage, bytes: &[u8]) -> Result<bool> {
 pub(crate) fn refused(module_id: &str, path: &Path, difference: &str) -> Error {
     Error::incompatible(format!(
         "the cache of `{module_id}` at {} belongs to another module:{difference}\n  \
-         bump the id, as in `{}`, to start a new cache",
+         bump the id, as in `{}`, to start a new cache, or open another directory",
         path.display(),
         crate::name::bumped(module_id),
     ))

@@ -28,6 +28,8 @@ pub struct Stats {
     pub damaged_segments: u64,
     /// Index runs that were made again because they were damaged or missing.
     pub rebuilt_runs: u64,
+    /// Rows that were computed with NaN or an infinity in them; counted by the crate `tcx`, for one handle.
+    pub non_finite_rows: u64,
 }
 
 /// The counters behind [`Stats`].

@@ -295,6 +295,7 @@ impl Store {
             bytes: snapshot.segments.iter().map(|segment| segment.bytes() as u64).sum(),
             damaged_segments: counters.damaged_segments.get(),
             rebuilt_runs: counters.rebuilt_runs.get(),
+            non_finite_rows: 0,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::id::KeyKind;
 use crate::identity::Identity;
 use crate::mode::{Mode, Rows};
 use crate::output::CacheableOutput;
+use crate::provenance::provenance;
 use crate::registry::check_unique;
 use crate::{Error, Result};
 
@@ -90,10 +91,16 @@ impl Cache {
     /// A cache that another module left under this id (other fields, weights, outputs, or ids), with both
     /// sides named; an id that two modules of the program have; a closed cache.
     pub fn module<M: CachedModule>(&self, module: M) -> Result<Cached<M>> {
-        let identity = Identity::of(&module);
-        let rows = self.rows::<M>(&identity)?;
+        self.module_of(Identity::of(&module), module)
+    }
+
+    /// Opens the cache of a module of this identity.
+    pub(crate) fn module_of<M: CachedModule>(&self, identity: Identity, module: M) -> Result<Cached<M>> {
         let device = identity.device().unwrap_or(Device::Cpu);
-        Ok(Cached::new(self.shared.clone(), rows, Compute::new(module, identity.into_watch()), device))
+        let rows = self.rows::<M>(&identity, device)?;
+        let entries = identity.all_entries();
+        let compute = Compute::new(module, identity.into_watch());
+        Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
     }
 
     /// Opens the cache of a module that is built when the first sample is missing: never, if every sample is in
@@ -147,19 +154,21 @@ impl Cache {
         device: Device,
         build: impl FnMut() -> Result<M> + Send + 'static,
     ) -> Result<Cached<M>> {
-        let rows = self.rows::<M>(&identity)?;
-        Ok(Cached::new(self.shared.clone(), rows, Compute::lazy(identity, Box::new(build)), device))
+        let rows = self.rows::<M>(&identity, device)?;
+        let entries = identity.all_entries();
+        let compute = Compute::lazy(identity, Box::new(build));
+        Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
     }
 
-    fn rows<M: CachedModule>(&self, identity: &Identity) -> Result<Rows> {
+    fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {
         self.shared.check_open()?;
         check_unique(M::ID)?;
         let spec = Spec::new(
             M::ID,
             <M::Key as KeyKind>::KEY_TYPE,
             &<M::Output as CacheableOutput>::COLUMN,
-            identity.to_store(),
-            provenance(),
+            identity.to_store::<M::Output>(),
+            provenance(device),
         )?;
         let rows = Rows::open(&self.shared.dir, spec, &self.shared.options, self.mode)?;
         if let Some(store) = rows.store() {
@@ -215,9 +224,8 @@ impl Shared {
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             let dir = self.dir.display();
-            return Err(Error::Closed(
-                format!("the cache at {dir} was closed: open it again to use it").into(),
-            ));
+            let message = format!("the cache at {dir} was closed");
+            return Err(Error::closed(message, "open it again to use it"));
         }
         Ok(())
     }
@@ -300,20 +308,11 @@ impl CacheBuilder {
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
         let dir = dir.as_ref().to_owned();
         if dir.exists() && !dir.is_dir() {
-            let message = format!("{} is a file: a cache is a directory, name another path", dir.display());
-            return Err(Error::Directory(message.into()));
+            let message = format!("{} is a file, and a cache is a directory", dir.display());
+            return Err(Error::directory(message, "name another path"));
         }
         let (stores, closed) = (Mutex::default(), AtomicBool::new(false));
         let shared = Shared { dir, options: self.options, stores, closed };
         Ok(Cache { shared: Arc::new(shared), mode: self.mode })
     }
-}
-
-/// Where the rows come from, for people to read.
-fn provenance() -> Vec<(String, String)> {
-    let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    vec![
-        entry("tcx", env!("CARGO_PKG_VERSION")),
-        entry("platform", &format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)),
-    ]
 }

@@ -10,6 +10,7 @@ use crate::batch::Batch;
 use crate::cache::Shared;
 use crate::compute::Compute;
 use crate::extractor::{CachedModule, Extractor};
+use crate::finite::FiniteWatch;
 use crate::id::{Id, KeyKind};
 use crate::missing::Missing;
 use crate::mode::Rows;
@@ -24,12 +25,33 @@ pub struct Cached<M> {
     shared: Arc<Shared>,
     rows: Rows,
     compute: Mutex<Compute<M>>,
+    /// What the module is, for those that take its outputs.
+    entries: Vec<(String, String)>,
+    pub(crate) finite: FiniteWatch,
     output_device: Device,
 }
 
 impl<M: CachedModule> Cached<M> {
-    pub(crate) fn new(shared: Arc<Shared>, rows: Rows, compute: Compute<M>, output_device: Device) -> Self {
-        Self { shared, rows, compute: Mutex::new(compute), output_device }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        rows: Rows,
+        compute: Compute<M>,
+        entries: Vec<(String, String)>,
+        output_device: Device,
+    ) -> Self {
+        Self {
+            shared,
+            rows,
+            compute: Mutex::new(compute),
+            entries,
+            finite: FiniteWatch::default(),
+            output_device,
+        }
+    }
+
+    /// What the module is.
+    pub(crate) fn entries(&self) -> &[(String, String)] {
+        &self.entries
     }
 
     /// Puts outputs on this device, instead of the one that holds the module's weights (the CPU if it has none).
@@ -55,15 +77,22 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// If the module panics. The cache is as it was.
     pub fn forward<I: Id<M::Key>>(&self, ids: &[I], inputs: &M::Input) -> Result<M::Output> {
-        let samples = inputs.rows()?;
+        self.forward_view(ids, 0, inputs)
+    }
+
+    pub(crate) fn forward_view<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        inputs: &M::Input,
+    ) -> Result<M::Output> {
+        let samples = inputs.rows().map_err(|error| error.in_module(M::ID))?;
         if samples != ids.len() {
-            return Err(Error::batch(format!(
-                "module `{}`: {} ids and inputs for {samples} samples: give one id per sample",
-                M::ID,
-                ids.len()
-            )));
+            let error = Error::batch(format!("{} ids and inputs for {samples} samples", ids.len()));
+            let error = error.with_expected(format!("{samples} ids"), format!("{} ids", ids.len()));
+            return Err(error.in_module(M::ID).with_remedy("give one id per sample"));
         }
-        let mut rows = self.lookup(ids)?;
+        let mut rows = self.lookup(ids, view)?;
         if rows.missing() > 0 {
             self.complete(&mut rows, |positions| select(inputs, samples, positions))?;
         }
@@ -108,32 +137,42 @@ impl<M: CachedModule> Cached<M> {
         ids: &[I],
         load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
     ) -> Result<M::Output> {
-        let mut rows = self.lookup(ids)?;
+        self.fetch_view(ids, 0, load)
+    }
+
+    pub(crate) fn fetch_view<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<M::Output> {
+        let mut rows = self.lookup(ids, view)?;
         if rows.missing() > 0 {
             // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
             let asked = rows.missing_positions();
             let loaded = load(Missing::new(ids, &asked))?;
-            let samples = loaded.rows()?;
+            let samples = loaded.rows().map_err(|error| error.in_module(M::ID))?;
             if samples != asked.len() {
-                return Err(Error::batch(format!(
-                    "module `{}`: the loader was asked for {} samples and returned {samples}",
-                    M::ID,
-                    asked.len()
-                )));
+                let asked = asked.len();
+                let error = format!("the loader was asked for {asked} samples and returned {samples}");
+                let error =
+                    Error::batch(error).with_expected(format!("{asked} samples"), samples.to_string());
+                let remedy = "return the inputs of the missing samples, in their order";
+                return Err(error.in_module(M::ID).with_remedy(remedy));
             }
             self.complete(&mut rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))?;
         }
         self.gather(&rows)
     }
 
-    fn lookup<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Lookup> {
-        self.rows.lookup(self.pack(ids)?)
+    fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Lookup> {
+        self.rows.lookup(self.pack(ids, view)?)
     }
 
     /// The ids as keys of the store.
-    pub(crate) fn pack<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Keys> {
+    pub(crate) fn pack<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Keys> {
         self.shared.check_open()?;
-        <M::Key as KeyKind>::pack(ids, 0).map_err(|error| in_module::<M>(&error))
+        <M::Key as KeyKind>::pack(ids, view).map_err(|error| in_module::<M>(&error))
     }
 
     /// The store, to change what is in it.
@@ -143,8 +182,8 @@ impl<M: CachedModule> Cached<M> {
     }
 
     /// The positions of the ids that are not in the cache.
-    pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Vec<usize>> {
-        Ok(self.rows.peek(self.pack(ids)?)?.missing_rows().collect())
+    pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Vec<usize>> {
+        Ok(self.rows.peek(self.pack(ids, view)?)?.missing_rows().collect())
     }
 
     /// A module that panicked has left nothing half-done behind: rows are stored whole or not at all.
@@ -169,12 +208,15 @@ impl<M: CachedModule> Cached<M> {
             return Ok(());
         }
         let columns = compute.columns(&*inputs(&positions)?, positions.len())?;
+        let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
+        self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
         self.rows.complete(rows, &positions, columns)
     }
 
     fn gather(&self, rows: &Lookup) -> Result<<M as Extractor>::Output> {
         let _no_grad = tch::no_grad_guard();
-        CacheableOutput::read(&mut ColumnReader::new(rows, self.output_device))
+        let read = CacheableOutput::read(&mut ColumnReader::new::<M::Output>(rows, self.output_device));
+        read.map_err(|error: Error| error.in_module(M::ID))
     }
 
     /// Waits until every row computed so far is durable.
@@ -199,7 +241,36 @@ impl<M: CachedModule> Cached<M> {
 
     /// What this module's cache has done in this process.
     pub fn stats(&self) -> Stats {
-        self.rows.stats()
+        let mut stats = self.rows.stats();
+        stats.non_finite_rows = self.finite.rows();
+        stats
+    }
+
+    /// Drops the network of a [lazy module](crate::Cache::lazy_module), and frees its memory; it is built again when a
+    /// sample is missing. Tells whether there was one to drop: a module that was handed over stays.
+    ///
+    /// ```
+    /// # use tch::{Device, Tensor};
+    /// # use tcx::{Cache, Extractor, Identity, cached_module};
+    /// # #[cached_module(id = "release_v1")]
+    /// # struct Words {}
+    /// # impl Extractor for Words {
+    /// #     type Input = Vec<String>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = Cache::open(dir.path())?;
+    /// let words = cache.lazy_module(Identity::of(&Words {}), Device::Cpu, || Ok(Words {}))?;
+    /// assert!(!words.release()); // nothing is built yet
+    /// words.forward(&["a"], &vec!["a cat".to_owned()])?;
+    /// assert!(words.release());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self) -> bool {
+        self.compute().release()
     }
 }
 
@@ -233,14 +304,15 @@ fn taken<M: CachedModule>(asked: &[usize], positions: &[usize]) -> Result<Vec<us
     let place = |position| {
         asked.binary_search(position).map_err(|_| {
             // A file that was damaged between two looks can take a row away that was found before.
-            Error::batch(format!("module `{}`: rows that were found have gone meanwhile: ask again", M::ID))
+            let error = Error::batch("rows that were found have gone meanwhile");
+            error.in_module(M::ID).with_remedy("ask again")
         })
     };
     positions.iter().map(place).collect()
 }
 
 fn in_module<M: CachedModule>(error: &tcx_store::Error) -> Error {
-    Error::batch(format!("module `{}`: {error}", M::ID))
+    Error::batch(error.to_string()).in_module(M::ID)
 }
 
 impl<M: CachedModule> fmt::Debug for Cached<M> {

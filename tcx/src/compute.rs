@@ -12,7 +12,9 @@ use crate::{Error, Result};
 
 /// A module and what is known of it.
 pub(crate) struct Compute<M> {
-    module: Source<M>,
+    /// Not there before a lazy module is built, and after it was released.
+    module: Option<(M, WeightWatch)>,
+    lazy: Option<Lazy<M>>,
     /// Whether a first batch has shown neither gradients nor randomness.
     deterministic: bool,
     /// Whether a batch of several samples has shown that a sample's output does not depend on the others.
@@ -22,34 +24,42 @@ pub(crate) struct Compute<M> {
 /// Builds a module.
 type Build<M> = Box<dyn FnMut() -> Result<M> + Send>;
 
-/// Where the module comes from.
-enum Source<M> {
-    Built(M, WeightWatch),
-    /// It is built when it is needed, and has to be of this identity.
-    Lazy(Identity, Build<M>),
+/// A module that is built when it is needed, and has to be of this identity.
+struct Lazy<M> {
+    announced: Identity,
+    build: Build<M>,
 }
 
 impl<M: CachedModule> Compute<M> {
     pub(crate) fn new(module: M, watch: WeightWatch) -> Self {
-        Self { module: Source::Built(module, watch), deterministic: false, independent: false }
+        Self { module: Some((module, watch)), lazy: None, deterministic: false, independent: false }
     }
 
-    pub(crate) fn lazy(identity: Identity, build: Build<M>) -> Self {
-        Self { module: Source::Lazy(identity, build), deterministic: false, independent: false }
+    pub(crate) fn lazy(announced: Identity, build: Build<M>) -> Self {
+        let lazy = Some(Lazy { announced, build });
+        Self { module: None, lazy, deterministic: false, independent: false }
     }
 
-    /// Builds the module if it has not been.
+    /// Builds the module if it is not there.
     fn build(&mut self) -> Result<()> {
-        let Source::Lazy(announced, build) = &mut self.module else { return Ok(()) };
+        let (None, Some(Lazy { announced, build })) = (&self.module, &mut self.lazy) else { return Ok(()) };
         let module = build()?;
         let identity = Identity::of(&module);
         if identity.entries() != announced.entries() {
-            return Err(module_error::<M>(format!(
-                "was built with another identity than was announced; announced:\n{announced}\nbuilt:\n{identity}"
-            )));
+            return Err(module_error::<M>(
+                format!(
+                    "was built with another identity than was announced; announced:\n{announced}\nbuilt:\n{identity}"
+                ),
+                "announce what `build` builds: enter every field, in order",
+            ));
         }
-        self.module = Source::Built(module, identity.into_watch());
+        self.module = Some((module, identity.into_watch()));
         Ok(())
+    }
+
+    /// Drops a module that can be built again.
+    pub(crate) fn release(&mut self) -> bool {
+        self.lazy.is_some() && self.module.take().is_some()
     }
 
     /// The columns of `rows` samples.
@@ -80,12 +90,12 @@ impl<M: CachedModule> Compute<M> {
     }
 
     fn run(&self, inputs: &M::Input, mut writer: ColumnWriter) -> Result<Vec<Column>> {
-        let Source::Built(module, watch) = &self.module else {
-            return Err(module_error::<M>("has not been built".to_owned()));
+        let Some((module, watch)) = &self.module else {
+            return Err(module_error::<M>("has not been built", "ask again"));
         };
-        watch.check()?;
+        watch.check().map_err(in_module::<M>)?;
         let output = Extractor::forward(module, inputs)?;
-        watch.check()?;
+        watch.check().map_err(in_module::<M>)?;
         output.write(&mut writer).map_err(in_module::<M>)?;
         Ok(writer.finish())
     }
@@ -112,28 +122,24 @@ fn compare<M: CachedModule>(a: &[Column], b: &[Column], tolerance: Tolerance) ->
     for ((leaf, a), b) in M::Output::COLUMN.leaves().iter().zip(a).zip(b) {
         let (a, b) = (a.row(0, &leaf.kind), b.row(0, &leaf.kind));
         if let Some(found) = difference(&leaf.kind, a, b, tolerance) {
-            return Err(module_error::<M>(format!("{what}: field `{}` {found}; {remedy}", leaf.name)));
+            let error = module_error::<M>(format!("{what}: field `{}` {found}", leaf.name), remedy);
+            return Err(error.with_field(&leaf.name));
         }
     }
     Ok(())
 }
 
 fn alone_failed<M: CachedModule>(error: &Error) -> Error {
-    module_error::<M>(format!(
-        "computed a batch, but failed on its first sample alone: {error}; a batch may hold any number of samples, \
-         since only those that are missing are computed"
-    ))
+    module_error::<M>(
+        format!("computed a batch, but failed on its first sample alone: {error}"),
+        "a batch may hold any number of samples, since only those that are missing are computed",
+    )
 }
 
 fn in_module<M: CachedModule>(error: Error) -> Error {
-    match error {
-        Error::Output { part, expected, found } => {
-            Error::Output { part: format!("module `{}`: {part}", M::ID).into(), expected, found }
-        }
-        other => other,
-    }
+    error.in_module(M::ID)
 }
 
-fn module_error<M: CachedModule>(message: String) -> Error {
-    Error::Module { id: M::ID.into(), message: message.into() }
+fn module_error<M: CachedModule>(message: impl Into<Box<str>>, remedy: &'static str) -> Error {
+    Error::module(M::ID, message, remedy)
 }

@@ -16,6 +16,19 @@ pub struct Coverage {
 }
 
 impl Coverage {
+    pub(crate) fn of<M: CachedModule, I: Id<M::Key>>(
+        cached: &Cached<M>,
+        ids: &[I],
+        view: u32,
+    ) -> Result<Self> {
+        let mut missing = Vec::new();
+        for (part, ids) in ids.chunks(TOGETHER).enumerate() {
+            let positions = cached.peek(ids, view)?;
+            missing.extend(positions.into_iter().map(|position| part * TOGETHER + position));
+        }
+        Ok(Self { asked: ids.len(), missing })
+    }
+
     /// Whether every id is in the cache: nothing would be computed.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
@@ -65,11 +78,6 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// A malformed id, a closed cache, a folder that another module has taken.
     pub fn coverage<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Coverage> {
-        let mut missing = Vec::new();
-        for (part, ids) in ids.chunks(TOGETHER).enumerate() {
-            let positions = self.peek(ids)?;
-            missing.extend(positions.into_iter().map(|position| part * TOGETHER + position));
-        }
-        Ok(Coverage { asked: ids.len(), missing })
+        Coverage::of(self, ids, 0)
     }
 }

@@ -1,10 +1,11 @@
 //! What can go wrong, in one small enum: it travels through every return value of a hit.
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use tch::TchError;
 
-/// An error of tcx. The message names the thing, what was expected and what was found.
+/// An error of tcx. The message names the thing, what was expected, what was found, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,41 +18,24 @@ pub enum Error {
     /// The caller's loader failed; made by [`Error::loader`]. The message holds that of the loader's error.
     #[error("loading the inputs failed: {0}")]
     Loader(Box<dyn StdError + Send + Sync>),
-    /// What `forward` returned is not what its output type declares.
-    #[error("{part}: expected {expected}, found {found}")]
-    Output {
-        /// Which part of the output: its field's path.
-        part: Box<str>,
-        /// What the declaration says.
-        expected: Box<str>,
-        /// What `forward` returned.
-        found: Box<str>,
-    },
+    /// What `forward` returned, or what was read, is not what its output type declares.
+    #[error("{0}")]
+    Output(Box<Report>),
     /// A cached module broke a rule: it drew random numbers, tracked gradients, changed its weights.
-    #[error("module `{id}`: {message}")]
-    Module {
-        /// The module's id.
-        id: Box<str>,
-        /// Which rule, and what to do.
-        message: Box<str>,
-    },
+    #[error("{0}")]
+    Module(Box<Report>),
     /// Weights could not be frozen, loaded or saved.
-    #[error("{what}: {message}")]
-    Frozen {
-        /// The file or the weight.
-        what: Box<str>,
-        /// What was expected, what was found, what to do.
-        message: Box<str>,
-    },
+    #[error("{0}")]
+    Frozen(Box<Report>),
     /// The ids or the inputs of a batch do not fit together.
     #[error("{0}")]
-    Batch(Box<str>),
+    Batch(Box<Report>),
     /// The path of the cache cannot be one.
     #[error("{0}")]
-    Directory(Box<str>),
+    Directory(Box<Report>),
     /// The cache was closed before.
     #[error("{0}")]
-    Closed(Box<str>),
+    Closed(Box<Report>),
 }
 
 /// A result of tcx.
@@ -78,20 +62,144 @@ impl Error {
         Self::Loader(error.into())
     }
 
-    pub(crate) fn output(
-        part: impl Into<Box<str>>,
-        expected: impl Into<Box<str>>,
-        found: impl Into<Box<str>>,
-    ) -> Self {
-        Self::Output { part: part.into(), expected: expected.into(), found: found.into() }
+    /// The id of the module that it is about.
+    pub fn module_id(&self) -> Option<&str> {
+        self.report()?.module.as_deref()
     }
 
-    pub(crate) fn frozen(what: impl Into<Box<str>>, message: impl Into<Box<str>>) -> Self {
-        Self::Frozen { what: what.into(), message: message.into() }
+    /// The field of the output that it is about, by its path: `inner.tokens`.
+    pub fn field(&self) -> Option<&str> {
+        self.report()?.field.as_deref()
+    }
+
+    /// What was expected.
+    pub fn expected(&self) -> Option<&str> {
+        self.report()?.expected.as_deref()
+    }
+
+    /// What was found in its place.
+    pub fn found(&self) -> Option<&str> {
+        self.report()?.found.as_deref()
+    }
+
+    /// What to do.
+    pub fn remedy(&self) -> Option<&str> {
+        self.report()?.remedy.as_deref()
+    }
+
+    fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Store(_) | Self::Tensor(_) | Self::Loader(_) => None,
+            Self::Output(report)
+            | Self::Module(report)
+            | Self::Frozen(report)
+            | Self::Batch(report)
+            | Self::Directory(report)
+            | Self::Closed(report) => Some(report),
+        }
+    }
+
+    fn report_mut(&mut self) -> Option<&mut Report> {
+        match self {
+            Self::Store(_) | Self::Tensor(_) | Self::Loader(_) => None,
+            Self::Output(report)
+            | Self::Module(report)
+            | Self::Frozen(report)
+            | Self::Batch(report)
+            | Self::Directory(report)
+            | Self::Closed(report) => Some(report),
+        }
+    }
+
+    fn with(mut self, fill: impl FnOnce(&mut Report)) -> Self {
+        if let Some(report) = self.report_mut() {
+            fill(report);
+        }
+        self
+    }
+
+    /// It is about this module, if it is not about another one.
+    pub(crate) fn in_module(self, id: &str) -> Self {
+        self.with(|report| {
+            report.module.get_or_insert_with(|| id.into());
+        })
+    }
+
+    pub(crate) fn with_field(self, field: &str) -> Self {
+        self.with(|report| report.field = Some(field.into()))
+    }
+
+    pub(crate) fn with_expected(self, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Self {
+        self.with(|report| {
+            report.expected = Some(expected.into());
+            report.found = Some(found.into());
+        })
+    }
+
+    pub(crate) fn with_remedy(self, remedy: impl Into<Box<str>>) -> Self {
+        self.with(|report| report.remedy = Some(remedy.into()))
+    }
+
+    /// A part of an output is not what it should be; the empty path is the output itself.
+    pub(crate) fn output(field: &str, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Self {
+        let what = if field.is_empty() { "output".to_owned() } else { format!("output field `{field}`") };
+        let (expected, found) = (expected.into(), found.into());
+        let message = format!("{what}: expected {expected}, found {found}");
+        let error = Self::Output(Box::new(Report::new(message))).with_expected(expected, found);
+        if field.is_empty() { error } else { error.with_field(field) }
+    }
+
+    pub(crate) fn module(id: &str, message: impl Into<Box<str>>, remedy: impl Into<Box<str>>) -> Self {
+        Self::Module(Box::new(Report::new(message))).in_module(id).with_remedy(remedy)
+    }
+
+    pub(crate) fn frozen(what: impl fmt::Display, message: impl fmt::Display) -> Self {
+        Self::Frozen(Box::new(Report::new(format!("{what}: {message}"))))
     }
 
     pub(crate) fn batch(message: impl Into<Box<str>>) -> Self {
-        Self::Batch(message.into())
+        Self::Batch(Box::new(Report::new(message)))
+    }
+
+    pub(crate) fn directory(message: impl Into<Box<str>>, remedy: &str) -> Self {
+        Self::Directory(Box::new(Report::new(message))).with_remedy(remedy)
+    }
+
+    pub(crate) fn closed(message: impl Into<Box<str>>, remedy: &str) -> Self {
+        Self::Closed(Box::new(Report::new(message))).with_remedy(remedy)
+    }
+}
+
+/// What an [`Error`] says; its parts are at hand by [`Error::module_id`], [`field`](Error::field),
+/// [`expected`](Error::expected), [`found`](Error::found) and [`remedy`](Error::remedy).
+#[derive(Debug)]
+pub struct Report {
+    module: Option<Box<str>>,
+    field: Option<Box<str>>,
+    expected: Option<Box<str>>,
+    found: Option<Box<str>>,
+    remedy: Option<Box<str>>,
+    /// The whole, without the module and the remedy.
+    message: Box<str>,
+}
+
+impl Report {
+    fn new(message: impl Into<Box<str>>) -> Self {
+        let message = message.into();
+        Self { module: None, field: None, expected: None, found: None, remedy: None, message }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(module) = &self.module {
+            write!(f, "module `{module}`: ")?;
+        }
+        f.write_str(&self.message)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -96,8 +96,12 @@ impl KeyKind for BytesIds {
 
 /// The id of a sample, for a module whose ids are `K`.
 ///
-/// Strings (`String`, `&str`, …) unless `#[cached_module(key = i64)]` or `#[cached_module(key = bytes)]`
-/// says otherwise.
+/// Strings (`String`, `&str`, [`ContentId`](crate::ContentId), …) unless `#[cached_module(key = i64)]` or
+/// `#[cached_module(key = bytes)]` says otherwise. Bytes are `Vec<u8>`, `&[u8]`, `[u8; N]`, a `ContentId`, and, with the
+/// feature `uuid`, a `uuid::Uuid`, which is its 16 bytes.
+///
+/// An id has at least one byte and at most 4,096, and is compared byte by byte: `"Cat.jpg"` and `"cat.jpg"` are two
+/// samples. An id that stands twice in a batch is one sample, computed once, from the inputs at its first place.
 pub trait Id<K: KeyKind> {
     /// The id itself.
     #[doc(hidden)]
@@ -206,6 +210,13 @@ impl BytesId<Vec<u8>> for BytesIds {
 impl<const N: usize> BytesId<[u8; N]> for BytesIds {
     fn read(id: &[u8; N]) -> &[u8] {
         id
+    }
+}
+
+#[cfg(feature = "uuid")]
+impl BytesId<uuid::Uuid> for BytesIds {
+    fn read(id: &uuid::Uuid) -> &[u8] {
+        id.as_bytes()
     }
 }
 

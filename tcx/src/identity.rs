@@ -4,6 +4,7 @@ use std::fmt;
 
 use tch::{Device, Tensor};
 
+use crate::output::CacheableOutput;
 use crate::stateless::Stateless;
 use crate::{Error, Result};
 
@@ -37,6 +38,8 @@ const MOST_ITEMS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Identity {
     entries: Vec<(String, String)>,
+    /// Those of the modules that the inputs come from.
+    upstream: Vec<(String, String)>,
     path: String,
     device: Option<Device>,
     watch: WeightWatch,
@@ -50,7 +53,7 @@ impl Identity {
         identity
     }
 
-    /// The entries: where, and what is there.
+    /// The entries of the value itself: where, and what is there.
     pub fn entries(&self) -> &[(String, String)] {
         &self.entries
     }
@@ -77,6 +80,13 @@ impl Identity {
     pub fn field<T: Stateless + ?Sized>(&mut self, name: &str, value: &T) {
         let dot = if self.path.is_empty() { "" } else { "." };
         self.at(&format!("{dot}{name}"), |identity| value.identity(identity));
+    }
+
+    /// Enters a part, by its name: a field of an output.
+    #[doc(hidden)]
+    pub fn part(&mut self, name: &str, enter: impl FnOnce(&mut Self)) {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        self.at(&format!("{dot}{name}"), enter);
     }
 
     /// Enters the value itself, as text that differs whenever the value does.
@@ -130,13 +140,20 @@ impl Identity {
         self.device
     }
 
-    /// For the store.
-    pub(crate) fn to_store(&self) -> tcx_store::Identity {
-        let mut identity = tcx_store::Identity::default();
-        for (path, value) in &self.entries {
-            identity.push(path, value);
-        }
-        identity
+    /// For the store of a module with these outputs.
+    pub(crate) fn to_store<O: CacheableOutput>(&self) -> tcx_store::Identity {
+        let mut output = Self::default();
+        output.part("Output", O::describe);
+        self.entries.iter().chain(&output.entries).chain(&self.upstream).cloned().collect()
+    }
+
+    pub(crate) fn add_upstream(&mut self, entries: impl Iterator<Item = (String, String)>) {
+        self.upstream.extend(entries);
+    }
+
+    /// The entries, and those of the modules that the inputs come from.
+    pub(crate) fn all_entries(&self) -> Vec<(String, String)> {
+        [self.entries.as_slice(), &self.upstream].concat()
     }
 
     /// The weights to watch.
@@ -155,7 +172,7 @@ impl Identity {
 /// One entry a line, as in the refusal of a cache that belongs to another identity.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (path, value)) in self.entries.iter().enumerate() {
+        for (index, (path, value)) in self.entries.iter().chain(&self.upstream).enumerate() {
             let newline = if index == 0 { "" } else { "\n" };
             write!(f, "{newline}{path} = {value}")?;
         }
@@ -213,14 +230,13 @@ impl WeightWatch {
         for Weight { name, tensor, version } in &self.0 {
             let what = || format!("weight `{name}`");
             if tensor.f_internal_version()? != *version {
-                return Err(Error::frozen(
-                    what(),
-                    "changed in place after it was frozen, so that rows computed before and after would \
-                     differ: freeze the module again after the last change, and bump the id",
-                ));
+                let message = "changed in place after it was frozen, so that rows computed before and after would differ";
+                let remedy = "freeze the module again after the last change, and bump the id";
+                return Err(Error::frozen(what(), message).with_remedy(remedy));
             }
             if tensor.requires_grad() {
-                return Err(Error::frozen(what(), "tracks gradients again after it was frozen"));
+                let error = Error::frozen(what(), "tracks gradients again after it was frozen");
+                return Err(error.with_remedy("leave its `requires_grad` alone"));
             }
         }
         Ok(())

@@ -47,7 +47,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// As all of them.
     pub fn invalidate<I: Id<M::Key>>(&self, ids: &[I]) -> Result<()> {
-        let keys = self.pack(ids)?;
+        let keys = self.pack(ids, 0)?;
         Ok(self.writable()?.invalidate(&keys)?)
     }
 

@@ -1,10 +1,11 @@
 //! The macros and their documentation, which stands here because its examples need all of tcx.
 
-/// Makes a struct a `CacheableOutput`: each field becomes a column of the cache, or several.
+/// Makes a struct a `CacheableOutput`: each field becomes a column of the cache, or several. An enum without data becomes
+/// a value that a `Vec` may hold.
 ///
 /// Tensors declare their dtype and the shape of one sample, without the batch dimension; dimensions are numbers or
-/// constants. Other fields are outputs themselves: `Vec`s with one number, `bool` or `String` per sample, `Typed`
-/// tensors, tuples, and further structs with this derive.
+/// constants. Other fields are outputs themselves: `Vec`s with one number, array of numbers, `bool` or `String` per
+/// sample, `Typed` tensors, tuples, and further structs with this derive.
 ///
 /// ```
 /// use tch::Tensor;
@@ -28,7 +29,34 @@
 /// The dtypes are `f16`, `bf16`, `f32`, `f64`, `i8`, `i16`, `i32`, `i64`, `u8` and `bool`; a sample has at most five
 /// dimensions. What `forward` returns is compared with the declaration before it enters the cache.
 ///
-/// `#[tcx(crate = path)]` on the struct tells the derive where tcx is, if not at `::tcx`.
+/// A field with `#[tcx(skip)]` is not cached: it comes back as its type's `Default`, from samples that were found and from
+/// those that were computed alike. It is for what only `forward` itself needs.
+///
+/// An enum whose variants hold no data becomes a number per sample, in a `Vec`, with the smallest of `u8`, `i16` and `i32`
+/// that holds the numbers of its variants. The variants' names and numbers are part of the cache's identity: an enum
+/// that has changed meets no old rows.
+///
+/// ```
+/// # use tch::Tensor;
+/// use tcx::CacheableOutput;
+///
+/// #[derive(CacheableOutput)]
+/// enum Label {
+///     Cat,
+///     Dog,
+/// }
+///
+/// #[derive(CacheableOutput)]
+/// struct Detection {
+///     label: Vec<Label>,
+///     corners: Vec<[[f32; 2]; 4]>, // four points per sample
+///     #[tcx(skip)]
+///     heat: Option<Tensor>,        // `None` when it comes from the cache
+/// }
+/// # let _ = (Label::Cat, Label::Dog);
+/// ```
+///
+/// `#[tcx(crate = path)]` on the item tells the derive where tcx is, if not at `::tcx`.
 pub use tcx_derive::CacheableOutput;
 
 /// Makes a struct or an enum `Stateless`, so that a cached module can hold it: its name, its fields and the variant

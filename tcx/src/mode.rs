@@ -122,9 +122,8 @@ impl Rows {
             Self::ReadOnly(_) => "ReadOnly",
             Self::Off(_) => "Off",
         };
-        let message =
-            format!("this handle has mode {mode} and changes nothing: open the module in mode ReadWrite");
-        Err(Error::Module { id: id.into(), message: message.into() })
+        let message = format!("this handle has mode {mode} and changes nothing");
+        Err(Error::module(id, message, "open the module in mode ReadWrite"))
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -5,6 +5,7 @@ use tch::{Device, Tensor};
 use tcx_store::{Column, ColumnType, Field, Lookup};
 
 use crate::__private::assert_column_shape;
+use crate::identity::Identity;
 use crate::tensor::{Dense, TensorField};
 use crate::typed::{Element, Shape, Typed};
 use crate::value::SampleValue;
@@ -16,12 +17,13 @@ use crate::{Error, Result};
 /// - a struct with [`#[derive(CacheableOutput)]`](macro@crate::CacheableOutput), whose fields are outputs
 ///   themselves or tensors with `#[tensor(f32, [2048])]`;
 /// - a [`Typed`] tensor;
-/// - a `Vec` with one number, `bool` or `String` per sample;
+/// - a `Vec` with one number, `bool` or `String` per sample, or an array of numbers, as in `Vec<[f32; 4]>`;
+/// - a `Vec` of an enum without data that has `#[derive(CacheableOutput)]`;
 /// - a tuple of up to twelve of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be cached: it is not a `CacheableOutput`",
     label = "not a cacheable output",
-    note = "an output is a struct with `#[derive(CacheableOutput)]`, a `tcx::Typed<f32, D1<2048>>` tensor, a `Vec` with one number, `bool` or `String` per sample, or a tuple of up to 12 of these"
+    note = "an output is a struct with `#[derive(CacheableOutput)]`, a `tcx::Typed<f32, D1<2048>>` tensor, a `Vec` with one number, array of numbers, `bool` or `String` per sample, or a tuple of up to 12 of these"
 )]
 pub trait CacheableOutput: Sized {
     /// The columns.
@@ -35,7 +37,13 @@ pub trait CacheableOutput: Sized {
     /// Gathers the rows asked for.
     #[doc(hidden)]
     fn read(reader: &mut ColumnReader<'_>) -> Result<Self>;
+
+    /// Enters what the columns do not say of the values' meaning: the variants of enums.
+    #[doc(hidden)]
+    fn describe(_: &mut Identity) {}
 }
+
+const REMEDY: &str = "return from `forward` what is declared, or declare what it returns";
 
 /// Takes the columns of one batch, in the order of the output's leaves.
 #[doc(hidden)]
@@ -90,9 +98,7 @@ impl ColumnWriter {
 
     /// The error that the part being written is not what was declared.
     pub(crate) fn mismatch(&self, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Error {
-        let part =
-            if self.path.is_empty() { "output".to_owned() } else { format!("output field `{}`", self.path) };
-        Error::output(part, expected, found)
+        Error::output(&self.path, expected, found).with_remedy(REMEDY)
     }
 }
 
@@ -101,14 +107,15 @@ impl ColumnWriter {
 #[derive(Debug)]
 pub struct ColumnReader<'a> {
     rows: &'a Lookup,
+    columns: &'static ColumnType,
     leaf: usize,
     device: Device,
 }
 
 impl<'a> ColumnReader<'a> {
-    /// For the rows of `rows`; tensors are put on `device`.
-    pub fn new(rows: &'a Lookup, device: Device) -> Self {
-        Self { rows, leaf: 0, device }
+    /// For the rows of `rows`, of an output `O`; tensors are put on `device`.
+    pub fn new<O: CacheableOutput>(rows: &'a Lookup, device: Device) -> Self {
+        Self { rows, columns: &O::COLUMN, leaf: 0, device }
     }
 
     pub(crate) fn rows(&self) -> &'a Lookup {
@@ -123,6 +130,19 @@ impl<'a> ColumnReader<'a> {
     pub(crate) fn next_leaf(&mut self) -> usize {
         self.leaf += 1;
         self.leaf - 1
+    }
+
+    /// The error that what was read of a leaf cannot be what was written.
+    pub(crate) fn mismatch(
+        &self,
+        leaf: usize,
+        expected: impl Into<Box<str>>,
+        found: impl Into<Box<str>>,
+    ) -> Error {
+        let leaves = self.columns.leaves();
+        let name = leaves.get(leaf).map_or("", |leaf| leaf.name.as_str());
+        let remedy = "another program has written it: remove the folder of the module, and compute it again";
+        Error::output(name, expected, found).with_remedy(remedy)
     }
 }
 
@@ -150,13 +170,16 @@ impl<T: SampleValue> CacheableOutput for Vec<T> {
             let values = |count: usize| format!("one value per sample, {count} in all");
             return Err(writer.mismatch(values(writer.rows()), format!("{} values", self.len())));
         }
-        writer.push(T::column(self));
+        T::write(self, writer);
         Ok(())
     }
 
     fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
-        let leaf = reader.next_leaf();
-        T::gather(reader.rows(), leaf)
+        T::read(reader)
+    }
+
+    fn describe(identity: &mut Identity) {
+        T::describe(identity);
     }
 }
 
@@ -174,6 +197,10 @@ macro_rules! tuple {
 
             fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
                 Ok(($($part::read(reader)?,)*))
+            }
+
+            fn describe(identity: &mut Identity) {
+                $(identity.part(stringify!($index), $part::describe);)*
             }
         }
     };

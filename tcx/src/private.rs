@@ -1,32 +1,44 @@
 //! What the code that the macros generate names. No part of the public interface: it changes with any
 //! release.
 
-pub use core::primitive::{bool, f32, f64, i8, i16, i32, i64, str, u8};
+pub use core::option::Option;
+pub use core::primitive::{bool, f32, f64, i8, i16, i32, i64, i128, str, u8};
 pub use core::{concat, file, fmt, line};
 
 pub use half::{bf16, f16};
 pub use inventory;
+pub use std::vec::Vec;
 pub use tch::Tensor;
 pub use tcx_store::{ColumnType, Field};
 
+pub use crate::diagnostics::{OnePerSample, OutputField};
 pub use crate::error::Result;
 pub use crate::extractor::{CachedModule, Extractor};
 pub use crate::id::{BytesIds, I64Ids, StringIds};
 pub use crate::identity::Identity;
 pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
-pub use crate::register_module;
 pub use crate::registry::Registered;
+pub use crate::skipped::Skipped;
 pub use crate::stateless::Stateless;
 pub use crate::tensor::{Dense, TensorField};
 pub use crate::typed::{D0, D1, D2, D3, D4, D5};
+pub use crate::value::{SampleValue, Variants, variants};
+pub use crate::{register_module, single_value};
 
 use crate::typed::Shape;
 
 /// Compiles only for an output; the macros call it with the tokens of a field's type.
-pub const fn assert_output<T: CacheableOutput>() {}
+pub const fn assert_output<T: CacheableOutput>() {
+    if let ColumnType::Dense { shape, .. } = T::COLUMN {
+        check_shape(shape);
+    }
+}
 
 /// Compiles only for a type of field that `#[tensor(..)]` can store.
 pub const fn assert_column<T: TensorField<C>, C>() {}
+
+/// Compiles only for what can fill a skipped field.
+pub const fn assert_skipped<T: Skipped>() {}
 
 /// Compiles only for what a cached module may hold.
 pub const fn assert_stateless<T: Stateless + ?Sized>() {}
@@ -35,6 +47,9 @@ pub const fn assert_stateless<T: Stateless + ?Sized>() {}
 pub const fn assert_column_shape<C: ColumnShape>() {
     check_shape(C::DIMS);
 }
+
+/// The rank of `D5`.
+pub(crate) const MOST_DIMS: usize = 5;
 
 /// The shape of a column, as its marker says.
 pub trait ColumnShape {
@@ -47,6 +62,7 @@ impl<E, S: Shape> ColumnShape for Dense<E, S> {
 }
 
 const fn check_shape(dims: &[usize]) {
+    assert!(dims.len() <= MOST_DIMS, "a sample has at most five dimensions");
     let mut elements: usize = 1;
     let mut i = 0;
     while i < dims.len() {

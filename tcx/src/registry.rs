@@ -44,15 +44,10 @@ pub(crate) fn check_unique(id: &str) -> Result<()> {
     places.dedup();
     match places.as_slice() {
         [] | [_] => Ok(()),
-        places => Err(Error::Module {
-            id: id.into(),
-            message: format!(
-                "is the id of {} modules: {}; give each its own",
-                places.len(),
-                places.join(", ")
-            )
-            .into(),
-        }),
+        places => {
+            let message = format!("is the id of {} modules: {}", places.len(), places.join(", "));
+            Err(Error::module(id, message, "give each its own"))
+        }
     }
 }
 

@@ -1,69 +1,78 @@
-//! What a `Vec` holds per sample: numbers, truth values, strings.
+//! What a `Vec` holds per sample: numbers, truth values, arrays of these, strings, the variants of an enum.
 
-use half::{bf16, f16};
-use tcx_store::{Column, ColumnType, Lookup};
+mod array;
+pub mod variants;
+
+use tcx_store::{Column, ColumnType};
+
+pub(crate) use array::Item;
+pub use variants::Variants;
 
 use crate::Result;
-use crate::tensor::numbers;
-use crate::typed::Element;
+use crate::identity::Identity;
+use crate::output::{ColumnReader, ColumnWriter};
 
 /// A value that a `Vec` may hold for each sample of a batch.
 #[diagnostic::on_unimplemented(
     message = "`Vec<{Self}>` cannot be cached",
     label = "`{Self}` is not a per-sample value tcx can store",
-    note = "a `Vec` field holds one number, `bool` or `String` per sample"
+    note = "a `Vec` field holds one number, `bool` or `String` per sample, an array of numbers as in `Vec<[f32; 4]>`, or an enum without data that has `#[derive(CacheableOutput)]`"
 )]
 #[doc(hidden)]
 pub trait SampleValue: Sized {
     /// The column.
     const COLUMN: ColumnType;
 
-    /// The column of these rows.
-    fn column(rows: &[Self]) -> Column;
+    /// Copies the rows into the columns; there are as many as the writer expects.
+    fn write(rows: &[Self], writer: &mut ColumnWriter);
 
-    /// The rows asked for, of leaf number `leaf`.
-    fn gather(rows: &Lookup, leaf: usize) -> Result<Vec<Self>>;
+    /// Gathers the rows asked for.
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Vec<Self>>;
+
+    /// Enters what the column does not say of the values' meaning.
+    fn describe(_: &mut Identity) {}
 }
 
-macro_rules! numbers {
-    ($($number:ty),*) => {$(
-        impl SampleValue for $number {
-            const COLUMN: ColumnType = ColumnType::Dense { dtype: <$number as Element>::DTYPE, shape: &[] };
+macro_rules! items {
+    ($($item:ty),*) => {$(
+        impl SampleValue for $item {
+            const COLUMN: ColumnType = array::column::<Self>();
 
-            fn column(rows: &[Self]) -> Column {
-                Column::dense(bytemuck::cast_slice(rows))
+            fn write(rows: &[Self], writer: &mut ColumnWriter) {
+                array::write(rows, writer);
             }
 
-            fn gather(rows: &Lookup, leaf: usize) -> Result<Vec<Self>> {
-                Ok(numbers(rows, leaf))
+            fn read(reader: &mut ColumnReader<'_>) -> Result<Vec<Self>> {
+                Ok(array::read(reader))
             }
         }
     )*};
 }
 
-numbers!(f16, bf16, f32, f64, i8, i16, i32, i64, u8);
+items!(half::f16, half::bf16, f32, f64, i8, i16, i32, i64, u8, bool);
 
-impl SampleValue for bool {
-    const COLUMN: ColumnType = ColumnType::Dense { dtype: bool::DTYPE, shape: &[] };
+impl<T: Item, const N: usize> SampleValue for [T; N] {
+    const COLUMN: ColumnType = array::column::<Self>();
 
-    fn column(rows: &[Self]) -> Column {
-        Column::dense(&rows.iter().map(|&row| u8::from(row)).collect::<Vec<_>>())
+    fn write(rows: &[Self], writer: &mut ColumnWriter) {
+        array::write(rows, writer);
     }
 
-    fn gather(rows: &Lookup, leaf: usize) -> Result<Vec<Self>> {
-        Ok(numbers::<u8>(rows, leaf).into_iter().map(|byte| byte != 0).collect())
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Vec<Self>> {
+        Ok(array::read(reader))
     }
 }
 
 impl SampleValue for String {
     const COLUMN: ColumnType = ColumnType::Text;
 
-    fn column(rows: &[Self]) -> Column {
-        Column::text(rows)
+    fn write(rows: &[Self], writer: &mut ColumnWriter) {
+        writer.push(Column::text(rows));
     }
 
-    fn gather(rows: &Lookup, leaf: usize) -> Result<Vec<Self>> {
-        let row = |row| rows.text(leaf, row).map(str::to_owned).map_err(Into::into);
-        (0..rows.len()).map(row).collect()
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Vec<Self>> {
+        let leaf = reader.next_leaf();
+        let row = |row| reader.rows().text(leaf, row).map(str::to_owned).map_err(Into::into);
+        (0..reader.rows().len()).map(row).collect()
     }
 }

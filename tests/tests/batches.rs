@@ -8,14 +8,21 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use tch::{Kind, Tensor};
-use tcx::{Cache, Cached, D2, Extractor, Missing, Typed, cached_module};
+use tcx::{Cache, CacheableOutput, Cached, D2, Extractor, Missing, Typed, cached_module};
 use tcx_tests::bits::{Parts, bits, tensor};
 
 #[cached_module(
     id = "random_v1",
-    output(pooled: tensor(f32, [7]), tokens: Typed<tcx::f16, D2<3, 2>>, caption: Vec<String>, score: Vec<f64>)
+    output(pooled: tensor(f32, [7]), tokens: Typed<tcx::f16, D2<3, 2>>, caption: Vec<String>, score: Vec<f64>,
+        corner: Vec<[[i32; 2]; 2]>, parity: Vec<Parity>)
 )]
 struct Random;
+
+#[derive(CacheableOutput, Debug)]
+enum Parity {
+    Odd,
+    Even = 300,
+}
 
 impl Extractor for Random {
     type Input = (Tensor, Vec<String>);
@@ -23,11 +30,15 @@ impl Extractor for Random {
 
     fn forward(&self, (seeds, names): &Self::Input) -> tcx::Result<RandomOutput> {
         let score = Vec::try_from(seeds * 3)?;
+        let samples: Vec<i64> = Vec::try_from(seeds)?;
+        let samples = samples.into_iter();
         Ok(RandomOutput {
             pooled: bits(seeds, &[7], Kind::Float),
             tokens: bits(&(seeds + 5), &[3, 2], Kind::Half).into(),
             caption: names.iter().map(|name| format!("of {name}")).collect(),
             score,
+            corner: samples.clone().map(|sample| [[sample as i32, 1], [-sample as i32, 2]]).collect(),
+            parity: samples.map(|sample| if sample % 2 == 0 { Parity::Even } else { Parity::Odd }).collect(),
         })
     }
 }
@@ -121,8 +132,9 @@ impl<'a> Program<'a> {
 }
 
 fn parts(output: &RandomOutput) -> Vec<(String, Vec<u8>)> {
-    let RandomOutput { pooled, tokens, caption, score } = output;
-    [vec![tensor(pooled)], tokens.parts(), caption.parts(), score.parts()].concat()
+    let RandomOutput { pooled, tokens, caption, score, corner, parity } = output;
+    let others = (format!("{corner:?} {parity:?}"), Vec::new());
+    [vec![tensor(pooled), others], tokens.parts(), caption.parts(), score.parts()].concat()
 }
 
 proptest! {

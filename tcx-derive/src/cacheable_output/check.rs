@@ -16,9 +16,15 @@ pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
         Data::Struct(data) if data.fields.is_empty() && matches!(output.form, Form::Derive) => {
             errors.at(name, "an output without fields holds nothing to cache: give it at least one");
         }
-        Data::Struct(_) => {}
-        Data::Enum(data) => errors.at(data.enum_token, NOT_A_STRUCT),
-        Data::Union(data) => errors.at(data.union_token, NOT_A_STRUCT),
+        Data::Struct(_) if output.fields.iter().all(|field| field.skipped) && !output.fields.is_empty() => {
+            errors.at(name, "an output whose fields are all skipped holds nothing to cache: keep at least one");
+        }
+        // Enums do not come here.
+        Data::Struct(_) | Data::Enum(_) => {}
+        Data::Union(data) => errors.at(
+            data.union_token,
+            "only a struct, or an enum without data, can be a `CacheableOutput`: it becomes the columns of the cache",
+        ),
     }
     for parameter in &output.original.generics.params {
         if let GenericParam::Lifetime(lifetime) = parameter {
@@ -29,7 +35,7 @@ pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
         }
     }
     let borrows = output.original.generics.lifetimes().next().is_some();
-    for field in &output.fields {
+    for field in output.fields.iter().filter(|field| !field.skipped) {
         check_name(field, errors);
         if is_reference(field.ty()) {
             // One mistake, said once: at the lifetime, if the struct declares it.
@@ -48,9 +54,6 @@ pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
         }
     }
 }
-
-const NOT_A_STRUCT: &str =
-    "only a struct can be a `CacheableOutput`: its fields become the columns of the cache";
 
 fn check_name(field: &OutputField<'_>, errors: &mut Errors) {
     if field.name.starts_with("__") {

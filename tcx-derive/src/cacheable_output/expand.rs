@@ -1,19 +1,20 @@
 //! The generated code: one call per field into `tcx::__private`, and one assertion per field, which is where
 //! the compiler reports a type that cannot be cached.
 
-use proc_macro2::{TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote};
-use syn::{Generics, parse_quote};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::{Generics, Ident, Type, parse_quote};
 
 use super::check::is_refused;
 use super::model::{Output, OutputField, Tensor};
 use super::tensor::{Dim, TensorAttribute};
+use crate::runtime::Runtime;
 use crate::types::mentions_parameter;
 
 pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
     let (runtime, name) = (&output.runtime, &output.original.ident);
-    let indices = || 0..output.fields.len();
-    let assertions = indices().map(|index| assertion(output, index));
+    let assertions = (0..output.fields.len()).map(|index| assertion(output, index));
+    let indices = || (0..output.fields.len()).filter(|&index| !output.fields[index].skipped);
     let generics = bounded(output);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let columns = indices().map(|index| {
@@ -25,9 +26,26 @@ pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
         let stored = stored(output, index);
         quote!(#runtime::ColumnWriter::field(__writer, #name, |__writer| #stored::write(&self.#member, __writer))?;)
     });
-    let reads = indices().map(|index| {
+    let reads = (0..output.fields.len()).map(|index| {
         let (member, stored) = (&output.fields[index].member, stored(output, index));
+        if output.fields[index].skipped {
+            return quote!(#member: #stored::value());
+        }
         quote!(#member: #stored::read(__reader)?)
+    });
+    let described: Vec<_> = indices()
+        .filter(|&index| matches!(output.fields[index].tensor, Tensor::No))
+        .map(|index| {
+            let (name, stored) = (&output.fields[index].name, stored(output, index));
+            quote!(#runtime::Identity::part(__identity, #name, #stored::describe);)
+        })
+        .collect();
+    let describe = (!described.is_empty()).then(|| {
+        quote! {
+            fn describe(__identity: &mut #runtime::Identity) {
+                #(#described)*
+            }
+        }
     });
     quote! {
         const _: () = {
@@ -46,6 +64,8 @@ pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
                 fn read(__reader: &mut #runtime::ColumnReader<'_>) -> #runtime::Result<Self> {
                     #runtime::Result::Ok(Self { #(#reads),* })
                 }
+
+                #describe
             }
         };
     }
@@ -55,7 +75,8 @@ pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
 /// of the other fields, so that their mistakes are seen at once.
 pub(crate) fn stub(output: &Output<'_>) -> TokenStream {
     let (runtime, name) = (&output.runtime, &output.original.ident);
-    let is_judged = |field: &OutputField<'_>| matches!(field.tensor, Tensor::No) && !is_refused(field);
+    let is_judged =
+        |field: &OutputField<'_>| matches!(field.tensor, Tensor::No) && (field.skipped || !is_refused(field));
     let judged = (0..output.fields.len()).filter(|&index| is_judged(&output.fields[index]));
     let assertions = judged.map(|index| assertion(output, index));
     let (impl_generics, ty_generics, where_clause) = output.original.generics.split_for_impl();
@@ -84,6 +105,9 @@ pub(crate) fn stub(output: &Output<'_>) -> TokenStream {
 fn stored(output: &Output<'_>, index: usize) -> TokenStream {
     let (runtime, field) = (&output.runtime, &output.fields[index]);
     let ty = field.ty();
+    if field.skipped {
+        return quote!(<#ty as #runtime::Skipped>);
+    }
     match &field.tensor {
         Tensor::Yes(attribute) => {
             let column = column(output, index, attribute);
@@ -122,6 +146,10 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
     if mentions_parameter(ty, generics) {
         return TokenStream::new();
     }
+    if field.skipped {
+        let assertion = over_type(runtime, "assert_skipped", ty);
+        return quote!(const _: () = #assertion;);
+    }
     match &field.tensor {
         Tensor::Yes(attribute) => {
             let dense = dense(output, attribute);
@@ -140,15 +168,37 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
                 #(const _: () = #constant;)*
             }
         }
-        Tensor::No | Tensor::Wrong => quote!(const _: () = #runtime::assert_output::<#ty>();),
+        Tensor::No | Tensor::Wrong => {
+            let assertion = over_type(runtime, "assert_output", ty);
+            quote!(const _: () = #assertion;)
+        }
     }
 }
 
+/// A call of an assertion with a type, standing where the type stands; the type keeps its own tokens.
+fn over_type(runtime: &Runtime, assertion: &str, ty: &Type) -> TokenStream {
+    let (start, end) = ends(ty);
+    let assertion = Ident::new(assertion, start);
+    let (before, after) = (quote_spanned!(start=> #runtime::#assertion::<), quote_spanned!(end=> >()));
+    // The path of tcx is the user's own, or has the span of the derive.
+    let before = before.into_iter().map(|mut token| {
+        token.set_span(start);
+        token
+    });
+    let before: TokenStream = before.collect();
+    quote!(#before #ty #after)
+}
+
+/// Where the first and the last token stand.
+fn ends(place: &impl ToTokens) -> (Span, Span) {
+    let mut tokens = place.to_token_stream().into_iter();
+    let start = tokens.next().map_or_else(Span::call_site, |token| token.span());
+    (start, tokens.last().map_or(start, |token| token.span()))
+}
+
 /// Tokens that the compiler takes to stand where `place` stands, from its first token to its last.
-fn over(tokens: TokenStream, place: &impl ToTokens) -> TokenStream {
-    let mut place = place.to_token_stream().into_iter();
-    let Some(first) = place.next() else { return tokens };
-    let (start, end) = (first.span(), place.last().map_or(first.span(), |last| last.span()));
+pub(super) fn over(tokens: TokenStream, place: &impl ToTokens) -> TokenStream {
+    let (start, end) = ends(place);
     let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for token in &mut tokens {
         token.set_span(start);
@@ -167,6 +217,10 @@ fn bounded(output: &Output<'_>) -> Generics {
     let bounds = &mut generics.make_where_clause().predicates;
     for (index, field) in output.fields.iter().enumerate() {
         let ty = field.ty();
+        if field.skipped {
+            bounds.push(parse_quote!(for<'__tcx> #ty: #runtime::Skipped));
+            continue;
+        }
         bounds.push(match &field.tensor {
             Tensor::Yes(attribute) => {
                 let column = column(output, index, attribute);

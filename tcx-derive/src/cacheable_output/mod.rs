@@ -6,9 +6,10 @@ mod expand;
 mod form;
 mod model;
 mod tensor;
+mod variants;
 
 use proc_macro2::TokenStream;
-use syn::DeriveInput;
+use syn::{Data, DeriveInput};
 
 use crate::errors::Errors;
 use crate::runtime::Runtime;
@@ -16,7 +17,10 @@ use form::Form;
 use model::Output;
 
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
-    implement(input, Form::Derive, Runtime::default())
+    match &input.data {
+        Data::Enum(data) => variants::implement(input, data, Runtime::default()),
+        _ => implement(input, Form::Derive, Runtime::default()),
+    }
 }
 
 /// The impl for the struct of an inline output.

@@ -1,12 +1,12 @@
 //! The struct as the derive understands it.
 
 use syn::ext::IdentExt as _;
-use syn::{Data, DeriveInput, Field, Index, Member, Type};
+use syn::{Data, DeriveInput, Field, Ident, Index, Member, Type};
 
 use super::form::Form;
 use super::tensor::TensorAttribute;
 use crate::errors::Errors;
-use crate::options::{crate_path, similar, tcx_options};
+use crate::options::{container_options, similar, tcx_options};
 use crate::runtime::Runtime;
 
 /// A struct whose fields become columns.
@@ -23,6 +23,8 @@ pub(crate) struct OutputField<'a> {
     /// The name of its column.
     pub(crate) name: String,
     pub(crate) tensor: Tensor,
+    /// `#[tcx(skip)]`: no column, the default when read.
+    pub(crate) skipped: bool,
 }
 
 /// What `#[tensor(..)]` says about a field.
@@ -41,16 +43,7 @@ impl<'a> Output<'a> {
         mut runtime: Runtime,
         errors: &mut Errors,
     ) -> Self {
-        for attribute in original.attrs.iter().filter(|attribute| attribute.path().is_ident("tcx")) {
-            for option in tcx_options(attribute, errors) {
-                if option.name == "crate" {
-                    runtime = errors.ok(crate_path(&option)).map_or(runtime, Runtime::renamed);
-                } else {
-                    errors
-                        .at(&option.name, format!("unknown option `{}`; expected `crate = …`", option.name));
-                }
-            }
-        }
+        container_options(&original.attrs, &mut runtime, errors);
         let fields = match &original.data {
             Data::Struct(data) => {
                 data.fields.iter().enumerate().map(|field| OutputField::parse(field, form, errors)).collect()
@@ -74,7 +67,7 @@ impl<'a> OutputField<'a> {
             Some(ident) => (Member::Named(ident.clone()), ident.unraw().to_string()),
             None => (Member::Unnamed(Index::from(index)), index.to_string()),
         };
-        let mut tensor = Tensor::No;
+        let (mut tensor, mut skip) = (Tensor::No, None);
         for attribute in &original.attrs {
             if attribute.path().is_ident("tensor") {
                 let again = !matches!(tensor, Tensor::No);
@@ -84,7 +77,7 @@ impl<'a> OutputField<'a> {
                 let parsed = errors.ok(TensorAttribute::parse(attribute, form));
                 tensor = if again { Tensor::Wrong } else { parsed.map_or(Tensor::Wrong, Tensor::Yes) };
             } else if attribute.path().is_ident("tcx") {
-                field_options(attribute, errors);
+                skip = field_options(attribute, errors).or(skip);
             } else if attribute
                 .path()
                 .get_ident()
@@ -94,7 +87,13 @@ impl<'a> OutputField<'a> {
                 tensor = Tensor::Wrong;
             }
         }
-        Self { original, member, name, tensor }
+        if let (Some(skip), Tensor::Yes(_)) = (&skip, &tensor) {
+            let message = format!(
+                "field `{name}` is skipped, and has a column: remove `skip` to cache it, or `#[tensor(..)]` to leave it out"
+            );
+            errors.at(skip, message);
+        }
+        Self { original, member, name, tensor, skipped: skip.is_some() }
     }
 
     pub(crate) fn ty(&self) -> &'a Type {
@@ -102,18 +101,28 @@ impl<'a> OutputField<'a> {
     }
 }
 
-/// An output's field has no options yet; those of a module's field are told where they belong.
-fn field_options(attribute: &syn::Attribute, errors: &mut Errors) {
+/// The options of an output's field: the word `skip`, if it is there. Those of a module's field are told where they
+/// belong.
+fn field_options(attribute: &syn::Attribute, errors: &mut Errors) -> Option<Ident> {
+    let mut skip = None;
     for option in tcx_options(attribute, errors) {
         let name = option.name.to_string();
-        errors.at(
-            &option.name,
-            match similar(&name, &["not_identity", "assume_stateless"]) {
-                Some(known) => {
-                    format!("`{known}` is for the fields of a module, not for those of its output")
-                }
-                None => format!("unknown option `{name}`; the field of an output has none"),
-            },
-        );
+        let known = similar(&name, &["not_identity", "assume_stateless", "skip"]);
+        match known {
+            Some("skip") if name != "skip" => {
+                errors.at(&option.name, format!("unknown option `{name}` (did you mean `skip`?)"));
+            }
+            Some("skip") if !option.value.is_empty() => errors.at(&option.value, "`skip` takes no value"),
+            Some("skip") => {}
+            Some(known) => errors.at(
+                &option.name,
+                format!("`{known}` is for the fields of a module, not for those of its output"),
+            ),
+            None => errors.at(&option.name, format!("unknown option `{name}`; expected `skip`")),
+        }
+        if known == Some("skip") {
+            skip = Some(option.name);
+        }
     }
+    skip
 }

@@ -131,7 +131,7 @@ fn key(option: &Named) -> syn::Result<&'static str> {
         "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "isize" | "i128" | "u128" | "int" => {
             " (an integer id is an `i64`)"
         }
-        "Uuid" | "uuid" | "[u8;16]" | "Vec<u8>" | "&[u8]" => " (its bytes are `bytes`)",
+        "Uuid" | "uuid" | "[u8;16]" | "Vec<u8>" | "&[u8]" => " (a UUID is its 16 bytes: `key = bytes`)",
         _ => "",
     };
     let message =

@@ -8,7 +8,7 @@ use proc_macro2::TokenStream;
 use syn::DeriveInput;
 
 use crate::errors::Errors;
-use crate::options::{crate_path, tcx_options};
+use crate::options::container_options;
 use crate::runtime::Runtime;
 pub(crate) use expand::{expand, where_stateless};
 pub(crate) use model::Shape;
@@ -16,16 +16,7 @@ pub(crate) use model::Shape;
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut errors = Errors::default();
     let mut runtime = Runtime::default();
-    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("tcx")) {
-        for option in tcx_options(attribute, &mut errors) {
-            if option.name == "crate" {
-                runtime = errors.ok(crate_path(&option)).map_or(runtime, Runtime::renamed);
-            } else {
-                let message = format!("unknown option `{}`; expected `crate = …`", option.name);
-                errors.at(&option.name, message);
-            }
-        }
-    }
+    container_options(&input.attrs, &mut runtime, &mut errors);
     let shape = Shape::parse(&input.data, &mut errors);
     let code = expand(&runtime, &input.ident, &input.generics, &shape);
     let mut tokens = errors.into_compile_errors();

@@ -8,3 +8,5 @@
 
 mod modules;
 mod outputs;
+
+pub use outputs::{OnePerSample, OutputField};

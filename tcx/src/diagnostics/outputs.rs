@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
 
 use tch::Tensor;
-use tcx_store::{Column, ColumnType, Lookup};
+use tcx_store::ColumnType;
 
 use crate::__private::never_compiled;
 use crate::Result;
@@ -128,6 +128,37 @@ impl CacheableOutput for String where for<'a> OutputField<'a>: OnePerSample<Stri
     fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
     fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
 }
+#[doc(hidden)]
+#[rustfmt::skip]
+impl<T, const N: usize> CacheableOutput for [T; N] where for<'a> OutputField<'a>: OnePerSample<[T; N]> {
+    const COLUMN: ColumnType = ColumnType::Struct(&[]);
+    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+}
+
+/// The same for a type of the user's. A macro of this kind, since the compiler advises against derives whose impls have
+/// a condition.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! single_value {
+    ($name:ident) => {
+        #[doc(hidden)]
+        impl $crate::__private::CacheableOutput for $name
+        where
+            for<'a> $crate::__private::OutputField<'a>: $crate::__private::OnePerSample<$name>,
+        {
+            const COLUMN: $crate::__private::ColumnType = $crate::__private::ColumnType::Struct(&[]);
+
+            fn write(&self, _: &mut $crate::__private::ColumnWriter) -> $crate::__private::Result<()> {
+                $crate::__private::never_compiled()
+            }
+
+            fn read(_: &mut $crate::__private::ColumnReader<'_>) -> $crate::__private::Result<Self> {
+                $crate::__private::never_compiled()
+            }
+        }
+    };
+}
 
 #[diagnostic::on_unimplemented(
     message = "`()` holds nothing to cache",
@@ -173,6 +204,6 @@ impl PresentPerSample<f32> for OutputField<'_> {}
 #[rustfmt::skip]
 impl<T> SampleValue for Option<T> where for<'a> OutputField<'a>: PresentPerSample<Option<T>> {
     const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn column(_: &[Self]) -> Column { never_compiled() }
-    fn gather(_: &Lookup, _: usize) -> Result<Vec<Self>> { never_compiled() }
+    fn write(_: &[Self], _: &mut ColumnWriter) { never_compiled() }
+    fn read(_: &mut ColumnReader<'_>) -> Result<Vec<Self>> { never_compiled() }
 }

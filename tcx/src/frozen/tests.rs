@@ -129,7 +129,10 @@ fn thawing_through_the_module_is_noticed() {
     let watch = Identity::of(&net).into_watch();
     let _ = net.ws.set_requires_grad(true);
     let error = watch.check().unwrap_err().to_string();
-    assert_eq!(error, "weight `fc.weight`: tracks gradients again after it was frozen");
+    assert_eq!(
+        error,
+        "weight `fc.weight`: tracks gradients again after it was frozen; leave its `requires_grad` alone"
+    );
 }
 
 #[test]

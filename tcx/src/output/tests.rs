@@ -28,7 +28,14 @@ fn features(rows: i64) -> Features {
 }
 
 fn refusal<O: CacheableOutput>(output: &O, rows: usize) -> String {
-    output.write(&mut ColumnWriter::new(rows)).unwrap_err().to_string()
+    let error = output.write(&mut ColumnWriter::new(rows)).unwrap_err();
+    let said = error.to_string();
+    let (mistake, remedy) = said.rsplit_once("; ").unwrap();
+    assert_eq!(remedy, "return from `forward` what is declared, or declare what it returns");
+    let parts = format!("expected {}, found {}", error.expected().unwrap(), error.found().unwrap());
+    let field = error.field().map_or("output: ".to_owned(), |field| format!("output field `{field}`: "));
+    assert_eq!(mistake, field + &parts);
+    mistake.to_owned()
 }
 
 fn width<O: CacheableOutput>(output: &O, rows: usize) -> Vec<usize> {
@@ -159,4 +166,31 @@ fn parameters_of_a_struct_reach_its_columns() {
         other: vec![0.; 2],
     };
     assert_eq!(width(&output, 2), [12, 16]);
+}
+
+#[derive(CacheableOutput, Debug, PartialEq)]
+#[tcx(crate = crate)]
+enum Label {
+    Cat = -3,
+    Dog = 200,
+}
+
+#[test]
+fn a_number_that_is_no_variant_is_an_error() {
+    use tcx_store::{Column, Identity, KeyType, Keys, Options, Spec, Store};
+    type Output = (Vec<bool>, Vec<Label>);
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec::new("labels_v1", KeyType::Int, &Output::COLUMN, Identity::default(), Vec::new());
+    let store = Store::open(dir.path(), spec.unwrap(), &Options::default()).unwrap();
+    let mut rows = store.lookup(Keys::ints([1, 2, 3], 0)).unwrap();
+    let numbers: Vec<u8> = [-3i16, 200, 199].into_iter().flat_map(i16::to_le_bytes).collect();
+    store.insert(&mut rows, &[0, 1, 2], vec![Column::dense(&[0, 1, 0]), Column::dense(&numbers)]).unwrap();
+    let read = |ids: &[i64]| {
+        let rows = store.lookup(Keys::ints(ids.iter().copied(), 0)).unwrap();
+        Output::read(&mut super::ColumnReader::new::<Output>(&rows, Device::Cpu))
+    };
+    assert_eq!(read(&[2, 1]).unwrap().1, [Label::Dog, Label::Cat]);
+    let error = read(&[1, 3]).unwrap_err().to_string();
+    let expected = "expected the number of a variant (Cat = -3, Dog = 200), found 199 on disk";
+    assert!(error.starts_with(&format!("output field `1`: {expected}; ")), "{error}");
 }

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::typed::{Element, Shape};
 
-pub(crate) use raw::{numbers, with_bytes};
+pub(crate) use raw::{fill_numbers, numbers, with_bytes};
 
 const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
 
@@ -43,9 +43,9 @@ impl<E: Element, S: Shape> TensorField<Dense<E, S>> for Tensor {
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
         check::<E, S>(self, writer)?;
         if writer.refuses_gradients() && self.requires_grad() {
-            let found =
-                "one that does: a trainable tensor takes part, hold it in `Frozen` (or detach the inputs)";
-            return Err(writer.mismatch("a tensor that tracks no gradients", found));
+            let found = "one that does: a trainable tensor takes part";
+            let error = writer.mismatch("a tensor that tracks no gradients", found);
+            return Err(error.with_remedy("hold it in `Frozen`, or detach the inputs"));
         }
         let dense = dense(self).map_err(|error| writer.mismatch("a dense tensor", error))?;
         let column = raw::with_bytes(&dense, Column::dense)?;

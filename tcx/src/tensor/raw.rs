@@ -36,14 +36,19 @@ pub(super) fn tensor(rows: &Lookup, leaf: usize, size: &[i64], kind: Kind) -> Re
     Ok(tensor)
 }
 
-/// The rows of dense leaf number `leaf`, each of one number.
-pub(crate) fn numbers<E: bytemuck::Pod>(rows: &Lookup, leaf: usize) -> Vec<E> {
-    let mut values = vec![E::zeroed(); rows.len()];
-    let bytes = std::ptr::from_mut::<[u8]>(bytemuck::cast_slice_mut(&mut values));
+/// The rows of dense leaf number `leaf`, each of one number; there are `len`.
+pub(crate) fn numbers<E: bytemuck::Pod>(len: usize, rows: &Lookup, leaf: usize) -> Vec<E> {
+    let mut values = vec![E::zeroed(); len];
+    fill_numbers(&mut values, rows, leaf);
+    values
+}
+
+/// Copies the rows of dense leaf number `leaf` to `values`, which has room for exactly them.
+pub(crate) fn fill_numbers<E: bytemuck::Pod>(values: &mut [E], rows: &Lookup, leaf: usize) {
+    let bytes = std::ptr::from_mut::<[u8]>(bytemuck::cast_slice_mut(values));
     // SAFETY: the bytes of `values`, borrowed by nobody else; `MaybeUninit<u8>` has the layout of `u8`, and
     // `copy_dense` only writes the initialised bytes of rows, so that `values` stays initialised.
     rows.copy_dense(leaf, unsafe { &mut *(bytes as *mut [MaybeUninit<u8>]) });
-    values
 }
 
 /// Where the elements of a dense, contiguous CPU tensor are, and their size in bytes; nothing for a tensor

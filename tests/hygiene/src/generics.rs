@@ -22,6 +22,32 @@ where
     pub other: T,
 }
 
+/// A part that is not cached.
+#[derive(CacheableOutput)]
+#[tcx(crate = ::feature_cache)]
+pub struct Skips<T: CacheableOutput, U: ::std::default::Default> {
+    /// Cached.
+    pub other: T,
+    /// Not.
+    #[tcx(skip)]
+    pub diary: U,
+    /// One of few.
+    pub label: Vec<Label>,
+}
+
+/// A number on disk.
+#[derive(CacheableOutput)]
+#[tcx(crate = ::feature_cache)]
+#[repr(i16)]
+pub enum Label {
+    /// One.
+    Some = -4,
+    /// Another.
+    None,
+    /// A third.
+    r#Self_ = 300,
+}
+
 /// Objects of it can be fields.
 pub trait Backbone: Stateless {
     /// Computes.

@@ -2,6 +2,7 @@
 //! bit, what the module returns. The modules are exact per sample.
 
 pub mod modules;
+pub mod values;
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,8 +14,9 @@ use crate::bits::Parts;
 use modules::{
     BF16, Bool, F16, F32, F64, I8, I16, I32, I64, InPlaceBF16, InPlaceBool, InPlaceF16, InPlaceF32,
     InPlaceF64, InPlaceI8, InPlaceI16, InPlaceI32, InPlaceI64, InPlaceU8, Made, Makes, Nested, Rank0, Rank1,
-    Rank2, Rank3, Rank4, Rank5, Tuple, U8, Values,
+    Rank2, Rank3, Rank4, Rank5, Tuple, U8,
 };
+use values::Values;
 
 /// A module of the table.
 pub trait Module:

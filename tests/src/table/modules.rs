@@ -3,9 +3,7 @@
 use std::marker::PhantomData;
 
 use tch::{Kind, Tensor};
-use tcx::{
-    CacheableOutput, D0, D1, D2, D3, D4, D5, Element, Extractor, Shape, Typed, bf16, cached_module, f16,
-};
+use tcx::{CacheableOutput, D0, D1, D2, D3, D4, D5, Element, Extractor, Shape, Typed, cached_module};
 
 use crate::bits::{Part, Parts, bits, tensor};
 
@@ -171,42 +169,3 @@ features!(i32, Int, I32, InPlaceI32, InPlaceI32Output, "in_place_i32_v1");
 features!(i64, Int64, I64, InPlaceI64, InPlaceI64Output, "in_place_i64_v1");
 features!(u8, Uint8, U8, InPlaceU8, InPlaceU8Output, "in_place_u8_v1");
 features!(bool, Bool, Bool, InPlaceBool, InPlaceBoolOutput, "in_place_bool_v1");
-
-/// What is no tensor: a value per sample, of every type.
-#[derive(CacheableOutput)]
-pub struct Values {
-    caption: Vec<String>,
-    half: (Vec<f16>, Vec<bf16>),
-    float: (Vec<f32>, Vec<f64>),
-    small: (Vec<i8>, Vec<u8>),
-    medium: (Vec<i16>, Vec<i32>),
-    large: (Vec<i64>, Vec<bool>),
-}
-
-impl Made for Values {
-    fn made(seeds: &Tensor) -> Self {
-        let values: Vec<i64> = Vec::try_from(seeds).unwrap();
-        let each = || values.iter().map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64));
-        Self {
-            caption: values.iter().map(|&seed| "é\0".repeat(seed as usize % 5)).collect(),
-            half: (
-                each().map(|bits| f16::from_bits(bits as u16)).collect(),
-                each().map(|bits| bf16::from_bits(bits as u16)).collect(),
-            ),
-            float: (
-                each().map(|bits| f32::from_bits(bits as u32)).collect(),
-                each().map(|bits| f64::from_bits(bits as u64)).collect(),
-            ),
-            small: (each().map(|bits| bits as i8).collect(), each().map(|bits| bits as u8).collect()),
-            medium: (each().map(|bits| bits as i16).collect(), each().map(|bits| bits as i32).collect()),
-            large: (each().collect(), each().map(|bits| bits % 3 == 0).collect()),
-        }
-    }
-}
-
-impl Parts for Values {
-    fn parts(&self) -> Vec<Part> {
-        let numbers = [self.half.parts(), self.float.parts(), self.small.parts(), self.medium.parts()];
-        [self.caption.parts(), numbers.concat(), self.large.parts()].concat()
-    }
-}

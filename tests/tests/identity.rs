@@ -1,0 +1,156 @@
+//! What a cache belongs to: the module, those before it in a chain, and neither the path nor the machine.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::path::Path;
+
+use tch::{Device, Tensor, kind};
+use tcx::{Cache, CacheableOutput, Cached, Extractor, Frozen, Identity, Result, cached_module};
+
+#[derive(CacheableOutput)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// Scales, and says on which side of the mean.
+#[cached_module(
+    id = "upstream_v1",
+    key = i64,
+    output(scaled: tensor(f32, [1]), side: Vec<Side>)
+)]
+struct Upstream {
+    mean: Frozen<Tensor>,
+    scale: f64,
+}
+
+impl Extractor for Upstream {
+    type Input = Tensor;
+    type Output = UpstreamOutput;
+
+    fn forward(&self, x: &Tensor) -> Result<UpstreamOutput> {
+        let scaled = (x - &*self.mean) * self.scale;
+        let right: Vec<bool> = Vec::try_from(scaled.f_gt(0)?.flatten(0, -1))?;
+        let side = right.into_iter().map(|right| if right { Side::Right } else { Side::Left }).collect();
+        Ok(UpstreamOutput { scaled, side })
+    }
+}
+
+macro_rules! sums {
+    ($name:ident, $id:literal) => {
+        #[cached_module(id = $id, key = i64)]
+        struct $name;
+
+        impl Extractor for $name {
+            type Input = Tensor;
+            type Output = Vec<f32>;
+
+            fn forward(&self, x: &Tensor) -> Result<Vec<f32>> {
+                Ok(Vec::try_from(x.f_flatten(0, -1)?)?)
+            }
+        }
+    };
+}
+
+sums!(Middle, "middle_v1");
+sums!(Last, "last_v1");
+
+fn upstream(mean: f32, scale: f64) -> Upstream {
+    Upstream { mean: Frozen::tensor(Tensor::from_slice(&[mean])).unwrap(), scale }
+}
+
+/// A chain of three; all upstream modules have caches of their own elsewhere.
+fn last(dir: &Path, first: Upstream) -> Result<Cached<Last>> {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Cache::open(elsewhere.path())?;
+    let middle = other.module_after(&other.module(first)?, Middle)?;
+    Cache::open(dir)?.module_after(&middle, Last)
+}
+
+#[test]
+fn another_module_anywhere_before_in_a_chain_meets_no_old_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = last(dir.path(), upstream(1., 2.)).unwrap();
+    cached.forward(&[1], &Tensor::ones([1, 1], kind::FLOAT_CPU)).unwrap();
+    cached.flush().unwrap();
+    drop(cached);
+    let error = last(dir.path(), upstream(1., 3.)).unwrap_err().to_string();
+    assert!(error.contains("`middle_v1/upstream_v1/scale`: 2f64 in the cache, 3f64 in the code"), "{error}");
+    assert!(error.contains("bump the id, as in `last_v2`, to start a new cache, or open another directory"));
+    let error = last(dir.path(), upstream(0., 2.)).unwrap_err().to_string();
+    assert!(error.contains("`middle_v1/upstream_v1/mean.weights`: blake3:"), "{error}");
+    let error = Cache::open(dir.path()).unwrap().module(Last).unwrap_err().to_string();
+    let said =
+        "`middle_v1/upstream_v1/Output`: scaled: f32 [1], side: u8 [] in the cache, absent from the code";
+    assert!(error.contains(said), "{error}");
+    let said = "`middle_v1/upstream_v1/Output.side`: Left = 0, Right = 1 in the cache, absent from the code";
+    assert!(error.contains(said), "{error}");
+    let cached = last(dir.path(), upstream(1., 2.)).unwrap();
+    assert_eq!(cached.fetch(&[1], |_| panic!("the same chain")).unwrap(), [1.]);
+}
+
+#[test]
+fn a_lazy_module_stands_in_a_chain_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let first = cache.module(upstream(1., 2.)).unwrap();
+    let middle = cache.module_after(&first, Middle).unwrap();
+    middle.forward(&[1], &Tensor::ones([1, 1], kind::FLOAT_CPU)).unwrap();
+    let mut identity = Identity::of(&Middle);
+    identity.after(&first);
+    let lazy = cache.lazy_module(identity, Device::Cpu, || Ok(Middle)).unwrap();
+    assert_eq!(lazy.fetch(&[1], |_| panic!("the same chain")).unwrap(), [1.]);
+    assert_eq!(lazy.forward(&[2], &Tensor::ones([1, 1], kind::FLOAT_CPU)).unwrap(), [1.]);
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        if path.is_dir() {
+            copy(&path, &to.join(name));
+        } else {
+            std::fs::copy(&path, to.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_cache_that_was_moved_or_copied_stays_valid() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, moved, copied) =
+        (dir.path().join("first"), dir.path().join("moved"), dir.path().join("copied"));
+    let open = |dir: &Path| Cache::open(dir).unwrap().module(upstream(1., 2.)).unwrap();
+    let x = |value: f32| Tensor::from_slice(&[value]).view([1, 1]);
+    let cached = open(&first);
+    cached.forward(&[1], &x(1.)).unwrap();
+    cached.flush().unwrap();
+    drop(cached);
+    copy(&first, &copied);
+    std::fs::rename(&first, &moved).unwrap();
+    for (place, id) in [(&moved, 2), (&copied, 3)] {
+        let cached = open(place);
+        cached.fetch(&[1], |_| panic!("nothing is missing")).unwrap();
+        cached.forward(&[id], &x(5.)).unwrap();
+        cached.flush().unwrap();
+        drop(cached);
+        let found = open(place).fetch(&[1, id], |_| panic!("it is written there as well")).unwrap();
+        assert_eq!(Vec::<f32>::try_from(found.scaled.flatten(0, -1)).unwrap(), [0., 8.]);
+    }
+    // Each goes on for itself; what both have is the same.
+    assert!(!open(&copied).coverage(&[2]).unwrap().is_complete());
+    assert!(!first.exists());
+}
+
+#[test]
+fn a_cache_tells_where_it_comes_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = Cache::open(dir.path()).unwrap().module(Middle).unwrap();
+    cached.forward(&[1], &Tensor::ones([1, 1], kind::FLOAT_CPU)).unwrap();
+    cached.flush().unwrap();
+    let change = dir.path().join("middle_v1").join(format!("change-{:020}", 0));
+    let bytes = String::from_utf8_lossy(&std::fs::read(change).unwrap()).into_owned();
+    for entry in ["tcx", "tch", "(libtorch 2.13)", "platform", "device", "cpu", "host", "program"] {
+        assert!(bytes.contains(entry), "{entry}");
+    }
+}

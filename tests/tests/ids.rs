@@ -1,0 +1,186 @@
+//! The ids of samples: of strings and bytes, from the inputs, from the content, with views; and malformed ones.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::path::Path;
+
+use tch::Tensor;
+use tcx::{Cache, Cached, ContentId, Extractor, Id, Keyed, Result, cached_module};
+use uuid::Uuid;
+
+/// A module that returns the numbers it is given, for ids of some type.
+macro_rules! echo {
+    ($name:ident, $id:literal, $key:tt) => {
+        #[cached_module(id = $id, key = $key)]
+        struct $name;
+
+        impl Extractor for $name {
+            type Input = Tensor;
+            type Output = Vec<i64>;
+
+            fn forward(&self, inputs: &Tensor) -> Result<Vec<i64>> {
+                Ok(Vec::try_from(inputs)?)
+            }
+        }
+    };
+}
+
+echo!(Strings, "echo_strings_v1", String);
+echo!(Bytes, "echo_bytes_v1", bytes);
+
+fn strings(dir: &Path) -> Cached<Strings> {
+    Cache::open(dir).unwrap().module(Strings).unwrap()
+}
+
+fn refusal<I: Id<<Strings as tcx::CachedModule>::Key>>(ids: &[I], inputs: &[i64]) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = strings(dir.path());
+    let error = cached.forward(ids, &Tensor::from_slice(inputs)).unwrap_err().to_string();
+    assert_eq!(cached.stats().rows_accepted, 0, "nothing is stored");
+    error
+}
+
+#[test]
+fn malformed_ids_are_refused_by_their_place_in_the_batch() {
+    let said = "module `echo_strings_v1`: id 1 of the batch is empty: every sample needs an id of its own";
+    assert_eq!(refusal(&["a", ""], &[1, 2]), said);
+    let error = refusal(&["a".to_owned(), "b".repeat(4097)], &[1, 2]);
+    assert!(error.starts_with("module `echo_strings_v1`: id 1 of the batch (`bbbb"), "{error}");
+    assert!(error.ends_with("has 4097 bytes, the most is 4096: use a hash of it"), "{error}");
+    let said = "module `echo_strings_v1`: 3 ids and inputs for 2 samples; give one id per sample";
+    assert_eq!(refusal(&["a", "b", "c"], &[1, 2]), said);
+}
+
+#[test]
+fn the_longest_id_and_an_id_of_any_characters_are_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids = ["é".repeat(2048), "\0".to_owned(), " ".to_owned(), "a/../b\n".to_owned()];
+    let cached = strings(dir.path());
+    cached.forward(&ids, &Tensor::from_slice(&[1i64, 2, 3, 4])).unwrap();
+    cached.flush().unwrap();
+    drop(cached);
+    let found = strings(dir.path()).fetch(&ids, |_| panic!("nothing is missing")).unwrap();
+    assert_eq!(found, [1, 2, 3, 4]);
+}
+
+#[test]
+fn an_id_that_is_repeated_is_one_sample_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = strings(dir.path());
+    let found = cached.forward(&["a", "b", "a"], &Tensor::from_slice(&[1i64, 2, 3])).unwrap();
+    assert_eq!(found, [1, 2, 1]);
+    assert_eq!(cached.stats().rows_accepted, 2);
+}
+
+#[test]
+fn a_view_is_a_row_of_its_own_under_the_same_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = strings(dir.path());
+    let ids = ["a", "b"];
+    let input = |view: u32| Tensor::from_slice(&[1i64, 2]) * 10 * i64::from(view);
+    for view in [0, 3, u32::MAX] {
+        assert!(!cached.view(view).coverage(&ids).unwrap().is_complete());
+        cached.view(view).forward(&ids, &input(view)).unwrap();
+        assert!(cached.view(view).coverage(&ids).unwrap().is_complete());
+    }
+    cached.flush().unwrap();
+    drop(cached);
+    let cached = strings(dir.path());
+    for view in [u32::MAX, 0, 3] {
+        let found = cached.view(view).fetch(&["b"], |_| panic!("nothing is missing")).unwrap();
+        assert_eq!(found, [20 * i64::from(view)]);
+    }
+    assert_eq!(cached.fetch(&["a"], |_| panic!("it is view 0")).unwrap(), [0]);
+    assert!(!cached.view(1).coverage(&["a"]).unwrap().is_complete());
+}
+
+/// Knows its inputs by what they hold.
+#[cached_module(id = "by_content_v1")]
+struct ByContent;
+
+impl Extractor for ByContent {
+    type Input = Tensor;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Tensor) -> Result<Vec<i64>> {
+        Ok(Vec::try_from(inputs.f_select(1, 0)?)?)
+    }
+}
+
+impl Keyed for ByContent {
+    type Id = ContentId;
+
+    fn ids(input: &Tensor) -> Result<Vec<ContentId>> {
+        ContentId::of_samples(input)
+    }
+}
+
+#[test]
+fn inputs_known_by_their_content_are_found_wherever_they_stand_and_noticed_when_edited() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = Cache::open(dir.path()).unwrap().module(ByContent).unwrap();
+    let batch = Tensor::from_slice(&[1i64, 2, 3, 4, 1, 2]).view([3, 2]);
+    assert_eq!(cached.call(&batch).unwrap(), [1, 3, 1]);
+    assert_eq!(cached.stats().rows_accepted, 2, "two are the same");
+    assert_eq!(cached.call(&batch.narrow(0, 1, 2)).unwrap(), [3, 1]);
+    assert_eq!(cached.stats().rows_accepted, 2);
+    assert_eq!(cached.call(&Tensor::from_slice(&[1i64, 5]).view([1, 2])).unwrap(), [1]);
+    assert_eq!(cached.view(1).call(&batch).unwrap(), [1, 3, 1]);
+    assert_eq!(cached.stats().rows_accepted, 5, "the edited one, and another view of two");
+}
+
+/// Its ids are not as many as its inputs.
+#[cached_module(id = "keyed_wrong_v1")]
+struct KeyedWrong;
+
+impl Extractor for KeyedWrong {
+    type Input = Vec<String>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<String>) -> Result<Vec<i64>> {
+        Ok(vec![0; inputs.len()])
+    }
+}
+
+impl Keyed for KeyedWrong {
+    type Id = String;
+
+    fn ids(_: &Vec<String>) -> Result<Vec<String>> {
+        Ok(vec!["a".to_owned()])
+    }
+}
+
+#[test]
+fn ids_from_the_inputs_are_counted_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = Cache::open(dir.path()).unwrap().module(KeyedWrong).unwrap();
+    let error = cached.call(&vec![String::new(); 2]).unwrap_err();
+    let said = "module `keyed_wrong_v1`: 1 ids and inputs for 2 samples; give one id per sample";
+    assert_eq!(error.to_string(), said);
+    let parts = (error.module_id(), error.expected(), error.found(), error.remedy());
+    assert_eq!(parts, (Some("keyed_wrong_v1"), Some("2 ids"), Some("1 ids"), Some("give one id per sample")));
+}
+
+#[test]
+fn content_ids_and_uuids_are_ids_where_bytes_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = Cache::open(dir.path()).unwrap().module(Bytes).unwrap();
+    let content = ContentId::of_text("a cat");
+    cached.forward(&[content], &Tensor::from_slice(&[1i64])).unwrap();
+    let uuid = Uuid::from_u128(0x0123_4567_89ab_cdef);
+    cached.forward(&[uuid], &Tensor::from_slice(&[2i64])).unwrap();
+    let found = cached.fetch(&[content.as_bytes()], |_| panic!("the same id")).unwrap();
+    assert_eq!(found, [1]);
+    let bytes = [0, 0, 0, 0, 0, 0, 0, 0, 1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
+    assert_eq!(cached.fetch(&[bytes], |_| panic!("its 16 bytes")).unwrap(), [2]);
+}
+
+#[test]
+fn content_ids_are_ids_where_strings_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = strings(dir.path());
+    let ids = ["a cat", "a dog"].map(ContentId::of_text);
+    cached.forward(&ids, &Tensor::from_slice(&[1i64, 2])).unwrap();
+    let text = ids[1].to_string();
+    assert_eq!(cached.fetch(&[text], |_| panic!("the same id")).unwrap(), [2]);
+}

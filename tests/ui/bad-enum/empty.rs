@@ -1,0 +1,6 @@
+use tcx::CacheableOutput;
+
+#[derive(CacheableOutput)]
+pub enum Label {}
+
+fn main() {}

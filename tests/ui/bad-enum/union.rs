@@ -1,0 +1,9 @@
+use tcx::CacheableOutput;
+
+#[derive(CacheableOutput)]
+pub union Label {
+    number: i64,
+    float: f64,
+}
+
+fn main() {}
