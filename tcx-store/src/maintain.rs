@@ -25,7 +25,7 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
         }
         let merged = Random::new();
         let published = core.storage.draft().and_then(|mut draft| {
-            write_merged(&mut draft, &runs)?;
+            write_merged(&mut draft, &runs, &|_| false)?;
             draft.publish(&FileName::Run(merged).to_string(), false)
         });
         if let Err(error) = published {

@@ -111,7 +111,7 @@ impl Probe<'_> {
             self.trouble.segments.push(segment.clone());
             return false;
         }
-        let known = &mut self.sources[candidate.segment as usize];
+        let known = &mut self.sources[usize::from(candidate.segment)];
         let source = *known.get_or_insert_with(|| self.lookup.source(segment));
         self.lookup.found(position, source, candidate.row);
         true
@@ -131,7 +131,7 @@ impl Probe<'_> {
 
 impl IndexedRun {
     fn segment(&self, candidate: Candidate) -> Option<&Arc<Segment>> {
-        self.segments.get(candidate.segment as usize)?.as_ref()
+        self.segments.get(usize::from(candidate.segment))?.as_ref()
     }
 }
 

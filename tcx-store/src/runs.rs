@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::bytes::Random;
-use crate::index::{Run, mergeable};
+use crate::index::{Run, fit_in_one, mergeable};
 use crate::name::{FileName, SegmentName};
 use crate::segment::Segment;
 use crate::snapshot::IndexedRun;
@@ -97,7 +97,7 @@ impl RunSet {
     /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.
     pub(crate) fn mergeable(&self, ends: bool) -> Option<Vec<Arc<Run>>> {
         let entries = self.used.iter().map(|run| run.entries()).sum::<usize>();
-        if ends && self.used.len() > 1 && entries <= MERGED_AT_THE_END {
+        if ends && self.used.len() > 1 && entries <= MERGED_AT_THE_END && fit_in_one(&self.used) {
             return Some(self.used.clone());
         }
         mergeable(&self.used)

@@ -3,98 +3,144 @@
 
 use std::io::{self, Write};
 
-use super::{EMPTY, Entry, LINE, MAGIC, SLOT, VERSION, header_bytes, home};
-use crate::checksum::{BlockChecksums, checksum};
+use super::{
+    EMPTY, Entry, LINE, MAGIC, MOST_SEGMENTS, SLOT, SLOTS, VERSION, header_bytes, home, trailer_bytes,
+};
+use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
 use crate::key::KeyHash;
 use crate::name::SegmentName;
 
-/// Home slots for so many entries: whole lines, load 0.72.
+/// Of a hundred slots, so many are taken: 17.1 bytes an entry, and one probe in five looks at a second line.
+const LOAD: usize = 75;
+
+/// Home lines for so many entries.
 fn homes_for(entries: usize) -> usize {
-    (entries + entries * 28 / 72 + 1).next_multiple_of(LINE)
+    (entries as u128 * 100).div_ceil((LOAD * SLOTS) as u128).max(1) as usize
 }
 
-/// The bytes of a run over the rows of `segments`: for each, the hashes of its rows in order.
+/// The bytes of a run over the rows of `segments`: for each, the hashes of its rows in order. It knows the first
+/// [`MOST_SEGMENTS`] of them.
 pub(crate) fn build_run(segments: &[(SegmentName, Vec<KeyHash>)]) -> Vec<u8> {
-    let mut entries = Vec::new();
+    let segments = &segments[..segments.len().min(MOST_SEGMENTS)];
+    let mut entries = Vec::with_capacity(segments.iter().map(|(_, hashes)| hashes.len()).sum());
     for (segment, (_, hashes)) in segments.iter().enumerate() {
-        let entry =
-            |(row, &hash): (usize, &KeyHash)| Entry { hash, segment: segment as u32, row: row as u32 };
-        entries.extend(hashes.iter().enumerate().map(entry));
+        let hashes = hashes.iter().enumerate();
+        entries.extend(hashes.map(|(row, &hash)| Entry::new(hash, segment as u16, row as u32)));
     }
     entries.sort_unstable();
     let names: Vec<SegmentName> = segments.iter().map(|(name, _)| *name).collect();
     let mut bytes = Vec::new();
-    write_run(&mut bytes, &names, entries.len(), || entries.iter().copied())
-        .expect("writing to memory cannot fail");
+    write_run(&mut bytes, &names, entries.len(), entries.into_iter()).expect("writing to memory cannot fail");
     bytes
 }
 
-/// Writes a run of `count` entries in ascending order. They are asked for twice: the header, which comes first,
-/// holds the checksums of what follows.
-pub(super) fn write_run<E: Iterator<Item = Entry>>(
+/// Writes a run of `count` entries, which come in ascending order of their hashes.
+///
+/// # Errors
+///
+/// A write that fails; more or fewer entries.
+pub(super) fn write_run(
     out: &mut dyn Write,
     segments: &[SegmentName],
     count: usize,
-    entries: impl Fn() -> E,
+    entries: impl Iterator<Item = Entry>,
 ) -> io::Result<()> {
     let homes = homes_for(count);
-    let (mut checksums, mut slots) = (BlockChecksums::new(), 0);
-    place(entries(), homes, |slot| {
-        checksums.update(&slot);
-        slots += 1;
-        Ok(())
-    })?;
-    out.write_all(&header(segments, homes, slots, count, &checksums.finish()))?;
-    let mut out = io::BufWriter::with_capacity(1 << 16, out);
-    place(entries(), homes, |slot| out.write_all(&slot))?;
-    out.flush()
-}
-
-/// Calls `put` for every slot of the table, in order.
-fn place(
-    entries: impl Iterator<Item = Entry>,
-    homes: usize,
-    mut put: impl FnMut([u8; SLOT]) -> io::Result<()>,
-) -> io::Result<()> {
-    let empty = Entry { hash: 0, segment: EMPTY, row: 0 };
-    let mut next = 0;
+    out.write_all(&header(segments, homes, count)?)?;
+    let mut table = Table::new(out);
+    let mut placed = 0;
     for entry in entries {
-        while next < home(entry.hash, homes) {
-            put(slot(empty))?;
-            next += 1;
+        table.place(entry, homes)?;
+        placed += 1;
+    }
+    if placed != count {
+        let what = format!("{placed} entries of {count} came into an index run");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    table.finish(homes)
+}
+
+/// The lines, in order, as they are filled.
+struct Table<'a> {
+    out: &'a mut dyn Write,
+    /// Whole lines, up to a checksum block of them.
+    full: Vec<u8>,
+    line: [u8; LINE],
+    /// Slots of `line` that are taken.
+    taken: usize,
+    /// Lines before `line`.
+    lines: usize,
+    checksums: BlockChecksums,
+}
+
+impl<'a> Table<'a> {
+    fn new(out: &'a mut dyn Write) -> Self {
+        let full = Vec::with_capacity(CHECKSUM_BLOCK);
+        Self { out, full, line: empty_line(), taken: 0, lines: 0, checksums: BlockChecksums::new() }
+    }
+
+    fn place(&mut self, entry: Entry, homes: usize) -> io::Result<()> {
+        let home = home(entry.mark, homes);
+        while self.lines < home || self.taken == SLOTS {
+            self.end_line()?;
         }
-        put(slot(entry))?;
-        next += 1;
+        let slot = &mut self.line[self.taken * SLOT..][..SLOT];
+        slot[..8].copy_from_slice(&entry.mark.to_le_bytes());
+        slot[8..].copy_from_slice(&entry.row.to_le_bytes());
+        self.taken += 1;
+        Ok(())
     }
-    while next < homes || !next.is_multiple_of(LINE) {
-        put(slot(empty))?;
-        next += 1;
+
+    fn end_line(&mut self) -> io::Result<()> {
+        self.full.extend_from_slice(&self.line);
+        (self.line, self.taken) = (empty_line(), 0);
+        self.lines += 1;
+        if self.full.len() == CHECKSUM_BLOCK { self.write_full() } else { Ok(()) }
     }
-    Ok(())
+
+    fn write_full(&mut self) -> io::Result<()> {
+        self.checksums.update(&self.full);
+        self.out.write_all(&self.full)?;
+        self.full.clear();
+        Ok(())
+    }
+
+    /// All home lines are there, and the last that is taken; then what a reader needs to know of them.
+    fn finish(mut self, homes: usize) -> io::Result<()> {
+        while self.lines < homes || self.taken > 0 {
+            self.end_line()?;
+        }
+        self.write_full()?;
+        let mut trailer = Vec::with_capacity(trailer_bytes(self.lines).unwrap_or_default());
+        trailer.extend(self.checksums.finish().iter().flat_map(|checksum| checksum.to_le_bytes()));
+        trailer.extend_from_slice(&(self.lines as u64).to_le_bytes());
+        trailer.extend_from_slice(&checksum(&trailer).to_le_bytes());
+        self.out.write_all(&trailer)
+    }
 }
 
-fn slot(entry: Entry) -> [u8; SLOT] {
-    let bits = u128::from(entry.hash) | u128::from(entry.segment) << 64 | u128::from(entry.row) << 96;
-    bits.to_le_bytes()
+fn empty_line() -> [u8; LINE] {
+    let mut line = [0; LINE];
+    line[..SLOTS * SLOT].fill(EMPTY as u8);
+    line
 }
 
-fn header(segments: &[SegmentName], homes: usize, slots: usize, count: usize, checksums: &[u64]) -> Vec<u8> {
-    // Counted from numbers of rows in memory or in mapped files: far from overflowing.
-    let len = header_bytes(segments.len(), slots).unwrap_or_default();
+fn header(segments: &[SegmentName], homes: usize, entries: usize) -> io::Result<Vec<u8>> {
+    let len = header_bytes(segments.len()).filter(|_| segments.len() <= MOST_SEGMENTS);
+    let len =
+        len.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "too many segments for a run"))?;
     let mut out = Vec::with_capacity(len);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(&(segments.len() as u32).to_le_bytes());
-    for number in [homes, slots, count, len] {
+    for number in [homes, entries, len] {
         out.extend_from_slice(&(number as u64).to_le_bytes());
     }
     for name in segments {
         out.extend_from_slice(&name.random.0);
         out.extend_from_slice(&name.tail.to_le_bytes());
     }
-    out.extend(checksums.iter().flat_map(|checksum| checksum.to_le_bytes()));
     out.resize(len - 8, 0);
-    let sum = checksum(&out);
-    out.extend_from_slice(&sum.to_le_bytes());
-    out
+    out.extend_from_slice(&checksum(&out).to_le_bytes());
+    Ok(out)
 }

@@ -1,12 +1,12 @@
 //! Merging index runs, so that their number stays logarithmic: runs of about the same size become one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::builder::write_run;
-use super::{Entry, Run};
+use super::{Entry, MOST_SEGMENTS, Run, known_bits};
 use crate::name::SegmentName;
 
 /// So many runs of one size class are merged.
@@ -20,50 +20,103 @@ pub(crate) fn mergeable(runs: &[Arc<Run>]) -> Option<Vec<Arc<Run>>> {
     for run in runs {
         classes.entry(run.entries().max(1).ilog(FAN_IN)).or_default().push(run.clone());
     }
-    let mut class = classes.into_values().find(|class| class.len() >= FAN_IN)?;
-    class.truncate(MOST_AT_ONCE);
-    Some(class)
+    classes.into_values().filter(|class| class.len() >= FAN_IN).find_map(fitting)
 }
 
-/// Writes one run of the entries of all of `runs`; a segment that several of them know is taken once.
-///
-/// The runs are intact: what follows a damaged slot would be missing from the merged run.
+/// Of these runs those with the fewest segments, as many as one run can know; none if that is not two.
+fn fitting(mut class: Vec<Arc<Run>>) -> Option<Vec<Arc<Run>>> {
+    class.sort_by_key(|run| run.segments().len());
+    class.truncate(MOST_AT_ONCE);
+    while !fit_in_one(&class) {
+        class.pop();
+    }
+    (class.len() > 1).then_some(class)
+}
+
+/// Whether one run can know all segments of these.
+pub(crate) fn fit_in_one(runs: &[Arc<Run>]) -> bool {
+    runs.iter().map(|run| run.segments().len()).sum::<usize>() <= MOST_SEGMENTS
+}
+
+/// Writes one run of the entries of all of `runs`; a segment that several of them know is taken once, and one that is
+/// `gone` is left out.
 ///
 /// # Errors
 ///
-/// A write that fails.
-pub(crate) fn write_merged(out: &mut dyn Write, runs: &[Arc<Run>]) -> io::Result<()> {
-    let mut names = Vec::new();
-    // By run and segment: the segment's number in the merged run.
-    let numbers: Vec<Vec<Option<u32>>> =
-        runs.iter().map(|run| run.segments().iter().map(|name| number(name, &mut names)).collect()).collect();
-    let entries = || Merge::new(runs, &numbers);
-    write_run(out, &names, entries().count(), entries)
+/// A write that fails; more segments than one run can know; runs that are not intact, of which the merged run would
+/// miss entries.
+pub(crate) fn write_merged(
+    out: &mut dyn Write,
+    runs: &[Arc<Run>],
+    gone: &dyn Fn(SegmentName) -> bool,
+) -> io::Result<()> {
+    let numbers = Numbers::new(runs, gone);
+    write_run(out, &numbers.names, count(runs, &numbers)?, Merge::new(runs, &numbers))
 }
 
-/// The number of a segment that was not met in an earlier run.
-fn number(name: &SegmentName, names: &mut Vec<SegmentName>) -> Option<u32> {
-    (!names.contains(name)).then(|| {
-        names.push(*name);
-        names.len() as u32 - 1
-    })
+/// The segments of the merged run.
+struct Numbers {
+    names: Vec<SegmentName>,
+    /// By run and segment: the segment's number in the merged run, if it takes the segment from this one.
+    by_run: Vec<Vec<Option<u16>>>,
 }
 
-/// The entries of several runs, in ascending order.
+impl Numbers {
+    fn new(runs: &[Arc<Run>], gone: &dyn Fn(SegmentName) -> bool) -> Self {
+        let (mut names, mut seen) = (Vec::new(), HashSet::new());
+        let mut number = |name: &SegmentName| {
+            let taken = !gone(*name) && seen.insert(*name);
+            // Numbers that do not fit are never used: a run of so many segments is not written.
+            taken.then(|| {
+                names.push(*name);
+                (names.len() - 1) as u16
+            })
+        };
+        let by_run = runs.iter().map(|run| run.segments().iter().map(&mut number).collect()).collect();
+        Self { names, by_run }
+    }
+
+    /// Whether every entry of the run is taken.
+    fn takes_all_of(&self, run: usize) -> bool {
+        self.by_run[run].iter().all(Option::is_some)
+    }
+
+    fn renumbered(&self, run: usize, entry: Entry) -> Option<Entry> {
+        let segment = (*self.by_run[run].get(usize::from(entry.segment()))?)?;
+        Some(Entry { mark: known_bits(entry.mark) | u64::from(segment), ..entry })
+    }
+}
+
+/// How many entries the merged run has.
+fn count(runs: &[Arc<Run>], numbers: &Numbers) -> io::Result<usize> {
+    let mut count = 0;
+    for (number, run) in runs.iter().enumerate() {
+        if numbers.takes_all_of(number) {
+            count += run.entries();
+            continue;
+        }
+        let mut met = 0;
+        let entries = run.iter().inspect(|_| met += 1);
+        count += entries.filter(|entry| numbers.renumbered(number, *entry).is_some()).count();
+        if met != run.entries() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "an index run is damaged"));
+        }
+    }
+    Ok(count)
+}
+
+/// The entries of several runs, in ascending order of their hashes.
 struct Merge<'a> {
     heads: Vec<Peekable<Box<dyn Iterator<Item = Entry> + 'a>>>,
 }
 
 impl<'a> Merge<'a> {
-    fn new(runs: &'a [Arc<Run>], numbers: &'a [Vec<Option<u32>>]) -> Self {
-        let head = |(run, numbers): (&'a Arc<Run>, &'a Vec<Option<u32>>)| {
-            let renumbered = run.iter().filter_map(|entry| {
-                let segment = (*numbers.get(entry.segment as usize)?)?;
-                Some(Entry { segment, ..entry })
-            });
-            (Box::new(renumbered) as Box<dyn Iterator<Item = Entry>>).peekable()
+    fn new(runs: &'a [Arc<Run>], numbers: &'a Numbers) -> Self {
+        let head = |(number, run): (usize, &'a Arc<Run>)| {
+            let entries = run.iter().filter_map(move |entry| numbers.renumbered(number, entry));
+            (Box::new(entries) as Box<dyn Iterator<Item = Entry>>).peekable()
         };
-        Self { heads: runs.iter().zip(numbers).map(head).collect() }
+        Self { heads: runs.iter().enumerate().map(head).collect() }
     }
 }
 
@@ -105,7 +158,7 @@ mod tests {
         let parts = [&segments[..1], &segments[1..2], &segments[2..4], &segments[3..5]];
         let runs: Vec<_> = parts.iter().map(|part| Arc::new(run(&build_run(part)))).collect();
         let mut bytes = Vec::new();
-        write_merged(&mut bytes, &runs).unwrap();
+        write_merged(&mut bytes, &runs, &|_| false).unwrap();
         let merged = run(&bytes);
         assert_eq!(merged.entries(), 700 + 701 + 702 + 703 + 704);
         for (name, hashes) in &segments {
@@ -119,6 +172,72 @@ mod tests {
     }
 
     #[test]
+    fn a_merged_run_leaves_out_what_is_gone() {
+        let segments: Vec<_> = (0..4).map(|number| small(number, 500)).collect();
+        let runs: Vec<_> =
+            [&segments[..2], &segments[2..]].iter().map(|part| Arc::new(run(&build_run(part)))).collect();
+        let gone = [segments[0].0, segments[3].0];
+        let mut bytes = Vec::new();
+        write_merged(&mut bytes, &runs, &|name| gone.contains(&name)).unwrap();
+        let merged = run(&bytes);
+        assert_eq!(merged.segments(), [segments[1].0, segments[2].0]);
+        assert_eq!((merged.entries(), merged.iter().count()), (1000, 1000));
+        for (name, hashes) in &segments {
+            for (row, &hash) in hashes.iter().enumerate() {
+                let found = merged.probe(hash, None).unwrap();
+                assert_eq!(found.is_none(), gone.contains(name));
+                assert!(found.is_none_or(|found| found.row as usize == row));
+            }
+        }
+        bytes.clear();
+        write_merged(&mut bytes, &runs, &|_| true).unwrap();
+        assert_eq!((run(&bytes).entries(), run(&bytes).segments()), (0, &[][..]));
+    }
+
+    #[test]
+    fn a_damaged_run_is_not_merged() {
+        let segments = [small(0, 5000), small(1, 5000)];
+        let mut damaged = build_run(&segments);
+        let middle = damaged.len() - 1000;
+        damaged[middle] ^= 1;
+        let runs = [Arc::new(run(&build_run(&[small(2, 10)]))), Arc::new(run(&damaged))];
+        for gone in [None, Some(segments[0].0)] {
+            let merged = write_merged(&mut Vec::new(), &runs, &|name| Some(name) == gone);
+            assert_eq!(merged.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    }
+
+    fn many(numbers: std::ops::Range<usize>) -> Vec<(SegmentName, Vec<KeyHash>)> {
+        numbers.map(|number| small(number, 1)).collect()
+    }
+
+    #[test]
+    fn a_run_has_no_more_segments_than_it_can_number() {
+        let most = run(&build_run(&many(0..MOST_SEGMENTS + 3)));
+        assert_eq!((most.segments().len(), most.entries()), (MOST_SEGMENTS, MOST_SEGMENTS));
+        let last = most.probe(hash(format!("{} 0", MOST_SEGMENTS - 1).as_bytes(), 0), None).unwrap().unwrap();
+        assert_eq!(usize::from(last.segment), MOST_SEGMENTS - 1);
+        let runs = [Arc::new(most), Arc::new(run(&build_run(&[small(0, 1)])))];
+        assert!(!fit_in_one(&runs));
+        let merged = write_merged(&mut Vec::new(), &runs, &|_| false);
+        assert_eq!(merged.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn runs_that_do_not_fit_in_one_are_not_merged() {
+        let large: Vec<_> =
+            (0..5).map(|i| Arc::new(run(&build_run(&many(i * 30_000..(i + 1) * 30_000))))).collect();
+        let inputs = mergeable(&large).unwrap();
+        assert_eq!(inputs.len(), 2);
+        let mut larger: Vec<_> =
+            (0..4).map(|i| Arc::new(run(&build_run(&many(i * 33_000..(i + 1) * 33_000))))).collect();
+        assert!(mergeable(&larger).is_none());
+        // They do not keep others from being merged.
+        larger.extend((0..4).map(|i| Arc::new(run(&build_run(&[small(i, 70_000)])))));
+        assert_eq!(mergeable(&larger).unwrap().len(), 4);
+    }
+
+    #[test]
     fn four_runs_of_a_size_are_merged_and_the_number_stays_logarithmic() {
         let mut runs: Vec<Arc<Run>> = Vec::new();
         let mut most = 0;
@@ -126,7 +245,7 @@ mod tests {
             runs.push(Arc::new(run(&build_run(&[small(number, 10)]))));
             while let Some(inputs) = mergeable(&runs) {
                 let mut bytes = Vec::new();
-                write_merged(&mut bytes, &inputs).unwrap();
+                write_merged(&mut bytes, &inputs, &|_| false).unwrap();
                 runs.retain(|run| !inputs.iter().any(|input| Arc::ptr_eq(run, input)));
                 runs.push(Arc::new(run(&bytes)));
             }

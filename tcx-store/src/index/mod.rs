@@ -5,43 +5,65 @@ mod merge;
 mod run;
 
 pub(crate) use builder::build_run;
-pub(crate) use merge::{mergeable, write_merged};
+pub(crate) use merge::{fit_in_one, mergeable, write_merged};
 pub(crate) use run::{Candidate, Run};
 
 use crate::key::KeyHash;
 
-const MAGIC: &[u8; 8] = b"TCXRUN01";
-const VERSION: u32 = 1;
-/// Bytes of a slot: hash, segment, row.
-const SLOT: usize = 16;
-/// The segment number of an empty slot.
-const EMPTY: u32 = u32::MAX;
+const MAGIC: &[u8; 8] = b"TCXRUN02";
+const VERSION: u32 = 2;
+/// Bytes of a line, which is a cache line of the processor. Lines are the homes of hashes: most probes touch one.
+const LINE: usize = 64;
+/// Bytes of a slot: a mark and a row.
+const SLOT: usize = 12;
+/// Slots of a line. Its last four bytes are zero.
+const SLOTS: usize = LINE / SLOT;
+/// The most segments of a run; the last number of 16 bits marks an empty slot.
+pub(crate) const MOST_SEGMENTS: usize = u16::MAX as usize;
+/// The mark of an empty slot: greater than every other.
+const EMPTY: u64 = u64::MAX;
 /// Bytes of the header before the segments.
-const FIXED_HEADER: usize = 48;
+const FIXED_HEADER: usize = 40;
 /// Bytes of a segment in the header.
 const SEGMENT: usize = 24;
-/// Slots in a cache line. A home is the first of a line, so that most probes touch one line.
-const LINE: usize = 64 / SLOT;
 
-/// A row and the hash of its key.
+/// A row and what a run knows of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
-    hash: KeyHash,
-    /// The segment's number in the run.
-    segment: u32,
+    /// The key's hash, in place of whose lowest 16 bits stands the segment's number in the run.
+    mark: u64,
     row: u32,
 }
 
-/// The slot that a hash calls home, among the first `homes` slots of a table. Ascending hashes have ascending homes.
-#[inline]
-fn home(hash: KeyHash, homes: usize) -> usize {
-    ((u128::from(hash) * (homes / LINE) as u128) >> 64) as usize * LINE
+impl Entry {
+    fn new(hash: KeyHash, segment: u16, row: u32) -> Self {
+        Self { mark: known_bits(hash) | u64::from(segment), row }
+    }
+
+    fn segment(self) -> u16 {
+        self.mark as u16
+    }
 }
 
-/// Bytes of the header of a run of so many segments and slots: a multiple of 64, so that slots are aligned.
-fn header_bytes(segments: usize, slots: usize) -> Option<usize> {
-    let blocks = slots.checked_mul(SLOT)?.div_ceil(crate::checksum::CHECKSUM_BLOCK);
-    let content =
-        FIXED_HEADER.checked_add(segments.checked_mul(SEGMENT)?)?.checked_add(blocks.checked_mul(8)?)?;
-    content.checked_add(8)?.checked_next_multiple_of(64)
+/// The bits of a hash that a run knows.
+#[inline]
+fn known_bits(hash: u64) -> u64 {
+    hash & !0xffff
+}
+
+/// The line that a hash or mark calls home, of so many. Ascending hashes have ascending homes.
+#[inline]
+fn home(hash: u64, homes: usize) -> usize {
+    ((u128::from(known_bits(hash)) * homes as u128) >> 64) as usize
+}
+
+/// Bytes of the header of a run of so many segments: a multiple of a line, so that lines are aligned.
+fn header_bytes(segments: usize) -> Option<usize> {
+    FIXED_HEADER.checked_add(segments.checked_mul(SEGMENT)?)?.checked_add(8)?.checked_next_multiple_of(LINE)
+}
+
+/// Bytes behind so many lines: their checksums, their number, and a checksum of both.
+fn trailer_bytes(lines: usize) -> Option<usize> {
+    let blocks = lines.checked_mul(LINE)?.div_ceil(crate::checksum::CHECKSUM_BLOCK);
+    blocks.checked_mul(8)?.checked_add(16)
 }

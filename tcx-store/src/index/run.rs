@@ -1,6 +1,9 @@
 //! Reading an index run: a sorted hash table probed straight from its mapped bytes.
 
-use super::{EMPTY, Entry, FIXED_HEADER, LINE, MAGIC, SLOT, VERSION, header_bytes, home};
+use super::{
+    EMPTY, Entry, FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, SLOT, SLOTS, VERSION, header_bytes, home,
+    known_bits, trailer_bytes,
+};
 use crate::bytes::{Cursor, Random, u64_at};
 use crate::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
 use crate::key::KeyHash;
@@ -8,13 +11,14 @@ use crate::mmap::Mapped;
 use crate::name::SegmentName;
 use crate::prefetch::prefetch;
 
-/// An entry with the hash asked for; the row itself decides.
+/// An entry with the bits of the hash asked for; the row itself decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     /// The segment's number in the run.
-    pub(crate) segment: u32,
+    pub(crate) segment: u16,
     pub(crate) row: u32,
     /// Where it stands, to go on from.
+    line: usize,
     slot: usize,
 }
 
@@ -25,7 +29,7 @@ pub(crate) struct Run {
     map: Mapped,
     header: usize,
     homes: usize,
-    slots: usize,
+    lines: usize,
     entries: usize,
     segments: Vec<SegmentName>,
     blocks: VerifiedBlocks,
@@ -36,8 +40,8 @@ pub(crate) struct Run {
 pub(crate) struct DamagedRun;
 
 impl Run {
-    /// Verifies the header; the slots are verified when they are first probed. `None` if it is no run of this
-    /// version or its bytes are not what was written.
+    /// Verifies what is before and behind the lines; they are verified when they are first probed. `None` if it is no
+    /// run of this version or its bytes are not what was written.
     pub(crate) fn open(map: Mapped, name: Random) -> Option<Self> {
         let mut cursor = Cursor::new(&map);
         if cursor.take(8)? != MAGIC || cursor.u32()? != VERSION {
@@ -45,12 +49,17 @@ impl Run {
         }
         let count = cursor.u32()? as usize;
         let mut number = || usize::try_from(cursor.u64()?).ok();
-        let (homes, slots, entries, header) = (number()?, number()?, number()?, number()?);
-        let sound = Some(header) == header_bytes(count, slots)
-            && header.checked_add(slots.checked_mul(SLOT)?)? == map.len()
-            && (LINE..=slots).contains(&homes)
-            && entries <= slots
-            && checksum(&map[..header - 8]) == u64_at(&map, header - 8)?;
+        let (homes, entries, header) = (number()?, number()?, number()?);
+        if Some(header) != header_bytes(count) || !ends_in_its_checksum(map.get(..header)?) {
+            return None;
+        }
+        let lines = usize::try_from(u64_at(&map, map.len().checked_sub(16)?)?).ok()?;
+        let trailer = header.checked_add(lines.checked_mul(LINE)?)?;
+        let sound = count <= MOST_SEGMENTS
+            && trailer.checked_add(trailer_bytes(lines)?)? == map.len()
+            && (1..=lines).contains(&homes)
+            && entries <= lines * SLOTS
+            && ends_in_its_checksum(&map[trailer..]);
         if !sound {
             return None;
         }
@@ -58,10 +67,10 @@ impl Run {
         let segments =
             (0..count).map(|_| Some(SegmentName { random: cursor.random()?, tail: cursor.u64()? }));
         let segments = segments.collect::<Option<_>>()?;
-        let table = slots * SLOT;
+        let (mut cursor, table) = (Cursor::new(&map[trailer..]), lines * LINE);
         let checksums = (0..table.div_ceil(CHECKSUM_BLOCK)).map(|_| cursor.u64()).collect::<Option<_>>()?;
         let blocks = VerifiedBlocks::new(checksums, table)?;
-        Some(Self { name, map, header, homes, slots, entries, segments, blocks })
+        Some(Self { name, map, header, homes, lines, entries, segments, blocks })
     }
 
     /// The random part of its file's name.
@@ -82,10 +91,10 @@ impl Run {
     /// Tells the processor that this hash is going to be probed.
     #[inline]
     pub(crate) fn prefetch(&self, hash: KeyHash) {
-        prefetch(&self.map, self.header + home(hash, self.homes) * SLOT);
+        prefetch(&self.map, self.header + home(hash, self.homes) * LINE);
     }
 
-    /// The first entry with this hash, behind `last` if given.
+    /// The first entry with the known bits of this hash, behind `last` if given.
     ///
     /// # Errors
     ///
@@ -96,39 +105,64 @@ impl Run {
         hash: KeyHash,
         last: Option<Candidate>,
     ) -> Result<Option<Candidate>, DamagedRun> {
-        let first = last.map_or_else(|| home(hash, self.homes), |candidate| candidate.slot + 1);
-        for slot in first..self.slots {
-            let entry = self.slot(slot)?;
-            if entry.segment == EMPTY || entry.hash > hash {
-                return Ok(None);
+        let wanted = known_bits(hash);
+        let (mut line, mut first) =
+            last.map_or_else(|| (home(hash, self.homes), 0), |last| (last.line, last.slot + 1));
+        while line < self.lines {
+            let bytes = self.line(line)?;
+            // Counted without a branch: in which slot an entry stands cannot be foretold.
+            let smaller: usize = (0..SLOTS).map(|slot| usize::from(entry(bytes, slot).mark < wanted)).sum();
+            let slot = smaller.max(first);
+            if slot < SLOTS {
+                let Entry { mark, row } = entry(bytes, slot);
+                let found = known_bits(mark) == wanted && mark != EMPTY;
+                return Ok(found.then_some(Candidate { segment: mark as u16, row, line, slot }));
             }
-            if entry.hash == hash {
-                return Ok(Some(Candidate { segment: entry.segment, row: entry.row, slot }));
-            }
+            (line, first) = (line + 1, 0);
         }
         Ok(None)
     }
 
     #[inline]
-    fn slot(&self, slot: usize) -> Result<Entry, DamagedRun> {
-        let (table, at) = (&self.map[self.header..], slot * SLOT);
-        if !self.blocks.verify(table, at, at + SLOT) {
+    fn line(&self, line: usize) -> Result<&[u8; LINE], DamagedRun> {
+        let (table, at) = (self.table(), line * LINE);
+        if !self.blocks.verify(table, at, at + LINE) {
             return Err(DamagedRun);
         }
-        let bytes = table.get(at..).and_then(|slot| slot.first_chunk()).ok_or(DamagedRun)?;
-        let bits = u128::from_le_bytes(*bytes);
-        Ok(Entry { hash: bits as u64, segment: (bits >> 64) as u32, row: (bits >> 96) as u32 })
+        table.get(at..).and_then(|line| line.first_chunk()).ok_or(DamagedRun)
     }
 
-    /// Every entry, in ascending order of the hashes, as long as the slots are intact.
+    #[inline]
+    fn table(&self) -> &[u8] {
+        &self.map[self.header..][..self.lines * LINE]
+    }
+
+    /// Every entry, in ascending order of the hashes, as long as the lines are intact.
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        (0..self.slots).map_while(|slot| self.slot(slot).ok()).filter(|entry| entry.segment != EMPTY)
+        let lines = (0..self.lines).map_while(|line| self.line(line).ok());
+        let entries = lines.flat_map(|line| (0..SLOTS).map(|slot| entry(line, slot)));
+        entries.filter(|entry| entry.mark != EMPTY)
     }
 
-    /// Whether every slot is intact.
+    /// Whether every line is intact.
     pub(crate) fn is_intact(&self) -> bool {
-        self.blocks.verify(&self.map[self.header..], 0, self.slots * SLOT)
+        self.blocks.verify(self.table(), 0, self.lines * LINE)
     }
+}
+
+/// Whether the last eight bytes are the checksum of those before.
+fn ends_in_its_checksum(bytes: &[u8]) -> bool {
+    bytes.split_last_chunk().is_some_and(|(bytes, sum)| checksum(bytes) == u64::from_le_bytes(*sum))
+}
+
+/// The entry in a slot of a line.
+#[inline]
+fn entry(line: &[u8; LINE], slot: usize) -> Entry {
+    let bytes = &line[slot * SLOT..][..SLOT];
+    // Twelve bytes are there: neither is ever zero for want of them.
+    let mark = bytes.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
+    let row = bytes.last_chunk().map_or(0, |row| u32::from_le_bytes(*row));
+    Entry { mark, row }
 }
 
 #[cfg(test)]
@@ -171,19 +205,41 @@ mod tests {
         }
     }
 
+    /// The rows of all candidates for this hash.
+    fn rows(run: &Run, wanted: KeyHash) -> Vec<usize> {
+        let (mut rows, mut last) = (Vec::new(), None);
+        while let Some(found) = run.probe(wanted, last).unwrap() {
+            rows.push(found.row as usize);
+            last = Some(found);
+        }
+        rows
+    }
+
     #[test]
     fn hashes_at_both_ends_and_many_of_one_are_found() {
-        let crowd = [vec![u64::MAX; 30], vec![0; 30], vec![u64::MAX - 1, 1]].concat();
+        let crowd = [vec![u64::MAX; 30], vec![0; 30], vec![u64::MAX - (1 << 16), 1 << 16]].concat();
         let run = Run::open(map(&build_run(&[(name(), crowd.clone())])), Random::new()).unwrap();
-        for wanted in [0, 1, u64::MAX - 1, u64::MAX] {
-            let (mut rows, mut last) = (Vec::new(), None);
-            while let Some(found) = run.probe(wanted, last).unwrap() {
-                rows.push(found.row as usize);
-                last = Some(found);
-            }
+        for wanted in [0, 1 << 16, u64::MAX - (1 << 16), u64::MAX] {
             let expected = crowd.iter().enumerate().filter(|(_, hash)| **hash == wanted).map(|(row, _)| row);
-            assert_eq!(rows, expected.collect::<Vec<_>>());
+            assert_eq!(rows(&run, wanted), expected.collect::<Vec<_>>());
         }
+        assert_eq!(rows(&run, 2 << 16), []);
+    }
+
+    #[test]
+    fn every_row_whose_hash_begins_with_the_same_48_bits_is_a_candidate() {
+        let near: Vec<KeyHash> =
+            vec![0xabcd << 16, (0xabcd << 16) + 0xffff, 0xabce << 16, (0xabcd << 16) + 7];
+        let run = Run::open(map(&build_run(&[(name(), near)])), Random::new()).unwrap();
+        assert_eq!(rows(&run, (0xabcd << 16) + 99), [0, 1, 3]);
+        assert_eq!(rows(&run, (0xabce << 16) + 99), [2]);
+        assert_eq!(rows(&run, 0xabcc << 16), []);
+    }
+
+    #[test]
+    fn an_empty_slot_is_no_row_of_the_greatest_hash() {
+        let run = Run::open(map(&build_run(&[(name(), vec![7 << 16])])), Random::new()).unwrap();
+        assert_eq!(rows(&run, u64::MAX), []);
     }
 
     #[test]
