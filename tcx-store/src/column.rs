@@ -60,6 +60,21 @@ impl Column {
         self.row_of_width(row, kind.width().unwrap_or(0))
     }
 
+    /// Some of the rows, in the order asked.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such row.
+    #[must_use]
+    pub fn select(&self, rows: &[usize], kind: &LeafKind) -> Self {
+        let (mut values, mut offsets) = (Vec::new(), vec![0]);
+        for &row in rows {
+            values.extend_from_slice(self.row(row, kind));
+            offsets.push(values.len() as i64);
+        }
+        Self { values: Buffer::from_vec(values), offsets: self.offsets.is_some().then_some(offsets) }
+    }
+
     /// As [`row`](Self::row); `width` is that of the leaf, 0 for text.
     pub(crate) fn row_of_width(&self, row: usize, width: usize) -> &[u8] {
         self.slice(row..row + 1, width)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tch::Device;
-use tcx_store::{Options, Spec, Store, WhenFull};
+use tcx_store::{KeyType, Options, Spec, Store, WhenFull};
 
 use crate::cached::Cached;
 use crate::compute::Compute;
@@ -16,7 +16,8 @@ use crate::identity::Identity;
 use crate::mode::{Mode, Rows};
 use crate::output::CacheableOutput;
 use crate::provenance::provenance;
-use crate::registry::check_unique;
+use crate::registry::{check_no_module, check_unique};
+use crate::table::Table;
 use crate::{Error, Result};
 
 /// A directory that holds the caches of any number of modules, shared by every process that opens it.
@@ -160,16 +161,39 @@ impl Cache {
         Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
     }
 
+    /// Opens a typed store of samples that no module belongs to: for any function of a sample, by string ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::open`](crate::TableBuilder::open).
+    pub fn table<T: CacheableOutput>(&self, id: &str) -> Result<Table<T>> {
+        Table::builder(id).open(self)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {
-        self.shared.check_open()?;
         check_unique(M::ID)?;
-        let spec = Spec::new(
-            M::ID,
-            <M::Key as KeyKind>::KEY_TYPE,
-            &<M::Output as CacheableOutput>::COLUMN,
-            identity.to_store::<M::Output>(),
-            provenance(device),
-        )?;
+        self.open_rows::<M::Output>(M::ID, <M::Key as KeyKind>::KEY_TYPE, identity, device)
+    }
+
+    /// The rows of a table.
+    pub(crate) fn table_rows<T: CacheableOutput>(&self, id: &str, identity: &Identity) -> Result<Rows> {
+        check_no_module(id)?;
+        self.open_rows::<T>(id, KeyType::Text, identity, Device::Cpu)
+    }
+
+    fn open_rows<O: CacheableOutput>(
+        &self,
+        id: &str,
+        key_type: KeyType,
+        identity: &Identity,
+        device: Device,
+    ) -> Result<Rows> {
+        self.shared.check_open()?;
+        let spec = Spec::new(id, key_type, &O::COLUMN, identity.to_store::<O>(), provenance(device))?;
         let rows = Rows::open(&self.shared.dir, spec, &self.shared.options, self.mode)?;
         if let Some(store) = rows.store() {
             let mut stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,6 +16,10 @@ pub struct Coverage {
 }
 
 impl Coverage {
+    pub(crate) fn new(asked: usize, missing: Vec<usize>) -> Self {
+        Self { asked, missing }
+    }
+
     pub(crate) fn of<M: CachedModule, I: Id<M::Key>>(
         cached: &Cached<M>,
         ids: &[I],

@@ -51,6 +51,21 @@ pub(crate) fn check_unique(id: &str) -> Result<()> {
     }
 }
 
+/// Whether a table can have this id.
+///
+/// # Errors
+///
+/// Names the place of the module that has it: they would share a folder.
+pub(crate) fn check_no_module(id: &str) -> Result<()> {
+    match inventory::iter::<Registered>().find(|module| module.id == id) {
+        None => Ok(()),
+        Some(module) => {
+            let message = format!("is the id of a module ({}) and of a table", module.at);
+            Err(Error::module(id, message, "give the table its own"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tch::Tensor;

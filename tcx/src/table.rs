@@ -1,0 +1,282 @@
+//! A typed store of samples without a module: for any function of a sample.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tch::Device;
+use tcx_store::{Column, Keys, Lookup, Replacer, Stats};
+
+use crate::cache::{Cache, Shared};
+use crate::coverage::Coverage;
+use crate::id::{Id, KeyKind, StringIds};
+use crate::identity::Identity;
+use crate::missing::Missing;
+use crate::mode::Rows;
+use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
+use crate::{Error, Result};
+
+/// Looks at values before they are kept, and again when they were found.
+type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
+
+/// The same typed store that modules have, for whatever computes the values: decoded images, tokens, statistics. Made by
+/// [`Cache::table`] or [`Table::builder`].
+///
+/// Nothing watches the function that computes the values: when it changes, give the table a new id, or keep its version in the
+/// [metadata](TableBuilder::metadata).
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let cache = tcx::Cache::open(dir.path())?;
+/// let lengths = cache.table::<Vec<i64>>("text_lengths_v1")?;
+/// let texts = ["a", "bb", "ccc"];
+/// let compute = |missing: tcx::Missing<'_, &str>| Ok(missing.ids().map(|id| id.len() as i64).collect());
+/// assert_eq!(lengths.get_or_compute(&texts, compute)?, [1, 2, 3]);
+/// assert_eq!(lengths.get(&["bb"])?, Some(vec![2]));
+/// assert_eq!(lengths.get(&["bb", "dddd"])?, None); // one is missing
+/// lengths.put(&["dddd"], &vec![4])?;
+/// lengths.replace(&["bb"], &vec![-2])?;
+/// assert_eq!(lengths.get(&["bb", "dddd"])?, Some(vec![-2, 4]));
+/// assert!(lengths.contains(&texts)?.is_complete());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Table<T> {
+    shared: Arc<Shared>,
+    id: Box<str>,
+    rows: Rows,
+    validate: Option<Validate<T>>,
+    output_device: Device,
+    /// One thread at a time computes, so that each sample is computed once.
+    computing: Mutex<()>,
+}
+
+/// The settings of a [`Table`].
+#[must_use = "`open` opens the table"]
+pub struct TableBuilder<T> {
+    id: Box<str>,
+    metadata: Vec<(String, String)>,
+    validate: Option<Validate<T>>,
+    output_device: Device,
+}
+
+impl<T: CacheableOutput> Table<T> {
+    /// The settings of the table `id`, to change some of them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = tcx::Cache::open(dir.path())?;
+    /// let positive = tcx::Table::<Vec<f32>>::builder("norms_v1")
+    ///     .metadata("tokenizer", "bert-base, 2019")
+    ///     .validate(|norms| match norms.iter().find(|norm| **norm < 0.) {
+    ///         None => Ok(()),
+    ///         Some(norm) => Err(tcx::Error::loader(format!("a norm of {norm}"))),
+    ///     })
+    ///     .open(&cache)?;
+    /// positive.put(&["a"], &vec![1.])?;
+    /// positive.put(&["b"], &vec![-1.]).unwrap_err();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder(id: impl Into<Box<str>>) -> TableBuilder<T> {
+        TableBuilder { id: id.into(), metadata: Vec::new(), validate: None, output_device: Device::Cpu }
+    }
+
+    /// The values of these ids; `compute` is called once with those that are missing, and returns their values in that order.
+    ///
+    /// # Errors
+    ///
+    /// A malformed id, the error of `compute`, values that are not as declared or not valid, a closed cache. Trouble with the
+    /// disk is none.
+    ///
+    /// # Panics
+    ///
+    /// If `compute` panics. The table is as it was.
+    pub fn get_or_compute<I: Id<StringIds>>(
+        &self,
+        ids: &[I],
+        compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
+    ) -> Result<T> {
+        let mut rows = self.rows.lookup(self.pack(ids)?)?;
+        if rows.missing() > 0 {
+            let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another thread may have computed them meanwhile.
+            self.rows.lookup_again(&mut rows)?;
+            let positions = rows.missing_positions();
+            if !positions.is_empty() {
+                let values = compute(Missing::new(ids, &positions))?;
+                let columns = self.columns(&values, positions.len())?;
+                self.rows.complete(&mut rows, &positions, columns)?;
+            }
+        }
+        self.gather(&rows)
+    }
+
+    /// The values of these ids, if all of them are there.
+    ///
+    /// # Errors
+    ///
+    /// A malformed id, values that are not valid, a closed cache.
+    pub fn get<I: Id<StringIds>>(&self, ids: &[I]) -> Result<Option<T>> {
+        let rows = self.rows.lookup(self.pack(ids)?)?;
+        if rows.missing() > 0 { Ok(None) } else { self.gather(&rows).map(Some) }
+    }
+
+    /// Which of these ids are there.
+    ///
+    /// # Errors
+    ///
+    /// A malformed id, a closed cache.
+    pub fn contains<I: Id<StringIds>>(&self, ids: &[I]) -> Result<Coverage> {
+        let missing = self.rows.peek(self.pack(ids)?)?.missing_rows().collect();
+        Ok(Coverage::new(ids.len(), missing))
+    }
+
+    /// Keeps the values of those ids that are not there yet: values are [replaced](Self::replace) only where that is said.
+    ///
+    /// # Errors
+    ///
+    /// Ids and values that differ in number; otherwise as [`get_or_compute`](Self::get_or_compute).
+    pub fn put<I: Id<StringIds>>(&self, ids: &[I], values: &T) -> Result<()> {
+        let columns = self.columns(values, ids.len())?;
+        let keys = self.pack(ids)?;
+        let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.keep(self.rows.peek(keys)?, &columns)
+    }
+
+    /// Puts these values in the place of what is there, durably.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put); a handle whose mode changes nothing; what kept it from the disk.
+    pub fn replace<I: Id<StringIds>>(&self, ids: &[I], values: &T) -> Result<()> {
+        let columns = self.columns(values, ids.len())?;
+        let keys = self.pack(ids)?;
+        let store = self.rows.writable(&self.id)?;
+        let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = store.peek_replacing(keys, &Replacer::new())?;
+        self.check_distinct(&rows)?;
+        store.insert(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns)?;
+        Ok(store.flush()?)
+    }
+
+    /// Makes the values of these ids be missing, in every process.
+    ///
+    /// # Errors
+    ///
+    /// A malformed id, a handle whose mode changes nothing, a closed cache, and what kept it from the disk: then it holds in this
+    /// process all the same.
+    pub fn invalidate<I: Id<StringIds>>(&self, ids: &[I]) -> Result<()> {
+        let keys = self.pack(ids)?;
+        Ok(self.rows.writable(&self.id)?.invalidate(&keys)?)
+    }
+
+    /// Waits until every value kept so far is durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept values from the disk.
+    pub fn flush(&self) -> Result<()> {
+        self.shared.check_open()?;
+        Ok(self.rows.store().map_or(Ok(()), |store| store.flush())?)
+    }
+
+    /// What this table has done in this process.
+    pub fn stats(&self) -> Stats {
+        self.rows.stats()
+    }
+
+    fn pack<I: Id<StringIds>>(&self, ids: &[I]) -> Result<Keys> {
+        self.shared.check_open()?;
+        StringIds::pack(ids, 0).map_err(|error| Error::batch(error.to_string()).in_module(&self.id))
+    }
+
+    fn columns(&self, values: &T, rows: usize) -> Result<Vec<Column>> {
+        if let Some(validate) = &self.validate {
+            validate(values)?;
+        }
+        let _no_grad = tch::no_grad_guard();
+        let mut writer = ColumnWriter::new(rows);
+        values.write(&mut writer).map_err(|error| error.in_module(&self.id))?;
+        Ok(writer.finish())
+    }
+
+    /// Keeps the rows of the columns that are missing in `rows`.
+    fn keep(&self, mut rows: Lookup, columns: &[Column]) -> Result<()> {
+        self.check_distinct(&rows)?;
+        let missing = rows.missing_positions();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let leaves = T::COLUMN.leaves();
+        let columns = columns.iter().zip(&leaves).map(|(column, leaf)| column.select(&missing, &leaf.kind));
+        let columns = columns.collect();
+        self.rows.complete(&mut rows, &missing, columns)
+    }
+
+    /// Of an id that comes twice, only one value could be kept.
+    fn check_distinct(&self, rows: &Lookup) -> Result<()> {
+        let mut seen = std::collections::HashSet::new();
+        let repeated = (0..rows.len()).find(|&position| !seen.insert(rows.keys().key(position)));
+        repeated.map_or(Ok(()), |position| {
+            let id = String::from_utf8_lossy(rows.keys().key(position)).into_owned();
+            let error = Error::batch(format!("id `{id}` comes twice, with a value each"));
+            Err(error.in_module(&self.id).with_remedy("give each id one value"))
+        })
+    }
+
+    fn gather(&self, rows: &Lookup) -> Result<T> {
+        let _no_grad = tch::no_grad_guard();
+        let values = T::read(&mut ColumnReader::new::<T>(rows, self.output_device));
+        let values = values.map_err(|error| error.in_module(&self.id))?;
+        self.validate.as_ref().map_or(Ok(()), |validate| validate(&values))?;
+        Ok(values)
+    }
+}
+
+impl<T: CacheableOutput> TableBuilder<T> {
+    /// Something that decides the values: a version, a setting. A table of other metadata is refused, both sides named.
+    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.push((name.into(), value.into()));
+        self
+    }
+
+    /// Looks at values before they are kept and after they were found; an error keeps them from the cache, or from the caller.
+    pub fn validate(mut self, validate: impl Fn(&T) -> Result<()> + Send + Sync + 'static) -> Self {
+        self.validate = Some(Box::new(validate));
+        self
+    }
+
+    /// Where tensors are put (the CPU).
+    pub fn output_device(mut self, device: Device) -> Self {
+        self.output_device = device;
+        self
+    }
+
+    /// Opens the table.
+    ///
+    /// # Errors
+    ///
+    /// An id that cannot name a folder or is that of a module of the program, a table of other columns or metadata, a closed
+    /// cache.
+    pub fn open(self, cache: &Cache) -> Result<Table<T>> {
+        let Self { id, metadata, validate, output_device } = self;
+        let mut identity = Identity::default();
+        identity.type_name("table");
+        for (name, value) in &metadata {
+            identity.field(name, value);
+        }
+        let rows = cache.table_rows::<T>(&id, &identity)?;
+        let shared = cache.shared().clone();
+        Ok(Table { shared, id, rows, validate, output_device, computing: Mutex::default() })
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("id", &self.id).field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for TableBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableBuilder").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+//! What a table promises: values computed once, replaced only where that is said, refused where they are another's.
+
+use tch::{Tensor, kind};
+use tcx::{Cache, CacheableOutput, Error, Missing, Mode, Table};
+
+#[derive(CacheableOutput)]
+struct Features {
+    #[tensor(f32, [2])]
+    pooled: Tensor,
+    caption: Vec<String>,
+}
+
+fn features(ids: &[&str]) -> Features {
+    let lens: Vec<f32> = ids.iter().flat_map(|id| [id.len() as f32, 1.]).collect();
+    let pooled = Tensor::from_slice(&lens).reshape([ids.len() as i64, 2]);
+    Features { pooled, caption: ids.iter().map(|id| format!("about {id}")).collect() }
+}
+
+#[test]
+fn values_are_computed_once_by_id_and_survive_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let table = cache.table::<Features>("features_v1").unwrap();
+    let mut asked = Vec::new();
+    let mut get = |table: &Table<Features>, ids: &[&str]| {
+        let computed = table.get_or_compute(ids, |missing: Missing<'_, &str>| {
+            let ids: Vec<&str> = missing.ids().copied().collect();
+            asked.push(ids.join(" "));
+            Ok(features(&ids))
+        });
+        computed.unwrap()
+    };
+    for _ in 0..2 {
+        let found = get(&table, &["a", "bb", "a"]);
+        assert!(found.pooled.equal(&features(&["a", "bb", "a"]).pooled));
+        assert_eq!(found.caption, ["about a", "about bb", "about a"]);
+    }
+    get(&table, &["ccc", "bb"]);
+    cache.close().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let table = cache.table::<Features>("features_v1").unwrap();
+    get(&table, &["ccc", "bb", "a"]);
+    assert_eq!(asked, ["a bb", "ccc"]);
+}
+
+#[test]
+fn put_keeps_what_is_there_and_replace_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+    table.put(&["a", "c"], &vec![1, 3]).unwrap();
+    table.put(&["a", "b", "c", "d"], &vec![-1, 2, -3, 4]).unwrap();
+    assert_eq!(table.get(&["a", "b", "c", "d"]).unwrap(), Some(vec![1, 2, 3, 4]));
+    table.replace(&["d", "a"], &vec![40, 10]).unwrap();
+    table.replace(&["a"], &vec![11]).unwrap();
+    assert_eq!(table.get(&["a", "b", "c", "d"]).unwrap(), Some(vec![11, 2, 3, 40]));
+    table.invalidate(&["b"]).unwrap();
+    assert_eq!(table.contains(&["a", "b"]).unwrap().missing(), [1]);
+    assert_eq!(table.get(&["a", "b"]).unwrap(), None);
+    cache.close().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let table = cache.with_mode(Mode::ReadOnly).table::<Vec<i64>>("numbers_v1").unwrap();
+    assert_eq!(table.get(&["a", "c", "d"]).unwrap(), Some(vec![11, 3, 40]));
+    table.replace(&["a"], &vec![12]).unwrap_err();
+}
+
+#[test]
+fn mistakes_are_told_and_keep_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+    let twice = table.put(&["a", "a"], &vec![1, 2]).unwrap_err();
+    assert!(twice.to_string().contains("id `a` comes twice"), "{twice}");
+    let two = table.put(&["a"], &vec![1, 2]).unwrap_err();
+    assert_eq!(
+        (two.module_id(), two.expected()),
+        (Some("numbers_v1"), Some("one value per sample, 1 in all")),
+        "{two}"
+    );
+    assert!(table.get_or_compute(&["a"], |_| Err(Error::loader("no such file"))).is_err());
+    assert_eq!(table.get(&["a"]).unwrap(), None);
+    table.put(&["a"], &vec![1]).unwrap();
+    cache.flush().unwrap();
+    let error = cache.table::<Vec<f32>>("numbers_v1").unwrap_err().to_string();
+    assert!(error.contains("i64 [] in the cache, f32 [] in the code"), "{error}");
+    let other = Table::<Vec<i64>>::builder("numbers_v1").metadata("version", "2");
+    let error = other.open(&cache).unwrap_err().to_string();
+    assert!(error.contains("`version`: absent from the cache, \"2\" in the code"), "{error}");
+    let pooled = Tensor::ones([3, 2], kind::FLOAT_CPU);
+    let wrong = Features { pooled, caption: vec![String::new(); 3] };
+    let error = cache.table::<Features>("features_v1").unwrap().put(&["a", "b"], &wrong).unwrap_err();
+    assert_eq!(error.field(), Some("pooled"), "{error}");
+}
