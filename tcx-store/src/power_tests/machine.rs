@@ -140,7 +140,7 @@ impl Machine {
         }
     }
 
-    /// Power is lost where it can hurt: as soon as something was promised, and when a file has just got its name, which
+    /// Power is lost where it can hurt: as soon as something was promised, and when a file has just got or lost its name, which
     /// may last while what it counts on does not; then in any way anywhere. But not before event number `first`.
     pub(super) fn loses_power_somewhere(&self, first: usize, seed: u64) {
         let promised = self.told().promised();

@@ -63,10 +63,10 @@ pub(crate) enum Left {
 }
 
 impl Event {
-    /// The name that a file gets, by which it is found.
-    pub(crate) fn naming(&self) -> Option<&OsStr> {
+    /// The name that a file is given or loses.
+    pub(crate) fn name(&self) -> Option<&OsStr> {
         match self {
-            Self::Link(_, to) | Self::Rename(_, to) => to.file_name(),
+            Self::Link(_, path) | Self::Rename(_, path) | Self::Remove(path) => path.file_name(),
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! The system on a disk that keeps what was synced and, if the power fails, little else.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -47,14 +48,15 @@ impl Forgetful {
         self.log.lock().unwrap().events.len()
     }
 
-    /// After which events a file has just got its name. Index runs do not count: they can be made again.
+    /// After which events a file has just got its name or lost it. Index runs do not count, which can be made again, nor
+    /// temporary files.
     pub(crate) fn namings(&self) -> Vec<usize> {
         let log = self.log.lock().unwrap();
-        let counts = |events: &usize| {
-            let name = log.events[events - 1].naming();
-            name.is_some_and(|name| !name.to_string_lossy().starts_with("run-"))
+        let counts = |name: &OsStr| {
+            let name = name.to_string_lossy();
+            !name.starts_with("run-") && !name.starts_with("tmp-")
         };
-        (1..=log.events.len()).filter(counts).collect()
+        (1..=log.events.len()).filter(|events| log.events[events - 1].name().is_some_and(counts)).collect()
     }
 
     /// The disk after so many events.
