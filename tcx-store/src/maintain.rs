@@ -1,16 +1,17 @@
 //! What the writer does when nobody waits: index runs and changes are merged, segments joined, and what is superfluous
 //! is removed.
 
-use std::sync::PoisonError;
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::bytes::Random;
 use crate::compaction::{Collected, Effort, Grace, collect, compact};
 use crate::core::Core;
 use crate::error::Result;
-use crate::index::write_merged;
+use crate::index::{Run, write_merged};
 use crate::live::Listing;
-use crate::name::FileName;
+use crate::name::{FileName, SegmentName};
 use crate::probe::Trouble;
 
 /// Merges index runs until none is due; into one, if there is not too much in them, when the writer `ends`. A merge that fails costs speed and nothing else.
@@ -23,9 +24,10 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
             core.drop_damaged(&Trouble { runs: damaged, segments: Vec::new() });
             continue;
         }
+        let gone = gone_segments(core, &runs);
         let merged = Random::new();
         let published = core.storage.draft().and_then(|mut draft| {
-            write_merged(&mut draft, &runs, &|_| false)?;
+            write_merged(&mut draft, &runs, &|name| gone.contains(&name))?;
             draft.publish(&FileName::Run(merged).to_string(), false)
         });
         if let Err(error) = published {
@@ -50,6 +52,18 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
     }
 }
 
+/// The segments of these runs that are neither here nor going to come: a run gets its name a moment before its segment does.
+fn gone_segments(core: &Core, runs: &[Arc<Run>]) -> HashSet<SegmentName> {
+    let Ok(listing) = Listing::read(&*core.storage) else { return HashSet::new() };
+    let is_settled = |run: &&Arc<Run>| {
+        let info = core.storage.info(&FileName::Run(run.name()).to_string());
+        info.is_ok_and(|info| info.age >= SEGMENTS_COME_WITHIN)
+    };
+    let names = runs.iter().filter(is_settled).flat_map(|run| run.segments().iter().copied());
+    let live = core.live();
+    names.filter(|name| !listing.segments.contains(name) && live.segments.find(*name).is_none()).collect()
+}
+
 /// Merges changes if it is worth it. What fails costs speed and nothing else: the changes themselves stay.
 pub(crate) fn merge_changes(core: &Core) {
     let storage = &*core.storage;
@@ -72,6 +86,9 @@ pub(crate) fn merge_changes(core: &Core) {
         let _ = storage.remove(&FileName::Merged(*older).to_string());
     }
 }
+
+/// A segment whose index run is older than this, and that is not there, does not come any more.
+const SEGMENTS_COME_WITHIN: Duration = Duration::from_mins(10);
 
 /// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
 const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);

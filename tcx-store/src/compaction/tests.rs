@@ -191,3 +191,32 @@ fn the_number_of_files_stays_logarithmic_as_a_cache_grows_by_small_flushes() {
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
     assert_eq!(values(&process(dir.path()), &wanted), (0..flushes).collect::<Vec<_>>());
 }
+
+#[test]
+fn merged_runs_forget_segments_that_are_long_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = process(dir.path());
+    fill(&writer, &ABC);
+    // A run that knows the three, kept as if nobody had come to removing it.
+    crate::maintain::merge_runs(&writer.core, true);
+    let [run] = &names(dir.path(), "run-")[..] else { panic!("one run") };
+    let path = dir.path().join("m_v1").join(run);
+    let kept = std::fs::read(&path).unwrap();
+    // Twice, so that no segment knows the three by name any more.
+    for key in ["d", "e"] {
+        fill(&writer, &[key]);
+        writer.compact().unwrap();
+        writer.collect(Duration::ZERO).unwrap();
+    }
+    drop(writer);
+    let _ = std::fs::remove_file(&path);
+    std::fs::write(&path, kept).unwrap();
+    let long_ago = std::time::SystemTime::now() - Duration::from_hours(1);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+    let later = process(dir.path());
+    assert_eq!(values(&later, &ABC), [0, 1, 2]);
+    crate::maintain::merge_runs(&later.core, true);
+    let [run] = &names(dir.path(), "run-")[..] else { panic!("one run") };
+    let bytes = std::fs::read(dir.path().join("m_v1").join(run)).unwrap();
+    assert_eq!(u32::from_le_bytes(bytes[12..16].try_into().unwrap()), 1, "segments in the run");
+}
