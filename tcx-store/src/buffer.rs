@@ -118,11 +118,17 @@ impl Generation {
 }
 
 /// A generation that is being sealed, and what became of its batches since they were accepted.
-#[derive(Clone, Debug)]
-pub(crate) struct Frozen {
-    pub(crate) generation: Arc<Generation>,
+#[derive(Debug)]
+struct Frozen {
+    generation: Arc<Generation>,
     /// One for each batch.
-    pub(crate) fates: Arc<Vec<Fate>>,
+    fates: Arc<Vec<Fate>>,
+}
+
+impl Frozen {
+    fn is(&self, generation: Option<&Arc<Generation>>) -> bool {
+        generation.is_some_and(|generation| Arc::ptr_eq(&self.generation, generation))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -282,10 +288,11 @@ impl WriteBuffer {
         self.room.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// Since when the oldest row has waited to be sealed.
-    pub(crate) fn oldest_since(&self) -> Option<Instant> {
+    /// Since when the oldest row has waited to be sealed; the rows of `written`, the oldest generation, do not wait.
+    pub(crate) fn oldest_since(&self, written: Option<&Arc<Generation>>) -> Option<Instant> {
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        generations.frozen.front().map_or(generations.active.since, |frozen| frozen.generation.since)
+        let frozen = generations.frozen.iter().find(|frozen| !frozen.is(written));
+        frozen.map_or(generations.active.since, |frozen| frozen.generation.since)
     }
 
     /// Closes the active generation; what is accepted from now on belongs to the next.
@@ -298,15 +305,24 @@ impl WriteBuffer {
         }
     }
 
-    /// The generation to seal next.
-    pub(crate) fn oldest(&self) -> Option<Frozen> {
-        self.generations.read().unwrap_or_else(PoisonError::into_inner).frozen.front().cloned()
+    /// The generation to write next; `written` is the oldest, if its rows are written and on their way to the disk.
+    pub(crate) fn oldest_after(&self, written: Option<&Arc<Generation>>) -> Option<Arc<Generation>> {
+        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
+        let frozen = generations.frozen.iter().find(|frozen| !frozen.is(written));
+        frozen.map(|frozen| frozen.generation.clone())
     }
 
-    /// What has become of the batches of the oldest generation.
-    pub(crate) fn set_fates(&self, fates: Arc<Vec<Fate>>) {
+    /// What has become of the batches of a frozen generation; nothing once it has been released.
+    pub(crate) fn fates(&self, generation: &Arc<Generation>) -> Option<Arc<Vec<Fate>>> {
+        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
+        let frozen = generations.frozen.iter().find(|frozen| frozen.is(Some(generation)));
+        frozen.map(|frozen| frozen.fates.clone())
+    }
+
+    /// Keeps what has become of the batches of a frozen generation.
+    pub(crate) fn set_fates(&self, generation: &Arc<Generation>, fates: Arc<Vec<Fate>>) {
         let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(frozen) = generations.frozen.front_mut() {
+        if let Some(frozen) = generations.frozen.iter_mut().find(|frozen| frozen.is(Some(generation))) {
             frozen.fates = fates;
         }
     }

@@ -46,6 +46,9 @@ mod retention_tests;
 mod runs;
 mod schema;
 mod seal;
+mod sealer;
+#[cfg(test)]
+mod sealer_tests;
 mod segment;
 mod segments;
 mod snapshot;

@@ -27,6 +27,7 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
             core.drop_damaged(&Trouble { runs: useless, segments: Vec::new() });
             continue;
         }
+        let gone = gone_segments(core, &runs);
         let merged = Random::new();
         let published = core.storage.draft().and_then(|mut draft| {
             write_merged(&mut draft, &runs, &|name| gone.contains(&name))?;

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::seal::seal_all;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{compute, names, spec, values};
+use crate::testing::{compute, names, seal_all, spec, values};
 use crate::{Options, Store, WhenFull};
 
 fn open(dir: &Path, options: &Options) -> Store {
@@ -26,11 +25,11 @@ fn rows_older_than_their_time_are_not_served_and_their_files_go() {
     let options = Options { time_to_live: Some(Duration::from_millis(400)), ..Options::default() };
     let store = open(dir.path(), &options);
     compute(&store, &["a", "b"], 1);
-    seal_all(&store.core).unwrap();
+    seal_all(&store);
     assert_eq!(values(&store, &["a", "b"]), [1, 1]);
     std::thread::sleep(Duration::from_millis(450));
     compute(&store, &["c"], 2);
-    seal_all(&store.core).unwrap();
+    seal_all(&store);
     assert_eq!(values(&store, &["a", "b", "c"]), [-1, -1, 2]);
     assert_eq!(
         values(&open(dir.path(), &Options::default()), &["a", "b", "c"]),
@@ -50,7 +49,7 @@ fn segments_of_different_age_are_not_joined_where_age_decides() {
     let store = open(dir.path(), &options);
     for key in ["a", "b"] {
         compute(&store, &[key], 1);
-        seal_all(&store.core).unwrap();
+        seal_all(&store);
         // Longer than a sixteenth of the time, rounded up to a power of two.
         std::thread::sleep(Duration::from_millis(600));
     }

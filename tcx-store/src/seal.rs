@@ -1,51 +1,24 @@
-//! Sealing the write buffer: from buffered rows to durable segments that readers see.
+//! The two steps of sealing a generation of buffered rows: writing its segments, and publishing them, which makes them
+//! durable and shows them to readers.
 
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::{Frozen, RowBatch};
+use crate::buffer::{Generation, RowBatch};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fate::{Fate, advance, doomed, replaced};
 use crate::instance::KnownIdentity;
+use crate::key::KeyHash;
 use crate::publish::publish_segment;
-use crate::segment::{MAX_SEGMENT_BYTES, Piece, Rows, SegmentHeader, Source, write_segment};
+use crate::segment::{MAX_SEGMENT_BYTES, Piece, Rows, SegmentHeader, Source, WrittenSegment, write_segment};
 
 /// Arrow wants fewer than 2³¹ elements in a column of a record batch.
 const SEGMENT_ELEMENTS: usize = i32::MAX as usize;
 
-/// Seals everything that has been accepted. When this succeeds, it is durable.
-///
-/// # Errors
-///
-/// What kept it from the disk. The rows stay in the buffer, unless they can never be written.
-pub(crate) fn seal_all(core: &Core) -> Result<()> {
-    core.buffer.freeze();
-    let mut is_again = false;
-    while let Some(frozen) = core.buffer.oldest() {
-        let sealed = core.check().and_then(|()| seal(core, &frozen));
-        match sealed {
-            Ok(()) => {
-                core.buffer.release_oldest();
-                is_again = false;
-                if core.buffer.set_trouble(None).is_some() {
-                    tracing::info!(path = %core.storage.path().display(), "writing works again");
-                }
-            }
-            // A file was taken away while it was written: it is written again, with what has become of the rows by now.
-            Err(error) if error.is_not_found() && !is_again => is_again = true,
-            Err(error) => {
-                give_up(core, &error);
-                return Err(error);
-            }
-        }
-    }
-    core.check()
-}
-
 /// Turns writing off; rows of a folder that refuses them are dropped.
-fn give_up(core: &Core, error: &Error) {
+pub(crate) fn give_up(core: &Core, error: &Error) {
     core.remember(error);
     if core.buffer.set_trouble(Some(error.clone())).is_none() {
         tracing::error!("writing is off, rows are computed but not kept: {error}");
@@ -53,29 +26,82 @@ fn give_up(core: &Core, error: &Error) {
     if error.kind() == ErrorKind::Io {
         return;
     }
-    while let Some(Frozen { generation, .. }) = core.buffer.oldest() {
+    while let Some(generation) = core.buffer.oldest_after(None) {
         core.counters.rows_dropped.add(generation.batches.iter().map(|batch| batch.rows()).sum());
         core.buffer.release_oldest();
     }
 }
 
-fn seal(core: &Core, frozen: &Frozen) -> Result<()> {
-    let (identity, base, fates) = prepare(core, frozen)?;
-    let alive = frozen.generation.batches.iter().zip(&*fates).flat_map(|(batch, fate)| {
-        let ranges = fate.alive(batch.rows());
-        ranges.into_iter().map(move |range| (&**batch, range))
-    });
-    for pieces in segments(core, alive) {
-        let failed = |e: io::Error| Error::io("cannot write a segment in", core.storage.path(), e);
-        seal_segment(core, &identity, base, &pieces).map_err(failed)?;
+/// A segment that waits for its name, and the hashes of its rows.
+pub(crate) struct Written {
+    segment: WrittenSegment,
+    hashes: Vec<KeyHash>,
+}
+
+/// Writes the rows of a frozen generation to files that have no names yet.
+///
+/// # Errors
+///
+/// What kept them from the disk; a folder that refuses them.
+pub(crate) fn write(core: &Core, generation: &Arc<Generation>) -> Result<Vec<Written>> {
+    core.check()?;
+    let written = write_once(core, generation);
+    // A file was taken away while it was written: it is written again, with what has become of the rows by now.
+    if is_not_found(&written) { write_once(core, generation) } else { written }
+}
+
+/// Makes the segments of the oldest generation durable, shows them to readers, and lets go of the generation.
+///
+/// # Errors
+///
+/// What kept them from being durable: the rows are still in the buffer.
+pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Vec<Written>) -> Result<()> {
+    let mut published = publish_once(core, written);
+    if is_not_found(&published) {
+        published = write(core, oldest).and_then(|written| publish_once(core, written));
+    }
+    published?;
+    core.buffer.release_oldest();
+    if core.buffer.set_trouble(None).is_some() {
+        tracing::info!(path = %core.storage.path().display(), "writing works again");
     }
     Ok(())
 }
 
+fn is_not_found<T>(result: &Result<T>) -> bool {
+    result.as_ref().is_err_and(Error::is_not_found)
+}
+
+fn write_once(core: &Core, generation: &Arc<Generation>) -> Result<Vec<Written>> {
+    let (identity, base, fates) = prepare(core, generation)?;
+    let alive = generation.batches.iter().zip(&*fates).flat_map(|(batch, fate)| {
+        let ranges = fate.alive(batch.rows());
+        ranges.into_iter().map(move |range| (&**batch, range))
+    });
+    let written = segments(core, alive);
+    let written = written.iter().map(|pieces| write_segment_of(core, &identity, base, pieces));
+    written.collect::<io::Result<_>>().map_err(|e| failed(core, e))
+}
+
+fn publish_once(core: &Core, written: Vec<Written>) -> Result<()> {
+    for Written { segment, hashes } in written {
+        let (name, bytes, rows) = (segment.name, segment.bytes, hashes.len());
+        publish_segment(core, segment, hashes).map_err(|e| failed(core, e))?;
+        core.counters.rows_sealed.add(rows);
+        core.counters.bytes_sealed.add(bytes as usize);
+        tracing::debug!(segment = %name, rows, bytes, "sealed");
+    }
+    Ok(())
+}
+
+fn failed(core: &Core, error: io::Error) -> Error {
+    Error::io("cannot write a segment in", core.storage.path(), error)
+}
+
 /// Reads new changes and writes those that the rows need; tells the base of the rows that are left.
-fn prepare(core: &Core, frozen: &Frozen) -> Result<(KnownIdentity, u64, Arc<Vec<Fate>>)> {
-    let batches = &frozen.generation.batches;
-    let mut fates = Vec::clone(&frozen.fates);
+fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, u64, Arc<Vec<Fate>>)> {
+    let batches = &generation.batches;
+    let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
     let mut live = core.live();
     // A segment's base is the newest change known when it is sealed, so that none is missed.
     if live.refresh()? {
@@ -98,13 +124,18 @@ fn prepare(core: &Core, frozen: &Frozen) -> Result<(KnownIdentity, u64, Arc<Vec<
     core.counters.rows_dropped.add(died);
     let fates = Arc::new(fates);
     // Before readers see the tombstone, which would kill these rows otherwise.
-    core.buffer.set_fates(fates.clone());
+    core.buffer.set_fates(generation, fates.clone());
     core.install(&mut live);
     created.and_then(|_| live.changes.make_durable(&*core.storage)).map_err(failed)?;
     Ok((identity, base, fates))
 }
 
-fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piece<'_>]) -> io::Result<()> {
+fn write_segment_of(
+    core: &Core,
+    identity: &KnownIdentity,
+    base: u64,
+    pieces: &[Piece<'_>],
+) -> io::Result<Written> {
     let header = SegmentHeader {
         schema: &core.schema,
         leaves: &core.leaves,
@@ -115,15 +146,9 @@ fn seal_segment(core: &Core, identity: &KnownIdentity, base: u64, pieces: &[Piec
         born: pieces.iter().map(Piece::born).min().unwrap_or(0),
         inputs: &[],
     };
-    let written = write_segment(&*core.storage, &header, pieces)?;
-    let (name, bytes) = (written.name, written.bytes);
+    let segment = write_segment(&*core.storage, &header, pieces)?;
     let hashes = pieces.iter().map(Piece::hashes).collect::<io::Result<Vec<_>>>()?.concat();
-    let rows = hashes.len();
-    publish_segment(core, written, hashes)?;
-    core.counters.rows_sealed.add(rows);
-    core.counters.bytes_sealed.add(bytes as usize);
-    tracing::debug!(segment = %name, rows, bytes, "sealed");
-    Ok(())
+    Ok(Written { segment, hashes })
 }
 
 /// The most rows in one segment.

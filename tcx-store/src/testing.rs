@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sealer::Sealer;
 use crate::storage::{LocalStorage, Steps, System};
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replacer, Spec, Store};
 
@@ -61,6 +62,11 @@ pub(crate) fn replace(store: &Store, replacer: &Arc<Replacer>, wanted: &[&str], 
     let missing = rows.missing_positions();
     store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
     missing.len()
+}
+
+/// Seals what has been computed, without the writer, which would tidy up afterwards.
+pub(crate) fn seal_all(store: &Store) {
+    Sealer::new(store.core.clone()).seal_all().unwrap();
 }
 
 /// The files of the folder whose names begin so.

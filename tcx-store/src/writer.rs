@@ -12,7 +12,7 @@ use crate::bytes::Random;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::maintain::merge_changes;
-use crate::seal::seal_all;
+use crate::sealer::Sealer;
 use crate::wait::wait;
 
 /// How soon writing is tried again after a failure, at first and at most.
@@ -36,6 +36,8 @@ enum Command {
     Rows,
     /// There is a segment's worth of rows, or somebody waits for room.
     Seal,
+    /// What was written last is durable, or what kept it from being so.
+    Published(Result<()>),
     /// There may be changes to merge.
     Tidy,
     /// Nobody has told it anything for a while.
@@ -123,16 +125,18 @@ impl Drop for WriterOff {
     }
 }
 
-async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, times: Times) {
+async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: Times) {
+    let mut sealer = Sealer::new(core.clone());
     let mut retry: Option<(Instant, Duration)> = None;
     // Who only reads leaves joining and removing to those that write: there may be hundreds of readers.
     let mut idle = None;
     loop {
         let time = retry.map(|(at, _)| at);
-        let time = time.or_else(|| core.buffer.oldest_since()?.checked_add(times.seal_after));
+        let time = time.or_else(|| sealer.oldest_since()?.checked_add(times.seal_after));
         let command = tokio::select! {
             biased;
             command = commands.recv() => command,
+            published = sealer.published() => Some(Command::Published(published)),
             () = at(time) => Some(Command::Seal),
             () = at(idle) => Some(Command::Idle),
         };
@@ -151,17 +155,18 @@ async fn run(core: &Core, mut commands: UnboundedReceiver<Command>, times: Times
             }
             // Writing that has just failed is tried again in its time, not for every batch.
             Some(Command::Seal) if retry.is_some_and(|(at, _)| at > Instant::now()) => continue,
-            Some(Command::Seal) => seal_all(core),
+            Some(Command::Seal) if retry.is_none() => sealer.write_all(),
+            Some(Command::Seal) => sealer.seal_all(),
+            Some(Command::Published(published)) => published,
             Some(Command::Flush(done)) => {
-                let sealed = seal_all(core);
+                let sealed = sealer.seal_all();
                 // Whoever asked may have gone.
                 let _ = done.send(sealed.clone());
                 sealed
             }
             None => {
-                let sealed_some = core.buffer.oldest_since().is_some() || core.counters.rows_sealed.get() > 0;
-                let sealed = seal_all(core).inspect_err(|error| tracing::error!("rows are lost: {error}"));
-                if sealed.is_ok() && sealed_some {
+                let sealed = sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error}"));
+                if sealed.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
                 }
                 return;

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Effort;
-use crate::seal::seal_all;
-use crate::testing::{compute, keys, names, process, reader, values};
+use crate::testing::{compute, keys, names, process, reader, seal_all, values};
 use crate::{Keys, Store};
 
 /// Rows in segments of their own: the value of each is its place.
@@ -13,7 +12,7 @@ fn fill(store: &Store, wanted: &[&str]) {
     for (value, key) in wanted.iter().enumerate() {
         compute(store, &[key], value as i64);
         // Without the writer, which would join them.
-        seal_all(&store.core).unwrap();
+        seal_all(store);
     }
 }
 
@@ -80,11 +79,11 @@ fn copies_of_a_key_become_one() {
     let mut rows = b.lookup(keys(&ABC)).unwrap();
     fill(&a, &ABC);
     b.insert(&mut rows, &[0, 1, 2], crate::testing::column(&[0, 1, 2])).unwrap();
-    seal_all(&b.core).unwrap();
+    seal_all(&b);
     let view = Keys::text(["a"], 3).unwrap();
     let mut rows = b.lookup(view.clone()).unwrap();
     b.insert(&mut rows, &[0], crate::testing::column(&[3])).unwrap();
-    seal_all(&b.core).unwrap();
+    seal_all(&b);
     assert_eq!(process(dir.path()).stats().rows, 7);
     a.compact().unwrap();
     assert_eq!(a.stats().rows, 4, "a view is no copy");
@@ -181,7 +180,7 @@ fn the_number_of_files_stays_logarithmic_as_a_cache_grows_by_small_flushes() {
     let mut most = 0;
     for key in 0..flushes {
         compute(&writer, &[&key.to_string()], key);
-        seal_all(&writer.core).unwrap();
+        seal_all(&writer);
         writer.core.tidy();
         writer.core.collect(Duration::ZERO).unwrap();
         most = most.max(names(dir.path(), "").len());

@@ -74,7 +74,7 @@ pub(crate) struct FileInfo {
 }
 
 /// A file that is being written. Dropped before it has a name, it is removed.
-pub(crate) trait Draft: Write {
+pub(crate) trait Draft: Write + Send {
     /// Gives the file its name, by which others find it whole.
     ///
     /// A durable file and its name survive a power loss once this has returned. After an error the draft is
