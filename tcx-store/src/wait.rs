@@ -16,7 +16,9 @@ impl Wake for Unpark {
 
 /// Parks the thread until the future is ready. Tokio's own blocking calls panic inside a runtime.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
+    // Inside a runtime, a future that has used up its share is woken when the runtime has its turn again: never, as long as
+    // this thread is parked here.
+    let mut future = pin!(tokio::task::unconstrained(future));
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut context = Context::from_waker(&waker);
     loop {
@@ -24,5 +26,31 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
             Poll::Ready(output) => return output,
             Poll::Pending => thread::park(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn waiting_inside_a_runtime_ends_however_often_it_is_done() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            // More often than the runtime lets a task poll without a pause.
+            for number in 0..1000 {
+                let (done, received) = tokio::sync::oneshot::channel();
+                let sender = thread::spawn(move || {
+                    if number % 100 == 0 {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    done.send(number)
+                });
+                assert_eq!(wait(received), Ok(number));
+                sender.join().unwrap().unwrap();
+            }
+        });
     }
 }
