@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use crate::changes::{Tombstones, now_millis};
@@ -126,8 +126,8 @@ struct Frozen {
 }
 
 impl Frozen {
-    fn is(&self, generation: Option<&Arc<Generation>>) -> bool {
-        generation.is_some_and(|generation| Arc::ptr_eq(&self.generation, generation))
+    fn is(&self, generation: *const Generation) -> bool {
+        Arc::as_ptr(&self.generation) == generation
     }
 }
 
@@ -138,6 +138,11 @@ struct Generations {
 }
 
 impl Generations {
+    /// The oldest frozen generation but for `written`.
+    fn after(&self, written: Option<&Weak<Generation>>) -> Option<&Frozen> {
+        self.frozen.iter().find(|frozen| written.is_none_or(|written| !frozen.is(written.as_ptr())))
+    }
+
     fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<BufferedRow> {
         let of_frozen = self.frozen.iter().rev().map(|frozen| (&*frozen.generation, Some(&*frozen.fates)));
         let mut newest_first = std::iter::once((&self.active, None)).chain(of_frozen);
@@ -289,9 +294,9 @@ impl WriteBuffer {
     }
 
     /// Since when the oldest row has waited to be sealed; the rows of `written`, the oldest generation, do not wait.
-    pub(crate) fn oldest_since(&self, written: Option<&Arc<Generation>>) -> Option<Instant> {
+    pub(crate) fn oldest_since(&self, written: Option<&Weak<Generation>>) -> Option<Instant> {
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        let frozen = generations.frozen.iter().find(|frozen| !frozen.is(written));
+        let frozen = generations.after(written);
         frozen.map_or(generations.active.since, |frozen| frozen.generation.since)
     }
 
@@ -306,23 +311,23 @@ impl WriteBuffer {
     }
 
     /// The generation to write next; `written` is the oldest, if its rows are written and on their way to the disk.
-    pub(crate) fn oldest_after(&self, written: Option<&Arc<Generation>>) -> Option<Arc<Generation>> {
+    pub(crate) fn oldest_after(&self, written: Option<&Weak<Generation>>) -> Option<Arc<Generation>> {
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        let frozen = generations.frozen.iter().find(|frozen| !frozen.is(written));
-        frozen.map(|frozen| frozen.generation.clone())
+        generations.after(written).map(|frozen| frozen.generation.clone())
     }
 
     /// What has become of the batches of a frozen generation; nothing once it has been released.
     pub(crate) fn fates(&self, generation: &Arc<Generation>) -> Option<Arc<Vec<Fate>>> {
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        let frozen = generations.frozen.iter().find(|frozen| frozen.is(Some(generation)));
+        let frozen = generations.frozen.iter().find(|frozen| frozen.is(Arc::as_ptr(generation)));
         frozen.map(|frozen| frozen.fates.clone())
     }
 
     /// Keeps what has become of the batches of a frozen generation.
     pub(crate) fn set_fates(&self, generation: &Arc<Generation>, fates: Arc<Vec<Fate>>) {
         let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(frozen) = generations.frozen.iter_mut().find(|frozen| frozen.is(Some(generation))) {
+        if let Some(frozen) = generations.frozen.iter_mut().find(|frozen| frozen.is(Arc::as_ptr(generation)))
+        {
             frozen.fates = fates;
         }
     }

@@ -2,7 +2,7 @@
 //! leave the buffer strictly in the order in which they were accepted.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Instant;
 
@@ -23,7 +23,8 @@ pub(crate) struct Sealer {
 
 /// The generation whose segments are being made durable by a thread of its own.
 struct Publishing {
-    generation: Arc<Generation>,
+    /// Its memory is free as soon as the buffer lets go of it.
+    generation: Weak<Generation>,
     published: oneshot::Receiver<Result<()>>,
 }
 
@@ -69,16 +70,16 @@ impl Sealer {
 
     fn publish(&mut self, generation: Arc<Generation>, written: Vec<Written>) -> Result<()> {
         let (done, published) = oneshot::channel();
-        let (core, oldest) = (self.core.clone(), generation.clone());
+        let (core, oldest) = (self.core.clone(), Arc::downgrade(&generation));
         // Nobody who has lost interest can be told.
-        let task = move || drop(done.send(publish(&core, &oldest, written)));
+        let task = move || drop(done.send(publish(&core, &generation, written)));
         let failed = |e| Error::io("cannot start a thread that syncs", self.core.storage.path(), e);
         thread::Builder::new().name("tcx-sync".to_owned()).spawn(task).map_err(failed)?;
-        self.publishing = Some(Publishing { generation, published });
+        self.publishing = Some(Publishing { generation: oldest, published });
         Ok(())
     }
 
-    fn publishing(&self) -> Option<&Arc<Generation>> {
+    fn publishing(&self) -> Option<&Weak<Generation>> {
         self.publishing.as_ref().map(|publishing| &publishing.generation)
     }
 

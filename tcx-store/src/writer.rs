@@ -140,7 +140,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             () = at(time) => Some(Command::Seal),
             () = at(idle) => Some(Command::Idle),
         };
-        let sealed = match command {
+        let result = match command {
             Some(Command::Rows) => continue,
             Some(Command::Tidy) => {
                 merge_changes(core);
@@ -159,20 +159,20 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             Some(Command::Seal) => sealer.seal_all(),
             Some(Command::Published(published)) => published,
             Some(Command::Flush(done)) => {
-                let sealed = sealer.seal_all();
+                let result = sealer.seal_all();
                 // Whoever asked may have gone.
-                let _ = done.send(sealed.clone());
-                sealed
+                let _ = done.send(result.clone());
+                result
             }
             None => {
-                let sealed = sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error}"));
-                if sealed.is_ok() && core.counters.rows_sealed.get() > 0 {
+                let result = sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error}"));
+                if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
                 }
                 return;
             }
         };
-        retry = sealed.is_err().then(|| next_retry(retry));
+        retry = result.is_err().then(|| next_retry(retry));
         // After the answer: nobody waits for a faster index.
         core.tidy();
         idle = Some(Instant::now() + idle_after());
