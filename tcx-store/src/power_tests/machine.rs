@@ -255,6 +255,15 @@ impl Process {
         self.unflushed.lock().unwrap().extend(computed.into_iter().map(|key| (key, looked_up)));
     }
 
+    /// Finds rows, which are taken to be promised with the next flush, whoever has written them.
+    pub(super) fn find(&self, keys: Range<i64>) {
+        let looked_up = self.machine.events();
+        self.store.refresh().unwrap();
+        let rows = self.store.lookup(Keys::ints(keys.clone(), 0)).unwrap();
+        let found = keys.enumerate().filter(|(position, _)| !rows.is_open(*position));
+        self.unflushed.lock().unwrap().extend(found.map(|(_, key)| (key, looked_up)));
+    }
+
     pub(super) fn flush(&self) {
         let unflushed = std::mem::take(&mut *self.unflushed.lock().unwrap());
         self.store.flush().unwrap();

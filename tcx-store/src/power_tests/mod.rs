@@ -219,6 +219,17 @@ fn what_two_processes_join_survives_a_loss_of_power() {
     interrupted_everywhere(with_segments, true, [joins, joins]);
 }
 
+fn finds(process: &Process) {
+    process.find(0..60);
+    process.flush();
+}
+
+#[test]
+#[ignore = "a flush answers for the rows that its own process has computed: with none of them to write, it syncs nothing"]
+fn rows_of_another_process_that_were_found_survive_a_loss_of_power_after_a_flush() {
+    interrupted_everywhere(Machine::new, false, [computes, finds]);
+}
+
 #[test]
 fn what_three_processes_do_at_once_survives_a_loss_of_power() {
     for seed in 0..25 {
