@@ -106,14 +106,19 @@ impl Machine {
 
     /// A process that calls `before` before each step.
     pub(super) fn process(self: &Arc<Self>, before: impl Fn() + Send + Sync + 'static) -> Process {
-        self.open(before, false)
+        self.open(before, &Options::default())
     }
 
-    fn open(self: &Arc<Self>, before: impl Fn() + Send + Sync + 'static, read_only: bool) -> Process {
+    /// A process that seals every batch.
+    pub(super) fn busy_process(self: &Arc<Self>) -> Process {
+        self.open(|| {}, &Options { seal_bytes: 1, ..Options::default() })
+    }
+
+    fn open(self: &Arc<Self>, before: impl Fn() + Send + Sync + 'static, options: &Options) -> Process {
         let storage = LocalStorage::new(self.dir.path().join(FOLDER), self.disk.process(before));
         let spec = Spec::new("m_v1", KeyType::Int, &OUTPUT, Identity::default(), Vec::new()).unwrap();
         let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-        let options = Options { seal_after, refresh_every, read_only, ..Options::default() };
+        let options = Options { seal_after, refresh_every, ..options.clone() };
         let store = Store::with_storage(Arc::new(storage), spec, &options).unwrap();
         Process { store, machine: self.clone(), unflushed: Mutex::default() }
     }
@@ -201,7 +206,7 @@ impl Machine {
 
     /// What another process finds.
     fn found(self: &Arc<Self>) -> Vec<(i64, usize)> {
-        self.open(|| {}, true).found()
+        self.open(|| {}, &Options { read_only: true, ..Options::default() }).found()
     }
 
     /// The rows that are found are as good as what was promised up to an event.
@@ -250,6 +255,15 @@ impl Process {
         self.unflushed.lock().unwrap().extend(computed.into_iter().map(|key| (key, looked_up)));
     }
 
+    /// Finds rows, which are taken to be promised with the next flush, whoever has written them.
+    pub(super) fn find(&self, keys: Range<i64>) {
+        let looked_up = self.machine.events();
+        self.store.refresh().unwrap();
+        let rows = self.store.lookup(Keys::ints(keys.clone(), 0)).unwrap();
+        let found = keys.enumerate().filter(|(position, _)| !rows.is_open(*position));
+        self.unflushed.lock().unwrap().extend(found.map(|(_, key)| (key, looked_up)));
+    }
+
     pub(super) fn flush(&self) {
         let unflushed = std::mem::take(&mut *self.unflushed.lock().unwrap());
         self.store.flush().unwrap();
@@ -267,6 +281,11 @@ impl Process {
         self.store.invalidate(&Keys::ints(keys, 0)).unwrap();
         let done = self.machine.events();
         self.machine.told().invalidations[number].done = Some(done);
+    }
+
+    /// Everything that is on the disk is durable for this process.
+    pub(super) fn syncs(&self) {
+        self.invalidate(OTHER);
     }
 
     pub(super) fn compact(&self) {
