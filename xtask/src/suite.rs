@@ -99,7 +99,7 @@ fn examples(workspace: &Workspace) -> Vec<(&'static str, Vec<OsString>)> {
     let model = ["--model".into(), workspace.model().into()];
     let minilm = model.into_iter().chain(small("minilm-cache", "40")).collect();
     let resnet50 = small("resnet50-cache", "8").into();
-    vec![("quickstart", Vec::new()), ("minilm", minilm), ("resnet50", resnet50)]
+    vec![("quickstart", Vec::new()), ("guide", Vec::new()), ("minilm", minilm), ("resnet50", resnet50)]
 }
 
 /// A folder that does not exist: should a dependency on tch creep in, building it fails at once.

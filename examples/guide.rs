@@ -1,0 +1,172 @@
+//! The programs of `docs/guide.md`, in its order; a test compares them. Runs in a second and needs no model.
+
+use tch::nn::{self, Module};
+use tch::{Device, Kind, Tensor};
+use tcx::{
+    Cache, CacheableOutput, ContentId, D1, Extractor, Frozen, Identity, Keyed, Mode, Typed, Weights,
+    WhenFull, cached_module,
+};
+
+#[derive(CacheableOutput)]
+struct Features {
+    #[tensor(f32, [32])]
+    pooled: Tensor, // [N, 32] for N images
+    brightness: Vec<f32>, // one per image
+}
+
+#[cached_module(id = "encoder_v1")]
+struct Encoder {
+    net: Frozen<nn::Linear>,
+    size: i64,
+}
+
+impl Extractor for Encoder {
+    type Input = Tensor;
+    type Output = Features;
+
+    fn forward(&self, images: &Tensor) -> tcx::Result<Features> {
+        let pixels = images.f_flatten(1, -1)?.f_narrow(1, 0, self.size)?;
+        let brightness = pixels.f_mean_dim([1i64].as_slice(), false, Kind::Float)?.try_into()?;
+        Ok(Features { pooled: self.net.forward(&pixels), brightness })
+    }
+}
+
+#[cached_module(id = "scores_v1")]
+struct Scores {
+    head: Frozen<nn::Linear>,
+}
+
+impl Extractor for Scores {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<10>>; // a tensor that needs no struct
+
+    fn forward(&self, features: &Tensor) -> tcx::Result<Self::Output> {
+        Ok(self.head.forward(features).into())
+    }
+}
+
+#[cached_module(id = "words_v1")]
+struct Words {}
+
+impl Extractor for Words {
+    type Input = Vec<String>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, texts: &Vec<String>) -> tcx::Result<Vec<i64>> {
+        Ok(texts.iter().map(|text| text.split_whitespace().count() as i64).collect())
+    }
+}
+
+impl Keyed for Words {
+    type Id = ContentId;
+
+    fn ids(texts: &Vec<String>) -> tcx::Result<Vec<ContentId>> {
+        Ok(texts.iter().map(ContentId::of_text).collect())
+    }
+}
+
+fn encoder() -> tcx::Result<Encoder> {
+    tch::manual_seed(7); // stands for a file of trained weights
+    let net = Frozen::build(nn::VarStore::new(Device::Cpu), |p| {
+        nn::linear(p, 64, 32, nn::LinearConfig::default())
+    })?;
+    Ok(Encoder { net, size: 64 })
+}
+
+fn scores() -> tcx::Result<Scores> {
+    tch::manual_seed(8);
+    let head = Frozen::build(nn::VarStore::new(Device::Cpu), |p| {
+        nn::linear(p, 32, 10, nn::LinearConfig::default())
+    })?;
+    Ok(Scores { head })
+}
+
+fn decode<'a>(ids: impl Iterator<Item = &'a String>) -> tcx::Result<Tensor> {
+    let images: Vec<Tensor> =
+        ids.map(|id| Tensor::full([8, 8], id.len() as f64, (Kind::Float, Device::Cpu))).collect();
+    Ok(Tensor::f_stack(&images, 0)?)
+}
+
+fn main() -> tcx::Result<()> {
+    let dir = std::path::Path::new("target/guide-cache");
+    let ids: Vec<String> = (0..100).map(|i| format!("image {i}")).collect();
+
+    // An epoch.
+    let cache = Cache::open(dir)?;
+    let encoder_cache = cache.module(encoder()?)?;
+    for batch in ids.chunks(32) {
+        let features = encoder_cache.fetch(batch, |missing| decode(missing.ids()))?;
+        assert_eq!(features.pooled.size(), [batch.len() as i64, 32]);
+    }
+    cache.flush()?; // durable when this returns
+
+    // K-fold.
+    for fold in 0..5 {
+        let train: Vec<&String> =
+            ids.iter().enumerate().filter(|(i, _)| i % 5 != fold).map(|(_, id)| id).collect();
+        let features = encoder_cache.fetch(&train, |missing| decode(missing.ids().copied()))?;
+        assert_eq!(features.brightness.len(), 80); // nothing is computed: the folds share the rows
+    }
+
+    // A second model over the features of the first.
+    let scores_cache = cache.module_after(&encoder_cache, scores()?)?;
+    let scores = scores_cache.fetch(&ids, |missing| {
+        let ids: Vec<&String> = missing.ids().collect();
+        Ok(encoder_cache.fetch(&ids, |missing| decode(missing.ids().copied()))?.pooled)
+    })?;
+    assert_eq!(scores.size(), [100, 10]);
+
+    // Views.
+    for view in 1..3 {
+        let flipped = |images: Tensor| Ok(images.f_flip([2])?);
+        encoder_cache.view(view).fetch(&ids, |missing| flipped(decode(missing.ids())?))?;
+    }
+
+    // Ids by content.
+    let words = cache.module(Words {})?;
+    let texts = vec!["a cat on a mat".to_owned(), "a dog".to_owned()];
+    assert_eq!(words.call(&texts)?, [5, 2]);
+
+    // A network that is built at the first miss, or never.
+    let file = dir.join("head.safetensors");
+    scores_head(&file)?;
+    let mut identity = Identity::default();
+    identity.type_name("Scores");
+    identity.field("head", &Weights::of_file(&file)?);
+    identity.after(&encoder_cache);
+    let lazy = cache.lazy_module(identity, Device::Cpu, move || {
+        let head = Frozen::load(Device::Cpu, &file, |p| nn::linear(p, 32, 10, nn::LinearConfig::default()))?;
+        Ok(Scores { head })
+    })?;
+    if !lazy.coverage(&ids)?.is_complete() {
+        println!("the head is going to be built");
+    }
+
+    // No module at all.
+    let lengths = cache.table::<Vec<i64>>("id_lengths_v1")?;
+    let lens =
+        lengths.get_or_compute(&ids, |missing| Ok(missing.ids().map(|id| id.len() as i64).collect()))?;
+    assert_eq!(lens[0], 7);
+
+    // Rows that have to go.
+    encoder_cache.invalidate(&ids[..3])?;
+    encoder_cache.invalidate_prefix("image 9")?;
+    assert_eq!(encoder_cache.coverage(&ids)?.missing().len(), 3 + 11);
+
+    // Modes.
+    let again = cache.with_mode(Mode::Recompute).module(encoder()?)?;
+    again.fetch(&ids, |missing| decode(missing.ids()))?;
+    let reader = cache.with_mode(Mode::ReadOnly).module(encoder()?)?;
+    reader.fetch(&ids, |missing| decode(missing.ids()))?;
+
+    // Limits.
+    let small = Cache::builder().max_bytes(10 << 30, WhenFull::Freeze).open(dir)?;
+    println!("{} and {}", small.path().display(), encoder_cache.stats().rows);
+    cache.close()?;
+    Ok(())
+}
+
+/// Saves the weights of the head, as a training run would have.
+fn scores_head(file: &std::path::Path) -> tcx::Result<()> {
+    scores()?.head.save(file)
+}
