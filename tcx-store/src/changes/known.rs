@@ -171,13 +171,11 @@ impl KnownChanges {
     pub(crate) fn kill(&mut self, storage: &dyn Storage, doomed: Doomed) -> io::Result<()> {
         let written =
             self.write_pending(storage).and_then(|()| self.create(storage, |_, _| Some(doomed.clone())));
-        match written {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.kill_here(doomed);
-                Err(error)
-            }
+        if let Err(error) = written {
+            self.kill_here(doomed);
+            return Err(error);
         }
+        self.make_durable(storage)
     }
 
     /// Makes something dead in this process until it can be written.
@@ -199,8 +197,9 @@ impl KnownChanges {
         Ok(())
     }
 
-    /// Creates the next change, durably, and tells its number. `doomed`, which is told of all tombstones and the newest
-    /// number, is asked anew whenever another process was faster; with `None` there is nothing left to create.
+    /// Creates the next change and tells its number; it is durable after [`make_durable`](Self::make_durable). `doomed`,
+    /// which is told of all tombstones and the newest number, is asked anew whenever another process was faster; with
+    /// `None` there is nothing left to create.
     pub(crate) fn create(
         &mut self,
         storage: &dyn Storage,
@@ -215,15 +214,18 @@ impl KnownChanges {
             let bytes = encode(number, KIND_TOMBSTONE, Random::new(), &doomed.payload(number));
             let name = FileName::Change(number).to_string();
             self.make_durable(storage)?;
-            let created = storage.create_if_absent(&name, &bytes)?;
+            let created = storage.create_if_absent(&name, &bytes);
             let found = storage.map(&name).ok().filter(|map| **map == *bytes);
             // By the nonce: it is ours if the reply to the creation was lost.
-            if created || found.is_some() {
+            if matches!(created, Ok(true)) || found.is_some() {
                 let bytes = found.map_or(ChangeBytes::Heap(bytes), ChangeBytes::Mapped);
                 self.push(TombstoneTable::open(number, bytes).map_err(io::Error::other)?);
-                self.durable = self.next;
+                if created.is_ok() {
+                    self.durable = self.next;
+                }
                 return Ok(Some(number));
             }
+            created?;
             if matches!(self.read_next(storage), Read::Vanished) {
                 return Err(io::Error::other(format!("change {number} exists but cannot be found")));
             }
