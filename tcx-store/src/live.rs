@@ -137,10 +137,12 @@ impl Live {
     ///
     /// A folder of another identity, or one that was removed and made again; a write that fails.
     pub(crate) fn ensure_identity(&mut self) -> Result<KnownIdentity> {
-        if let Some(known) = &self.identity {
-            self.check_instance()?;
+        if let Some(known) = &self.identity
+            && known.check(&*self.storage, &self.spec, self.changes.newest())?
+        {
             return Ok(known.clone());
         }
+        // Never as the same instance: another process may know more changes of it.
         let created = KnownIdentity::create(&*self.storage, &self.spec)?;
         self.identity = Some(created.clone());
         self.changes.learn_identity(true);
@@ -221,10 +223,14 @@ impl Live {
 
     /// # Errors
     ///
-    /// A folder that was removed and made again.
+    /// A folder that was removed, or made again.
     pub(crate) fn check_instance(&self) -> Result<()> {
         let Some(known) = &self.identity else { return Ok(()) };
-        known.check(&*self.storage, &self.spec, self.changes.newest())
+        if known.check(&*self.storage, &self.spec, self.changes.newest())? {
+            return Ok(());
+        }
+        let removed = io::Error::new(io::ErrorKind::NotFound, "it was removed");
+        Err(Error::io("cannot write to", self.storage.path(), removed))
     }
 
     /// The changes that should become one file, and the instance they are of.
