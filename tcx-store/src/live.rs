@@ -126,7 +126,9 @@ impl Live {
             let newest = self.changes.newest();
             stale |= self.changes.learn(&*self.storage, identity.instance, &listing.changes);
             new |= self.changes.newest() != newest;
-            new |= self.segments.open(&listing.segments, identity, &self.changes);
+            let (changed, vanished) = self.segments.open(&listing.segments, identity, &self.changes);
+            new |= changed;
+            stale |= vanished;
         }
         Ok((new, stale))
     }
