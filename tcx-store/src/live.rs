@@ -36,6 +36,9 @@ pub(crate) struct Live {
     pub(crate) changes: KnownChanges,
     pub(crate) segments: SegmentSet,
     runs: RunSet,
+    /// The newest change that readers were shown, and whether files came or went since.
+    shown: Option<u64>,
+    has_new_files: bool,
     /// Whether this process may leave files in the folder.
     may_write: bool,
 }
@@ -83,6 +86,8 @@ impl Live {
             counters,
             identity: None,
             changes: KnownChanges::default(),
+            shown: None,
+            has_new_files: false,
             may_write,
         }
     }
@@ -92,26 +97,24 @@ impl Live {
         self.may_write = true;
     }
 
-    /// Lists the folder and learns what is new in it. Tells whether anything was.
+    /// Lists the folder and learns what is new in it. Tells whether readers have to be shown anything, be it that something
+    /// failed after it was learned.
     ///
     /// # Errors
     ///
     /// A folder of another identity, a damaged identity, a listing that fails.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
-        let mut new = false;
         for _ in 0..LISTED_AT_MOST {
-            let (newer, stale) = self.learn()?;
-            new |= newer;
-            if !stale {
+            if !self.learn()? {
                 break;
             }
         }
-        Ok(new)
+        Ok(self.has_new_files || self.changes.newest() != self.shown)
     }
 
-    /// One listing: whether anything was new, and whether the listing was stale: a file of it had vanished, so that what
-    /// took its place is in a newer one, or it lacked a change.
-    fn learn(&mut self) -> Result<(bool, bool)> {
+    /// One listing; whether it was stale: a file of it had vanished, so that what took its place is in a newer one, or it
+    /// lacked a change.
+    fn learn(&mut self) -> Result<bool> {
         let listing =
             Listing::read(&*self.storage).map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
         if self.identity.is_none() && listing.changes.changes.contains(&0) {
@@ -121,16 +124,14 @@ impl Live {
         // Runs first: a segment that one of them covers needs none of its own.
         let opened_runs = self.runs.opened();
         let mut stale = self.runs.open(&listing.runs);
-        let mut new = self.runs.opened() > opened_runs;
+        self.has_new_files |= self.runs.opened() > opened_runs;
         if let Some(identity) = &self.identity {
-            let newest = self.changes.newest();
             stale |= self.changes.learn(&*self.storage, identity.instance, &listing.changes);
-            new |= self.changes.newest() != newest;
             let (changed, vanished) = self.segments.open(&listing.segments, identity, &self.changes);
-            new |= changed;
+            self.has_new_files |= changed;
             stale |= vanished;
         }
-        Ok((new, stale))
+        Ok(stale)
     }
 
     /// The identity that new segments carry; change 0 is created if nobody has.
@@ -181,6 +182,7 @@ impl Live {
                 break served;
             }
         };
+        (self.shown, self.has_new_files) = (self.changes.newest(), false);
         let tombstones = self.changes.tombstones().clone();
         let known = self.changes.newest().unwrap_or(0);
         let expires = retention.expires(served.values());
