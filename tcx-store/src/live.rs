@@ -1,6 +1,6 @@
 //! The live set: what the listing of a module's folder and its changes say is there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) struct Live {
 /// The files of a listing that are tcx's.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    pub(crate) segments: HashSet<SegmentName>,
+    pub(crate) segments: BTreeSet<SegmentName>,
     pub(crate) changes: ListedChanges,
     pub(crate) runs: Vec<Random>,
     pub(crate) temporary: Vec<Random>,
@@ -221,7 +221,7 @@ impl Live {
     }
 
     /// The runs that lead to none of these segments.
-    pub(crate) fn runs_leading_nowhere(&self, segments: &HashSet<SegmentName>) -> Vec<Random> {
+    pub(crate) fn runs_leading_nowhere(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
         self.runs.leading_nowhere(segments)
     }
 

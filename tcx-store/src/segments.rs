@@ -1,6 +1,6 @@
 //! The segments that this process knows, and which of them are served.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -30,20 +30,20 @@ pub(crate) struct SegmentSet {
     storage: Arc<dyn Storage>,
     schema: SchemaRef,
     counters: Arc<Counters>,
-    known: HashMap<SegmentName, State>,
+    known: BTreeMap<SegmentName, State>,
     warned: Warned,
 }
 
 impl SegmentSet {
     pub(crate) fn new(storage: Arc<dyn Storage>, schema: SchemaRef, counters: Arc<Counters>) -> Self {
-        Self { storage, schema, counters, known: HashMap::new(), warned: Warned::default() }
+        Self { storage, schema, counters, known: BTreeMap::new(), warned: Warned::default() }
     }
 
     /// Opens what is new of the listed segments, and closes those that have vanished. Tells whether anything changed, and
     /// whether the listing was stale: one had vanished whose place none has taken.
     pub(crate) fn open(
         &mut self,
-        listed: &HashSet<SegmentName>,
+        listed: &BTreeSet<SegmentName>,
         identity: &KnownIdentity,
         changes: &KnownChanges,
     ) -> (bool, bool) {
@@ -88,7 +88,7 @@ impl SegmentSet {
 
     /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Tells whether any has,
     /// and whether there is one that no other stands for.
-    fn close_vanished(&mut self, listed: &HashSet<SegmentName>, changes: &KnownChanges) -> (bool, bool) {
+    fn close_vanished(&mut self, listed: &BTreeSet<SegmentName>, changes: &KnownChanges) -> (bool, bool) {
         let unlisted = |(name, state): (&SegmentName, &State)| {
             (matches!(state, State::Usable(_)) && !listed.contains(name)).then_some(*name)
         };
@@ -170,9 +170,7 @@ impl SegmentSet {
             State::Usable(segment) => Some(segment.clone()),
             State::Unusable | State::Gone => None,
         });
-        let mut usable: Vec<_> = usable.collect();
-        usable.sort_by_key(|segment| segment.name());
-        usable
+        usable.collect()
     }
 
     /// Whether a segment has been replaced, and its file is gone.

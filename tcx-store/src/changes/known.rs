@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
+use super::merge::MergePlan;
 use super::table::{ChangeBytes, TombstoneTable};
-use super::tombstone::{Doomed, write_merged};
+use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
 use super::{KIND_TOMBSTONE, encode};
 use crate::bytes::Random;
 use crate::name::FileName;
 use crate::storage::Storage;
-
-/// Changes are merged when there are so many that are not.
-const MERGED_AT: usize = 16;
 
 /// The numbers that a listing shows.
 #[derive(Debug, Default)]
@@ -34,24 +32,6 @@ pub(crate) struct KnownChanges {
     durable: u64,
     /// What could not be written yet.
     pending: Vec<Doomed>,
-}
-
-/// Known tombstones that are to become one file.
-#[derive(Debug)]
-pub(crate) struct MergePlan {
-    number: u64,
-    tables: Vec<Arc<TombstoneTable>>,
-}
-
-impl MergePlan {
-    /// Writes the merged file; the changes in it are durable. Tells its number.
-    pub(crate) fn write(&self, storage: &dyn Storage, instance: Random) -> io::Result<u64> {
-        let mut draft = storage.draft()?;
-        write_merged(&mut draft, self.number, instance, &self.tables)?;
-        // Another process may have merged the same: then this is not needed.
-        draft.create(&FileName::Merged(self.number).to_string())?;
-        Ok(self.number)
-    }
 }
 
 /// What became of reading one change.
@@ -243,15 +223,10 @@ impl KnownChanges {
         Ok(())
     }
 
-    /// The tables to merge, if there are enough that are not: so many, and so much in them, that writing it all once more
-    /// is worth it.
+    /// The tables to merge, if it is worth it.
     pub(crate) fn mergeable(&self) -> Option<MergePlan> {
-        let tables = &self.tombstones.tables;
-        let (merged, single): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.merged_in.is_some());
-        let names = |tables: &[&Arc<TombstoneTable>]| tables.iter().map(|table| table.len()).sum::<usize>();
-        let worth = names(&single) >= names(&merged) / 4 || single.len() >= 4 * MERGED_AT;
-        let due = self.are_settled() && single.len() >= MERGED_AT && worth;
-        due.then(|| MergePlan { number: self.next - 1, tables: tables.clone() })
+        let number = self.newest().filter(|_| self.are_settled())?;
+        MergePlan::new(number, &self.tombstones.tables)
     }
 
     fn change_tombstones(&mut self, change: impl FnOnce(&mut Tombstones)) {
@@ -333,7 +308,7 @@ mod tests {
                 let before = writer.newest();
                 writer.adopt_merged(&storage, INSTANCE, number);
                 assert_eq!(writer.newest(), before);
-                assert!(writer.tombstones.tables.len() < MERGED_AT);
+                assert!(writer.tombstones.tables.len() < 16);
             }
         }
         let merged = known(&storage);
