@@ -56,6 +56,7 @@ mod sealer_tests;
 mod segment;
 mod segments;
 mod snapshot;
+mod spawn;
 mod spec;
 mod stats;
 mod storage;

@@ -4,6 +4,7 @@
 //! A run is decided by its seed alone: threads go on only when the driver lets them, the time is that of the folder,
 //! and random names are drawn from the seed too.
 
+mod actor;
 mod chance;
 mod compactions;
 mod history;
@@ -19,4 +20,4 @@ mod simulation;
 mod tests;
 mod trace;
 
-pub(crate) use schedule::{is_simulated, now, random, wait_while, wall};
+pub(crate) use schedule::{is_simulated, now, random, spawn, wait_once, wait_while, wall};

@@ -9,7 +9,6 @@ use super::process::{Pending, Process, Session};
 use super::schedule::fresh;
 use crate::compaction::Effort;
 use crate::maintain::{merge_changes, merge_runs};
-use crate::seal::seal_all;
 use crate::{Column, ErrorKind, Keys};
 
 /// All keys of the simulation.
@@ -44,7 +43,10 @@ pub(super) enum Operation {
         fresh: bool,
     },
     Invalidate(Matcher),
+    /// Makes what is buffered durable.
     Seal,
+    /// Writes what is buffered; it becomes durable meanwhile.
+    Write,
     MergeRuns {
         ends: bool,
     },
@@ -69,8 +71,9 @@ const OF_ANY_THREAD: [(usize, Choice); 5] = [
 ];
 
 /// What only the thread does that writes files.
-const OF_THE_WRITER: [(usize, Choice); 6] = [
-    (20, |_, _| Operation::Seal),
+const OF_THE_WRITER: [(usize, Choice); 7] = [
+    (14, |_, _| Operation::Seal),
+    (6, |_, _| Operation::Write),
     (8, |chance, _| Operation::MergeRuns { ends: chance.permille(300) }),
     (5, |_, _| Operation::MergeChanges),
     (6, |chance, _| {
@@ -129,6 +132,11 @@ impl Operation {
             (Self::LookupAgain { pending }, _) => lookup_again(process, pending),
             (Self::Insert { pending, most }, _) => insert(process, pending, most),
             (Self::Seal, Some(session)) => drop(seal(process, session)),
+            (Self::Write, Some(session)) => {
+                process.world.oracle().seal_begins(session.number);
+                let written = session.sealer().write_all();
+                written.unwrap_or_else(|error| process.failed(&error));
+            }
             (Self::MergeRuns { ends }, Some(session)) => merge_runs(&session.store.core, ends),
             (Self::MergeChanges, Some(session)) => merge_changes(&session.store.core),
             (Self::Compact(effort), Some(session)) => {
@@ -214,7 +222,8 @@ fn insert(process: &Process, pending: usize, most: usize) {
 /// Seals what is buffered; `true` if that is durable.
 fn seal(process: &Process, session: &Session) -> bool {
     let rows = process.world.oracle().seal_begins(session.number);
-    match seal_all(&session.store.core) {
+    let sealed = session.sealer().seal_all();
+    match sealed {
         Ok(()) => {
             process.world.oracle().acknowledged(&rows, session.number);
             process.world.note(|| format!("process {}: acknowledged {rows:?}", process.number));

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::memory::{Folder, MemoryStorage, Weather};
 use super::oracle::{Glance, Oracle};
+use super::schedule::{Task, Tasks};
+use crate::sealer::Sealer;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Options, Replacer, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
@@ -32,9 +34,17 @@ impl World {
 /// One opening of the store.
 pub(super) struct Session {
     pub(super) store: Store,
+    sealer: Mutex<Sealer>,
     /// Its number for the oracle, and that of its replacer.
     pub(super) number: usize,
     pub(super) replacer: Arc<Replacer>,
+}
+
+impl Session {
+    /// What the process's writer has; only one thread of it asks.
+    pub(super) fn sealer(&self) -> MutexGuard<'_, Sealer> {
+        self.sealer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A lookup that missed rows.
@@ -50,6 +60,8 @@ pub(super) struct Process {
     pub(super) number: usize,
     pub(super) world: Arc<World>,
     storage: Arc<MemoryStorage>,
+    /// What its threads have started threads for.
+    pub(super) tasks: Tasks,
     pub(super) options: Options,
     memory: Mutex<Memory>,
 }
@@ -71,7 +83,12 @@ impl Process {
     pub(super) fn new(number: usize, world: Arc<World>, weather: Weather, refresh_every: Duration) -> Self {
         let storage = Arc::new(MemoryStorage::new(world.folder.clone(), number, weather));
         let options = Options { refresh_every, ..Options::default() };
-        Self { number, world, storage, options, memory: Mutex::default() }
+        Self { number, world, storage, tasks: Tasks::default(), options, memory: Mutex::default() }
+    }
+
+    /// What a thread that was started has to do.
+    pub(super) fn next_task(&self) -> Option<Task> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -120,7 +137,8 @@ impl Process {
         match opened {
             Ok(store) => {
                 let number = self.world.oracle().opened(identity, fresh.then_some(since));
-                self.memory().session = Some(Arc::new(Session { store, number, replacer: Replacer::new() }));
+                let (sealer, replacer) = (Mutex::new(Sealer::new(store.core.clone())), Replacer::new());
+                self.memory().session = Some(Arc::new(Session { store, sealer, number, replacer }));
                 true
             }
             Err(error) => {

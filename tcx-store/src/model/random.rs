@@ -92,9 +92,5 @@ fn step(simulation: &mut Simulation, events: &Events, chance: &mut Chance) {
     }
     let most = chance.pick(&[1, 1, 4, 40]);
     let until = Until::Calls(chance.below(most));
-    if simulation.is_busy(thread) {
-        simulation.go(thread, until, None);
-    } else {
-        simulation.start_any(thread, chance, until);
-    }
+    simulation.advance_any(thread, chance, until);
 }

@@ -1,14 +1,15 @@
-//! The turnstile: of all simulated threads one runs at a time, from one storage call to another, as the driver says.
+//! The turnstile, on the side of the simulated threads: one runs at a time, from one storage call to another, as the
+//! driver says.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, LazyLock};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::chance::Chance;
@@ -16,10 +17,13 @@ use super::chance::Chance;
 /// What a thread is about to do where it has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// `list`, `stamp`, `map`, `draft`, `publish`, `create`, `remove`; `lock` where it waits for another thread.
+    /// `list`, `stamp`, `map`, `draft`, `publish`, `create`, `remove`, `sync`, `info`, or [`WAITS`].
     pub(super) what: &'static str,
     pub(super) file: String,
 }
+
+/// No call: the thread waits for another.
+pub(super) const WAITS: &str = "waits";
 
 /// Where a thread stops the next time.
 #[derive(Clone, Copy, Debug)]
@@ -64,15 +68,17 @@ impl Clock {
     }
 }
 
-type Task = Box<dyn FnOnce() + Send>;
+pub(super) type Task = Box<dyn FnOnce() + Send>;
+/// What the threads of a process have started threads for.
+pub(super) type Tasks = Arc<Mutex<VecDeque<Task>>>;
 
-enum Order {
+pub(super) enum Order {
     Start(Task, Until),
     Go(Until, Option<Fault>),
     Crash,
 }
 
-enum Report {
+pub(super) enum Report {
     Paused(Call),
     Done,
     Crashed,
@@ -85,13 +91,35 @@ struct Crashed;
 /// The thread's side of the turnstile.
 struct Gate {
     orders: Receiver<Order>,
-    reports: Sender<Report>,
+    /// What has happened, and where the thread would have stopped next.
+    reports: Sender<(Report, Until)>,
+    tasks: Tasks,
     until: Cell<Until>,
     chance: RefCell<Chance>,
     clock: Arc<Clock>,
     /// Nothing is stale for the operation that runs.
     fresh: Cell<bool>,
     crashed: Cell<bool>,
+}
+
+/// A simulated thread: runs what it is told to, until nobody tells it anything any more.
+pub(super) fn run(
+    orders: Receiver<Order>,
+    reports: Sender<(Report, Until)>,
+    chance: Chance,
+    clock: Arc<Clock>,
+    tasks: Tasks,
+) {
+    let (until, chance) = (Cell::new(Until::Done), RefCell::new(chance));
+    let (fresh, crashed) = (Cell::new(false), Cell::new(false));
+    let gate = Rc::new(Gate { orders, reports, tasks, until, chance, clock, fresh, crashed });
+    GATE.set(Some(gate.clone()));
+    while let Ok(order) = gate.orders.recv() {
+        if let Order::Start(task, until) = order {
+            let report = gate.run(task, until);
+            let _ = gate.reports.send((report, gate.until.get()));
+        }
+    }
 }
 
 thread_local! {
@@ -130,8 +158,22 @@ pub(crate) fn random() -> Option<[u8; 16]> {
 pub(crate) fn wait_while(blocked: impl Fn() -> bool) {
     let Some(gate) = gate() else { return };
     while blocked() && !gate.crashed.get() {
-        gate.pause(Call { what: "lock", file: String::new() });
+        gate.pause(Call { what: WAITS, file: String::new() });
     }
+}
+
+/// Lets other threads go on once; `false` if this is no thread of a simulation.
+pub(crate) fn wait_once() -> bool {
+    let Some(gate) = gate().filter(|gate| !gate.crashed.get()) else { return false };
+    gate.pause(Call { what: WAITS, file: String::new() });
+    true
+}
+
+/// Has the driver run the task on a thread of the simulation; gives it back if there is none.
+pub(crate) fn spawn<T: FnOnce() + Send + 'static>(task: T) -> Option<T> {
+    let Some(gate) = gate() else { return Some(task) };
+    gate.tasks.lock().unwrap_or_else(PoisonError::into_inner).push_back(Box::new(task));
+    None
 }
 
 /// A storage call is about to happen: tells what the driver wants to go wrong with it.
@@ -193,7 +235,7 @@ impl Gate {
 
     fn pause(&self, call: Call) -> Option<Fault> {
         // Nobody listens when a test has failed already.
-        let _ = self.reports.send(Report::Paused(call));
+        let _ = self.reports.send((Report::Paused(call), self.until.get()));
         if let Ok(Order::Go(until, fault)) = self.orders.recv() {
             self.until.set(until);
             return fault;
@@ -217,85 +259,4 @@ impl Gate {
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
-}
-
-/// The driver's side: a simulated thread.
-pub(super) struct Actor {
-    orders: Option<Sender<Order>>,
-    reports: Receiver<Report>,
-    thread: Option<JoinHandle<()>>,
-    /// Where it has stopped within an operation.
-    paused: Option<Call>,
-}
-
-/// So long a thread may run without a storage call before it counts as hanging.
-const HANGS: Duration = Duration::from_mins(2);
-
-impl Actor {
-    pub(super) fn new(chance: Chance, clock: Arc<Clock>) -> Self {
-        let (orders, received) = channel();
-        let (sent, reports) = channel();
-        let run = move || {
-            let gate = Rc::new(Gate {
-                orders: received,
-                reports: sent,
-                until: Cell::new(Until::Done),
-                chance: RefCell::new(chance),
-                clock,
-                fresh: Cell::new(false),
-                crashed: Cell::new(false),
-            });
-            GATE.set(Some(gate.clone()));
-            while let Ok(order) = gate.orders.recv() {
-                if let Order::Start(task, until) = order {
-                    let _ = gate.reports.send(gate.run(task, until));
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("simulated".to_owned()).spawn(run).unwrap();
-        Self { orders: Some(orders), reports, thread: Some(thread), paused: None }
-    }
-
-    /// Where it has stopped within an operation; `None` if it has nothing to do.
-    pub(super) fn paused(&self) -> Option<&Call> {
-        self.paused.as_ref()
-    }
-
-    /// Starts an operation.
-    pub(super) fn start(&mut self, task: impl FnOnce() + Send + 'static, until: Until) {
-        assert!(self.paused.is_none(), "one operation at a time");
-        self.order(Order::Start(Box::new(task), until));
-    }
-
-    /// Goes on with the call it has stopped at.
-    pub(super) fn go(&mut self, until: Until, fault: Option<Fault>) {
-        assert!(self.paused.is_some(), "there is something to go on with");
-        self.order(Order::Go(until, fault));
-    }
-
-    /// The thread unwinds out of the call it has stopped at; what it had in memory is gone.
-    pub(super) fn crash(&mut self) {
-        if self.paused.is_some() {
-            self.order(Order::Crash);
-            assert!(self.paused.is_none(), "a dead thread does not stop");
-        }
-    }
-
-    fn order(&mut self, order: Order) {
-        self.orders.as_ref().expect("it lives").send(order).expect("the thread listens");
-        self.paused = match self.reports.recv_timeout(HANGS).expect("the thread stops at its next call") {
-            Report::Paused(call) => Some(call),
-            Report::Done | Report::Crashed => None,
-            Report::Panicked(message) => panic!("a simulated process panicked: {message}"),
-        };
-    }
-}
-
-impl Drop for Actor {
-    fn drop(&mut self) {
-        drop(self.orders.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }

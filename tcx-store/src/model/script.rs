@@ -53,7 +53,7 @@ impl Script {
         file: &'static str,
     ) {
         self.0.start(process, operation, Until::At(call, file));
-        assert!(self.0.is_busy(process), "it comes to {call} {file}");
+        assert!(self.0.is_paused(process), "it comes to {call} {file}");
     }
 
     /// The process goes on to the end of its operation.
@@ -135,7 +135,7 @@ impl Script {
     /// Everybody comes to an end and looks at everything; so does a new process.
     pub(super) fn end(mut self) {
         self.0.finish_all();
-        for process in 0..self.0.threads() {
+        for process in 0..self.0.processes() {
             if !self.is_refused(process) {
                 self.refresh(process);
                 for view in 0..VIEWS {
@@ -158,7 +158,7 @@ pub(super) fn at_every_call(
         let mut script = Script::new(3);
         prepare(&mut script);
         script.0.start(0, operation(), Until::Calls(calls));
-        if !script.0.is_busy(0) {
+        if !script.0.is_paused(0) {
             return calls;
         }
         meanwhile(&mut script);

@@ -3,21 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::actor::Actor;
 use super::chance::Chance;
 use super::memory::{Folder, Weather};
 use super::operation::{KEYS, Operation, VIEWS};
 use super::process::{Process, World};
-use super::schedule::{Actor, Clock, Fault, Until};
+use super::schedule::{Clock, Fault, Until};
 use super::trace::Trace;
 
 /// A change as a version to come may write it: it counts as a tombstone for everything before it.
 const OF_A_VERSION_TO_COME: &[u8] = b"TCXCHG99";
 
-/// A thread of a process.
+/// What a thread of a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Everything; it alone writes files.
+    Writes,
+    /// Looks up and inserts, while the first is busy.
+    Reads,
+    /// What the others have started a thread for.
+    Helps,
+}
+
 struct Thread {
     process: usize,
-    /// Whether it writes files: one thread of each process does.
-    writes: bool,
+    role: Role,
     actor: Actor,
 }
 
@@ -52,9 +62,11 @@ impl Simulation {
             let weather = if observes { Weather::default() } else { setup.weather };
             let process = Process::new(number, world.clone(), weather, setup.refresh_every);
             processes.push(Arc::new(process));
-            for thread in 0..if observes { 1 } else { setup.threads } {
-                let actor = Actor::new(chance.fork(), clock.clone());
-                threads.push(Thread { process: number, writes: thread == 0, actor });
+            let roles = [Role::Writes, Role::Helps, Role::Reads];
+            let used = if observes { 2 } else { 1 + setup.threads };
+            for role in roles.into_iter().take(used) {
+                let actor = Actor::new(chance.fork(), clock.clone(), processes[number].tasks.clone());
+                threads.push(Thread { process: number, role, actor });
             }
         }
         Self { world, processes, threads }
@@ -62,72 +74,132 @@ impl Simulation {
 
     /// The threads but the observer's.
     pub(super) fn threads(&self) -> usize {
-        self.threads.len() - 1
+        self.threads.len() - 2
+    }
+
+    /// The processes but the observer.
+    pub(super) fn processes(&self) -> usize {
+        self.processes.len() - 1
     }
 
     pub(super) fn process(&self, process: usize) -> &Process {
         &self.processes[process]
     }
 
-    /// Whether the thread is in the middle of an operation.
-    pub(super) fn is_busy(&self, thread: usize) -> bool {
-        self.threads[thread].actor.paused().is_some()
-    }
-
     pub(super) fn process_of(&self, thread: usize) -> usize {
         self.threads[thread].process
     }
 
-    /// Starts what chance has the thread do.
-    pub(super) fn start_any(&mut self, thread: usize, chance: &mut Chance, until: Until) {
-        let Thread { process, writes, .. } = self.threads[thread];
-        let operation = Operation::choose(chance, &self.processes[process], writes);
-        if matches!(operation, Operation::Open { .. }) && !writes {
+    fn thread(&self, process: usize, role: Role) -> usize {
+        let is_it = |thread: &Thread| thread.process == process && thread.role == role;
+        self.threads.iter().position(is_it).expect("every process has one")
+    }
+
+    /// Whether the thread is in the middle of something.
+    fn is_busy(&self, thread: usize) -> bool {
+        self.threads[thread].actor.paused().is_some()
+    }
+
+    /// Whether a thread of the process is in the middle of something.
+    pub(super) fn is_paused(&self, process: usize) -> bool {
+        (0..self.threads.len()).any(|thread| self.process_of(thread) == process && self.is_busy(thread))
+    }
+
+    /// The thread goes on, or starts what chance has it do.
+    pub(super) fn advance_any(&mut self, thread: usize, chance: &mut Chance, until: Until) {
+        let Thread { process, role, .. } = self.threads[thread];
+        if self.is_busy(thread) {
+            return self.threads[thread].actor.go(until, None);
+        }
+        if role == Role::Helps {
+            self.proceed(thread, until);
             return;
         }
-        self.start(thread, operation, until);
+        let operation = Operation::choose(chance, &self.processes[process], role == Role::Writes);
+        if role == Role::Writes || !matches!(operation, Operation::Open { .. }) {
+            self.begin(thread, operation, until);
+        }
     }
 
-    pub(super) fn start(&mut self, thread: usize, operation: Operation, until: Until) {
+    fn begin(&mut self, thread: usize, operation: Operation, until: Until) {
         let process = self.processes[self.threads[thread].process].clone();
-        self.threads[thread].actor.start(move || operation.run(&process), until);
+        self.threads[thread].actor.start(Box::new(move || operation.run(&process)), until);
     }
 
-    pub(super) fn go(&mut self, thread: usize, until: Until, fault: Option<Fault>) {
-        self.threads[thread].actor.go(until, fault);
+    /// The thread goes on, or starts what a helper has to do; `false` if there is nothing.
+    fn proceed(&mut self, thread: usize, until: Until) -> bool {
+        let Thread { process, actor, .. } = &mut self.threads[thread];
+        if actor.paused().is_some() {
+            actor.go(until, None);
+        } else if let Some(task) = self.processes[*process].next_task() {
+            actor.start(task, until);
+        } else {
+            return false;
+        }
+        true
     }
 
-    /// Lets the thread come to the end of its operation.
-    pub(super) fn finish(&mut self, thread: usize) {
-        for _ in 0..10_000 {
-            if !self.is_busy(thread) {
+    /// Starts an operation of a process, whose helper goes on where the operation waits for it.
+    pub(super) fn start(&mut self, process: usize, operation: Operation, until: Until) {
+        let writer = self.thread(process, Role::Writes);
+        self.begin(writer, operation, until);
+        self.follow(process);
+    }
+
+    /// What has stopped in the process goes on.
+    pub(super) fn go(&mut self, process: usize, until: Until, fault: Option<Fault>) {
+        let (writer, helper) = (self.thread(process, Role::Writes), self.thread(process, Role::Helps));
+        let stopped = if self.is_busy(helper) { helper } else { writer };
+        self.threads[stopped].actor.go(until, fault);
+        self.follow(process);
+    }
+
+    fn follow(&mut self, process: usize) {
+        let (writer, helper) = (self.thread(process, Role::Writes), self.thread(process, Role::Helps));
+        while !self.is_busy(helper) && self.threads[writer].actor.waits() {
+            let left = self.threads[writer].actor.left();
+            if !self.proceed(helper, left) || self.is_busy(helper) {
                 return;
             }
-            self.go(thread, Until::Done, None);
+            let left = self.threads[helper].actor.left();
+            self.threads[writer].actor.go(left, None);
         }
-        panic!("thread {thread} waits for a lock that a paused thread holds");
     }
 
-    /// Lets all threads come to the end of their operations.
+    /// Lets the process come to the end of its operation.
+    pub(super) fn finish(&mut self, process: usize) {
+        self.finish_those(|own| own == process);
+    }
+
+    /// Lets all processes come to the end of their operations.
     pub(super) fn finish_all(&mut self) {
+        self.finish_those(|_| true);
+    }
+
+    fn finish_those(&mut self, are_meant: impl Fn(usize) -> bool) {
         for _ in 0..10_000 {
-            let busy: Vec<usize> = (0..self.threads.len()).filter(|&thread| self.is_busy(thread)).collect();
-            if busy.is_empty() {
+            let mut is_over = true;
+            for thread in 0..self.threads.len() {
+                let Thread { process, role, .. } = self.threads[thread];
+                if are_meant(process) && (role == Role::Helps || self.is_busy(thread)) {
+                    is_over &= !self.proceed(thread, Until::Done);
+                }
+            }
+            if is_over {
                 return;
             }
-            for thread in busy {
-                self.go(thread, Until::Done, None);
-            }
         }
-        panic!("threads wait for each other");
+        panic!("threads wait for each other, or for one that is paused");
     }
 
     /// The process dies where its threads have stopped.
     pub(super) fn crash(&mut self, process: usize) {
         self.world.note(|| format!("process {process} dies"));
-        for thread in self.threads.iter_mut().filter(|thread| thread.process == process) {
-            thread.actor.crash();
-        }
+        // Helpers first: whoever waits for one waits in its destructors too.
+        while self.processes[process].next_task().is_some() {}
+        let mut threads: Vec<_> = self.threads.iter_mut().filter(|own| own.process == process).collect();
+        threads.sort_by_key(|thread| thread.role != Role::Helps);
+        threads.into_iter().for_each(|thread| thread.actor.crash());
         self.processes[process].crashed();
     }
 
@@ -161,25 +233,31 @@ impl Simulation {
     /// What a process that opens the folder now finds: everything that was acknowledged, and nothing dead. Once
     /// more without the index runs, which can be made again.
     pub(super) fn observe(&mut self) {
-        let (thread, process) = (self.threads.len() - 1, self.processes.len() - 1);
+        let process = self.processes.len() - 1;
         for with_runs in [true, false] {
             let runs = self.world.folder.names("run-");
             runs.iter().filter(|_| !with_runs).for_each(|run| self.world.folder.remove_file(run));
-            self.run(thread, Operation::Open { fresh: true });
+            self.run(process, Operation::Open { fresh: true });
             for view in 0..VIEWS {
-                self.run(thread, Operation::Lookup { keys: KEYS.to_vec(), view, replaces: false });
+                self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view, replaces: false });
             }
             self.crash(process);
         }
     }
 
     /// Runs an operation from beginning to end.
-    pub(super) fn run(&mut self, thread: usize, operation: Operation) {
-        self.start(thread, operation, Until::Done);
-        self.finish(thread);
+    pub(super) fn run(&mut self, process: usize, operation: Operation) {
+        self.start(process, operation, Until::Done);
+        self.finish(process);
     }
 
     pub(super) fn violation(&self) -> Option<String> {
         self.world.oracle().violation().map(str::to_owned)
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        (0..self.processes.len()).for_each(|process| self.crash(process));
     }
 }
