@@ -145,8 +145,9 @@ impl Live {
         {
             return Ok(known.clone());
         }
-        // Never as the same instance: another process may know more changes of it.
+        // Never as the same instance: another process may know more changes of it, and the numbers begin anew.
         let created = KnownIdentity::create(&*self.storage, &self.spec)?;
+        self.has_new_files |= self.segments.forget_all();
         self.identity = Some(created.clone());
         self.changes.learn_identity(true);
         Ok(created)

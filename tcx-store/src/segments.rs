@@ -113,6 +113,11 @@ impl SegmentSet {
         (any_gone, unreplaced)
     }
 
+    /// Lets go of everything: the folder was removed. Tells whether there was anything.
+    pub(crate) fn forget_all(&mut self) -> bool {
+        !std::mem::take(&mut self.known).is_empty()
+    }
+
     /// A segment that this process has just written.
     pub(crate) fn add(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
         let map = self.storage.map(&name.to_string())?;
