@@ -1,5 +1,6 @@
 //! A simulated process: a store that comes and goes, and the lookups that wait to be completed.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -86,9 +87,17 @@ impl Process {
         Self { number, world, storage, tasks: Tasks::default(), options, memory: Mutex::default() }
     }
 
+    fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What a thread that was started has to do.
     pub(super) fn next_task(&self) -> Option<Task> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.tasks().pop_front()
+    }
+
+    pub(super) fn has_tasks(&self) -> bool {
+        !self.tasks().is_empty()
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

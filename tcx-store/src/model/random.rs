@@ -77,7 +77,7 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool) -> Run {
 }
 
 fn step(simulation: &mut Simulation, events: &Events, chance: &mut Chance) {
-    let thread = chance.below(simulation.threads());
+    let thread = chance.pick(&simulation.ready());
     if chance.permille(events.crash) {
         simulation.crash(simulation.process_of(thread));
     }

@@ -72,9 +72,15 @@ impl Simulation {
         Self { world, processes, threads }
     }
 
-    /// The threads but the observer's.
-    pub(super) fn threads(&self) -> usize {
-        self.threads.len() - 2
+    /// The threads that have something to do, or may be given something; not the observer's.
+    pub(super) fn ready(&self) -> Vec<usize> {
+        let is_ready = |thread: &usize| {
+            let Thread { process, role, .. } = self.threads[*thread];
+            let has_work =
+                role != Role::Helps || self.is_busy(*thread) || self.processes[process].has_tasks();
+            process < self.processes() && has_work
+        };
+        (0..self.threads.len()).filter(is_ready).collect()
     }
 
     /// The processes but the observer.
