@@ -93,6 +93,8 @@ impl Hasher for TakeBits {
 pub(crate) struct Generation {
     pub(crate) batches: Vec<Arc<RowBatch>>,
     index: HashMap<KeyHash, (u32, u32), BuildHasherDefault<TakeBits>>,
+    /// By a row of the index: the one before it. A row that was looked up long ago may be dead already.
+    older: HashMap<(u32, u32), (u32, u32)>,
     bytes: usize,
     since: Option<Instant>,
 }
@@ -101,19 +103,24 @@ impl Generation {
     fn push(&mut self, batch: Arc<RowBatch>) {
         let number = self.batches.len() as u32;
         for row in 0..batch.rows() {
-            self.index.insert(batch.keys.hash(row), (number, row as u32));
+            let place = (number, row as u32);
+            if let Some(older) = self.index.insert(batch.keys.hash(row), place) {
+                self.older.insert(place, older);
+            }
         }
         self.bytes += batch.bytes();
         self.since.get_or_insert_with(Instant::now);
         self.batches.push(batch);
     }
 
-    /// The batch's number and the row; of several rows of a key the newest.
-    fn find(&self, keys: &Keys, position: usize) -> Option<(usize, u32)> {
-        let &(number, row) = self.index.get(&keys.hash(position))?;
-        let batch = self.batches.get(number as usize)?;
-        let same = batch.keys.key(row as usize) == keys.key(position) && batch.keys.view() == keys.view();
-        same.then_some((number as usize, row))
+    /// The batch's number and the row; of several rows of a key the newest first.
+    fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = (usize, u32)> {
+        let newest = self.index.get(&keys.hash(position));
+        let places = std::iter::successors(newest, |place| self.older.get(place));
+        places.map(|&(number, row)| (number as usize, row)).filter(move |&(number, row)| {
+            let own = &self.batches[number].keys;
+            own.key(row as usize) == keys.key(position) && own.view() == keys.view()
+        })
     }
 }
 
@@ -164,14 +171,16 @@ impl Wanted<'_> {
         fates: Option<&Vec<Fate>>,
         position: usize,
     ) -> Option<BufferedRow> {
-        let (number, row) = generation.find(self.keys, position)?;
-        let batch = &generation.batches[number];
-        let fate = fates.map(|fates| &fates[number]);
-        let known = fate.map_or(batch.known, |fate| fate.number);
-        let dead = fate.is_some_and(|fate| fate.is_dead(row as usize));
-        let served =
-            !dead && !self.tombstones.kill_row(known, self.keys, position) && self.is_own(batch, position);
-        served.then(|| BufferedRow { batch: batch.clone(), row })
+        generation.find(self.keys, position).find_map(|(number, row)| {
+            let batch = &generation.batches[number];
+            let fate = fates.map(|fates| &fates[number]);
+            let known = fate.map_or(batch.known, |fate| fate.number);
+            let dead = fate.is_some_and(|fate| fate.is_dead(row as usize));
+            let served = !dead
+                && !self.tombstones.kill_row(known, self.keys, position)
+                && self.is_own(batch, position);
+            served.then(|| BufferedRow { batch: batch.clone(), row })
+        })
     }
 
     fn is_own(&self, batch: &RowBatch, position: usize) -> bool {

@@ -1,7 +1,7 @@
 //! What the readers and the writer of one folder share.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 
 use arc_swap::ArcSwap;
 use arrow::datatypes::SchemaRef;
@@ -11,6 +11,7 @@ use crate::changes::now_millis;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::KeyType;
 use crate::live::Live;
+use crate::lock::lock;
 use crate::lookup::Lookup;
 use crate::options::Options;
 use crate::probe::{Trouble, probe};
@@ -79,7 +80,7 @@ impl Core {
     }
 
     pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
 
     /// Shows readers what `live` knows now.
@@ -165,7 +166,7 @@ impl Core {
 
     /// Lists the folder in any case.
     pub(crate) fn refresh_now(&self) -> Result<bool> {
-        let mut refresh = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refresh = lock(&self.refresh);
         self.refresh_with(&mut refresh, true)
     }
 

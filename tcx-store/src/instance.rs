@@ -14,13 +14,11 @@ use crate::storage::Storage;
 pub(crate) struct KnownIdentity {
     pub(crate) instance: Random,
     pub(crate) digest: String,
-    /// To create the file again, should somebody remove it.
-    bytes: Vec<u8>,
 }
 
 impl KnownIdentity {
     fn of(change: &IdentityChange) -> Self {
-        Self { instance: change.instance, digest: change.digest(), bytes: change.encode() }
+        Self { instance: change.instance, digest: change.digest() }
     }
 
     /// Reads change 0.
@@ -48,25 +46,27 @@ impl KnownIdentity {
     }
 
     /// Makes sure that the folder is still the one it was: somebody may have removed it under us, and made another.
-    /// One that was removed is made again, unless there were changes in it (`newest` is the last that was known): their
-    /// numbers would be given a second time.
+    /// `false` is one that was removed, and that may be made again as another: no change was known there (`newest` is the
+    /// last), so that no number is given a second time.
     ///
     /// # Errors
     ///
-    /// Another folder; one that can be neither read nor made again.
-    pub(crate) fn check(&self, storage: &dyn Storage, spec: &Spec, newest: Option<u64>) -> Result<()> {
+    /// Another folder; one that cannot be read, or that was removed and must not be made again.
+    pub(crate) fn check(&self, storage: &dyn Storage, spec: &Spec, newest: Option<u64>) -> Result<bool> {
         match read(storage) {
-            Ok(found) if found.instance == self.instance => return Ok(()),
+            Ok(found) if found.instance == self.instance => return Ok(true),
             Ok(_) => {}
             Err(error) if error.kind() != ErrorKind::Io => return Err(error),
-            Err(error) if newest > Some(0) => {
-                let exists = storage.list().is_ok_and(|names| !names.is_empty());
-                if exists {
+            Err(error) => {
+                // A listing that fails as well says nothing: the mount may be lost for a while.
+                let is_removed = storage.list().is_ok_and(|names| names.is_empty());
+                if !is_removed {
                     return Err(error);
                 }
+                if newest <= Some(0) {
+                    return Ok(false);
+                }
             }
-            Err(_) if create(storage, &self.bytes)? => return Ok(()),
-            Err(error) => return Err(error),
         }
         let (id, path) = (&spec.module_id, storage.path().display());
         Err(Error::incompatible(format!(

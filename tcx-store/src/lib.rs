@@ -15,6 +15,7 @@ mod buffer;
 mod bytes;
 mod changes;
 mod checksum;
+mod clock;
 mod column;
 mod compaction;
 mod core;
@@ -28,9 +29,12 @@ mod instance;
 mod invalidate;
 mod key;
 mod live;
+mod lock;
 mod lookup;
 mod maintain;
 mod mmap;
+#[cfg(test)]
+mod model;
 mod name;
 mod options;
 #[cfg(test)]
@@ -52,6 +56,7 @@ mod sealer_tests;
 mod segment;
 mod segments;
 mod snapshot;
+mod spawn;
 mod spec;
 mod stats;
 mod storage;

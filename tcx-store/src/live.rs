@@ -1,6 +1,6 @@
 //! The live set: what the listing of a module's folder and its changes say is there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
@@ -36,6 +36,9 @@ pub(crate) struct Live {
     pub(crate) changes: KnownChanges,
     pub(crate) segments: SegmentSet,
     runs: RunSet,
+    /// The newest change that readers were shown, and whether files came or went since.
+    shown: Option<u64>,
+    has_new_files: bool,
     /// Whether this process may leave files in the folder.
     may_write: bool,
 }
@@ -43,7 +46,7 @@ pub(crate) struct Live {
 /// The files of a listing that are tcx's.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    pub(crate) segments: HashSet<SegmentName>,
+    pub(crate) segments: BTreeSet<SegmentName>,
     pub(crate) changes: ListedChanges,
     pub(crate) runs: Vec<Random>,
     pub(crate) temporary: Vec<Random>,
@@ -83,6 +86,8 @@ impl Live {
             counters,
             identity: None,
             changes: KnownChanges::default(),
+            shown: None,
+            has_new_files: false,
             may_write,
         }
     }
@@ -92,26 +97,24 @@ impl Live {
         self.may_write = true;
     }
 
-    /// Lists the folder and learns what is new in it. Tells whether anything was.
+    /// Lists the folder and learns what is new in it. Tells whether readers have to be shown anything, be it that something
+    /// failed after it was learned.
     ///
     /// # Errors
     ///
     /// A folder of another identity, a damaged identity, a listing that fails.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
-        let mut new = false;
         for _ in 0..LISTED_AT_MOST {
-            let (newer, stale) = self.learn()?;
-            new |= newer;
-            if !stale {
+            if !self.learn()? {
                 break;
             }
         }
-        Ok(new)
+        Ok(self.has_new_files || self.changes.newest() != self.shown)
     }
 
-    /// One listing: whether anything was new, and whether the listing was stale: a file of it had vanished, so that what
-    /// took its place is in a newer one, or it lacked a change.
-    fn learn(&mut self) -> Result<(bool, bool)> {
+    /// One listing; whether it was stale: a file of it had vanished, so that what took its place is in a newer one, or it
+    /// lacked a change.
+    fn learn(&mut self) -> Result<bool> {
         let listing =
             Listing::read(&*self.storage).map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
         if self.identity.is_none() && listing.changes.changes.contains(&0) {
@@ -121,14 +124,14 @@ impl Live {
         // Runs first: a segment that one of them covers needs none of its own.
         let opened_runs = self.runs.opened();
         let mut stale = self.runs.open(&listing.runs);
-        let mut new = self.runs.opened() > opened_runs;
+        self.has_new_files |= self.runs.opened() > opened_runs;
         if let Some(identity) = &self.identity {
-            let newest = self.changes.newest();
             stale |= self.changes.learn(&*self.storage, identity.instance, &listing.changes);
-            new |= self.changes.newest() != newest;
-            new |= self.segments.open(&listing.segments, identity, &self.changes);
+            let (changed, vanished) = self.segments.open(&listing.segments, identity, &self.changes);
+            self.has_new_files |= changed;
+            stale |= vanished;
         }
-        Ok((new, stale))
+        Ok(stale)
     }
 
     /// The identity that new segments carry; change 0 is created if nobody has.
@@ -137,11 +140,14 @@ impl Live {
     ///
     /// A folder of another identity, or one that was removed and made again; a write that fails.
     pub(crate) fn ensure_identity(&mut self) -> Result<KnownIdentity> {
-        if let Some(known) = &self.identity {
-            self.check_instance()?;
+        if let Some(known) = &self.identity
+            && known.check(&*self.storage, &self.spec, self.changes.newest())?
+        {
             return Ok(known.clone());
         }
+        // Never as the same instance: another process may know more changes of it, and the numbers begin anew.
         let created = KnownIdentity::create(&*self.storage, &self.spec)?;
+        self.has_new_files |= self.segments.forget_all();
         self.identity = Some(created.clone());
         self.changes.learn_identity(true);
         Ok(created)
@@ -177,6 +183,7 @@ impl Live {
                 break served;
             }
         };
+        (self.shown, self.has_new_files) = (self.changes.newest(), false);
         let tombstones = self.changes.tombstones().clone();
         let known = self.changes.newest().unwrap_or(0);
         let expires = retention.expires(served.values());
@@ -215,16 +222,20 @@ impl Live {
     }
 
     /// The runs that lead to none of these segments.
-    pub(crate) fn runs_leading_nowhere(&self, segments: &HashSet<SegmentName>) -> Vec<Random> {
+    pub(crate) fn runs_leading_nowhere(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
         self.runs.leading_nowhere(segments)
     }
 
     /// # Errors
     ///
-    /// A folder that was removed and made again.
+    /// A folder that was removed, or made again.
     pub(crate) fn check_instance(&self) -> Result<()> {
         let Some(known) = &self.identity else { return Ok(()) };
-        known.check(&*self.storage, &self.spec, self.changes.newest())
+        if known.check(&*self.storage, &self.spec, self.changes.newest())? {
+            return Ok(());
+        }
+        let removed = io::Error::new(io::ErrorKind::NotFound, "it was removed");
+        Err(Error::io("cannot write to", self.storage.path(), removed))
     }
 
     /// The changes that should become one file, and the instance they are of.

@@ -2,7 +2,7 @@
 //! is removed.
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bytes::Random;
@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::index::{Run, write_merged};
 use crate::live::Listing;
+use crate::lock::lock;
 use crate::name::{FileName, SegmentName};
 use crate::probe::Trouble;
 
@@ -103,7 +104,7 @@ impl Core {
     ///
     /// What kept it from the disk: what was joined before is joined.
     pub(crate) fn compact(&self, effort: Effort) -> Result<bool> {
-        let _alone = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.upkeep);
         let mut any = false;
         while compact(self, effort)? {
             any = true;
@@ -117,7 +118,7 @@ impl Core {
     ///
     /// A folder that cannot be listed or synced, or that is another's.
     pub(crate) fn collect(&self, replaced: Duration) -> Result<Collected> {
-        let _alone = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.upkeep);
         collect(self, Grace { replaced, temporary: TEMPORARY_FILES_STAY.max(replaced) })
     }
 

@@ -15,19 +15,36 @@ use memmap2::Mmap;
 pub(crate) struct Mapped {
     /// Nothing is mapped for an empty file: the system refuses a mapping of no bytes.
     map: Option<Mmap>,
+    /// A simulated process maps nothing.
+    #[cfg(test)]
+    memory: Option<std::sync::Arc<[u8]>>,
 }
 
 impl Mapped {
     /// Maps the whole of `file`.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {
-            return Ok(Self { map: None });
+            return Ok(Self {
+                map: None,
+                #[cfg(test)]
+                memory: None,
+            });
         }
         #[expect(unsafe_code, reason = "mapping is unsafe: the file could be changed by another program")]
         // SAFETY: the map is only ever read as bytes, each checked before it is used as anything else, and the
         // file is sealed (see the type's documentation): its bytes stay as they are while it is mapped.
         let map = unsafe { Mmap::map(file)? };
-        Ok(Self { map: Some(map) })
+        Ok(Self {
+            map: Some(map),
+            #[cfg(test)]
+            memory: None,
+        })
+    }
+
+    /// Bytes that are in memory already.
+    #[cfg(test)]
+    pub(crate) fn in_memory(bytes: std::sync::Arc<[u8]>) -> Self {
+        Self { map: None, memory: Some(bytes) }
     }
 }
 
@@ -35,6 +52,10 @@ impl Deref for Mapped {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
+        #[cfg(test)]
+        if let Some(bytes) = &self.memory {
+            return bytes;
+        }
         self.map.as_deref().unwrap_or_default()
     }
 }

@@ -1,7 +1,8 @@
 //! When to look for what other processes have added.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::storage::Stamp;
 
 /// A stamp younger than this says nothing: file systems stamp coarsely, and a later change may get the same.
@@ -24,19 +25,19 @@ pub(crate) struct Refresh {
 impl Refresh {
     /// The folder has just been listed.
     pub(crate) fn new(every: Duration, at: ListAt) -> Self {
-        let now = Instant::now();
+        let now = clock::now();
         Self { every, checked: now, listed: now, stamp: at.stamp }
     }
 
     /// Whether it is time to look, at the start of a batch.
     pub(crate) fn is_due(&self) -> bool {
-        self.checked.elapsed() >= self.every
+        clock::now().duration_since(self.checked) >= self.every
     }
 
     /// Whether a listing may show something new. `stamp` is called at most once.
     pub(crate) fn should_list(&mut self, stamp: impl FnOnce() -> Option<Stamp>) -> Option<ListAt> {
-        self.checked = Instant::now();
-        let since = self.listed.elapsed();
+        self.checked = clock::now();
+        let since = self.checked.duration_since(self.listed);
         if since < LIST_AT_MOST_EVERY {
             return None;
         }
@@ -47,7 +48,7 @@ impl Refresh {
 
     /// The folder has been listed.
     pub(crate) fn listed(&mut self, at: ListAt) {
-        self.listed = Instant::now();
+        self.listed = clock::now();
         self.stamp = at.stamp;
     }
 }
@@ -67,5 +68,5 @@ impl ListAt {
 
 fn settled(stamp: Option<Stamp>) -> Option<Stamp> {
     // A stamp from the future has no age, and is not trusted either.
-    stamp.filter(|stamp| SystemTime::now().duration_since(stamp.modified).is_ok_and(|age| age >= COARSE))
+    stamp.filter(|stamp| clock::wall().duration_since(stamp.modified).is_ok_and(|age| age >= COARSE))
 }

@@ -1,7 +1,7 @@
 //! The index runs that this process uses.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ impl RunSet {
     }
 
     /// The runs that lead to none of these segments.
-    pub(crate) fn leading_nowhere(&self, segments: &HashSet<SegmentName>) -> Vec<Random> {
+    pub(crate) fn leading_nowhere(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
         let leads_nowhere = |run: &&Arc<Run>| !run.segments().iter().any(|name| segments.contains(name));
         self.used.iter().filter(leads_nowhere).map(|run| run.name()).collect()
     }

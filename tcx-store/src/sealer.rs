@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -13,6 +12,7 @@ use crate::buffer::Generation;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::seal::{Written, give_up, publish, write};
+use crate::spawn::spawn;
 use crate::wait::wait;
 
 /// Moves rows from the buffer to the disk.
@@ -74,7 +74,7 @@ impl Sealer {
         // Nobody who has lost interest can be told.
         let task = move || drop(done.send(publish(&core, &generation, written)));
         let failed = |e| Error::io("cannot start a thread that syncs", self.core.storage.path(), e);
-        thread::Builder::new().name("tcx-sync".to_owned()).spawn(task).map_err(failed)?;
+        spawn("tcx-sync", task).map_err(failed)?;
         self.publishing = Some(Publishing { generation: oldest, published });
         Ok(())
     }

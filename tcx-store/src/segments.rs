@@ -1,6 +1,6 @@
 //! The segments that this process knows, and which of them are served.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -30,29 +30,33 @@ pub(crate) struct SegmentSet {
     storage: Arc<dyn Storage>,
     schema: SchemaRef,
     counters: Arc<Counters>,
-    known: HashMap<SegmentName, State>,
+    known: BTreeMap<SegmentName, State>,
     warned: Warned,
 }
 
 impl SegmentSet {
     pub(crate) fn new(storage: Arc<dyn Storage>, schema: SchemaRef, counters: Arc<Counters>) -> Self {
-        Self { storage, schema, counters, known: HashMap::new(), warned: Warned::default() }
+        Self { storage, schema, counters, known: BTreeMap::new(), warned: Warned::default() }
     }
 
-    /// Opens what is new of the listed segments, and closes those that have vanished. Tells whether anything changed.
+    /// Opens what is new of the listed segments, and closes those that have vanished. Tells whether anything changed, and
+    /// whether the listing was stale: one had vanished whose place none has taken.
     pub(crate) fn open(
         &mut self,
-        listed: &HashSet<SegmentName>,
+        listed: &BTreeSet<SegmentName>,
         identity: &KnownIdentity,
         changes: &KnownChanges,
-    ) -> bool {
-        let mut is_new = false;
+    ) -> (bool, bool) {
+        let (known, mut vanished) = (self.known.len(), false);
         for name in listed {
-            is_new |= !self.known.contains_key(name) && self.open_one(*name, identity);
+            vanished |= !self.known.contains_key(name) && !self.open_one(*name, identity);
         }
-        self.close_vanished(listed, changes) || is_new
+        let is_new = self.known.len() > known;
+        let (closed, unreplaced) = self.close_vanished(listed, changes);
+        (is_new || closed, vanished || unreplaced)
     }
 
+    /// Opens a segment; `false` if it is not there any more.
     fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity) -> bool {
         match self.storage.map(&name.to_string()) {
             Ok(map) => {
@@ -62,7 +66,7 @@ impl SegmentSet {
             }
             Err(error) => {
                 self.warned.warn(&*self.storage, &name.to_string(), &error);
-                false
+                error.kind() != io::ErrorKind::NotFound
             }
         }
     }
@@ -82,17 +86,18 @@ impl SegmentSet {
         self.known.insert(name, state);
     }
 
-    /// A listing may lack a file that is there: only one that cannot be opened any more has gone.
-    fn close_vanished(&mut self, listed: &HashSet<SegmentName>, changes: &KnownChanges) -> bool {
+    /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Tells whether any has,
+    /// and whether there is one that no other stands for.
+    fn close_vanished(&mut self, listed: &BTreeSet<SegmentName>, changes: &KnownChanges) -> (bool, bool) {
         let unlisted = |(name, state): (&SegmentName, &State)| {
             (matches!(state, State::Usable(_)) && !listed.contains(name)).then_some(*name)
         };
         let unlisted: Vec<SegmentName> = self.known.iter().filter_map(unlisted).collect();
         if unlisted.is_empty() {
-            return false;
+            return (false, false);
         }
         let replaced = self.replaced(changes);
-        let mut any_gone = false;
+        let (mut any_gone, mut unreplaced) = (false, false);
         for name in unlisted {
             let opened = self.storage.map(&name.to_string());
             if opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -101,10 +106,16 @@ impl SegmentSet {
                     self.known.insert(name, State::Gone);
                 } else {
                     self.known.remove(&name);
+                    unreplaced = true;
                 }
             }
         }
-        any_gone
+        (any_gone, unreplaced)
+    }
+
+    /// Lets go of everything: the folder was removed. Tells whether there was anything.
+    pub(crate) fn forget_all(&mut self) -> bool {
+        !std::mem::take(&mut self.known).is_empty()
     }
 
     /// A segment that this process has just written.
@@ -164,9 +175,7 @@ impl SegmentSet {
             State::Usable(segment) => Some(segment.clone()),
             State::Unusable | State::Gone => None,
         });
-        let mut usable: Vec<_> = usable.collect();
-        usable.sort_by_key(|segment| segment.name());
-        usable
+        usable.collect()
     }
 
     /// Whether a segment has been replaced, and its file is gone.

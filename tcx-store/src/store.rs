@@ -94,6 +94,15 @@ impl Store {
         Ok(store)
     }
 
+    /// A store whose buffer is sealed by whoever has it.
+    #[cfg(test)]
+    pub(crate) fn without_writer(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
+        let core = Arc::new(Core::open(storage, spec, options)?);
+        let writer = Writer::none(core.clone()).into();
+        let Options { seal_after, collect_after, .. } = *options;
+        Ok(Self { core, writer, times: Times { seal_after, collect_after } })
+    }
+
     /// Starts the writer, unless there is one. Whoever shares a store holds the lock of the open ones.
     fn allow_writing(&self) -> Result<()> {
         if self.writer.get().is_none() {

@@ -71,6 +71,12 @@ impl Writer {
         Ok(Self { commands: Some(commands), thread: Some(thread), core })
     }
 
+    /// Nobody.
+    #[cfg(test)]
+    pub(crate) fn none(core: Arc<Core>) -> Self {
+        Self { commands: None, thread: None, core }
+    }
+
     pub(crate) fn rows_came(&self) {
         self.tell(Command::Rows);
     }

@@ -1,9 +1,10 @@
 //! Change 0: what the rows of a module's folder are, and of which module.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use super::{Change, KIND_IDENTITY, decode, encode};
 use crate::bytes::{Cursor, Random, put_count, put_string};
+use crate::clock;
 use crate::identity::Identity;
 use crate::key::KeyType;
 use crate::schema::{DType, Leaf, LeafKind};
@@ -184,7 +185,7 @@ fn read_leaf(cursor: &mut Cursor<'_>) -> Option<Leaf> {
 }
 
 pub(crate) fn now_millis() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
+    clock::wall().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
 }
 
 #[cfg(test)]

@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
+use super::merge::MergePlan;
 use super::table::{ChangeBytes, TombstoneTable};
-use super::tombstone::{Doomed, write_merged};
+use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
 use super::{KIND_TOMBSTONE, encode};
 use crate::bytes::Random;
 use crate::name::FileName;
 use crate::storage::Storage;
-
-/// Changes are merged when there are so many that are not.
-const MERGED_AT: usize = 16;
 
 /// The numbers that a listing shows.
 #[derive(Debug, Default)]
@@ -34,24 +32,6 @@ pub(crate) struct KnownChanges {
     durable: u64,
     /// What could not be written yet.
     pending: Vec<Doomed>,
-}
-
-/// Known tombstones that are to become one file.
-#[derive(Debug)]
-pub(crate) struct MergePlan {
-    number: u64,
-    tables: Vec<Arc<TombstoneTable>>,
-}
-
-impl MergePlan {
-    /// Writes the merged file; the changes in it are durable. Tells its number.
-    pub(crate) fn write(&self, storage: &dyn Storage, instance: Random) -> io::Result<u64> {
-        let mut draft = storage.draft()?;
-        write_merged(&mut draft, self.number, instance, &self.tables)?;
-        // Another process may have merged the same: then this is not needed.
-        draft.create(&FileName::Merged(self.number).to_string())?;
-        Ok(self.number)
-    }
 }
 
 /// What became of reading one change.
@@ -171,13 +151,11 @@ impl KnownChanges {
     pub(crate) fn kill(&mut self, storage: &dyn Storage, doomed: Doomed) -> io::Result<()> {
         let written =
             self.write_pending(storage).and_then(|()| self.create(storage, |_, _| Some(doomed.clone())));
-        match written {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.kill_here(doomed);
-                Err(error)
-            }
+        if let Err(error) = written {
+            self.kill_here(doomed);
+            return Err(error);
         }
+        self.make_durable(storage)
     }
 
     /// Makes something dead in this process until it can be written.
@@ -199,8 +177,9 @@ impl KnownChanges {
         Ok(())
     }
 
-    /// Creates the next change, durably, and tells its number. `doomed`, which is told of all tombstones and the newest
-    /// number, is asked anew whenever another process was faster; with `None` there is nothing left to create.
+    /// Creates the next change and tells its number; it is durable after [`make_durable`](Self::make_durable). `doomed`,
+    /// which is told of all tombstones and the newest number, is asked anew whenever another process was faster; with
+    /// `None` there is nothing left to create.
     pub(crate) fn create(
         &mut self,
         storage: &dyn Storage,
@@ -215,15 +194,18 @@ impl KnownChanges {
             let bytes = encode(number, KIND_TOMBSTONE, Random::new(), &doomed.payload(number));
             let name = FileName::Change(number).to_string();
             self.make_durable(storage)?;
-            let created = storage.create_if_absent(&name, &bytes)?;
+            let created = storage.create_if_absent(&name, &bytes);
             let found = storage.map(&name).ok().filter(|map| **map == *bytes);
             // By the nonce: it is ours if the reply to the creation was lost.
-            if created || found.is_some() {
+            if matches!(created, Ok(true)) || found.is_some() {
                 let bytes = found.map_or(ChangeBytes::Heap(bytes), ChangeBytes::Mapped);
                 self.push(TombstoneTable::open(number, bytes).map_err(io::Error::other)?);
-                self.durable = self.next;
+                if created.is_ok() {
+                    self.durable = self.next;
+                }
                 return Ok(Some(number));
             }
+            created?;
             if matches!(self.read_next(storage), Read::Vanished) {
                 return Err(io::Error::other(format!("change {number} exists but cannot be found")));
             }
@@ -241,15 +223,10 @@ impl KnownChanges {
         Ok(())
     }
 
-    /// The tables to merge, if there are enough that are not: so many, and so much in them, that writing it all once more
-    /// is worth it.
+    /// The tables to merge, if it is worth it.
     pub(crate) fn mergeable(&self) -> Option<MergePlan> {
-        let tables = &self.tombstones.tables;
-        let (merged, single): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.merged_in.is_some());
-        let names = |tables: &[&Arc<TombstoneTable>]| tables.iter().map(|table| table.len()).sum::<usize>();
-        let worth = names(&single) >= names(&merged) / 4 || single.len() >= 4 * MERGED_AT;
-        let due = self.are_settled() && single.len() >= MERGED_AT && worth;
-        due.then(|| MergePlan { number: self.next - 1, tables: tables.clone() })
+        let number = self.newest().filter(|_| self.are_settled())?;
+        MergePlan::new(number, &self.tombstones.tables)
     }
 
     fn change_tombstones(&mut self, change: impl FnOnce(&mut Tombstones)) {
@@ -331,7 +308,7 @@ mod tests {
                 let before = writer.newest();
                 writer.adopt_merged(&storage, INSTANCE, number);
                 assert_eq!(writer.newest(), before);
-                assert!(writer.tombstones.tables.len() < MERGED_AT);
+                assert!(writer.tombstones.tables.len() < 16);
             }
         }
         let merged = known(&storage);

@@ -2,12 +2,14 @@
 
 mod identity;
 mod known;
+mod merge;
 mod table;
 mod tombstone;
 mod tombstones;
 
 pub(crate) use identity::{IdentityChange, now_millis};
-pub(crate) use known::{KnownChanges, ListedChanges, MergePlan};
+pub(crate) use known::{KnownChanges, ListedChanges};
+pub(crate) use merge::MergePlan;
 pub(crate) use tombstone::Doomed;
 pub(crate) use tombstones::Tombstones;
 

@@ -1,6 +1,6 @@
 //! Collection: removing the files that nobody needs any more.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ struct Collection<'a> {
     core: &'a Core,
     grace: Grace,
     /// The segments in the folder.
-    left: HashSet<SegmentName>,
+    left: BTreeSet<SegmentName>,
     collected: Collected,
 }
 

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) modified: SystemTime,
-    inode: u64,
+    pub(crate) inode: u64,
 }
 
 /// One method is one step: it happens or fails as a whole.

@@ -1,0 +1,48 @@
+//! Merging changes into one file, which saves opening them and probing them one by one.
+
+use std::io;
+use std::sync::Arc;
+
+use super::table::TombstoneTable;
+use super::tombstone::write_merged;
+use crate::bytes::Random;
+use crate::name::FileName;
+use crate::storage::Storage;
+
+/// Changes are merged when there are so many that are not.
+const MERGED_AT: usize = 16;
+
+fn merged_at() -> usize {
+    #[cfg(test)]
+    if crate::model::is_simulated() {
+        return 3;
+    }
+    MERGED_AT
+}
+
+/// Known tombstones that are to become one file.
+#[derive(Debug)]
+pub(crate) struct MergePlan {
+    number: u64,
+    tables: Vec<Arc<TombstoneTable>>,
+}
+
+impl MergePlan {
+    /// Of the tables of all changes up to `number`, if there are enough that are not merged: so many, and so much in them,
+    /// that writing it all once more is worth it.
+    pub(super) fn new(number: u64, tables: &[Arc<TombstoneTable>]) -> Option<Self> {
+        let (merged, single): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.merged_in.is_some());
+        let names = |tables: &[&Arc<TombstoneTable>]| tables.iter().map(|table| table.len()).sum::<usize>();
+        let worth = names(&single) >= names(&merged) / 4 || single.len() >= 4 * merged_at();
+        (single.len() >= merged_at() && worth).then(|| Self { number, tables: tables.to_vec() })
+    }
+
+    /// Writes the merged file; the changes in it are durable. Tells its number.
+    pub(crate) fn write(&self, storage: &dyn Storage, instance: Random) -> io::Result<u64> {
+        let mut draft = storage.draft()?;
+        write_merged(&mut draft, self.number, instance, &self.tables)?;
+        // Another process may have merged the same: then this is not needed.
+        draft.create(&FileName::Merged(self.number).to_string())?;
+        Ok(self.number)
+    }
+}

@@ -1,0 +1,106 @@
+//! Interleavings by name: compactions and collections with everything else.
+
+use super::operation::Operation;
+use super::schedule::Fault;
+use super::script::{COLLECT, COMPACT, Script, at_every_call, dies_everywhere, three_segments};
+
+#[test]
+fn what_was_compacted_stays_until_the_changes_of_the_new_segment_are_known() {
+    for late in ["change-", ""] {
+        let mut script = Script::new(3);
+        three_segments(&mut script);
+        script.invalidate(1, "b3");
+        script.run(1, COMPACT);
+        script.pause(0, Operation::Refresh { fresh: false }, "list", "");
+        script.resume_with(0, Fault::Gap(late));
+        assert!(script.values(0, &["a1", "a2", "b2"]).iter().all(Option::is_some));
+        script.end();
+    }
+}
+
+#[test]
+fn a_process_may_die_anywhere_in_a_compaction_and_a_collection() {
+    assert!(dies_everywhere(three_segments, || COMPACT) > 6);
+    let compacted = |script: &mut Script| {
+        three_segments(script);
+        script.run(0, COMPACT);
+    };
+    assert!(dies_everywhere(compacted, || COLLECT) > 6);
+}
+
+#[test]
+fn a_compaction_may_be_slower_than_a_newer_write_of_its_keys() {
+    let calls = at_every_call(
+        three_segments,
+        || COMPACT,
+        |script| {
+            script.invalidate(1, "a1");
+            script.write(1, &["a1"]);
+            script.write(2, &["b3"]);
+        },
+    );
+    assert!(calls > 6, "{calls} calls");
+}
+
+#[test]
+fn a_compaction_may_be_slower_than_an_invalidation() {
+    let calls = at_every_call(
+        three_segments,
+        || COMPACT,
+        |script| {
+            script.invalidate(1, "a1");
+            script.refresh(2);
+            assert_eq!(script.values(2, &["a1"]), [None]);
+        },
+    );
+    assert!(calls > 6, "{calls} calls");
+}
+
+#[test]
+fn a_compaction_may_be_slower_than_another_and_the_collection_of_its_inputs() {
+    let meanwhile = |script: &mut Script| {
+        script.run(1, COMPACT);
+        script.collect(1);
+        script.write(2, &["b3"]);
+        script.run(2, COMPACT);
+        script.collect(2);
+    };
+    assert!(at_every_call(three_segments, || COMPACT, meanwhile) > 6);
+    let compacted = |script: &mut Script| {
+        three_segments(script);
+        script.run(0, COMPACT);
+    };
+    assert!(at_every_call(compacted, || COLLECT, meanwhile) > 6);
+}
+
+#[test]
+fn a_compactor_that_knows_a_segment_but_not_its_changes_leaves_it_alone() {
+    let mut script = Script::new(3);
+    three_segments(&mut script);
+    script.invalidate(1, "a1");
+    script.write(1, &["a1"]);
+    script.pause(0, COMPACT, "list", "");
+    script.resume_with(0, Fault::Gap("change-"));
+    script.collect(0);
+    script.refresh(2);
+    assert!(script.values(2, &["a1"])[0].is_some());
+    script.end();
+}
+
+#[test]
+fn a_listing_from_before_a_collection_loses_nothing() {
+    for late in 1..6 {
+        let mut script = Script::new(3);
+        three_segments(&mut script);
+        script.0.crash(0);
+        script.pause(0, Operation::Open { fresh: true }, "map", "seg-");
+        script.run(1, COMPACT);
+        script.collect(1);
+        script.resume(0);
+        assert!(script.values(0, &["a1", "a2", "a3"]).iter().all(Option::is_some));
+        script.pause(2, Operation::Refresh { fresh: false }, "list", "");
+        script.resume_with(2, Fault::Stale(late));
+        assert!(script.values(2, &["a1", "a2", "a3"]).iter().all(Option::is_some));
+        script.end();
+    }
+}

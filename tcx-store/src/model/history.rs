@@ -1,0 +1,79 @@
+//! What has happened: the rows that were computed, and what was invalidated.
+
+use std::collections::BTreeSet;
+
+/// Which rows an invalidation kills, in all views.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Matcher {
+    All,
+    Keys(Vec<&'static str>),
+    Prefix(&'static str),
+}
+
+impl Matcher {
+    pub(super) fn matches(&self, key: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Keys(keys) => keys.contains(&key),
+            Self::Prefix(prefix) => key.starts_with(prefix),
+        }
+    }
+}
+
+/// A row that was computed; its number is its value.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) key: &'static str,
+    pub(super) view: u32,
+    pub(super) identity: u8,
+    pub(super) session: usize,
+    /// The replacer that computed it.
+    pub(super) replacer: Option<usize>,
+    /// When the lookup that missed it ended.
+    pub(super) looked: u64,
+    /// The invalidations whose numbers its lookup is sure to have known: they do not kill it.
+    pub(super) settled: BTreeSet<usize>,
+    pub(super) accepted: Option<u64>,
+    pub(super) acknowledged: Option<u64>,
+    /// The invalidation by which it takes the place of what was there.
+    pub(super) replaces: Option<usize>,
+    /// Its folder was removed.
+    pub(super) gone: bool,
+}
+
+/// What became of an invalidation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It may happen at any time: it is not over, or has failed and is tried again.
+    Open,
+    /// It was reported to have happened by this time.
+    Happened(u64),
+    /// Whoever made it died at this time: it has happened by then, or never will.
+    Unknown(u64),
+}
+
+#[derive(Debug)]
+pub(super) struct Invalidation {
+    pub(super) matcher: Matcher,
+    /// Who made it, if it was one of the simulated processes.
+    pub(super) session: Option<usize>,
+    pub(super) begun: u64,
+    pub(super) outcome: Outcome,
+    /// The rows that it makes room for.
+    pub(super) spares: BTreeSet<usize>,
+    /// Its folder was removed: who opens the store now cannot know of it.
+    pub(super) gone: bool,
+}
+
+impl Invalidation {
+    /// Whether the row is dead for whoever knows this.
+    pub(super) fn kills(&self, number: usize, row: &Row) -> bool {
+        // A row that waits to take the place of others gets its number later than its lookup.
+        let is_late = row.replacer.is_some() && row.acknowledged.is_none_or(|at| at >= self.begun);
+        row.looked < self.begun && !is_late && self.may_kill(number, row)
+    }
+
+    pub(super) fn may_kill(&self, number: usize, row: &Row) -> bool {
+        self.matcher.matches(row.key) && !self.spares.contains(&number)
+    }
+}

@@ -1,0 +1,386 @@
+//! A folder in memory, and how each process sees it: listings may be late or incomplete, replies may be lost, and
+//! what is not durable may be gone after a loss of power.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::chance::Chance;
+use super::schedule::{self, Clock, Fault};
+use super::trace::Trace;
+use crate::mmap::Mapped;
+use crate::storage::{Draft, FileInfo, Stamp, Storage};
+
+/// Listings are at most so many events late.
+const STALE: usize = 6;
+
+#[derive(Clone, Debug)]
+struct File {
+    bytes: Arc<[u8]>,
+    /// Whether its bytes survive a loss of power.
+    synced: bool,
+    /// Whether its name does.
+    named: bool,
+    written: u64,
+}
+
+/// A name came or went.
+#[derive(Debug)]
+struct Event {
+    came: bool,
+    name: String,
+    /// The process that did it.
+    by: usize,
+    at: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<String, File>,
+    /// What was removed since the folder was last synced.
+    removed: BTreeMap<String, File>,
+    events: Vec<Event>,
+    exists: bool,
+    /// Counts how often the folder was removed and made again.
+    inode: u64,
+}
+
+/// The folder that all processes share.
+#[derive(Debug)]
+pub(super) struct Folder {
+    state: Mutex<State>,
+    clock: Arc<Clock>,
+    /// Stamps are multiples of so many milliseconds.
+    grain: u64,
+    pub(super) trace: Trace,
+}
+
+impl Folder {
+    pub(super) fn new(clock: Arc<Clock>, grain: u64, trace: Trace) -> Self {
+        Self { state: Mutex::default(), clock, grain, trace }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names that begin so.
+    pub(super) fn names(&self, prefix: &str) -> Vec<String> {
+        self.state().files.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
+    }
+
+    pub(super) fn remove_file(&self, name: &str) {
+        self.state().remove(name, usize::MAX, self.clock.millis());
+    }
+
+    /// A file of somebody else's, durable like all that it counts on.
+    pub(super) fn put(&self, name: &str, bytes: &[u8]) {
+        let file = File { bytes: bytes.into(), synced: true, named: true, written: 0 };
+        let mut state = self.state();
+        state.add(name, file, usize::MAX, self.clock.millis());
+        state.sync();
+    }
+
+    /// Somebody removes the folder with all that is in it.
+    pub(super) fn remove_all(&self) {
+        let mut state = self.state();
+        let names: Vec<String> = state.files.keys().cloned().collect();
+        for name in names {
+            state.remove(&name, usize::MAX, self.clock.millis());
+        }
+        state.removed.clear();
+        state.exists = false;
+        state.inode += 1;
+    }
+
+    /// What is not durable may be lost: names, removals, and the bytes of files that were never synced.
+    pub(super) fn lose_power(&self, chance: &mut Chance) {
+        let mut state = self.state();
+        for (name, file) in std::mem::take(&mut state.removed) {
+            if chance.permille(500) {
+                state.files.entry(name).or_insert(file);
+            }
+        }
+        state.files.retain(|_, file| file.named || chance.permille(500));
+        for file in state.files.values_mut().filter(|file| !file.synced) {
+            match chance.below(3) {
+                0 => file.bytes = file.bytes[..file.bytes.len() / 2].into(),
+                1 => file.bytes = vec![0; file.bytes.len()].into(),
+                _ => {}
+            }
+        }
+        state.sync();
+    }
+}
+
+impl State {
+    fn add(&mut self, name: &str, mut file: File, by: usize, at: u64) {
+        file.written = at;
+        self.exists = true;
+        self.files.insert(name.to_owned(), file);
+        self.events.push(Event { came: true, name: name.to_owned(), by, at });
+    }
+
+    fn remove(&mut self, name: &str, by: usize, at: u64) {
+        if let Some(file) = self.files.remove(name) {
+            self.removed.insert(name.to_owned(), file);
+            self.events.push(Event { came: false, name: name.to_owned(), by, at });
+        }
+    }
+
+    /// The folder is synced: names and removals are durable.
+    fn sync(&mut self) {
+        self.removed.clear();
+        self.files.values_mut().for_each(|file| file.named = true);
+    }
+
+    /// How many of the last `late` events `process` may not have seen yet: none before its own last one.
+    fn unseen(&self, process: usize, late: usize) -> &[Event] {
+        let own = self.events.iter().rposition(|event| event.by == process).map_or(0, |own| own + 1);
+        &self.events[own.max(self.events.len().saturating_sub(late))..]
+    }
+
+    fn names_before(&self, unseen: &[Event]) -> Vec<String> {
+        let mut names: BTreeSet<&str> = self.files.keys().map(String::as_str).collect();
+        for event in unseen.iter().rev() {
+            if event.came {
+                names.remove(event.name.as_str());
+            } else {
+                names.insert(&event.name);
+            }
+        }
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// All names but one that another process has added lately, and that begins so.
+    fn names_with_a_gap(&self, process: usize, prefix: &str) -> Vec<String> {
+        let recent: Vec<&str> = self.events[self.events.len().saturating_sub(2 * STALE)..]
+            .iter()
+            .filter(|event| event.came && event.by != process && event.name.starts_with(prefix))
+            .map(|event| event.name.as_str())
+            .collect();
+        let gap = if recent.is_empty() { "" } else { schedule::draw(|chance| chance.pick(&recent)) };
+        self.files.keys().filter(|name| *name != gap).cloned().collect()
+    }
+}
+
+/// How often what goes wrong, of a thousand calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weather {
+    pub(super) stale: usize,
+    pub(super) gap: usize,
+    pub(super) lost_reply: usize,
+    pub(super) refused: usize,
+    pub(super) unreadable: usize,
+}
+
+impl Weather {
+    fn fault(&self, what: &str, file: &str, chance: &mut Chance) -> Option<Fault> {
+        let writes = matches!(what, "draft" | "publish" | "create" | "remove" | "sync");
+        let reads = matches!(what, "list" | "map") && !schedule::is_fresh();
+        if matches!(what, "list" | "stamp") && !schedule::is_fresh() {
+            if chance.permille(self.stale) {
+                return Some(Fault::Stale(1 + chance.below(STALE)));
+            }
+            if chance.permille(self.gap) {
+                return Some(Fault::Gap(chance.pick(&["", "change-", "seg-"])));
+            }
+        }
+        if writes && chance.permille(self.lost_reply) {
+            return Some(Fault::LostReply);
+        }
+        if writes && chance.permille(self.refused) {
+            return Some(Fault::Refused(chance.pick(&[ErrorKind::NotFound, ErrorKind::Other])));
+        }
+        if reads && chance.permille(self.unreadable) {
+            // A change that is there and cannot be read makes everything before it dead: no news, but losses.
+            let is_late = what == "map" && (file.starts_with("change-") || chance.permille(500));
+            return Some(if is_late { Fault::Late } else { Fault::Refused(ErrorKind::Other) });
+        }
+        None
+    }
+}
+
+/// The folder as one process sees it.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryStorage {
+    folder: Arc<Folder>,
+    process: usize,
+    weather: Weather,
+    path: PathBuf,
+    /// The files that this process has found once, or made.
+    found: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl MemoryStorage {
+    pub(super) fn new(folder: Arc<Folder>, process: usize, weather: Weather) -> Self {
+        Self { folder, process, weather, path: PathBuf::from("/memory/m_v1"), found: Arc::default() }
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn step(&self, what: &'static str, file: &str) -> io::Result<Option<Fault>> {
+        let forced = schedule::step(what, file)?;
+        let fault = forced.or_else(|| schedule::draw(|chance| self.weather.fault(what, file, chance)));
+        // The end of a segment's name is not decided by the seed: its footer is a hash map.
+        let file = &file[..file.len().min(36)];
+        self.folder.trace.note(|| format!("    process {}: {what} {file} {fault:?}", self.process));
+        Ok(fault)
+    }
+
+    /// A step that changes the folder. It happens, does not happen, or happens without an answer.
+    fn change<T>(
+        &self,
+        what: &'static str,
+        file: &str,
+        happen: impl FnOnce(&mut State, bool) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let fault = self.step(what, file)?;
+        if let Some(Fault::Refused(kind)) = fault {
+            return Err(kind.into());
+        }
+        let answered = fault != Some(Fault::LostReply);
+        let done = happen(&mut self.folder.state(), answered)?;
+        self.found().insert(file.to_owned());
+        if answered { Ok(done) } else { Err(io::Error::other("the reply was lost")) }
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let fault = self.step("list", "")?;
+        let state = self.folder.state();
+        let mut names = match fault {
+            Some(Fault::Refused(kind)) => return Err(kind.into()),
+            Some(Fault::Stale(late)) => state.names_before(state.unseen(self.process, late)),
+            Some(Fault::Gap(prefix)) => state.names_with_a_gap(self.process, prefix),
+            _ => state.names_before(&[]),
+        };
+        schedule::draw(|chance| chance.shuffle(&mut names));
+        Ok(names)
+    }
+
+    fn stamp(&self) -> io::Result<Option<Stamp>> {
+        let fault = self.step("stamp", "")?;
+        let state = self.folder.state();
+        let unseen = match fault {
+            Some(Fault::Refused(kind)) => return Err(kind.into()),
+            Some(Fault::Stale(late)) => state.unseen(self.process, late).len(),
+            _ => 0,
+        };
+        let seen = &state.events[..state.events.len() - unseen];
+        let changed = seen.last().map_or(0, |event| event.at) / self.folder.grain * self.folder.grain;
+        Ok(state.exists.then(|| Stamp { modified: Clock::wall(changed), inode: state.inode }))
+    }
+
+    fn map(&self, name: &str) -> io::Result<Mapped> {
+        let fault = self.step("map", name)?;
+        let mut found = self.found();
+        match fault {
+            Some(Fault::Refused(kind)) => return Err(kind.into()),
+            Some(Fault::Late) if !found.contains(name) => return Err(ErrorKind::NotFound.into()),
+            _ => {}
+        }
+        let state = self.folder.state();
+        let file = state.files.get(name).ok_or(ErrorKind::NotFound)?;
+        found.insert(name.to_owned());
+        Ok(Mapped::in_memory(file.bytes.clone()))
+    }
+
+    fn draft(&self) -> io::Result<Box<dyn Draft>> {
+        if let Some(Fault::Refused(kind)) = self.step("draft", "")? {
+            return Err(kind.into());
+        }
+        let mut state = self.folder.state();
+        state.exists = true;
+        Ok(Box::new(MemoryDraft { storage: self.clone(), inode: state.inode, bytes: Vec::new() }))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.change("sync", "", |state, _| {
+            state.sync();
+            Ok(())
+        })
+    }
+
+    fn info(&self, name: &str) -> io::Result<FileInfo> {
+        self.step("info", name)?;
+        let state = self.folder.state();
+        let file = state.files.get(name).ok_or(ErrorKind::NotFound)?;
+        let age = Duration::from_millis(self.folder.clock.millis().saturating_sub(file.written));
+        Ok(FileInfo { bytes: file.bytes.len() as u64, age })
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.change("remove", name, |state, _| {
+            state.remove(name, self.process, self.folder.clock.millis());
+            Ok(())
+        })
+    }
+
+    fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped> {
+        Ok(Mapped::in_memory(bytes.into()))
+    }
+}
+
+/// A file without a name. Nobody sees it, so that there is nothing to remove when it is dropped.
+struct MemoryDraft {
+    storage: MemoryStorage,
+    /// The folder that it was made in.
+    inode: u64,
+    bytes: Vec<u8>,
+}
+
+impl Write for MemoryDraft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Draft for MemoryDraft {
+    fn publish(self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
+        let Self { storage, inode, bytes } = *self;
+        storage.change("publish", name, |state, answered| {
+            if state.inode != inode {
+                return Err(ErrorKind::NotFound.into());
+            }
+            let file = File { bytes: bytes.into(), synced: durable, named: false, written: 0 };
+            state.add(name, file, storage.process, storage.folder.clock.millis());
+            if durable && answered {
+                state.sync();
+            }
+            Ok(())
+        })
+    }
+
+    fn create(self: Box<Self>, name: &str) -> io::Result<bool> {
+        let Self { storage, inode, bytes } = *self;
+        storage.change("create", name, |state, answered| {
+            if state.inode != inode {
+                return Err(ErrorKind::NotFound.into());
+            }
+            let absent = !state.files.contains_key(name);
+            if absent {
+                let file = File { bytes: bytes.into(), synced: true, named: false, written: 0 };
+                state.add(name, file, storage.process, storage.folder.clock.millis());
+            }
+            if answered {
+                state.sync();
+            }
+            Ok(absent)
+        })
+    }
+}

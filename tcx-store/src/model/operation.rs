@@ -1,0 +1,281 @@
+//! What a simulated process does. A new operation is a variant, its weight, and its arm in [`Operation::run`]; if it
+//! says something about rows, it tells the oracle.
+
+use std::time::Duration;
+
+use super::chance::Chance;
+use super::history::Matcher;
+use super::process::{Pending, Process, Session};
+use super::schedule::fresh;
+use crate::compaction::Effort;
+use crate::maintain::{merge_changes, merge_runs};
+use crate::{Column, ErrorKind, Keys};
+
+/// All keys of the simulation.
+pub(super) const KEYS: [&str; 6] = ["a1", "a2", "a3", "b1", "b2", "b3"];
+/// All views.
+pub(super) const VIEWS: u32 = 2;
+
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    /// Opens the store; from true listings if `fresh`, like all that are marked so.
+    Open {
+        fresh: bool,
+    },
+    /// Lets go of the store, as the end of a program does: seals and merges first.
+    Close,
+    /// Looks up keys; `replaces` them all but those that this session has computed anew already.
+    Lookup {
+        keys: Vec<&'static str>,
+        view: u32,
+        replaces: bool,
+    },
+    /// Looks once more for what a waiting lookup has missed.
+    LookupAgain {
+        pending: usize,
+    },
+    /// Computes what a waiting lookup has missed, `most` rows of it.
+    Insert {
+        pending: usize,
+        most: usize,
+    },
+    Refresh {
+        fresh: bool,
+    },
+    Invalidate(Matcher),
+    /// Makes what is buffered durable.
+    Seal,
+    /// Writes what is buffered; it becomes durable meanwhile.
+    Write,
+    MergeRuns {
+        ends: bool,
+    },
+    MergeChanges,
+    Compact(Effort),
+    /// Removes what is not needed and so old.
+    Collect(Duration),
+}
+
+type Choice = fn(&mut Chance, &Process) -> Operation;
+
+/// What every thread does, and how often.
+const OF_ANY_THREAD: [(usize, Choice); 5] = [
+    (30, |chance, _| lookup_any(chance)),
+    (25, |chance, process| match process.pending() {
+        0 => lookup_any(chance),
+        waiting => Operation::Insert { pending: chance.below(waiting), most: 1 + chance.below(KEYS.len()) },
+    }),
+    (5, |chance, process| Operation::LookupAgain { pending: chance.below(process.pending().max(1)) }),
+    (8, |chance, _| Operation::Refresh { fresh: chance.permille(500) }),
+    (5, |chance, _| Operation::Invalidate(match_any(chance))),
+];
+
+/// What only the thread does that writes files.
+const OF_THE_WRITER: [(usize, Choice); 7] = [
+    (14, |_, _| Operation::Seal),
+    (6, |_, _| Operation::Write),
+    (8, |chance, _| Operation::MergeRuns { ends: chance.permille(300) }),
+    (5, |_, _| Operation::MergeChanges),
+    (6, |chance, _| {
+        Operation::Compact(chance.pick(&[Effort::Small, Effort::Steady, Effort::Thorough, Effort::Thorough]))
+    }),
+    (6, |chance, _| Operation::Collect(Duration::from_secs(chance.pick(&[0, 0, 5])))),
+    (4, |_, _| Operation::Close),
+];
+
+fn lookup_any(chance: &mut Chance) -> Operation {
+    let mut keys = KEYS.to_vec();
+    chance.shuffle(&mut keys);
+    keys.truncate(1 + chance.below(4));
+    Operation::Lookup { keys, view: chance.below(VIEWS as usize) as u32, replaces: chance.permille(60) }
+}
+
+fn match_any(chance: &mut Chance) -> Matcher {
+    match chance.below(4) {
+        0 => Matcher::All,
+        1 => Matcher::Prefix(chance.pick(&["a", "b"])),
+        _ => Matcher::Keys(vec![chance.pick(&KEYS)]),
+    }
+}
+
+impl Operation {
+    /// What a thread of a process does next.
+    pub(super) fn choose(chance: &mut Chance, process: &Process, writes: bool) -> Self {
+        if process.session().is_none() {
+            return Self::Open { fresh: chance.permille(500) };
+        }
+        let of_the_writer = if writes { &OF_THE_WRITER[..] } else { &[] };
+        let choices = || OF_ANY_THREAD.iter().chain(of_the_writer);
+        let mut at = chance.below(choices().map(|(weight, _)| weight).sum());
+        for (weight, choice) in choices() {
+            if at < *weight {
+                return choice(chance, process);
+            }
+            at -= weight;
+        }
+        unreachable!("the weights sum up");
+    }
+
+    pub(super) fn run(self, process: &Process) {
+        process.world.note(|| format!("process {}: {self:?}", process.number));
+        let session = process.session();
+        match (self, session.as_deref()) {
+            (Self::Open { fresh }, None) => drop(process.open(fresh)),
+            (Self::Open { .. }, Some(_)) | (_, None) => {}
+            (Self::Close, Some(session)) => {
+                if seal(process, session) {
+                    session.store.core.tidy_at_the_end();
+                }
+                process.close();
+            }
+            (Self::Lookup { keys, view, replaces }, _) => lookup(process, keys, view, replaces),
+            (Self::LookupAgain { pending }, _) => lookup_again(process, pending),
+            (Self::Insert { pending, most }, _) => insert(process, pending, most),
+            (Self::Seal, Some(session)) => drop(seal(process, session)),
+            (Self::Write, Some(session)) => {
+                process.world.oracle().seal_begins(session.number);
+                let written = session.sealer().write_all();
+                written.unwrap_or_else(|error| process.failed(&error));
+            }
+            (Self::MergeRuns { ends }, Some(session)) => merge_runs(&session.store.core, ends),
+            (Self::MergeChanges, Some(session)) => merge_changes(&session.store.core),
+            (Self::Compact(effort), Some(session)) => {
+                let compacted = session.store.core.compact(effort);
+                compacted.map_or_else(|error| process.failed(&error), drop);
+            }
+            (Self::Collect(age), Some(session)) => {
+                let collected = session.store.core.collect(age);
+                collected.map_or_else(|error| process.failed(&error), drop);
+            }
+            (Self::Invalidate(matcher), Some(session)) => invalidate(process, session, matcher),
+            (Self::Refresh { fresh: true }, Some(session)) => refresh(process, session),
+            (Self::Refresh { fresh: false }, Some(session)) => {
+                let refreshed = session.store.refresh();
+                refreshed.unwrap_or_else(|error| process.failed(&error));
+            }
+        }
+        process.world.note(|| format!("process {}: done", process.number));
+    }
+}
+
+fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: bool) {
+    let Some(session) = process.session() else { return };
+    let number = session.number;
+    let mut glance = process.world.oracle().lookup_begins(number, replaces.then_some(number));
+    let packed = Keys::text(&keys, view).unwrap();
+    let looked_up = if replaces {
+        session.store.lookup_replacing(packed, &session.replacer)
+    } else {
+        session.store.lookup(packed)
+    };
+    let lookup = match looked_up {
+        Ok(lookup) => lookup,
+        Err(error) => return process.failed(&error),
+    };
+    let mut pending = Pending { lookup, glance: glance.clone(), keys, session };
+    let found: Vec<Option<i64>> = (0..pending.keys.len()).map(|position| pending.value(position)).collect();
+    for (key, found) in pending.keys.iter().zip(&found) {
+        process.world.oracle().looked_up(&mut glance, key, view, *found);
+    }
+    process.world.note(|| format!("process {}: found {found:?}", process.number));
+    process.set_found(found);
+    pending.glance = glance;
+    if pending.lookup.missing() > 0 {
+        process.push(pending);
+    }
+}
+
+fn lookup_again(process: &Process, pending: usize) {
+    let Some(mut pending) = process.take(pending) else { return };
+    if let Err(error) = pending.session.store.lookup_again(&mut pending.lookup) {
+        return process.failed(&error);
+    }
+    pending.check(process);
+    process.push(pending);
+}
+
+fn insert(process: &Process, pending: usize, most: usize) {
+    let Some(mut pending) = process.take(pending) else { return };
+    let mut positions = pending.lookup.missing_positions();
+    positions.truncate(most);
+    let view = pending.lookup.keys().view();
+    let mut oracle = process.world.oracle();
+    let rows: Vec<i64> =
+        positions.iter().map(|&at| oracle.computed(&pending.glance, pending.keys[at], view)).collect();
+    drop(oracle);
+    let values: Vec<u8> = rows.iter().flat_map(|row| row.to_le_bytes()).collect();
+    let store = &pending.session.store;
+    let before = store.stats().rows_accepted;
+    if let Err(error) = store.insert(&mut pending.lookup, &positions, vec![Column::dense(&values)]) {
+        return process.failed(&error);
+    }
+    if store.stats().rows_accepted > before {
+        process.world.oracle().accepted(&rows);
+        process.world.note(|| format!("process {}: accepted {rows:?}", process.number));
+    }
+    pending.check(process);
+    if pending.lookup.missing() > 0 {
+        process.push(pending);
+    }
+}
+
+/// Seals what is buffered; `true` if that is durable.
+fn seal(process: &Process, session: &Session) -> bool {
+    let rows = process.world.oracle().seal_begins(session.number);
+    let sealed = session.sealer().seal_all();
+    match sealed {
+        Ok(()) => {
+            process.world.oracle().acknowledged(&rows, session.number);
+            process.world.note(|| format!("process {}: acknowledged {rows:?}", process.number));
+            true
+        }
+        Err(error) => {
+            process.failed(&error);
+            false
+        }
+    }
+}
+
+fn invalidate(process: &Process, session: &Session, matcher: Matcher) {
+    let invalidation = process.world.oracle().invalidate(Some(session.number), matcher.clone());
+    let store = &session.store;
+    let invalidated = match matcher {
+        Matcher::All => store.invalidate_all(),
+        Matcher::Prefix(prefix) => store.invalidate_prefix(prefix.as_bytes()),
+        Matcher::Keys(keys) => store.invalidate(&Keys::text(keys, 0).unwrap()),
+    };
+    match invalidated {
+        Ok(()) => process.world.oracle().invalidated(invalidation),
+        Err(error) => {
+            if error.kind() == ErrorKind::Io {
+                process.world.oracle().failed_to_invalidate(invalidation);
+            }
+            process.failed(&error);
+        }
+    }
+}
+
+fn refresh(process: &Process, session: &Session) {
+    let since = process.world.oracle().now();
+    match fresh(|| session.store.refresh()) {
+        Ok(()) => process.world.oracle().refreshed(session.number, since),
+        Err(error) => process.failed(&error),
+    }
+}
+
+impl Pending {
+    fn value(&self, position: usize) -> Option<i64> {
+        let missing = self.lookup.is_open(position);
+        (!missing).then(|| i64::from_le_bytes(self.lookup.bytes(0, position).try_into().unwrap()))
+    }
+
+    /// What was found meanwhile is what the lookup asked for.
+    fn check(&self, process: &Process) {
+        for (position, key) in self.keys.iter().enumerate() {
+            if let Some(value) = self.value(position) {
+                let (mut glance, view) = (self.glance.clone(), self.lookup.keys().view());
+                process.world.oracle().looked_up(&mut glance, key, view, Some(value));
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Processes on one folder, and their threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::actor::Actor;
+use super::chance::Chance;
+use super::memory::{Folder, Weather};
+use super::operation::{KEYS, Operation, VIEWS};
+use super::process::{Process, World};
+use super::schedule::{Clock, Fault, Until};
+use super::trace::Trace;
+
+/// A change as a version to come may write it: it counts as a tombstone for everything before it.
+const OF_A_VERSION_TO_COME: &[u8] = b"TCXCHG99";
+
+/// What a thread of a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Everything; it alone writes files.
+    Writes,
+    /// Looks up and inserts, while the first is busy.
+    Reads,
+    /// What the others have started a thread for.
+    Helps,
+}
+
+struct Thread {
+    process: usize,
+    role: Role,
+    actor: Actor,
+}
+
+/// How a simulation is set up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    pub(super) processes: usize,
+    /// 2 adds a thread to each process that looks up and inserts while the other writes.
+    pub(super) threads: usize,
+    pub(super) weather: Weather,
+    pub(super) refresh_every: Duration,
+    /// How coarse the folder's stamps are, in milliseconds.
+    pub(super) grain: u64,
+    pub(super) traced: bool,
+}
+
+pub(super) struct Simulation {
+    pub(super) world: Arc<World>,
+    processes: Vec<Arc<Process>>,
+    threads: Vec<Thread>,
+}
+
+impl Simulation {
+    pub(super) fn new(setup: &Setup, chance: &mut Chance) -> Self {
+        let clock = Arc::new(Clock::default());
+        let folder = Arc::new(Folder::new(clock.clone(), setup.grain, Trace::new(setup.traced)));
+        let world = Arc::new(World::new(folder));
+        let (mut processes, mut threads) = (Vec::new(), Vec::new());
+        // One more, which sees everything as it is: the observer.
+        for number in 0..=setup.processes {
+            let observes = number == setup.processes;
+            let weather = if observes { Weather::default() } else { setup.weather };
+            let process = Process::new(number, world.clone(), weather, setup.refresh_every);
+            processes.push(Arc::new(process));
+            let roles = [Role::Writes, Role::Helps, Role::Reads];
+            let used = if observes { 2 } else { 1 + setup.threads };
+            for role in roles.into_iter().take(used) {
+                let actor = Actor::new(chance.fork(), clock.clone(), processes[number].tasks.clone());
+                threads.push(Thread { process: number, role, actor });
+            }
+        }
+        Self { world, processes, threads }
+    }
+
+    /// The threads that have something to do, or may be given something; not the observer's.
+    pub(super) fn ready(&self) -> Vec<usize> {
+        let is_ready = |thread: &usize| {
+            let Thread { process, role, .. } = self.threads[*thread];
+            let has_work =
+                role != Role::Helps || self.is_busy(*thread) || self.processes[process].has_tasks();
+            process < self.processes() && has_work
+        };
+        (0..self.threads.len()).filter(is_ready).collect()
+    }
+
+    /// The processes but the observer.
+    pub(super) fn processes(&self) -> usize {
+        self.processes.len() - 1
+    }
+
+    pub(super) fn process(&self, process: usize) -> &Process {
+        &self.processes[process]
+    }
+
+    pub(super) fn process_of(&self, thread: usize) -> usize {
+        self.threads[thread].process
+    }
+
+    fn thread(&self, process: usize, role: Role) -> usize {
+        let is_it = |thread: &Thread| thread.process == process && thread.role == role;
+        self.threads.iter().position(is_it).expect("every process has one")
+    }
+
+    /// Whether the thread is in the middle of something.
+    fn is_busy(&self, thread: usize) -> bool {
+        self.threads[thread].actor.paused().is_some()
+    }
+
+    /// Whether a thread of the process is in the middle of something.
+    pub(super) fn is_paused(&self, process: usize) -> bool {
+        (0..self.threads.len()).any(|thread| self.process_of(thread) == process && self.is_busy(thread))
+    }
+
+    /// The thread goes on, or starts what chance has it do.
+    pub(super) fn advance_any(&mut self, thread: usize, chance: &mut Chance, until: Until) {
+        let Thread { process, role, .. } = self.threads[thread];
+        if self.is_busy(thread) {
+            return self.threads[thread].actor.go(until, None);
+        }
+        if role == Role::Helps {
+            self.proceed(thread, until);
+            return;
+        }
+        let operation = Operation::choose(chance, &self.processes[process], role == Role::Writes);
+        if role == Role::Writes || !matches!(operation, Operation::Open { .. }) {
+            self.begin(thread, operation, until);
+        }
+    }
+
+    fn begin(&mut self, thread: usize, operation: Operation, until: Until) {
+        let process = self.processes[self.threads[thread].process].clone();
+        self.threads[thread].actor.start(Box::new(move || operation.run(&process)), until);
+    }
+
+    /// The thread goes on, or starts what a helper has to do; `false` if there is nothing.
+    fn proceed(&mut self, thread: usize, until: Until) -> bool {
+        let Thread { process, actor, .. } = &mut self.threads[thread];
+        if actor.paused().is_some() {
+            actor.go(until, None);
+        } else if let Some(task) = self.processes[*process].next_task() {
+            actor.start(task, until);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Starts an operation of a process, whose helper goes on where the operation waits for it.
+    pub(super) fn start(&mut self, process: usize, operation: Operation, until: Until) {
+        let writer = self.thread(process, Role::Writes);
+        self.begin(writer, operation, until);
+        self.follow(process);
+    }
+
+    /// What has stopped in the process goes on.
+    pub(super) fn go(&mut self, process: usize, until: Until, fault: Option<Fault>) {
+        let (writer, helper) = (self.thread(process, Role::Writes), self.thread(process, Role::Helps));
+        let stopped = if self.is_busy(helper) { helper } else { writer };
+        self.threads[stopped].actor.go(until, fault);
+        self.follow(process);
+    }
+
+    fn follow(&mut self, process: usize) {
+        let (writer, helper) = (self.thread(process, Role::Writes), self.thread(process, Role::Helps));
+        while !self.is_busy(helper) && self.threads[writer].actor.waits() {
+            let left = self.threads[writer].actor.left();
+            if !self.proceed(helper, left) || self.is_busy(helper) {
+                return;
+            }
+            let left = self.threads[helper].actor.left();
+            self.threads[writer].actor.go(left, None);
+        }
+    }
+
+    /// Lets the process come to the end of its operation.
+    pub(super) fn finish(&mut self, process: usize) {
+        self.finish_those(|own| own == process);
+    }
+
+    /// Lets all processes come to the end of their operations.
+    pub(super) fn finish_all(&mut self) {
+        self.finish_those(|_| true);
+    }
+
+    fn finish_those(&mut self, are_meant: impl Fn(usize) -> bool) {
+        for _ in 0..10_000 {
+            let mut is_over = true;
+            for thread in 0..self.threads.len() {
+                let Thread { process, role, .. } = self.threads[thread];
+                if are_meant(process) && (role == Role::Helps || self.is_busy(thread)) {
+                    is_over &= !self.proceed(thread, Until::Done);
+                }
+            }
+            if is_over {
+                return;
+            }
+        }
+        panic!("threads wait for each other, or for one that is paused");
+    }
+
+    /// The process dies where its threads have stopped.
+    pub(super) fn crash(&mut self, process: usize) {
+        self.world.note(|| format!("process {process} dies"));
+        // Helpers first: whoever waits for one waits in its destructors too.
+        while self.processes[process].next_task().is_some() {}
+        let mut threads: Vec<_> = self.threads.iter_mut().filter(|own| own.process == process).collect();
+        threads.sort_by_key(|thread| thread.role != Role::Helps);
+        for thread in threads {
+            thread.actor.crash();
+        }
+        self.processes[process].crashed();
+    }
+
+    /// All processes die, and what is not durable may be gone.
+    pub(super) fn lose_power(&mut self, chance: &mut Chance) {
+        (0..self.processes.len()).for_each(|process| self.crash(process));
+        self.world.note(|| "power is lost".to_owned());
+        self.world.folder.lose_power(chance);
+    }
+
+    /// Somebody removes the folder under living processes.
+    pub(super) fn remove_folder(&self) {
+        self.world.note(|| "the folder is removed".to_owned());
+        self.world.folder.remove_all();
+        self.world.oracle().removed();
+    }
+
+    /// A program of a version to come invalidates everything.
+    pub(super) fn invalidate_all(&self) {
+        let changes = self.world.folder.names("change-");
+        let name = |number: usize| format!("change-{number:020}");
+        let free = (0..=changes.len()).find(|number| !changes.contains(&name(*number)));
+        let Some(number @ 1..) = free else { return };
+        self.world.note(|| format!("change {number} of a version to come"));
+        let mut oracle = self.world.oracle();
+        let invalidation = oracle.invalidate(None, super::history::Matcher::All);
+        self.world.folder.put(&name(number), OF_A_VERSION_TO_COME);
+        oracle.invalidated(invalidation);
+    }
+
+    /// What a process that opens the folder now finds: everything that was acknowledged, and nothing dead. Once
+    /// more without the index runs, which can be made again.
+    pub(super) fn observe(&mut self) {
+        let process = self.processes.len() - 1;
+        for with_runs in [true, false] {
+            let runs = self.world.folder.names("run-");
+            runs.iter().filter(|_| !with_runs).for_each(|run| self.world.folder.remove_file(run));
+            self.run(process, Operation::Open { fresh: true });
+            for view in 0..VIEWS {
+                self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view, replaces: false });
+            }
+            self.crash(process);
+        }
+    }
+
+    /// Runs an operation from beginning to end.
+    pub(super) fn run(&mut self, process: usize, operation: Operation) {
+        self.start(process, operation, Until::Done);
+        self.finish(process);
+    }
+
+    pub(super) fn violation(&self) -> Option<String> {
+        self.world.oracle().violation().map(str::to_owned)
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        (0..self.processes.len()).for_each(|process| self.crash(process));
+    }
+}

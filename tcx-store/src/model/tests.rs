@@ -1,0 +1,43 @@
+//! Many runs of chance.
+
+use super::random;
+
+/// Seeds that have failed once.
+const FAILED: [u64; 0] = [];
+
+const STEPS: usize = 300;
+
+/// Runs a seed; if something wrong is served or something is lost, tells how it came to that.
+fn check(seed: u64) {
+    if random::run(seed, STEPS, false).violation.is_none() {
+        return;
+    }
+    let run = random::run(seed, STEPS, true);
+    let last = &run.trace[run.trace.len().saturating_sub(400)..];
+    panic!("{}\nseed {seed}: {}", last.join("\n"), run.violation.unwrap_or_default());
+}
+
+#[test]
+fn nothing_wrong_is_served_and_nothing_acknowledged_is_lost() {
+    FAILED.into_iter().chain(0..500).for_each(check);
+}
+
+#[test]
+#[ignore = "takes long: as many seeds as TCX_MODEL_SEEDS says, from TCX_MODEL_FIRST_SEED"]
+fn nothing_is_wrong_or_lost_in_very_many_runs() {
+    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |value| value.parse().unwrap());
+    let first = number("TCX_MODEL_FIRST_SEED", 1_000_000);
+    (first..first + number("TCX_MODEL_SEEDS", 20_000)).for_each(check);
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..20 {
+        let (one, two) = (random::run(seed, STEPS, true), random::run(seed, STEPS, true));
+        assert!(one.trace.len() > 100);
+        for (line, (one, two)) in one.trace.iter().zip(&two.trace).enumerate() {
+            assert_eq!(one, two, "seed {seed}, line {line}");
+        }
+        assert_eq!(one.trace.len(), two.trace.len());
+    }
+}
