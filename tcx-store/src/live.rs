@@ -39,6 +39,8 @@ pub(crate) struct Live {
     /// The newest change that readers were shown, and whether files came or went since.
     shown: Option<u64>,
     has_new_files: bool,
+    /// Whether segments of other processes were found whose names may not be durable yet.
+    has_unsynced_names: bool,
     /// Whether this process may leave files in the folder.
     may_write: bool,
 }
@@ -88,6 +90,7 @@ impl Live {
             changes: KnownChanges::default(),
             shown: None,
             has_new_files: false,
+            has_unsynced_names: false,
             may_write,
         }
     }
@@ -129,9 +132,22 @@ impl Live {
             stale |= self.changes.learn(&*self.storage, identity.instance, &listing.changes);
             let (changed, vanished) = self.segments.open(&listing.segments, identity, &self.changes);
             self.has_new_files |= changed;
+            self.has_unsynced_names |= changed;
             stale |= vanished;
         }
         Ok(stale)
+    }
+
+    /// Makes the names of segments that other processes have given durable: rows were served from them.
+    pub(crate) fn sync_names(&mut self) -> io::Result<()> {
+        if self.has_unsynced_names {
+            match self.storage.sync() {
+                // A folder that is gone has no names.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => self.has_unsynced_names = false,
+            }
+        }
+        Ok(())
     }
 
     /// The identity that new segments carry; change 0 is created if nobody has.

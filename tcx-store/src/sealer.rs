@@ -44,6 +44,17 @@ impl Sealer {
         self.core.check()
     }
 
+    /// As [`seal_all`](Self::seal_all), and what was found of other processes is durable too.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from being so.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.seal_all()?;
+        let synced = self.core.live().sync_names();
+        synced.map_err(|e| Error::io("cannot sync", self.core.storage.path(), e))
+    }
+
     /// Writes everything that has been accepted. It is durable once what is being published [is](Self::published).
     ///
     /// # Errors

@@ -165,7 +165,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             Some(Command::Seal) => sealer.seal_all(),
             Some(Command::Published(published)) => published,
             Some(Command::Flush(done)) => {
-                let result = sealer.seal_all();
+                let result = sealer.flush();
                 // Whoever asked may have gone.
                 let _ = done.send(result.clone());
                 result

@@ -225,7 +225,6 @@ fn finds(process: &Process) {
 }
 
 #[test]
-#[ignore = "a flush answers for the rows that its own process has computed: with none of them to write, it syncs nothing"]
 fn rows_of_another_process_that_were_found_survive_a_loss_of_power_after_a_flush() {
     interrupted_everywhere(Machine::new, false, [computes, finds]);
 }
