@@ -79,8 +79,10 @@ impl BlockChecksums {
 /// The checksums of a mapped range of bytes, and which of its blocks this process has verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedBlocks {
+    /// How many bytes the checksums cover.
+    len: usize,
     checksums: Vec<u64>,
-    verified: Vec<AtomicU64>,
+    verified: Box<[AtomicU64]>,
 }
 
 impl VerifiedBlocks {
@@ -90,18 +92,34 @@ impl VerifiedBlocks {
             return None;
         }
         let verified = (0..checksums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Some(Self { checksums, verified })
+        Some(Self { len, checksums, verified })
     }
 
-    /// Whether the bytes of `start..end` may be used; `bytes` is the whole range that the checksums cover.
+    /// Whether the bytes of `start..end` may be used; `bytes` begins with the range that the checksums cover.
     ///
     /// Two threads may verify a block at the same time; both find the same.
     #[inline]
     pub(crate) fn verify(&self, bytes: &[u8], start: usize, end: usize) -> bool {
-        if start >= end || end > bytes.len() {
-            return start == end && end <= bytes.len();
+        if start >= end || end > self.len {
+            return start == end && end <= self.len;
         }
-        (start / CHECKSUM_BLOCK..=(end - 1) / CHECKSUM_BLOCK).all(|block| self.verify_block(bytes, block))
+        let (first, last) = (start / CHECKSUM_BLOCK, (end - 1) / CHECKSUM_BLOCK);
+        // Nearly always one block or two, verified before: their bits are in one word.
+        let wanted = if first == last { 0b1 } else { 0b11 };
+        let good = last - first <= 1 && self.bits_from(first) & wanted == wanted;
+        good || self.verify_blocks(bytes, first, last)
+    }
+
+    /// A bit for each verified block, from `block` on, as far as they are in its word.
+    #[inline]
+    fn bits_from(&self, block: usize) -> u64 {
+        // Relaxed is enough: the bits say something of bytes that never change.
+        self.verified.get(block / 64).map_or(0, |word| word.load(Ordering::Relaxed) >> (block % 64))
+    }
+
+    #[inline(never)]
+    fn verify_blocks(&self, bytes: &[u8], first: usize, last: usize) -> bool {
+        (first..=last).all(|block| self.bits_from(block) & 1 == 1 || self.verify_block(bytes, block))
     }
 
     /// Reads all bytes once more, also those that were verified before.
@@ -109,22 +127,13 @@ impl VerifiedBlocks {
         bytes.chunks(CHECKSUM_BLOCK).map(checksum).eq(self.checksums.iter().copied())
     }
 
-    #[inline]
     fn verify_block(&self, bytes: &[u8], block: usize) -> bool {
-        let Some(word) = self.verified.get(block / 64) else { return false };
-        let bit = 1 << (block % 64);
-        // Relaxed is enough: the bit says something of bytes that never change.
-        word.load(Ordering::Relaxed) & bit != 0 || self.compute_block(bytes, block, word, bit)
-    }
-
-    #[cold]
-    fn compute_block(&self, bytes: &[u8], block: usize, word: &AtomicU64, bit: u64) -> bool {
         let start = block * CHECKSUM_BLOCK;
-        let end = bytes.len().min(start + CHECKSUM_BLOCK);
+        let end = self.len.min(start + CHECKSUM_BLOCK);
         let good =
             bytes.get(start..end).is_some_and(|bytes| Some(&checksum(bytes)) == self.checksums.get(block));
-        if good {
-            word.fetch_or(bit, Ordering::Relaxed);
+        if let Some(word) = self.verified.get(block / 64).filter(|_| good) {
+            word.fetch_or(1 << (block % 64), Ordering::Relaxed);
         }
         good
     }
@@ -156,5 +165,27 @@ mod tests {
         assert!(!blocks.verify(&bytes, CHECKSUM_BLOCK - 1, CHECKSUM_BLOCK + 1));
         assert!(blocks.verify(&bytes, 2 * CHECKSUM_BLOCK, 3 * CHECKSUM_BLOCK));
         assert!(!blocks.verify(&bytes, 2 * CHECKSUM_BLOCK, 3 * CHECKSUM_BLOCK + 1));
+    }
+
+    #[test]
+    fn every_block_counts_wherever_a_range_begins_and_ends() {
+        let mut bytes: Vec<u8> = (0..67 * CHECKSUM_BLOCK).map(|i| (i / CHECKSUM_BLOCK) as u8).collect();
+        let checksums = bytes.chunks(CHECKSUM_BLOCK).map(checksum).collect::<Vec<_>>();
+        let changed = [1, 64];
+        for block in changed {
+            bytes[block * CHECKSUM_BLOCK] ^= 1;
+        }
+        let blocks = VerifiedBlocks::new(checksums, bytes.len()).unwrap();
+        // Twice: first they are verified, then they have been.
+        for _ in 0..2 {
+            for (first, last) in (0..67).flat_map(|first| (first + 1..67).map(move |last| (first, last))) {
+                let good = blocks.verify(&bytes, (first + 1) * CHECKSUM_BLOCK - 1, last * CHECKSUM_BLOCK + 1);
+                assert_eq!(
+                    good,
+                    !changed.iter().any(|block| (first..=last).contains(block)),
+                    "{first} {last}"
+                );
+            }
+        }
     }
 }

@@ -129,7 +129,7 @@ impl Core {
         }
         // Each round takes at least one damaged file out of service.
         while lookup.missing() > 0 {
-            let trouble = probe(lookup, &self.leaves, &self.snapshot());
+            let trouble = probe(lookup, &self.snapshot());
             if trouble.is_empty() {
                 return;
             }

@@ -28,6 +28,7 @@ mod index;
 mod instance;
 mod invalidate;
 mod key;
+mod large_writes;
 mod live;
 mod lock;
 mod lookup;

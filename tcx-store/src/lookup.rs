@@ -110,6 +110,7 @@ impl Lookup {
         self.replacer.as_ref()
     }
 
+    #[inline]
     pub(crate) fn is_open(&self, position: usize) -> bool {
         self.rows[position].source == MISSING.source
     }
@@ -119,19 +120,17 @@ impl Lookup {
         (0..self.rows.len()).filter(|&position| self.is_open(position))
     }
 
-    /// The number under which rows of this segment are found.
-    pub(crate) fn source(&mut self, segment: &Arc<Segment>) -> usize {
-        let same = |source: &Source| matches!(source, Source::Segment(own) if Arc::ptr_eq(own, segment));
-        self.sources.iter().position(same).unwrap_or_else(|| {
-            self.sources.push(Source::Segment(segment.clone()));
-            self.sources.len() - 1
-        })
+    /// A number under which rows of this segment are found from now on.
+    pub(crate) fn add_source(&mut self, segment: &Arc<Segment>) -> u32 {
+        self.sources.push(Source::Segment(segment.clone()));
+        (self.sources.len() - 1) as u32
     }
 
     /// A row is found in the segment or batch of that number.
-    pub(crate) fn found(&mut self, position: usize, source: usize, row: u32) {
+    #[inline]
+    pub(crate) fn found(&mut self, position: usize, source: u32, row: u32) {
         self.missing -= usize::from(self.is_open(position));
-        self.rows[position] = Address { source: source as u32, row };
+        self.rows[position] = Address { source, row };
     }
 
     /// A row is found in the write buffer.
@@ -141,7 +140,7 @@ impl Lookup {
             self.sources.push(Source::Batch(found.batch));
             self.sources.len() - 1
         });
-        self.found(position, source, found.row);
+        self.found(position, source as u32, found.row);
     }
 
     /// The missing rows that `batch` brings are found, repeated keys everywhere they stand.
@@ -149,9 +148,10 @@ impl Lookup {
         let rows: HashMap<&[u8], usize> = (0..batch.rows()).map(|row| (batch.keys.key(row), row)).collect();
         let open: Vec<usize> = self.missing_rows().collect();
         self.sources.push(Source::Batch(batch.clone()));
+        let source = (self.sources.len() - 1) as u32;
         for position in open {
             if let Some(&row) = rows.get(self.keys.key(position)) {
-                self.found(position, self.sources.len() - 1, row as u32);
+                self.found(position, source, row as u32);
             }
         }
     }
@@ -240,12 +240,4 @@ fn prefetch_row(values: Option<&[u8]>, start: usize, width: usize) {
     for line in (0..width.min(256)).step_by(64) {
         crate::prefetch::prefetch(values, start + line);
     }
-}
-
-/// Whether every leaf of a segment's row is intact.
-pub(crate) fn is_intact(segment: &Segment, leaves: &[Leaf], row: usize) -> bool {
-    leaves.iter().enumerate().all(|(number, leaf)| match leaf.kind {
-        LeafKind::Dense { .. } => segment.leaf(number, row).is_some(),
-        LeafKind::Text => segment.leaf(number, row).is_some_and(|bytes| std::str::from_utf8(bytes).is_ok()),
-    })
 }

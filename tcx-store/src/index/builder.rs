@@ -8,6 +8,7 @@ use super::{
 };
 use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
 use crate::key::KeyHash;
+use crate::large_writes::LargeWrites;
 use crate::name::SegmentName;
 
 /// Of a hundred slots, so many are taken: 17.1 bytes an entry, and one probe in five looks at a second line.
@@ -46,8 +47,9 @@ pub(super) fn write_run(
     entries: impl Iterator<Item = Entry>,
 ) -> io::Result<()> {
     let homes = homes_for(count);
-    out.write_all(&header(segments, homes, count)?)?;
-    let mut table = Table::new(out);
+    let mut out = LargeWrites::new(out);
+    out.put(&header(segments, homes, count)?)?;
+    let mut table = TableWriter::new(out);
     let mut placed = 0;
     for entry in entries {
         table.place(entry, homes)?;
@@ -61,8 +63,8 @@ pub(super) fn write_run(
 }
 
 /// The lines, in order, as they are filled.
-struct Table<'a> {
-    out: &'a mut dyn Write,
+struct TableWriter<'a> {
+    out: LargeWrites<&'a mut dyn Write>,
     /// Whole lines, up to a checksum block of them.
     full: Vec<u8>,
     line: [u8; LINE],
@@ -73,8 +75,8 @@ struct Table<'a> {
     checksums: BlockChecksums,
 }
 
-impl<'a> Table<'a> {
-    fn new(out: &'a mut dyn Write) -> Self {
+impl<'a> TableWriter<'a> {
+    fn new(out: LargeWrites<&'a mut dyn Write>) -> Self {
         let full = Vec::with_capacity(CHECKSUM_BLOCK);
         Self { out, full, line: empty_line(), taken: 0, lines: 0, checksums: BlockChecksums::new() }
     }
@@ -100,7 +102,7 @@ impl<'a> Table<'a> {
 
     fn write_full(&mut self) -> io::Result<()> {
         self.checksums.update(&self.full);
-        self.out.write_all(&self.full)?;
+        self.out.put(&self.full)?;
         self.full.clear();
         Ok(())
     }
@@ -115,7 +117,8 @@ impl<'a> Table<'a> {
         trailer.extend(self.checksums.finish().iter().flat_map(|checksum| checksum.to_le_bytes()));
         trailer.extend_from_slice(&(self.lines as u64).to_le_bytes());
         trailer.extend_from_slice(&checksum(&trailer).to_le_bytes());
-        self.out.write_all(&trailer)
+        self.out.put(&trailer)?;
+        self.out.finish().map(drop)
     }
 }
 
@@ -126,9 +129,10 @@ fn empty_line() -> [u8; LINE] {
 }
 
 fn header(segments: &[SegmentName], homes: usize, entries: usize) -> io::Result<Vec<u8>> {
-    let len = header_bytes(segments.len()).filter(|_| segments.len() <= MOST_SEGMENTS);
-    let len =
-        len.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "too many segments for a run"))?;
+    // A reader counts segments in 16 bits and lines in 32.
+    let fits = segments.len() <= MOST_SEGMENTS && homes < u32::MAX as usize;
+    let len = header_bytes(segments.len()).filter(|_| fits);
+    let len = len.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "too much for one index run"))?;
     let mut out = Vec::with_capacity(len);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
-use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::builder::write_run;
-use super::{Entry, MOST_SEGMENTS, Run, known_bits};
+use super::table::Entries;
+use super::{EMPTY, Entry, MOST_SEGMENTS, Run, known_bits};
 use crate::name::SegmentName;
 
 /// So many runs of one size class are merged.
@@ -96,7 +96,7 @@ fn count(runs: &[Arc<Run>], numbers: &Numbers) -> io::Result<usize> {
             continue;
         }
         let mut met = 0;
-        let entries = run.iter().inspect(|_| met += 1);
+        let entries = run.table().entries().inspect(|_| met += 1);
         count += entries.filter(|entry| numbers.renumbered(number, *entry).is_some()).count();
         if met != run.entries() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "an index run is damaged"));
@@ -107,16 +107,36 @@ fn count(runs: &[Arc<Run>], numbers: &Numbers) -> io::Result<usize> {
 
 /// The entries of several runs, in ascending order of their hashes.
 struct Merge<'a> {
-    heads: Vec<Peekable<Box<dyn Iterator<Item = Entry> + 'a>>>,
+    numbers: &'a Numbers,
+    heads: Vec<Head<'a>>,
+}
+
+/// What is left of a run.
+struct Head<'a> {
+    /// The run's place among the merged ones.
+    run: usize,
+    entries: Entries<'a>,
+    /// Its next entry, with its number in the merged run; none is left if this one is [`EMPTY`].
+    next: Entry,
+}
+
+impl Head<'_> {
+    /// Takes the next entry.
+    fn take(&mut self, numbers: &Numbers) -> Entry {
+        let next = self.entries.find_map(|entry| numbers.renumbered(self.run, entry));
+        std::mem::replace(&mut self.next, next.unwrap_or(Entry { mark: EMPTY, row: 0 }))
+    }
 }
 
 impl<'a> Merge<'a> {
     fn new(runs: &'a [Arc<Run>], numbers: &'a Numbers) -> Self {
         let head = |(number, run): (usize, &'a Arc<Run>)| {
-            let entries = run.iter().filter_map(move |entry| numbers.renumbered(number, entry));
-            (Box::new(entries) as Box<dyn Iterator<Item = Entry>>).peekable()
+            let next = Entry { mark: EMPTY, row: 0 };
+            let mut head = Head { run: number, entries: run.table().entries(), next };
+            head.take(numbers);
+            head
         };
-        Self { heads: runs.iter().enumerate().map(head).collect() }
+        Self { numbers, heads: runs.iter().enumerate().map(head).collect() }
     }
 }
 
@@ -125,10 +145,8 @@ impl Iterator for Merge<'_> {
 
     fn next(&mut self) -> Option<Entry> {
         // Few runs are merged at a time: looking at each head costs less than keeping them in a heap.
-        let heads = self.heads.iter_mut().enumerate();
-        let (first, _) =
-            heads.filter_map(|(i, head)| head.peek().map(|entry| (i, *entry))).min_by_key(|(_, e)| *e)?;
-        self.heads[first].next()
+        let first = self.heads.iter_mut().min_by_key(|head| head.next.mark)?;
+        (first.next.mark != EMPTY).then(|| first.take(self.numbers))
     }
 }
 
@@ -163,7 +181,7 @@ mod tests {
         assert_eq!(merged.entries(), 700 + 701 + 702 + 703 + 704);
         for (name, hashes) in &segments {
             for (row, &hash) in hashes.iter().enumerate() {
-                let found = merged.probe(hash, None).unwrap();
+                let found = merged.table().search(hash, merged.table().home(hash)).unwrap();
                 let found =
                     found.map(|found| (merged.segments()[found.segment as usize], found.row as usize));
                 assert_eq!(found, Some((*name, row)));
@@ -181,10 +199,10 @@ mod tests {
         write_merged(&mut bytes, &runs, &|name| gone.contains(&name)).unwrap();
         let merged = run(&bytes);
         assert_eq!(merged.segments(), [segments[1].0, segments[2].0]);
-        assert_eq!((merged.entries(), merged.iter().count()), (1000, 1000));
+        assert_eq!((merged.entries(), merged.table().entries().count()), (1000, 1000));
         for (name, hashes) in &segments {
             for (row, &hash) in hashes.iter().enumerate() {
-                let found = merged.probe(hash, None).unwrap();
+                let found = merged.table().search(hash, merged.table().home(hash)).unwrap();
                 assert_eq!(found.is_none(), gone.contains(name));
                 assert!(found.is_none_or(|found| found.row as usize == row));
             }
@@ -215,7 +233,8 @@ mod tests {
     fn a_run_has_no_more_segments_than_it_can_number() {
         let most = run(&build_run(&many(0..MOST_SEGMENTS + 3)));
         assert_eq!((most.segments().len(), most.entries()), (MOST_SEGMENTS, MOST_SEGMENTS));
-        let last = most.probe(hash(format!("{} 0", MOST_SEGMENTS - 1).as_bytes(), 0), None).unwrap().unwrap();
+        let last = hash(format!("{} 0", MOST_SEGMENTS - 1).as_bytes(), 0);
+        let last = most.table().search(last, most.table().home(last)).unwrap().unwrap();
         assert_eq!(usize::from(last.segment), MOST_SEGMENTS - 1);
         let runs = [Arc::new(most), Arc::new(run(&build_run(&[small(0, 1)])))];
         assert!(!fit_in_one(&runs));

@@ -3,10 +3,12 @@
 mod builder;
 mod merge;
 mod run;
+mod table;
 
 pub(crate) use builder::build_run;
 pub(crate) use merge::{fit_in_one, mergeable, write_merged};
-pub(crate) use run::{Candidate, Run};
+pub(crate) use run::Run;
+pub(crate) use table::{Candidate, DamagedRun, Look, Place, Table};
 
 use crate::key::KeyHash;
 

@@ -1,26 +1,10 @@
-//! Reading an index run: a sorted hash table probed straight from its mapped bytes.
+//! An index run: its file, and what it says of itself.
 
-use super::{
-    EMPTY, Entry, FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, SLOT, SLOTS, VERSION, header_bytes, home,
-    known_bits, trailer_bytes,
-};
+use super::{FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, SLOTS, Table, VERSION, header_bytes, trailer_bytes};
 use crate::bytes::{Cursor, Random, u64_at};
 use crate::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
-use crate::key::KeyHash;
 use crate::mmap::Mapped;
 use crate::name::SegmentName;
-use crate::prefetch::prefetch;
-
-/// An entry with the bits of the hash asked for; the row itself decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    /// The segment's number in the run.
-    pub(crate) segment: u16,
-    pub(crate) row: u32,
-    /// Where it stands, to go on from.
-    line: usize,
-    slot: usize,
-}
 
 /// A mapped index run.
 #[derive(Debug)]
@@ -34,10 +18,6 @@ pub(crate) struct Run {
     segments: Vec<SegmentName>,
     blocks: VerifiedBlocks,
 }
-
-/// A checksum of the run is wrong: it is made again from its segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DamagedRun;
 
 impl Run {
     /// Verifies what is before and behind the lines; they are verified when they are first probed. `None` if it is no
@@ -58,6 +38,7 @@ impl Run {
         let sound = count <= MOST_SEGMENTS
             && trailer.checked_add(trailer_bytes(lines)?)? == map.len()
             && (1..=lines).contains(&homes)
+            && u32::try_from(lines).is_ok()
             && entries <= lines * SLOTS
             && ends_in_its_checksum(&map[trailer..]);
         if !sound {
@@ -88,65 +69,19 @@ impl Run {
         self.entries
     }
 
-    /// Tells the processor that this hash is going to be probed.
+    /// What is probed.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: KeyHash) {
-        prefetch(&self.map, self.header + home(hash, self.homes) * LINE);
+    pub(crate) fn table(&self) -> Table<'_> {
+        Table::new(self.lines_bytes(), self.homes, &self.blocks)
     }
 
-    /// The first entry with the known bits of this hash, behind `last` if given.
-    ///
-    /// # Errors
-    ///
-    /// A checksum that is wrong.
-    #[inline]
-    pub(crate) fn probe(
-        &self,
-        hash: KeyHash,
-        last: Option<Candidate>,
-    ) -> Result<Option<Candidate>, DamagedRun> {
-        let wanted = known_bits(hash);
-        let (mut line, mut first) =
-            last.map_or_else(|| (home(hash, self.homes), 0), |last| (last.line, last.slot + 1));
-        while line < self.lines {
-            let bytes = self.line(line)?;
-            // Counted without a branch: in which slot an entry stands cannot be foretold.
-            let smaller: usize = (0..SLOTS).map(|slot| usize::from(entry(bytes, slot).mark < wanted)).sum();
-            let slot = smaller.max(first);
-            if slot < SLOTS {
-                let Entry { mark, row } = entry(bytes, slot);
-                let found = known_bits(mark) == wanted && mark != EMPTY;
-                return Ok(found.then_some(Candidate { segment: mark as u16, row, line, slot }));
-            }
-            (line, first) = (line + 1, 0);
-        }
-        Ok(None)
-    }
-
-    #[inline]
-    fn line(&self, line: usize) -> Result<&[u8; LINE], DamagedRun> {
-        let (table, at) = (self.table(), line * LINE);
-        if !self.blocks.verify(table, at, at + LINE) {
-            return Err(DamagedRun);
-        }
-        table.get(at..).and_then(|line| line.first_chunk()).ok_or(DamagedRun)
-    }
-
-    #[inline]
-    fn table(&self) -> &[u8] {
+    fn lines_bytes(&self) -> &[u8] {
         &self.map[self.header..][..self.lines * LINE]
-    }
-
-    /// Every entry, in ascending order of the hashes, as long as the lines are intact.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        let lines = (0..self.lines).map_while(|line| self.line(line).ok());
-        let entries = lines.flat_map(|line| (0..SLOTS).map(|slot| entry(line, slot)));
-        entries.filter(|entry| entry.mark != EMPTY)
     }
 
     /// Whether every line is intact.
     pub(crate) fn is_intact(&self) -> bool {
-        self.blocks.verify(self.table(), 0, self.lines * LINE)
+        self.blocks.verify(self.lines_bytes(), 0, self.lines * LINE)
     }
 }
 
@@ -155,23 +90,13 @@ fn ends_in_its_checksum(bytes: &[u8]) -> bool {
     bytes.split_last_chunk().is_some_and(|(bytes, sum)| checksum(bytes) == u64::from_le_bytes(*sum))
 }
 
-/// The entry in a slot of a line.
-#[inline]
-fn entry(line: &[u8; LINE], slot: usize) -> Entry {
-    let bytes = &line[slot * SLOT..][..SLOT];
-    // Twelve bytes are there: neither is ever zero for want of them.
-    let mark = bytes.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
-    let row = bytes.last_chunk().map_or(0, |row| u32::from_le_bytes(*row));
-    Entry { mark, row }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::index::build_run;
-    use crate::key::hash;
+    use crate::index::{Candidate, DamagedRun, build_run};
+    use crate::key::{KeyHash, hash};
 
     fn name() -> SegmentName {
         SegmentName { random: Random::new(), tail: 9 }
@@ -187,6 +112,10 @@ mod tests {
         (0..count).map(|i| hash(format!("{prefix}{i}").as_bytes(), 0)).collect()
     }
 
+    fn probe(run: &Run, hash: KeyHash) -> Result<Option<Candidate>, DamagedRun> {
+        run.table().search(hash, run.table().home(hash))
+    }
+
     #[test]
     fn every_row_is_found_and_others_are_not() {
         for count in [0, 1, 2, 100, 20_000] {
@@ -195,22 +124,23 @@ mod tests {
             assert_eq!(run.segments(), [segments[0].0, segments[1].0]);
             for (number, (_, hashes)) in segments.iter().enumerate() {
                 for (row, &hash) in hashes.iter().enumerate() {
-                    let found = run.probe(hash, None).unwrap().unwrap();
+                    let found = probe(&run, hash).unwrap().unwrap();
                     assert_eq!((found.segment as usize, found.row as usize), (number, row));
                 }
             }
             for hash in hashes("c", 1000) {
-                assert_eq!(run.probe(hash, None), Ok(None));
+                assert_eq!(probe(&run, hash), Ok(None));
             }
         }
     }
 
     /// The rows of all candidates for this hash.
     fn rows(run: &Run, wanted: KeyHash) -> Vec<usize> {
-        let (mut rows, mut last) = (Vec::new(), None);
-        while let Some(found) = run.probe(wanted, last).unwrap() {
+        let (table, mut rows) = (run.table(), Vec::new());
+        let mut place = table.home(wanted);
+        while let Some(found) = table.search(wanted, place).unwrap() {
             rows.push(found.row as usize);
-            last = Some(found);
+            place = found.next;
         }
         rows
     }
@@ -250,7 +180,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 16;
             if let Some(run) = Run::open(map(&damaged), Random::new()) {
-                assert_eq!(run.probe(hashes[0], None), Err(DamagedRun));
+                assert_eq!(probe(&run, hashes[0]), Err(DamagedRun));
                 assert!(!run.is_intact());
             }
             assert!(Run::open(map(&bytes[..at]), Random::new()).is_none());

@@ -1,6 +1,8 @@
 //! Where in a segment's file the columns of its record batches lie: parsed from the footer and the batches'
 //! headers, every offset checked.
 
+use std::num::NonZeroUsize;
+
 use arrow::datatypes::{DataType, Schema};
 use arrow_ipc::{Block, Footer, RecordBatch};
 
@@ -17,7 +19,7 @@ pub(super) struct Place {
     pub(super) values: usize,
     pub(super) len: usize,
     /// Where the 64-bit offsets begin, for keys and rows of differing length.
-    pub(super) offsets: Option<usize>,
+    pub(super) offsets: Option<NonZeroUsize>,
     /// Bytes of a row, 0 where rows differ in length.
     pub(super) width: usize,
 }
@@ -126,5 +128,7 @@ fn place(width: usize, rows: usize, next: &mut impl FnMut() -> Option<(usize, us
     }
     let complete = rows.checked_add(1)?.checked_mul(size_of::<i64>())? <= bytes;
     let (values, len) = next()?;
-    complete.then_some(Place { values, len, offsets: Some(first), width })
+    // No buffer begins where the file does.
+    let offsets = Some(NonZeroUsize::new(first)?);
+    complete.then_some(Place { values, len, offsets, width })
 }

@@ -2,6 +2,7 @@
 
 mod body;
 mod columns;
+mod confirm;
 mod layout;
 mod message;
 mod metadata;
@@ -26,7 +27,6 @@ use crate::changes::Tombstones;
 use crate::checksum::{VerifiedBlocks, checksum};
 use crate::mmap::Mapped;
 use crate::name::SegmentName;
-use crate::prefetch::prefetch;
 use layout::{BatchLayout, Place};
 use metadata::{Metadata, MetadataError};
 use piece::Stored;
@@ -49,21 +49,24 @@ pub(crate) enum SegmentError {
     Foreign(String),
 }
 
-/// A mapped segment.
+/// A mapped segment. What every lookup reads stands first, in few lines of the processor's cache.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Segment {
-    name: SegmentName,
     map: Mapped,
-    body: usize,
-    blocks: VerifiedBlocks,
+    damaged: AtomicBool,
+    view: Option<u32>,
     base: u64,
+    rows: usize,
+    blocks: VerifiedBlocks,
+    /// The first record batch, which nearly always is the only one.
+    batch: BatchLayout,
+    more_batches: Vec<BatchLayout>,
+    batch_rows: usize,
+    body: usize,
+    name: SegmentName,
     born: u64,
     inputs: Vec<SegmentName>,
-    rows: usize,
-    batch_rows: usize,
-    view: Option<u32>,
-    batches: Vec<BatchLayout>,
-    damaged: AtomicBool,
     /// How many rows are dead, and the newest tombstone when they were counted.
     dead: Mutex<(u64, usize)>,
     sound_keys: OnceLock<bool>,
@@ -96,22 +99,22 @@ impl Segment {
         let blocks = checksums.ok_or_else(|| damaged("it has not one checksum a block"))?;
         let batches = read_batches(&map[..tail], &footer, &blocks, schema)?;
         let (rows, batch_rows, view) = (metadata.rows, metadata.batch_rows, metadata.view);
-        check_rows(&batches, rows, batch_rows)
+        let (batch, more_batches) = check_rows(batches, rows, batch_rows)
             .ok_or_else(|| damaged("its batches have not the rows it says"))?;
-        let damaged = AtomicBool::new(false);
         Ok(Self {
-            name,
             map,
-            body: tail,
-            blocks,
+            damaged: AtomicBool::new(false),
+            view,
             base: metadata.base,
+            rows,
+            blocks,
+            batch,
+            more_batches,
+            batch_rows,
+            body: tail,
+            name,
             born: metadata.born,
             inputs: metadata.inputs,
-            rows,
-            batch_rows,
-            view,
-            batches,
-            damaged,
             dead: Mutex::default(),
             sound_keys: OnceLock::new(),
         })
@@ -180,33 +183,42 @@ impl Segment {
         &self.map[..self.body]
     }
 
+    #[inline]
     fn locate(&self, row: usize) -> Option<(&BatchLayout, usize)> {
-        // One batch is the rule: no division on the hot path.
-        let (batch, row) = if self.batches.len() == 1 {
-            (self.batches.first()?, row)
-        } else {
-            (self.batches.get(row.checked_div(self.batch_rows)?)?, row % self.batch_rows)
-        };
+        // No division on the hot path.
+        if row < self.batch.rows { Some((&self.batch, row)) } else { self.locate_further(row) }
+    }
+
+    fn locate_further(&self, row: usize) -> Option<(&BatchLayout, usize)> {
+        let (number, row) = (row.checked_div(self.batch_rows)?, row.checked_rem(self.batch_rows)?);
+        let batch = self.more_batches.get(number.checked_sub(1)?)?;
         (row < batch.rows).then_some((batch, row))
     }
 
     /// The verified bytes of a row of a column; `None` if a checksum or an offset is wrong.
+    #[inline]
     fn bytes_of(&self, place: &Place, row: usize) -> Option<&[u8]> {
-        let range = self.range_of(place, row)?;
-        self.blocks.verify(self.body(), range.start, range.end).then(|| &self.map[range])
+        self.verified(self.range_of(place, row)?)
     }
 
+    #[inline]
+    fn verified(&self, range: Range<usize>) -> Option<&[u8]> {
+        let map = &*self.map;
+        let good = self.blocks.verify(map, range.start, range.end);
+        map.get(range).filter(|_| good)
+    }
+
+    /// Where the bytes of a row are, which are not verified; `None` if the offsets that say so are wrong.
+    #[inline]
     fn range_of(&self, place: &Place, row: usize) -> Option<Range<usize>> {
         let Some(offsets) = place.offsets else {
             let start = place.values + row * place.width;
             return Some(start..start + place.width);
         };
-        let at = offsets + row * size_of::<i64>();
-        if !self.blocks.verify(self.body(), at, at + 2 * size_of::<i64>()) {
-            return None;
-        }
-        let start = usize::try_from(u64_at(&self.map, at)?).ok()?;
-        let end = usize::try_from(u64_at(&self.map, at + size_of::<i64>())?).ok()?;
+        let at = offsets.get() + row * size_of::<i64>();
+        let both = self.verified(at..at + 2 * size_of::<i64>())?;
+        let start = usize::try_from(u64_at(both, 0)?).ok()?;
+        let end = usize::try_from(u64_at(both, size_of::<i64>())?).ok()?;
         (start <= end && end <= place.len).then(|| place.values + start..place.values + end)
     }
 
@@ -238,7 +250,7 @@ impl Segment {
         }
         let count = rows.len().min(batch.rows - first).min(SLICE / place.width).max(1);
         let (start, len) = (place.values + first * place.width, count * place.width);
-        let good = self.blocks.verify(self.body(), start, start + len);
+        let good = self.blocks.verify(&self.map, start, start + len);
         good.then(|| (&self.map[start..start + len], count))
     }
 
@@ -250,35 +262,8 @@ impl Segment {
 
     /// All rows of a dense leaf, one after the other, where they lie in one piece; *not verified*.
     pub(crate) fn dense(&self, leaf: usize) -> Option<&[u8]> {
-        let [batch] = &self.batches[..] else { return None };
-        let place = batch.leaves.get(leaf)?;
+        let place = self.batch.leaves.get(leaf).filter(|_| self.more_batches.is_empty())?;
         self.map.get(place.values..place.values + place.len)
-    }
-
-    /// Tells the processor that `row` is wanted soon, first step: what says where its key is.
-    pub(crate) fn prefetch_key(&self, row: usize) {
-        let Some((batch, row)) = self.locate(row) else { return };
-        let key = &batch.key;
-        prefetch(
-            &self.map,
-            key.offsets.map_or(key.values + row * key.width, |offsets| offsets + row * size_of::<i64>()),
-        );
-        if self.view.is_none() {
-            prefetch(&self.map, batch.view.values + row * batch.view.width);
-        }
-    }
-
-    /// Second step: the key itself, and the first lines of the row's leaves.
-    pub(crate) fn prefetch_row(&self, row: usize) {
-        let Some((batch, row)) = self.locate(row) else { return };
-        if let Some(start) =
-            batch.key.offsets.and_then(|offsets| u64_at(&self.map, offsets + row * size_of::<i64>()))
-        {
-            prefetch(&self.map, batch.key.values.saturating_add(start as usize));
-        }
-        for leaf in batch.leaves.iter().filter(|leaf| leaf.offsets.is_none()) {
-            prefetch(&self.map, leaf.values + row * leaf.width);
-        }
     }
 }
 
@@ -321,10 +306,17 @@ fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata, SegmentEr
     })
 }
 
-/// All batches but the last have `batch_rows` rows, together they have `rows`, and a row's number fits 32 bits.
-fn check_rows(batches: &[BatchLayout], rows: usize, batch_rows: usize) -> Option<()> {
+/// The first batch and the others, if all but the last have `batch_rows` rows, together they have `rows`, and a row's
+/// number fits 32 bits.
+fn check_rows(
+    batches: Vec<BatchLayout>,
+    rows: usize,
+    batch_rows: usize,
+) -> Option<(BatchLayout, Vec<BatchLayout>)> {
     let (last, full) = batches.split_last()?;
     let even = full.iter().all(|batch| batch.rows == batch_rows) && last.rows <= batch_rows;
     let sum = full.len().checked_mul(batch_rows)?.checked_add(last.rows)?;
-    (even && sum == rows && u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX)).then_some(())
+    let fits = even && sum == rows && u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX);
+    let mut batches = batches.into_iter();
+    Some((batches.next().filter(|_| fits)?, batches.collect()))
 }

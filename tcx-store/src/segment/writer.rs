@@ -164,12 +164,11 @@ impl Column {
             Self::Fixed { stored, .. } => write_values(pieces, stored, body)?,
             Self::Varying { stored, .. } => {
                 write_offsets(pieces, stored, body)?;
-                body.pad();
+                body.pad()?;
                 write_values(pieces, stored, body)?;
             }
         }
-        body.pad();
-        Ok(())
+        body.pad()
     }
 }
 

@@ -1,0 +1,160 @@
+//! Probing an index run: a sorted hash table, straight from its mapped bytes.
+
+use super::{EMPTY, Entry, LINE, SLOT, SLOTS, home, known_bits};
+use crate::checksum::VerifiedBlocks;
+use crate::key::KeyHash;
+use crate::prefetch::prefetch;
+
+/// The lines of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a> {
+    bytes: &'a [u8],
+    lines: &'a [[u8; LINE]],
+    homes: usize,
+    blocks: &'a VerifiedBlocks,
+}
+
+/// An entry with the bits of the hash asked for; the row itself decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// The segment's number in the run.
+    pub(crate) segment: u16,
+    pub(crate) row: u32,
+    /// Where the search for others goes on.
+    pub(crate) next: Place,
+}
+
+/// What stands in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// An entry that may be the one.
+    Found(Candidate),
+    /// None is, here and in what follows.
+    Absent,
+    /// None here, but it may stand in the next line.
+    Beyond(Place),
+}
+
+/// A slot of a line, from which a search goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    line: u32,
+    slot: u32,
+}
+
+/// A checksum of the run is wrong: it is made again from its segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DamagedRun;
+
+impl<'a> Table<'a> {
+    pub(super) fn new(bytes: &'a [u8], homes: usize, blocks: &'a VerifiedBlocks) -> Self {
+        Self { bytes, lines: bytes.as_chunks().0, homes, blocks }
+    }
+
+    /// Every entry, in ascending order of the hashes, as long as the lines are intact.
+    pub(super) fn entries(self) -> Entries<'a> {
+        Entries { table: self, next: Place { line: 0, slot: 0 }, line: None }
+    }
+
+    /// Where the search for this hash begins.
+    #[inline]
+    pub(crate) fn home(&self, hash: KeyHash) -> Place {
+        Place { line: home(hash, self.homes) as u32, slot: 0 }
+    }
+
+    /// Tells the processor that this place is going to be looked at.
+    #[inline]
+    pub(crate) fn prefetch(&self, place: Place) {
+        if let Some(line) = self.lines.get(place.line as usize) {
+            prefetch(line, 0);
+        }
+    }
+
+    /// Searches from `place` to the end of its line.
+    ///
+    /// # Errors
+    ///
+    /// A checksum that is wrong.
+    #[inline]
+    pub(crate) fn look(&self, hash: KeyHash, place: Place) -> Result<Look, DamagedRun> {
+        let Some(line) = self.line(place.line)? else { return Ok(Look::Absent) };
+        let wanted = known_bits(hash);
+        // Counted without a branch: in which slot an entry stands cannot be foretold.
+        let smaller: usize = (0..SLOTS).map(|slot| usize::from(entry(line, slot).mark < wanted)).sum();
+        let slot = smaller.max(place.slot as usize);
+        if slot >= SLOTS {
+            return Ok(Look::Beyond(Place { line: place.line + 1, slot: 0 }));
+        }
+        let Entry { mark, row } = entry(line, slot);
+        if known_bits(mark) != wanted || mark == EMPTY {
+            return Ok(Look::Absent);
+        }
+        let next = Place { line: place.line, slot: slot as u32 + 1 };
+        Ok(Look::Found(Candidate { segment: mark as u16, row, next }))
+    }
+
+    /// The first entry with the known bits of this hash, from `place` on.
+    ///
+    /// # Errors
+    ///
+    /// A checksum that is wrong.
+    pub(crate) fn search(&self, hash: KeyHash, mut place: Place) -> Result<Option<Candidate>, DamagedRun> {
+        loop {
+            match self.look(hash, place)? {
+                Look::Found(candidate) => return Ok(Some(candidate)),
+                Look::Absent => return Ok(None),
+                Look::Beyond(next) => place = next,
+            }
+        }
+    }
+
+    /// A verified line, if there are so many.
+    #[inline]
+    fn line(&self, line: u32) -> Result<Option<&'a [u8; LINE]>, DamagedRun> {
+        let Some(bytes) = self.lines.get(line as usize) else { return Ok(None) };
+        let at = line as usize * LINE;
+        if self.blocks.verify(self.bytes, at, at + LINE) { Ok(Some(bytes)) } else { Err(DamagedRun) }
+    }
+}
+
+/// The entries of a run, one line after the other.
+pub(super) struct Entries<'a> {
+    table: Table<'a>,
+    next: Place,
+    /// The line of `next`, once it is verified.
+    line: Option<&'a [u8; LINE]>,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry> {
+        loop {
+            let Place { line, slot } = self.next;
+            let bytes = match self.line {
+                Some(bytes) if (slot as usize) < SLOTS => bytes,
+                Some(_) => {
+                    (self.next, self.line) = (Place { line: line + 1, slot: 0 }, None);
+                    continue;
+                }
+                None => self.line.insert(self.table.line(line).ok()??),
+            };
+            self.next.slot += 1;
+            let entry = entry(bytes, slot as usize);
+            if entry.mark != EMPTY {
+                return Some(entry);
+            }
+        }
+    }
+}
+
+/// The entry in a slot of a line.
+#[inline]
+fn entry(line: &[u8; LINE], slot: usize) -> Entry {
+    let bytes = &line[slot * SLOT..][..SLOT];
+    // Twelve bytes are there: neither is ever zero for want of them.
+    let mark = bytes.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
+    let row = bytes.last_chunk().map_or(0, |row| u32::from_le_bytes(*row));
+    Entry { mark, row }
+}
