@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -212,11 +214,32 @@ pub(super) struct MemoryStorage {
     path: PathBuf,
     /// The files that this process has found once, or made.
     found: Arc<Mutex<BTreeSet<String>>>,
+    doubt: Arc<Doubt>,
+}
+
+/// Whether a process may have missed what took the place of a segment that has gone: then it misses the rows too.
+#[derive(Debug, Default)]
+struct Doubt {
+    /// The last listing, or a segment of it, was not as it is.
+    is_faulty: AtomicBool,
+    is_misled: AtomicBool,
 }
 
 impl MemoryStorage {
     pub(super) fn new(folder: Arc<Folder>, process: usize, weather: Weather) -> Self {
-        Self { folder, process, weather, path: PathBuf::from("/memory/m_v1"), found: Arc::default() }
+        Self {
+            folder,
+            process,
+            weather,
+            path: PathBuf::from("/memory/m_v1"),
+            found: Arc::default(),
+            doubt: Arc::default(),
+        }
+    }
+
+    /// Whether a segment has gone since this was asked, while its successor could not be seen.
+    pub(super) fn was_misled(&self) -> bool {
+        self.doubt.is_misled.swap(false, SeqCst)
     }
 
     fn found(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -257,6 +280,7 @@ impl Storage for MemoryStorage {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let fault = self.step("list", "")?;
+        self.doubt.is_faulty.store(fault.is_some(), SeqCst);
         let state = self.folder.state();
         let mut names = match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
@@ -284,6 +308,11 @@ impl Storage for MemoryStorage {
     fn map(&self, name: &str) -> io::Result<Mapped> {
         let fault = self.step("map", name)?;
         let mut found = self.found();
+        if name.starts_with("seg-") {
+            self.doubt.is_faulty.fetch_or(fault.is_some(), SeqCst);
+            let is_gone = !self.folder.state().files.contains_key(name);
+            self.doubt.is_misled.fetch_or(is_gone && self.doubt.is_faulty.load(SeqCst), SeqCst);
+        }
         match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
             Some(Fault::Late) if !found.contains(name) => return Err(ErrorKind::NotFound.into()),

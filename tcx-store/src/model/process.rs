@@ -100,6 +100,13 @@ impl Process {
         !self.tasks().is_empty()
     }
 
+    /// Tells the oracle if segments have gone while a fault hid what took their place.
+    pub(super) fn see_misled(&self, session: &Session) {
+        if self.storage.was_misled() {
+            self.world.oracle().misled(session.number);
+        }
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
