@@ -161,8 +161,7 @@ impl Oracle {
             let own = row.session == glance.session && row.accepted.is_some_and(|at| at < glance.begun);
             let visible = row.acknowledged.is_some_and(|at| at < glance.fresh_since)
                 && !self.sessions[row.session].orphaned;
-            !row.gone
-                && !(refused || misled)
+            !(row.gone || refused || misled)
                 && (row.key, row.view, row.identity) == (key, view, identity)
                 && (glance.replacer.is_none() || row.replacer == glance.replacer)
                 && (own || visible)

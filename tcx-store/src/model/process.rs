@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::memory::{Folder, MemoryStorage, Weather};
+use super::folder::Folder;
+use super::memory::{MemoryStorage, Weather};
 use super::oracle::{Glance, Oracle};
 use super::schedule::{Task, Tasks};
 use crate::sealer::Sealer;
