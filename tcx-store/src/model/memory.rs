@@ -1,170 +1,18 @@
-//! A folder in memory, and how each process sees it: listings may be late or incomplete, replies may be lost, and
-//! what is not durable may be gone after a loss of power.
+//! The folder as each process sees it: listings may be late or incomplete, replies may be lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::chance::Chance;
+use super::folder::{File, Folder, STALE, State};
 use super::schedule::{self, Clock, Fault};
-use super::trace::Trace;
 use crate::mmap::Mapped;
 use crate::storage::{Draft, FileInfo, Stamp, Storage};
-
-/// Listings are at most so many events late.
-const STALE: usize = 6;
-
-#[derive(Clone, Debug)]
-struct File {
-    bytes: Arc<[u8]>,
-    /// Whether its bytes survive a loss of power.
-    synced: bool,
-    /// Whether its name does.
-    named: bool,
-    written: u64,
-}
-
-/// A name came or went.
-#[derive(Debug)]
-struct Event {
-    came: bool,
-    name: String,
-    /// The process that did it.
-    by: usize,
-    at: u64,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    files: BTreeMap<String, File>,
-    /// What was removed since the folder was last synced.
-    removed: BTreeMap<String, File>,
-    events: Vec<Event>,
-    exists: bool,
-    /// Counts how often the folder was removed and made again.
-    inode: u64,
-}
-
-/// The folder that all processes share.
-#[derive(Debug)]
-pub(super) struct Folder {
-    state: Mutex<State>,
-    clock: Arc<Clock>,
-    /// Stamps are multiples of so many milliseconds.
-    grain: u64,
-    pub(super) trace: Trace,
-}
-
-impl Folder {
-    pub(super) fn new(clock: Arc<Clock>, grain: u64, trace: Trace) -> Self {
-        Self { state: Mutex::default(), clock, grain, trace }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The names that begin so.
-    pub(super) fn names(&self, prefix: &str) -> Vec<String> {
-        self.state().files.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
-    }
-
-    pub(super) fn remove_file(&self, name: &str) {
-        self.state().remove(name, usize::MAX, self.clock.millis());
-    }
-
-    /// A file of somebody else's, durable like all that it counts on.
-    pub(super) fn put(&self, name: &str, bytes: &[u8]) {
-        let file = File { bytes: bytes.into(), synced: true, named: true, written: 0 };
-        let mut state = self.state();
-        state.add(name, file, usize::MAX, self.clock.millis());
-        state.sync();
-    }
-
-    /// Somebody removes the folder with all that is in it.
-    pub(super) fn remove_all(&self) {
-        let mut state = self.state();
-        let names: Vec<String> = state.files.keys().cloned().collect();
-        for name in names {
-            state.remove(&name, usize::MAX, self.clock.millis());
-        }
-        state.removed.clear();
-        state.exists = false;
-        state.inode += 1;
-    }
-
-    /// What is not durable may be lost: names, removals, and the bytes of files that were never synced.
-    pub(super) fn lose_power(&self, chance: &mut Chance) {
-        let mut state = self.state();
-        for (name, file) in std::mem::take(&mut state.removed) {
-            if chance.permille(500) {
-                state.files.entry(name).or_insert(file);
-            }
-        }
-        state.files.retain(|_, file| file.named || chance.permille(500));
-        for file in state.files.values_mut().filter(|file| !file.synced) {
-            match chance.below(3) {
-                0 => file.bytes = file.bytes[..file.bytes.len() / 2].into(),
-                1 => file.bytes = vec![0; file.bytes.len()].into(),
-                _ => {}
-            }
-        }
-        state.sync();
-    }
-}
-
-impl State {
-    fn add(&mut self, name: &str, mut file: File, by: usize, at: u64) {
-        file.written = at;
-        self.exists = true;
-        self.files.insert(name.to_owned(), file);
-        self.events.push(Event { came: true, name: name.to_owned(), by, at });
-    }
-
-    fn remove(&mut self, name: &str, by: usize, at: u64) {
-        if let Some(file) = self.files.remove(name) {
-            self.removed.insert(name.to_owned(), file);
-            self.events.push(Event { came: false, name: name.to_owned(), by, at });
-        }
-    }
-
-    /// The folder is synced: names and removals are durable.
-    fn sync(&mut self) {
-        self.removed.clear();
-        self.files.values_mut().for_each(|file| file.named = true);
-    }
-
-    /// How many of the last `late` events `process` may not have seen yet: none before its own last one.
-    fn unseen(&self, process: usize, late: usize) -> &[Event] {
-        let own = self.events.iter().rposition(|event| event.by == process).map_or(0, |own| own + 1);
-        &self.events[own.max(self.events.len().saturating_sub(late))..]
-    }
-
-    fn names_before(&self, unseen: &[Event]) -> Vec<String> {
-        let mut names: BTreeSet<&str> = self.files.keys().map(String::as_str).collect();
-        for event in unseen.iter().rev() {
-            if event.came {
-                names.remove(event.name.as_str());
-            } else {
-                names.insert(&event.name);
-            }
-        }
-        names.into_iter().map(str::to_owned).collect()
-    }
-
-    /// All names but one that another process has added lately, and that begins so.
-    fn names_with_a_gap(&self, process: usize, prefix: &str) -> Vec<String> {
-        let recent: Vec<&str> = self.events[self.events.len().saturating_sub(2 * STALE)..]
-            .iter()
-            .filter(|event| event.came && event.by != process && event.name.starts_with(prefix))
-            .map(|event| event.name.as_str())
-            .collect();
-        let gap = if recent.is_empty() { "" } else { schedule::draw(|chance| chance.pick(&recent)) };
-        self.files.keys().filter(|name| *name != gap).cloned().collect()
-    }
-}
 
 /// How often what goes wrong, of a thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -212,11 +60,32 @@ pub(super) struct MemoryStorage {
     path: PathBuf,
     /// The files that this process has found once, or made.
     found: Arc<Mutex<BTreeSet<String>>>,
+    doubt: Arc<Doubt>,
+}
+
+/// Whether a process may have missed what took the place of a segment that has gone: then it misses the rows too.
+#[derive(Debug, Default)]
+struct Doubt {
+    /// The last listing, or a segment of it, was not as it is.
+    is_faulty: AtomicBool,
+    is_misled: AtomicBool,
 }
 
 impl MemoryStorage {
     pub(super) fn new(folder: Arc<Folder>, process: usize, weather: Weather) -> Self {
-        Self { folder, process, weather, path: PathBuf::from("/memory/m_v1"), found: Arc::default() }
+        Self {
+            folder,
+            process,
+            weather,
+            path: PathBuf::from("/memory/m_v1"),
+            found: Arc::default(),
+            doubt: Arc::default(),
+        }
+    }
+
+    /// Whether a segment has gone since this was asked, while its successor could not be seen.
+    pub(super) fn was_misled(&self) -> bool {
+        self.doubt.is_misled.swap(false, SeqCst)
     }
 
     fn found(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -257,6 +126,7 @@ impl Storage for MemoryStorage {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let fault = self.step("list", "")?;
+        self.doubt.is_faulty.store(fault.is_some(), SeqCst);
         let state = self.folder.state();
         let mut names = match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
@@ -284,6 +154,11 @@ impl Storage for MemoryStorage {
     fn map(&self, name: &str) -> io::Result<Mapped> {
         let fault = self.step("map", name)?;
         let mut found = self.found();
+        if name.starts_with("seg-") {
+            self.doubt.is_faulty.fetch_or(fault.is_some(), SeqCst);
+            let is_gone = !self.folder.state().files.contains_key(name);
+            self.doubt.is_misled.fetch_or(is_gone && self.doubt.is_faulty.load(SeqCst), SeqCst);
+        }
         match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
             Some(Fault::Late) if !found.contains(name) => return Err(ErrorKind::NotFound.into()),

@@ -7,6 +7,7 @@
 mod actor;
 mod chance;
 mod compactions;
+mod folder;
 mod history;
 mod interleavings;
 mod memory;

@@ -173,6 +173,7 @@ fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: bool)
         Err(error) => return process.failed(&error),
     };
     let mut pending = Pending { lookup, glance: glance.clone(), keys, session };
+    process.see_misled(&pending.session);
     let found: Vec<Option<i64>> = (0..pending.keys.len()).map(|position| pending.value(position)).collect();
     for (key, found) in pending.keys.iter().zip(&found) {
         process.world.oracle().looked_up(&mut glance, key, view, *found);
@@ -256,6 +257,7 @@ fn invalidate(process: &Process, session: &Session, matcher: Matcher) {
 }
 
 fn refresh(process: &Process, session: &Session) {
+    process.see_misled(session);
     let since = process.world.oracle().now();
     match fresh(|| session.store.refresh()) {
         Ok(()) => process.world.oracle().refreshed(session.number, since),

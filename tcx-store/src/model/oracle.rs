@@ -19,6 +19,8 @@ struct Session {
     settled: BTreeSet<usize>,
     /// Its folder was removed: what others do in the new one is none of its business.
     orphaned: bool,
+    /// It has let go of segments without having seen what took their place.
+    misled: bool,
     /// It was refused: its rows are dropped, though a lookup may be on its way.
     refused: bool,
 }
@@ -68,8 +70,8 @@ impl Oracle {
     /// A store was opened: with a fresh listing begun at `fresh`, or with one that may have been stale.
     pub(super) fn opened(&mut self, identity: u8, fresh: Option<u64>) -> usize {
         let (honours, settled) = (BTreeSet::new(), BTreeSet::new());
-        let (orphaned, refused) = (false, false);
-        self.sessions.push(Session { identity, fresh_since: 0, honours, settled, orphaned, refused });
+        let (orphaned, misled, refused) = (false, false, false);
+        self.sessions.push(Session { identity, fresh_since: 0, honours, settled, orphaned, misled, refused });
         let session = self.sessions.len() - 1;
         if let Some(since) = fresh {
             self.refreshed(session, since);
@@ -84,6 +86,7 @@ impl Oracle {
             return;
         }
         own.fresh_since = own.fresh_since.max(since);
+        own.misled = false;
         for (number, invalidation) in self.invalidations.iter().enumerate().filter(|(_, own)| !own.gone) {
             match invalidation.outcome {
                 Outcome::Happened(at) if at < since => {
@@ -94,6 +97,11 @@ impl Oracle {
                 _ => {}
             }
         }
+    }
+
+    /// Segments were let go of while a fault hid what took their place.
+    pub(super) fn misled(&mut self, session: usize) {
+        self.sessions[session].misled = true;
     }
 
     pub(super) fn lookup_begins(&mut self, session: usize, replacer: Option<usize>) -> Glance {
@@ -148,13 +156,12 @@ impl Oracle {
 
     /// The row that must have been found.
     fn lost(&self, glance: &Glance, key: &str, view: u32) -> Option<String> {
-        let Session { identity, refused, .. } = self.sessions[glance.session];
+        let Session { identity, refused, misled, .. } = self.sessions[glance.session];
         let lost = self.rows.iter().enumerate().find(|(number, row)| {
             let own = row.session == glance.session && row.accepted.is_some_and(|at| at < glance.begun);
             let visible = row.acknowledged.is_some_and(|at| at < glance.fresh_since)
                 && !self.sessions[row.session].orphaned;
-            !row.gone
-                && !refused
+            !(row.gone || refused || misled)
                 && (row.key, row.view, row.identity) == (key, view, identity)
                 && (glance.replacer.is_none() || row.replacer == glance.replacer)
                 && (own || visible)

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::memory::{Folder, MemoryStorage, Weather};
+use super::folder::Folder;
+use super::memory::{MemoryStorage, Weather};
 use super::oracle::{Glance, Oracle};
 use super::schedule::{Task, Tasks};
 use crate::sealer::Sealer;
@@ -98,6 +99,13 @@ impl Process {
 
     pub(super) fn has_tasks(&self) -> bool {
         !self.tasks().is_empty()
+    }
+
+    /// Tells the oracle if segments have gone while a fault hid what took their place.
+    pub(super) fn see_misled(&self, session: &Session) {
+        if self.storage.was_misled() {
+            self.world.oracle().misled(session.number);
+        }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::actor::Actor;
 use super::chance::Chance;
-use super::memory::{Folder, Weather};
+use super::folder::Folder;
+use super::memory::Weather;
 use super::operation::{KEYS, Operation, VIEWS};
 use super::process::{Process, World};
 use super::schedule::{Clock, Fault, Until};

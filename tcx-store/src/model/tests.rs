@@ -3,7 +3,7 @@
 use super::random;
 
 /// Seeds that have failed once.
-const FAILED: [u64; 0] = [];
+const FAILED: [u64; 4] = [2, 256, 1336, 3287];
 
 const STEPS: usize = 300;
 

@@ -1,0 +1,161 @@
+//! The folder in memory that all processes share: its files, what of them is durable, and what happened lately.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::chance::Chance;
+use super::schedule::{self, Clock};
+use super::trace::Trace;
+
+/// Listings are at most so many events late.
+pub(super) const STALE: usize = 6;
+
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    pub(super) bytes: Arc<[u8]>,
+    /// Whether its bytes survive a loss of power.
+    pub(super) synced: bool,
+    /// Whether its name does.
+    pub(super) named: bool,
+    pub(super) written: u64,
+}
+
+/// A name came or went.
+#[derive(Debug)]
+pub(super) struct Event {
+    came: bool,
+    name: String,
+    /// The process that did it.
+    by: usize,
+    pub(super) at: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) files: BTreeMap<String, File>,
+    /// What was removed since the folder was last synced.
+    removed: BTreeMap<String, File>,
+    pub(super) events: Vec<Event>,
+    pub(super) exists: bool,
+    /// Counts how often the folder was removed and made again.
+    pub(super) inode: u64,
+}
+
+/// The folder that all processes share.
+#[derive(Debug)]
+pub(super) struct Folder {
+    state: Mutex<State>,
+    pub(super) clock: Arc<Clock>,
+    /// Stamps are multiples of so many milliseconds.
+    pub(super) grain: u64,
+    pub(super) trace: Trace,
+}
+
+impl Folder {
+    pub(super) fn new(clock: Arc<Clock>, grain: u64, trace: Trace) -> Self {
+        Self { state: Mutex::default(), clock, grain, trace }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names that begin so.
+    pub(super) fn names(&self, prefix: &str) -> Vec<String> {
+        self.state().files.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
+    }
+
+    pub(super) fn remove_file(&self, name: &str) {
+        self.state().remove(name, usize::MAX, self.clock.millis());
+    }
+
+    /// A file of somebody else's, durable like all that it counts on.
+    pub(super) fn put(&self, name: &str, bytes: &[u8]) {
+        let file = File { bytes: bytes.into(), synced: true, named: true, written: 0 };
+        let mut state = self.state();
+        state.add(name, file, usize::MAX, self.clock.millis());
+        state.sync();
+    }
+
+    /// Somebody removes the folder with all that is in it.
+    pub(super) fn remove_all(&self) {
+        let mut state = self.state();
+        let names: Vec<String> = state.files.keys().cloned().collect();
+        for name in names {
+            state.remove(&name, usize::MAX, self.clock.millis());
+        }
+        state.removed.clear();
+        state.exists = false;
+        state.inode += 1;
+    }
+
+    /// What is not durable may be lost: names, removals, and the bytes of files that were never synced.
+    pub(super) fn lose_power(&self, chance: &mut Chance) {
+        let mut state = self.state();
+        for (name, file) in std::mem::take(&mut state.removed) {
+            if chance.permille(500) {
+                state.files.entry(name).or_insert(file);
+            }
+        }
+        state.files.retain(|_, file| file.named || chance.permille(500));
+        for file in state.files.values_mut().filter(|file| !file.synced) {
+            match chance.below(3) {
+                0 => file.bytes = file.bytes[..file.bytes.len() / 2].into(),
+                1 => file.bytes = vec![0; file.bytes.len()].into(),
+                _ => {}
+            }
+        }
+        state.sync();
+    }
+}
+
+impl State {
+    pub(super) fn add(&mut self, name: &str, mut file: File, by: usize, at: u64) {
+        file.written = at;
+        self.exists = true;
+        self.files.insert(name.to_owned(), file);
+        self.events.push(Event { came: true, name: name.to_owned(), by, at });
+    }
+
+    pub(super) fn remove(&mut self, name: &str, by: usize, at: u64) {
+        if let Some(file) = self.files.remove(name) {
+            self.removed.insert(name.to_owned(), file);
+            self.events.push(Event { came: false, name: name.to_owned(), by, at });
+        }
+    }
+
+    /// The folder is synced: names and removals are durable.
+    pub(super) fn sync(&mut self) {
+        self.removed.clear();
+        self.files.values_mut().for_each(|file| file.named = true);
+    }
+
+    /// How many of the last `late` events `process` may not have seen yet: none before its own last one.
+    pub(super) fn unseen(&self, process: usize, late: usize) -> &[Event] {
+        let own = self.events.iter().rposition(|event| event.by == process).map_or(0, |own| own + 1);
+        &self.events[own.max(self.events.len().saturating_sub(late))..]
+    }
+
+    pub(super) fn names_before(&self, unseen: &[Event]) -> Vec<String> {
+        let mut names: BTreeSet<&str> = self.files.keys().map(String::as_str).collect();
+        for event in unseen.iter().rev() {
+            if event.came {
+                names.remove(event.name.as_str());
+            } else {
+                names.insert(&event.name);
+            }
+        }
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// All names but one that another process has added lately, and that begins so.
+    pub(super) fn names_with_a_gap(&self, process: usize, prefix: &str) -> Vec<String> {
+        let recent: Vec<&str> = self.events[self.events.len().saturating_sub(2 * STALE)..]
+            .iter()
+            .filter(|event| event.came && event.by != process && event.name.starts_with(prefix))
+            .map(|event| event.name.as_str())
+            .collect();
+        let gap = if recent.is_empty() { "" } else { schedule::draw(|chance| chance.pick(&recent)) };
+        self.files.keys().filter(|name| *name != gap).cloned().collect()
+    }
+}
