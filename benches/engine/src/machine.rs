@@ -1,0 +1,17 @@
+//! Where and on what it is measured.
+
+use std::path::PathBuf;
+
+/// A folder under the checkout's `target`.
+pub(crate) fn target() -> std::io::Result<PathBuf> {
+    let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
+    std::fs::create_dir_all(&target)?;
+    Ok(target)
+}
+
+/// The processor, as the system calls it.
+pub(crate) fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+}
