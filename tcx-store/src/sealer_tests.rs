@@ -53,11 +53,10 @@ fn two_generations(dir: &Path, is_broken: bool) -> (Store, Arc<Begun>) {
             seen.all.fetch_add(1, SeqCst);
         }
         let sync = if step == "sync" { syncs.fetch_add(1, SeqCst) } else { 0 };
-        // The sync before is that of change 0.
+        // The sync before is that of change 0. The file of `b` may be there before this sync has begun.
         if sync == 1 {
-            let before = seen.all.load(SeqCst);
-            seen.wait_for(before + 1);
-            seen.meanwhile.store(seen.all.load(SeqCst) - before, SeqCst);
+            seen.wait_for(3);
+            seen.meanwhile.store(seen.all.load(SeqCst) - 2, SeqCst);
         }
         (sync > 0 && seen.is_broken.load(SeqCst)).then_some(REFUSED)
     };
