@@ -68,6 +68,7 @@ impl Keys {
     /// A key that is empty or longer than [`MAX_KEY_BYTES`].
     pub fn text<S: AsRef<str>>(keys: impl IntoIterator<Item = S>, view: u32) -> Result<Self> {
         let mut packed = Self::empty(KeyType::Text, view);
+        let keys = packed.reserve(keys);
         for key in keys {
             packed.push(key.as_ref().as_bytes())?;
         }
@@ -77,6 +78,7 @@ impl Keys {
     /// Integer keys.
     pub fn ints(keys: impl IntoIterator<Item = i64>, view: u32) -> Self {
         let mut packed = Self::empty(KeyType::Int, view);
+        let keys = packed.reserve(keys);
         for key in keys {
             packed.push_checked(&key.to_le_bytes());
         }
@@ -90,6 +92,7 @@ impl Keys {
     /// A key that is empty or longer than [`MAX_KEY_BYTES`].
     pub fn bytes<S: AsRef<[u8]>>(keys: impl IntoIterator<Item = S>, view: u32) -> Result<Self> {
         let mut packed = Self::empty(KeyType::Bytes, view);
+        let keys = packed.reserve(keys);
         for key in keys {
             packed.push(key.as_ref())?;
         }
@@ -98,6 +101,16 @@ impl Keys {
 
     fn empty(key_type: KeyType, view: u32) -> Self {
         Self { key_type, view, bytes: Vec::new(), ends: Vec::new(), hashes: Vec::new() }
+    }
+
+    /// Room for these keys, as far as their number is known, and most of them short.
+    fn reserve<I: IntoIterator>(&mut self, keys: I) -> I::IntoIter {
+        let keys = keys.into_iter();
+        let count = keys.size_hint().0;
+        self.bytes.reserve(count * 16);
+        self.ends.reserve(count);
+        self.hashes.reserve(count);
+        keys
     }
 
     fn push(&mut self, key: &[u8]) -> Result<()> {

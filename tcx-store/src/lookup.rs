@@ -233,11 +233,16 @@ impl Source {
     }
 }
 
-/// The first lines of a row; the processor's own prefetcher follows from there.
+/// The first lines of each page of a row; the processor's own prefetcher follows to the end of the page.
 #[inline]
 fn prefetch_row(values: Option<&[u8]>, start: usize, width: usize) {
     let Some(values) = values else { return };
-    for line in (0..width.min(256)).step_by(64) {
-        crate::prefetch::prefetch(values, start + line);
+    let mut at = start;
+    while at < start + width {
+        let page = (at + 1).next_multiple_of(4096).min(start + width);
+        for line in (at..page.min(at + 256)).step_by(64) {
+            crate::prefetch::prefetch(values, line);
+        }
+        at = page;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::message::padding;
+use super::message::{ALIGNMENT, alignment_of_values, padding};
 use crate::checksum::BlockChecksums;
 use crate::large_writes::LargeWrites;
 use crate::storage::Draft;
@@ -28,7 +28,16 @@ impl Body {
 
     /// Zeros up to the next multiple of the alignment.
     pub(super) fn pad(&mut self) -> io::Result<()> {
-        self.put(&[0; 64][..padding(self.len())])
+        self.put(&[0; ALIGNMENT][..padding(self.len())])
+    }
+
+    /// Zeros up to where a column's values may begin that are `len` bytes.
+    pub(super) fn pad_for_values(&mut self, len: usize) -> io::Result<()> {
+        let start = self.len().next_multiple_of(alignment_of_values(len));
+        while self.len() < start {
+            self.put(&[0; ALIGNMENT][..ALIGNMENT.min(start - self.len())])?;
+        }
+        Ok(())
     }
 
     /// Ends the body: the file, to which the tail is written, and the checksums of the body's blocks.

@@ -19,9 +19,20 @@ const MAGIC: &[u8; 6] = b"ARROW1";
 /// The end-of-stream marker: a message of no bytes.
 const END_OF_STREAM: [u8; 8] = [255, 255, 255, 255, 0, 0, 0, 0];
 
+/// The values of a large column begin at a page of memory: a row that is as long as a page then lies in one of them, and
+/// reading it asks for fewer translations of addresses.
+const PAGE: usize = 4096;
+/// A column of so many bytes is large: what aligning it wastes is next to nothing.
+const LARGE: usize = 16 * PAGE;
+
 /// Bytes that are missing to the next multiple of [`ALIGNMENT`].
 pub(super) fn padding(len: usize) -> usize {
     len.next_multiple_of(ALIGNMENT) - len
+}
+
+/// What the beginning of the values of a column is a multiple of in the file, if they are so many bytes.
+pub(super) fn alignment_of_values(len: usize) -> usize {
+    if len < LARGE { ALIGNMENT } else { PAGE }
 }
 
 /// The beginning of a file: the magic and the schema.
@@ -44,12 +55,14 @@ pub(super) struct BatchHeader {
     rows: usize,
     nodes: Vec<FieldNode>,
     buffers: Vec<Buffer>,
+    /// Where the buffers begin in the file.
+    start: usize,
     body: usize,
 }
 
 impl BatchHeader {
-    pub(super) fn new(rows: usize) -> Self {
-        Self { rows, nodes: Vec::new(), buffers: Vec::new(), body: 0 }
+    pub(super) fn new(rows: usize, start: usize) -> Self {
+        Self { rows, nodes: Vec::new(), buffers: Vec::new(), start, body: 0 }
     }
 
     /// A column of so many values, none of them null: its buffers follow.
@@ -57,6 +70,12 @@ impl BatchHeader {
         self.nodes.push(FieldNode::new(values as i64, 0));
         // Validity: without nulls it has no bytes.
         self.buffer(0);
+    }
+
+    /// The next buffer of the column, of so many bytes: values.
+    pub(super) fn values(&mut self, len: usize) {
+        self.body = (self.start + self.body).next_multiple_of(alignment_of_values(len)) - self.start;
+        self.buffer(len);
     }
 
     /// The next buffer of the column, of so many bytes.

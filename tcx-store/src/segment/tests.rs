@@ -328,3 +328,21 @@ fn text_of_a_segment_that_is_no_text_is_not_copied() {
     let (error, expected) = (error.unwrap_err(), format!("row {row} of {} does not verify", broken.name()));
     assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::InvalidData, expected));
 }
+
+#[test]
+fn the_values_of_large_columns_begin_at_pages_and_those_of_small_ones_waste_none() {
+    let folder = Folder::new(KeyType::Text);
+    let batch = folder.batch(0..20, 0);
+    let rows = |rows: usize| [Piece { source: Source::Batch(&batch), rows: Rows::Range(0..rows) }];
+    let segment = folder.open(folder.write(&rows(20), &[]).unwrap());
+    let (mut large, mut end) = (0, 0);
+    for leaf in segment.batch.leaves.iter().filter(|leaf| leaf.offsets.is_none()) {
+        let step = if leaf.len < 1 << 16 { 64 } else { 4096 };
+        assert_eq!(leaf.values % step, 0);
+        assert!(leaf.values - end < step + 64 || end == 0, "{} after {end}", leaf.values);
+        end = leaf.values + leaf.len;
+        large += usize::from(step == 4096);
+    }
+    assert_eq!(large, 1, "the one of 70,000 bytes a row");
+    folder.check(segment.name(), &ids(0..20, 0).collect::<Vec<_>>());
+}

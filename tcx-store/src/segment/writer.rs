@@ -79,13 +79,19 @@ pub(crate) fn write_segment(
 }
 
 fn write_batch(body: &mut Body, columns: &[Column], rows: usize, pieces: &[Piece<'_>]) -> io::Result<Block> {
-    let mut header = BatchHeader::new(rows);
-    for column in columns {
-        column.announce(rows, &mut header);
-    }
-    let (start, message) = (body.len(), header.message()?);
+    let announce = |start| {
+        let mut header = BatchHeader::new(rows, start);
+        for column in columns {
+            column.announce(rows, &mut header);
+        }
+        header
+    };
+    // The header is as long wherever the buffers begin, which is where it ends.
+    let start = body.len();
+    let header = announce(start + announce(start).message()?.len());
+    let message = header.message()?;
     body.put(&message)?;
-    columns.iter().try_for_each(|column| column.write(pieces, body))?;
+    columns.iter().try_for_each(|column| column.write(rows, pieces, body))?;
     if body.len() != start + message.len() + header.body() {
         return Err(io::Error::other("the rows have not the lengths they had"));
     }
@@ -149,7 +155,7 @@ impl Column {
                 if let Some(elements) = list {
                     header.column(rows * elements);
                 }
-                header.buffer(rows * width);
+                header.values(rows * width);
             }
             Self::Varying { bytes, .. } => {
                 header.buffer((rows + 1) * size_of::<i64>());
@@ -158,10 +164,13 @@ impl Column {
         }
     }
 
-    fn write(&self, pieces: &[Piece<'_>], body: &mut Body) -> io::Result<()> {
+    fn write(&self, rows: usize, pieces: &[Piece<'_>], body: &mut Body) -> io::Result<()> {
         match *self {
             Self::View => write_views(pieces, body)?,
-            Self::Fixed { stored, .. } => write_values(pieces, stored, body)?,
+            Self::Fixed { stored, width, .. } => {
+                body.pad_for_values(rows * width)?;
+                write_values(pieces, stored, body)?;
+            }
             Self::Varying { stored, .. } => {
                 write_offsets(pieces, stored, body)?;
                 body.pad()?;
