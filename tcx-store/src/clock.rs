@@ -15,5 +15,27 @@ pub(crate) fn wall() -> SystemTime {
     if let Some(wall) = crate::model::wall() {
         return wall;
     }
+    #[cfg(test)]
+    return SystemTime::now() + shift::get();
+    #[cfg(not(test))]
     SystemTime::now()
+}
+
+/// A test goes into the future, its thread only.
+#[cfg(test)]
+pub(crate) mod shift {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    thread_local! {
+        static SHIFT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    pub(super) fn get() -> Duration {
+        SHIFT.get()
+    }
+
+    pub(crate) fn to(ahead: Duration) {
+        SHIFT.set(ahead);
+    }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{compute, names, seal_all, spec, values};
 use crate::{Options, Store, WhenFull};
@@ -22,12 +23,12 @@ fn bytes(dir: &Path) -> u64 {
 #[test]
 fn rows_older_than_their_time_are_not_served_and_their_files_go() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { time_to_live: Some(Duration::from_millis(400)), ..Options::default() };
+    let options = Options { time_to_live: Some(Duration::from_hours(4)), ..Options::default() };
     let store = open(dir.path(), &options);
     compute(&store, &["a", "b"], 1);
     seal_all(&store);
     assert_eq!(values(&store, &["a", "b"]), [1, 1]);
-    std::thread::sleep(Duration::from_millis(450));
+    clock::shift::to(Duration::from_hours(5));
     compute(&store, &["c"], 2);
     seal_all(&store);
     assert_eq!(values(&store, &["a", "b", "c"]), [-1, -1, 2]);
@@ -45,13 +46,13 @@ fn rows_older_than_their_time_are_not_served_and_their_files_go() {
 #[test]
 fn segments_of_different_age_are_not_joined_where_age_decides() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { time_to_live: Some(Duration::from_secs(4)), ..Options::default() };
+    let options = Options { time_to_live: Some(Duration::from_hours(4)), ..Options::default() };
     let store = open(dir.path(), &options);
-    for key in ["a", "b"] {
+    for (key, minutes) in [("a", 0), ("b", 36)] {
+        // Longer than a sixteenth of the time, rounded up to a power of two.
+        clock::shift::to(Duration::from_mins(minutes));
         compute(&store, &[key], 1);
         seal_all(&store);
-        // Longer than a sixteenth of the time, rounded up to a power of two.
-        std::thread::sleep(Duration::from_millis(600));
     }
     store.compact().unwrap();
     assert_eq!(store.stats().segments, 2);
