@@ -105,6 +105,12 @@ impl Store {
         self.kill_keys(keys)
     }
 
+    /// The positions of the keys that have been invalidated at some time, ascending; they may have been computed again since.
+    pub fn invalidated_positions(&self, keys: &Keys) -> Vec<usize> {
+        let tombstones = self.core.snapshot().tombstones.clone();
+        (0..keys.len()).filter(|&position| tombstones.newest_for_row(keys, position) > 0).collect()
+    }
+
     fn kill_keys(&self, keys: Vec<Box<[u8]>>) -> Result<()> {
         if keys.is_empty() { self.core.check() } else { self.kill(Doomed::Keys(keys)) }
     }

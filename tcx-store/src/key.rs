@@ -24,6 +24,10 @@ pub enum KeyType {
 }
 
 impl KeyType {
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        [Self::Text, Self::Int, Self::Bytes].into_iter().find(|key| *key as u8 == code)
+    }
+
     /// The name as it is written in `#[cached_module(key = i64)]`.
     pub const fn name(self) -> &'static str {
         match self {

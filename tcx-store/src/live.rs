@@ -56,8 +56,12 @@ pub(crate) struct Listing {
 
 impl Listing {
     pub(crate) fn read(storage: &dyn Storage) -> io::Result<Self> {
+        Ok(Self::of(&storage.list()?))
+    }
+
+    pub(crate) fn of(names: &[String]) -> Self {
         let mut listing = Self::default();
-        for name in storage.list()?.iter().filter_map(|name| FileName::parse(name)) {
+        for name in names.iter().filter_map(|name| FileName::parse(name)) {
             match name {
                 FileName::Segment(name) => drop(listing.segments.insert(name)),
                 FileName::Change(number) => drop(listing.changes.changes.insert(number)),
@@ -68,7 +72,7 @@ impl Listing {
         }
         // The order of a listing decides nothing.
         listing.runs.sort();
-        Ok(listing)
+        listing
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bytes::Random;
-use crate::compaction::{Collected, Effort, Grace, collect, compact};
+use crate::compaction::{Collected, Effort, Grace, collect, compact, evict};
 use crate::core::Core;
 use crate::error::Result;
 use crate::index::{Run, write_merged};
@@ -120,6 +120,16 @@ impl Core {
     pub(crate) fn collect(&self, replaced: Duration) -> Result<Collected> {
         let _alone = lock(&self.upkeep);
         collect(self, Grace { replaced, temporary: TEMPORARY_FILES_STAY.max(replaced) })
+    }
+
+    /// Removes the oldest segments until so many bytes are free.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that is another's.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
+        let _alone = lock(&self.upkeep);
+        evict(self, bytes)
     }
 
     /// What is done after every seal; everything else waits until the writer has nothing to do.

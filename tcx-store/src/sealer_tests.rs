@@ -73,7 +73,8 @@ fn a_segment_is_written_while_the_one_before_is_synced() {
     let dir = tempfile::tempdir().unwrap();
     let (store, begun) = two_generations(dir.path(), false);
     store.flush().unwrap();
-    assert_eq!(begun.meanwhile.load(SeqCst), 1);
+    // Its index run may have been begun as well.
+    assert!(begun.meanwhile.load(SeqCst) >= 1);
     assert_eq!(values(&process(dir.path()), &["a", "b"]), [1, 2]);
 }
 
@@ -82,7 +83,8 @@ fn after_a_failed_sync_nothing_that_came_later_is_published_before_it() {
     let dir = tempfile::tempdir().unwrap();
     let (store, begun) = two_generations(dir.path(), true);
     store.flush().unwrap_err();
-    assert_eq!(begun.meanwhile.load(SeqCst), 1);
+    // Its index run may have been begun as well.
+    assert!(begun.meanwhile.load(SeqCst) >= 1);
     assert_eq!(names(dir.path(), "seg-").len() + names(dir.path(), "tmp-").len(), 0);
     assert_eq!(values(&store, &["a", "b"]), [1, 2], "they are in the buffer");
     begun.is_broken.store(false, SeqCst);

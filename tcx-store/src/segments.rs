@@ -19,7 +19,7 @@ use crate::warned::Warned;
 enum State {
     Usable(Arc<Segment>),
     /// Damaged, or of another identity.
-    Unusable,
+    Unusable(SegmentError),
     /// Replaced by a compacted one, and its file is gone.
     Gone,
 }
@@ -72,18 +72,13 @@ impl SegmentSet {
     }
 
     fn note(&mut self, name: SegmentName, opened: Result<Segment, SegmentError>) {
-        let state = match opened {
-            Ok(segment) => State::Usable(Arc::new(segment)),
-            Err(SegmentError::Foreign(why)) => {
-                tracing::debug!(segment = %name, "not served: {why}");
-                State::Unusable
-            }
-            Err(SegmentError::Damaged(what)) => {
-                self.count_damage(name, &what);
-                State::Unusable
-            }
-        };
-        self.known.insert(name, state);
+        match &opened {
+            Ok(_) => {}
+            Err(SegmentError::Foreign(why)) => tracing::debug!(segment = %name, "not served: {why}"),
+            Err(SegmentError::Damaged(what)) => self.count_damage(name, what),
+        }
+        let usable = |segment| State::Usable(Arc::new(segment));
+        self.known.insert(name, opened.map_or_else(State::Unusable, usable));
     }
 
     /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Tells whether any has,
@@ -159,6 +154,15 @@ impl SegmentSet {
         }
     }
 
+    /// A segment that has been looked at, or why it is not served; `None` for one that has not, or is gone.
+    pub(crate) fn opened(&self, name: SegmentName) -> Option<Result<&Arc<Segment>, &SegmentError>> {
+        match self.known.get(&name)? {
+            State::Usable(segment) => Some(Ok(segment)),
+            State::Unusable(why) => Some(Err(why)),
+            State::Gone => None,
+        }
+    }
+
     /// The segments whose rows are served. `replaced` are those that others stand for.
     pub(crate) fn served(
         &self,
@@ -173,7 +177,7 @@ impl SegmentSet {
     pub(crate) fn usable(&self) -> Vec<Arc<Segment>> {
         let usable = self.known.values().filter_map(|state| match state {
             State::Usable(segment) => Some(segment.clone()),
-            State::Unusable | State::Gone => None,
+            State::Unusable(_) | State::Gone => None,
         });
         usable.collect()
     }
@@ -189,7 +193,7 @@ impl SegmentSet {
             return;
         }
         self.count_damage(segment.name(), what);
-        self.known.insert(segment.name(), State::Unusable);
+        self.known.insert(segment.name(), State::Unusable(SegmentError::Damaged(what.to_owned())));
         for input in segment.inputs() {
             if self.is_gone(*input) {
                 // Opened again, should a listing show it.

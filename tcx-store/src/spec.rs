@@ -1,13 +1,16 @@
 //! What a store is opened for.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::identity::Identity;
+use crate::inspect::read_identity;
 use crate::key::{KeyType, Keys};
 use crate::lookup::Lookup;
 use crate::name::check_module_id;
 use crate::schema::{ColumnType, Leaf};
+use crate::storage::Looking;
 
 /// The module, keys, schema and identity that a store is opened for.
 #[derive(Clone, Debug)]
@@ -33,10 +36,66 @@ impl Spec {
         identity: Identity,
         provenance: Vec<(String, String)>,
     ) -> Result<Self> {
+        Self::of_parts(module_id, key_type, output.leaves(), identity, provenance)
+    }
+
+    pub(crate) fn of_parts(
+        module_id: &str,
+        key_type: KeyType,
+        leaves: Vec<Leaf>,
+        identity: Identity,
+        provenance: Vec<(String, String)>,
+    ) -> Result<Self> {
         check_module_id(module_id)?;
-        let leaves = output.leaves();
         check_leaves(&leaves)?;
         Ok(Self { module_id: module_id.to_owned(), key_type, leaves, identity, provenance })
+    }
+
+    /// Reads what the folder `dir` of a module is for from its change 0: a store is opened without the program that made it.
+    ///
+    /// ```
+    /// # use tcx_store::{ColumnType, DType, Identity, KeyType, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # Store::open(dir.path(), spec, &Options::default())?.invalidate_all()?;
+    /// let spec = Spec::read(&dir.path().join("m_v1"))?;
+    /// assert_eq!((spec.module_id(), spec.key_type()), ("m_v1", KeyType::Int));
+    /// let store = Store::open(dir.path(), spec, &Options { read_only: true, ..Options::default() })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A change 0 that is damaged or missing.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let identity = read_identity(&Looking::new(dir.to_owned()))?;
+        identity.spec().map_err(|what| Error::corrupt(dir, what))
+    }
+
+    /// The id of the module.
+    pub fn module_id(&self) -> &str {
+        &self.module_id
+    }
+
+    /// What the keys are.
+    pub fn key_type(&self) -> KeyType {
+        self.key_type
+    }
+
+    /// The columns, in order.
+    pub fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// What the module is, as readable entries.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Where the rows come from, for people to read.
+    pub fn provenance(&self) -> &[(String, String)] {
+        &self.provenance
     }
 
     /// A lookup that finds nothing and belongs to no store: its rows are computed and kept nowhere.

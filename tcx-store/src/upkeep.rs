@@ -49,4 +49,15 @@ impl Store {
         self.writer()?;
         Ok(self.core.collect(age)?.removed)
     }
+
+    /// Removes the oldest rows, segment by segment, until so many bytes are free.
+    ///
+    /// # Errors
+    ///
+    /// A store that is open to read only; a folder that cannot be listed, or that is another's.
+    pub fn make_room(&self, bytes: u64) -> Result<()> {
+        self.writer()?;
+        self.refresh()?;
+        self.core.make_room(bytes)
+    }
 }

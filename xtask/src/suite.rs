@@ -9,7 +9,7 @@ use crate::workspace::{self, Workspace};
 use crate::{libtorch, model, process, pyarrow, toolchain};
 
 /// These build and pass without a libtorch.
-const WITHOUT_LIBTORCH: [&str; 3] = ["tcx-store", "tcx-derive", "tcx-engine-tests"];
+const WITHOUT_LIBTORCH: [&str; 4] = ["tcx-store", "tcx-cli", "tcx-derive", "tcx-engine-tests"];
 
 /// One check with a name.
 struct Step {

@@ -15,7 +15,7 @@ use crate::spec::Spec;
 pub(crate) struct IdentityChange {
     /// Tells this folder from one that is removed and made again under the same name.
     pub(crate) instance: Random,
-    created: u64,
+    pub(crate) created: u64,
     provenance: Vec<(String, String)>,
     module_id: String,
     key_type: u8,
@@ -55,6 +55,15 @@ impl IdentityChange {
         let mut cursor = Cursor::new(payload);
         let change = read(&mut cursor).ok_or("its payload is malformed")?;
         if cursor.is_at_end() { Ok(change) } else { Err("bytes follow its payload".to_owned()) }
+    }
+
+    /// What a store of this folder is opened for, or why none can be.
+    pub(crate) fn spec(&self) -> Result<Spec, String> {
+        let key_type = KeyType::from_code(self.key_type)
+            .ok_or_else(|| format!("its ids are {}", key_name(self.key_type)))?;
+        let (leaves, identity) = (self.leaves.clone(), self.identity.clone());
+        Spec::of_parts(&self.module_id, key_type, leaves, identity, self.provenance.clone())
+            .map_err(|error| error.to_string())
     }
 
     /// Stands in every segment, so that none of another identity can be taken for one of this.
@@ -130,8 +139,7 @@ fn schema_difference(cache: &[Leaf], code: &[Leaf], line: &mut impl FnMut(String
 }
 
 fn key_name(code: u8) -> String {
-    let known = [KeyType::Text, KeyType::Int, KeyType::Bytes].into_iter().find(|key| *key as u8 == code);
-    known.map_or_else(|| format!("of unknown type {code}"), |key| key.to_string())
+    KeyType::from_code(code).map_or_else(|| format!("of unknown type {code}"), |key| key.to_string())
 }
 
 fn put_pairs(out: &mut Vec<u8>, pairs: &[(String, String)]) {

@@ -6,12 +6,14 @@ mod merge;
 mod table;
 mod tombstone;
 mod tombstones;
+mod verify;
 
 pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges};
 pub(crate) use merge::MergePlan;
 pub(crate) use tombstone::Doomed;
 pub(crate) use tombstones::Tombstones;
+pub(crate) use verify::{check_change, tombstone_for_everything};
 
 use crate::bytes::{Cursor, Random};
 use crate::checksum::checksum;

@@ -1,6 +1,7 @@
 //! The index: from key hashes to rows, in immutable, mapped files that can be made again at any time.
 
 mod builder;
+mod check;
 mod merge;
 mod run;
 mod table;

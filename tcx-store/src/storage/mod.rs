@@ -8,6 +8,7 @@ mod faulty;
 #[cfg(test)]
 mod forgetful;
 mod local;
+mod looking;
 mod steps;
 
 use std::fmt;
@@ -22,6 +23,7 @@ pub(crate) use faulty::{Fault, Faulty};
 #[cfg(test)]
 pub(crate) use forgetful::Forgetful;
 pub(crate) use local::LocalStorage;
+pub(crate) use looking::Looking;
 #[cfg(test)]
 pub(crate) use steps::Steps;
 pub(crate) use steps::{Stamp, System};

@@ -1,0 +1,91 @@
+//! Finding and opening what stands in a cache directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tcx_store::{Inspection, Options, Spec, Store, modules};
+
+use crate::failure::{Code, Failure, Result};
+
+/// What a store is opened for here: nothing is sealed but by a flush, and nothing waits.
+pub(crate) fn options(read_only: bool) -> Options {
+    Options { read_only, ..Options::default() }
+}
+
+/// The modules of a cache directory.
+///
+/// # Errors
+///
+/// A directory that is not there; one that is a module's folder.
+pub(crate) fn all(cache: &Path) -> Result<Vec<String>> {
+    let found = match modules(cache) {
+        Ok(found) => found,
+        Err(_) if !cache.is_dir() => {
+            let message =
+                format!("no directory {}: name the one that `Cache::open` is given", cache.display());
+            return Err(Failure::new(Code::NotFound, message));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if found.is_empty() && Spec::read(cache).is_ok() {
+        let parent = cache.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        let message = format!(
+            "{} is the folder of a module: name the cache directory, {}",
+            cache.display(),
+            parent.display()
+        );
+        return Err(Failure::new(Code::NotFound, message));
+    }
+    Ok(found)
+}
+
+/// The modules to work on: the one named, or all.
+pub(crate) fn chosen(cache: &Path, module: Option<&str>) -> Result<Vec<String>> {
+    match module {
+        Some(module) => folder(cache, module).map(|_| vec![module.to_owned()]),
+        None => all(cache),
+    }
+}
+
+/// The folder of a module.
+///
+/// # Errors
+///
+/// A module that is not there: the message names those that are.
+pub(crate) fn folder(cache: &Path, module: &str) -> Result<PathBuf> {
+    let found = all(cache)?;
+    if found.iter().any(|own| own == module) {
+        return Ok(cache.join(module));
+    }
+    let there =
+        if found.is_empty() { "it holds none".to_owned() } else { format!("it holds {}", found.join(", ")) };
+    Err(Failure::new(Code::NotFound, format!("no module `{module}` in {}: {there}", cache.display())))
+}
+
+/// Looks at a module.
+pub(crate) fn inspect(cache: &Path, module: &str) -> Result<Inspection> {
+    Ok(Inspection::open(&folder(cache, module)?)?)
+}
+
+/// Opens the store of a module that is there.
+pub(crate) fn open(cache: &Path, module: &str, options: &Options) -> Result<Arc<Store>> {
+    let spec = spec(cache, module)?;
+    Ok(Store::open(cache, spec, options)?)
+}
+
+/// What a module that is there is opened for.
+///
+/// # Errors
+///
+/// A folder that has been renamed: its store would be looked for elsewhere.
+pub(crate) fn spec(cache: &Path, module: &str) -> Result<Spec> {
+    let spec = Spec::read(&folder(cache, module)?)?;
+    if spec.module_id() == module {
+        return Ok(spec);
+    }
+    let own = spec.module_id();
+    Err(Failure::new(
+        Code::Unfit,
+        format!("the folder {module} holds the module `{own}`: give it back its name, {own}"),
+    ))
+}

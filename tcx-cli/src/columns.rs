@@ -1,0 +1,229 @@
+//! Plain Arrow columns, which any program reads: no extension types, bf16 as f32, booleans as bits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayData, ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, GenericListArray, Int64Array,
+    LargeBinaryArray, LargeListArray, LargeStringArray, ListArray, OffsetSizeTrait, StringArray, UInt32Array,
+    make_array,
+};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use half::bf16;
+use tcx_store::{DType, KeyType, LeafKind, Row, Spec};
+
+use crate::failure::{Code, Failure, Result};
+use crate::ids;
+
+/// The schema of an export.
+pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
+    let id = match spec.key_type() {
+        KeyType::Int => DataType::Int64,
+        KeyType::Bytes => DataType::LargeBinary,
+        _ => DataType::LargeUtf8,
+    };
+    let mut fields = vec![Field::new("id", id, false), Field::new("view", DataType::UInt32, false)];
+    fields.extend(spec.leaves().iter().map(|leaf| {
+        let field = Field::new(&leaf.name, data_type(&leaf.kind), false);
+        match &leaf.kind {
+            LeafKind::Dense { shape, .. } if shape.len() > 1 => field
+                .with_metadata(HashMap::from([("shape".to_owned(), format!("{shape:?}").replace(' ', ""))])),
+            _ => field,
+        }
+    }));
+    let metadata = [("tcx.module", spec.module_id()), ("tcx.identity", digest)];
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Arc::new(Schema::new(fields).with_metadata(HashMap::from(metadata)))
+}
+
+fn data_type(kind: &LeafKind) -> DataType {
+    match kind {
+        LeafKind::Dense { dtype, shape } if shape.is_empty() => element(*dtype),
+        LeafKind::Dense { dtype, shape } => {
+            let item = Arc::new(Field::new("item", element(*dtype), false));
+            // No row has more elements than Arrow can count.
+            DataType::FixedSizeList(item, shape.iter().product::<usize>() as i32)
+        }
+        _ => DataType::LargeUtf8,
+    }
+}
+
+fn element(dtype: DType) -> DataType {
+    match dtype {
+        DType::F16 => DataType::Float16,
+        DType::F64 => DataType::Float64,
+        DType::I8 => DataType::Int8,
+        DType::I16 => DataType::Int16,
+        DType::I32 => DataType::Int32,
+        DType::I64 => DataType::Int64,
+        DType::U8 => DataType::UInt8,
+        DType::Bool => DataType::Boolean,
+        _ => DataType::Float32,
+    }
+}
+
+/// bf16 as f32: nothing is lost.
+pub(crate) fn widened(bytes: &[u8]) -> Vec<u8> {
+    let values = bytes.chunks_exact(2).filter_map(|pair| pair.try_into().ok()).map(bf16::from_le_bytes);
+    values.flat_map(|value| value.to_f32().to_le_bytes()).collect()
+}
+
+/// f32 as bf16; `None` if something would be lost.
+pub(crate) fn narrowed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let halves = bytes.chunks_exact(4).map(|value| (value[..2] == [0, 0]).then_some([value[2], value[3]]));
+    Some(halves.collect::<Option<Vec<_>>>()?.concat())
+}
+
+/// The columns of some rows: id, view, leaves.
+pub(crate) fn columns(spec: &Spec, rows: &[Row<'_>]) -> Result<Vec<ArrayRef>> {
+    let keys = rows.iter().map(|row| row.key);
+    let ids: ArrayRef = match spec.key_type() {
+        KeyType::Int => Arc::new(keys.map(ids::integer).collect::<Int64Array>()),
+        KeyType::Bytes => Arc::new(LargeBinaryArray::from_iter_values(keys)),
+        _ => Arc::new(LargeStringArray::from_iter_values(keys.map(String::from_utf8_lossy))),
+    };
+    let mut columns = vec![ids, Arc::new(rows.iter().map(|row| row.view).collect::<UInt32Array>())];
+    for (number, leaf) in spec.leaves().iter().enumerate() {
+        let values = rows.iter().map(|row| row.leaves[number]);
+        columns.push(match &leaf.kind {
+            LeafKind::Dense { dtype, shape } => {
+                let bytes = values.collect::<Vec<_>>().concat();
+                dense(*dtype, shape, rows.len(), bytes)?
+            }
+            _ => Arc::new(LargeStringArray::from_iter_values(values.map(String::from_utf8_lossy))),
+        });
+    }
+    Ok(columns)
+}
+
+fn dense(dtype: DType, shape: &[usize], rows: usize, bytes: Vec<u8>) -> Result<ArrayRef> {
+    let elements = rows * shape.iter().product::<usize>();
+    let values: ArrayRef = if dtype == DType::Bool {
+        Arc::new(bytes.iter().map(|byte| Some(*byte != 0)).collect::<BooleanArray>())
+    } else {
+        let bytes = if dtype == DType::BF16 { widened(&bytes) } else { bytes };
+        // Copied into memory that is aligned for the elements.
+        let buffer = Buffer::from_slice_ref(&bytes);
+        let data = ArrayData::builder(element(dtype)).len(elements).add_buffer(buffer).build();
+        make_array(data.map_err(|error| failed(&error))?)
+    };
+    if shape.is_empty() {
+        return Ok(values);
+    }
+    let DataType::FixedSizeList(item, len) = data_type(&LeafKind::Dense { dtype, shape: shape.to_vec() })
+    else {
+        return Ok(values);
+    };
+    Ok(Arc::new(
+        FixedSizeListArray::try_new_with_length(item, len, values, None, rows)
+            .map_err(|error| failed(&error))?,
+    ))
+}
+
+pub(crate) fn failed(error: &arrow::error::ArrowError) -> Failure {
+    Failure::new(Code::Io, error.to_string())
+}
+
+/// The ids of a column, as the bytes of keys.
+pub(crate) fn ids_of(key_type: KeyType, array: &dyn Array) -> Result<Vec<Vec<u8>>, String> {
+    no_nulls(array)?;
+    let any = array.as_any();
+    let found = match key_type {
+        KeyType::Int => any
+            .downcast_ref::<Int64Array>()
+            .map(|ids| ids.values().iter().map(|id| id.to_le_bytes().to_vec()).collect()),
+        KeyType::Bytes => any
+            .downcast_ref::<LargeBinaryArray>()
+            .map(|ids| (0..ids.len()).map(|row| ids.value(row).to_vec()).collect())
+            .or_else(|| {
+                let ids = any.downcast_ref::<BinaryArray>()?;
+                Some((0..ids.len()).map(|row| ids.value(row).to_vec()).collect())
+            }),
+        _ => texts(array).map(|ids| ids.into_iter().map(String::into_bytes).collect()),
+    };
+    found.ok_or_else(|| format!("expected ids of type {key_type}, found {}", array.data_type()))
+}
+
+/// The views of a column.
+pub(crate) fn views_of(array: &dyn Array) -> Result<Vec<u32>, String> {
+    no_nulls(array)?;
+    let found = array.as_any().downcast_ref::<UInt32Array>().map(|views| views.values().to_vec());
+    found.ok_or_else(|| format!("expected UInt32, found {}", array.data_type()))
+}
+
+fn texts(array: &dyn Array) -> Option<Vec<String>> {
+    let any = array.as_any();
+    let large = any.downcast_ref::<LargeStringArray>();
+    large.map(|texts| (0..texts.len()).map(|row| texts.value(row).to_owned()).collect()).or_else(|| {
+        let texts = any.downcast_ref::<StringArray>()?;
+        Some((0..texts.len()).map(|row| texts.value(row).to_owned()).collect())
+    })
+}
+
+/// The rows of a leaf, each as its bytes.
+pub(crate) fn leaf_of(kind: &LeafKind, array: &dyn Array) -> Result<Vec<Vec<u8>>, String> {
+    no_nulls(array)?;
+    let wrong = || format!("expected {kind}, found {}", array.data_type());
+    let LeafKind::Dense { dtype, shape } = kind else {
+        return texts(array).map(|rows| rows.into_iter().map(String::into_bytes).collect()).ok_or_else(wrong);
+    };
+    let elements: usize = shape.iter().product();
+    let bytes = flat(array.slice(0, array.len()), shape)?.and_then(|values| elements_of(*dtype, &values));
+    let bytes = bytes.filter(|bytes| bytes.len() == array.len() * elements * dtype.size());
+    let (bytes, width) = (bytes.ok_or_else(wrong)?, elements * dtype.size());
+    Ok((0..array.len()).map(|row| bytes[row * width..][..width].to_vec()).collect())
+}
+
+/// The elements of lists of this shape, flat or nested, as other programs write them; `None` if they are of another.
+fn flat(array: ArrayRef, shape: &[usize]) -> Result<Option<ArrayRef>, String> {
+    no_nulls(&array)?;
+    let Some(first) = shape.first() else { return Ok(Some(array)) };
+    let any = array.as_any();
+    let (values, lengths): (ArrayRef, Vec<usize>) =
+        if let Some(list) = any.downcast_ref::<FixedSizeListArray>() {
+            let len = list.value_length() as usize;
+            (list.values().slice(list.value_offset_at(0), list.len() * len), vec![len])
+        } else if let Some(list) = any.downcast_ref::<ListArray>() {
+            variable(list)
+        } else if let Some(list) = any.downcast_ref::<LargeListArray>() {
+            variable(list)
+        } else {
+            return Ok(None);
+        };
+    let whole: usize = shape.iter().product();
+    if lengths.iter().all(|len| *len == whole) {
+        return flat(values, &[]);
+    }
+    if lengths.iter().all(|len| len == first) { flat(values, &shape[1..]) } else { Ok(None) }
+}
+
+/// The elements of all lists, and the length of each.
+fn variable<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
+    let offsets = list.value_offsets();
+    let (start, end) = (offsets[0].as_usize(), offsets[list.len()].as_usize());
+    (list.values().slice(start, end - start), list.offsets().lengths().collect())
+}
+
+fn elements_of(dtype: DType, array: &dyn Array) -> Option<Vec<u8>> {
+    if let (DType::Bool, Some(bits)) = (dtype, array.as_any().downcast_ref::<BooleanArray>()) {
+        return Some(bits.values().iter().map(u8::from).collect());
+    }
+    let data = array.to_data();
+    let bytes = |width: usize| {
+        let from = data.offset() * width;
+        Some(data.buffers().first()?.get(from..from + data.len() * width)?.to_vec())
+    };
+    match (dtype, data.data_type()) {
+        (DType::BF16, DataType::Float32) => narrowed(&bytes(4)?),
+        // As tcx's own segments hold them.
+        (DType::BF16, DataType::UInt16) => bytes(2),
+        (DType::Bool, DataType::Int8) => bytes(1).filter(|bytes| bytes.iter().all(|byte| *byte < 2)),
+        (dtype, found) if *found == element(dtype) && dtype != DType::Bool => bytes(dtype.size()),
+        _ => None,
+    }
+}
+
+fn no_nulls(array: &dyn Array) -> Result<(), String> {
+    if array.null_count() == 0 { Ok(()) } else { Err(format!("it holds {} nulls", array.null_count())) }
+}

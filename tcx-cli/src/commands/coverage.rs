@@ -1,0 +1,73 @@
+//! `tcx coverage`: which of some ids are there.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::args::Module;
+use crate::cache;
+use crate::failure::{Failure, Result, Verdict};
+use crate::human;
+use crate::ids;
+use crate::output::{Output, Report};
+use crate::progress;
+
+/// Ids that are looked up together.
+const BATCH: usize = 4096;
+/// So many missing ids are shown.
+const SHOWN: usize = 10;
+
+#[derive(Debug, Serialize)]
+struct Coverage {
+    module: String,
+    view: u32,
+    ids: usize,
+    present: usize,
+    missing: Vec<String>,
+}
+
+pub(super) fn run(
+    module: &Module,
+    file: &Path,
+    view: u32,
+    missing_to: Option<&Path>,
+    output: &Output,
+) -> Result<Verdict> {
+    let store = cache::open(&module.dir, &module.module, &cache::options(true))?;
+    let key_type = cache::spec(&module.dir, &module.module)?.key_type();
+    let wanted = ids::read(file)?;
+    let bar = progress::rows("looking up", wanted.len() as u64);
+    let mut missing = Vec::new();
+    for batch in wanted.chunks(BATCH) {
+        let keys = batch.iter().map(|id| ids::parse(key_type, id)).collect::<Result<Vec<_>>>()?;
+        let found = store.peek(ids::keys(key_type, &keys, view)?)?;
+        missing.extend(found.missing_rows().map(|position| batch[position].clone()));
+        bar.inc(batch.len() as u64);
+    }
+    bar.finish_and_clear();
+    if let Some(path) = missing_to {
+        let lines = missing.iter().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
+        std::fs::write(path, lines).map_err(|error| Failure::file("write", path, &error))?;
+    }
+    let is_complete = missing.is_empty();
+    let (ids, present) = (wanted.len(), wanted.len() - missing.len());
+    output.show(&Coverage { module: module.module.clone(), view, ids, present, missing })?;
+    Ok(Verdict::good_if(is_complete))
+}
+
+impl Report for Coverage {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        let (present, ids) = (human::count(self.present as u64), human::count(self.ids as u64));
+        // Rounded down: 100 % is all of them.
+        let thousandths = (self.present * 1000).checked_div(self.ids).unwrap_or(1000);
+        writeln!(to, "{present} of {ids} ids are there ({}.{} %)", thousandths / 10, thousandths % 10)?;
+        for id in self.missing.iter().take(SHOWN) {
+            writeln!(to, "missing: {id}")?;
+        }
+        match self.missing.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(to, "and {} more (--missing-to FILE lists them all)", human::count(more as u64)),
+        }
+    }
+}

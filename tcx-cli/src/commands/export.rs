@@ -1,0 +1,196 @@
+//! `tcx export`: the rows of a module for other programs.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::writer::{FileWriter, StreamWriter};
+use serde::Serialize;
+use tcx_store::{Inspection, Row, SegmentState};
+
+use super::npy_folder::Folder;
+use crate::args::{Format, Module};
+use crate::cache;
+use crate::columns::{columns, failed, schema};
+use crate::failure::{Code, Failure, Result, Verdict};
+use crate::human;
+use crate::output::{Output, Report};
+use crate::progress;
+
+/// Rows of a record batch, unless they are large.
+const BATCH: usize = 4096;
+const BATCH_BYTES: usize = 32 << 20;
+
+#[derive(Debug, Serialize)]
+struct Exported {
+    module: String,
+    to: PathBuf,
+    rows: u64,
+    /// Rows that do not verify.
+    left_out: u64,
+}
+
+/// What rows are written to.
+pub(super) trait Sink {
+    fn write(&mut self, rows: &[Row<'_>]) -> Result<()>;
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+pub(super) fn run(module: &Module, to: &Path, format: Option<Format>, output: &Output) -> Result<Verdict> {
+    let inspection = cache::inspect(&module.dir, &module.module)?;
+    let format = format.map_or_else(|| by_ending(to), Ok)?;
+    if to.symlink_metadata().is_ok() {
+        return Err(Failure::usage(format!("{} exists: name another, or remove it first", to.display())));
+    }
+    let mut draft = to.as_os_str().to_owned();
+    draft.push(format!(".tmp-{}", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let written = sink(format, &draft, &inspection).and_then(|sink| write(&inspection, sink));
+    let renamed = written.and_then(|counts| {
+        std::fs::rename(&draft, to).map_err(|error| Failure::file("write", to, &error))?;
+        Ok(counts)
+    });
+    let (rows, left_out) = renamed.inspect_err(|_| {
+        // What is left of it helps nobody; that it stays does no harm.
+        let _ = if draft.is_dir() { std::fs::remove_dir_all(&draft) } else { std::fs::remove_file(&draft) };
+    })?;
+    output.show(&Exported { module: module.module.clone(), to: to.to_owned(), rows, left_out })?;
+    Ok(Verdict::good_if(left_out == 0))
+}
+
+fn by_ending(to: &Path) -> Result<Format> {
+    match to.extension().and_then(|ending| ending.to_str()) {
+        Some("arrow" | "feather") => Ok(Format::Arrow),
+        Some("arrows") => Ok(Format::Stream),
+        Some("parquet") => Ok(Format::Parquet),
+        Some("npy") | None => Ok(Format::Npy),
+        Some(other) => {
+            Err(Failure::usage(format!("no format is known by the ending .{other}: say which with --format")))
+        }
+    }
+}
+
+fn sink(format: Format, path: &Path, inspection: &Inspection) -> Result<Box<dyn Sink>> {
+    let spec = inspection.spec();
+    let schema = schema(spec, &inspection.digest());
+    let create = || {
+        let file = File::create_new(path).map_err(|error| Failure::file("write", path, &error))?;
+        Ok::<_, Failure>(BufWriter::new(file))
+    };
+    let spec = spec.clone();
+    Ok(match format {
+        Format::Npy => Box::new(Folder::create(path, inspection)?),
+        Format::Arrow => {
+            let writer = FileWriter::try_new(create()?, &schema).map_err(|error| failed(&error))?;
+            Box::new(Arrow { spec, schema, writer })
+        }
+        Format::Stream => {
+            let writer = StreamWriter::try_new(create()?, &schema).map_err(|error| failed(&error))?;
+            Box::new(Arrow { spec, schema, writer })
+        }
+        Format::Parquet => {
+            let writer = parquet::arrow::ArrowWriter::try_new(create()?, schema.clone(), None);
+            let writer = writer.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
+            Box::new(Arrow { spec, schema, writer })
+        }
+    })
+}
+
+/// Writes all rows; tells how many, and how many do not verify.
+fn write(inspection: &Inspection, mut sink: Box<dyn Sink>) -> Result<(u64, u64)> {
+    let served = inspection.segments().filter(|own| own.state == SegmentState::Served);
+    let bar = progress::rows("exporting", served.map(|own| own.rows).sum());
+    let (mut rows, mut left_out) = (0, 0);
+    let mut batch: Vec<Row<'_>> = Vec::new();
+    let mut bytes = 0;
+    for row in inspection.rows() {
+        bar.inc(1);
+        let Ok(row) = row else {
+            left_out += 1;
+            continue;
+        };
+        rows += 1;
+        bytes += row.leaves.iter().map(|leaf| leaf.len()).sum::<usize>();
+        batch.push(row);
+        if batch.len() == BATCH || bytes >= BATCH_BYTES {
+            sink.write(&batch)?;
+            batch.clear();
+            bytes = 0;
+        }
+    }
+    if !batch.is_empty() {
+        sink.write(&batch)?;
+    }
+    sink.finish()?;
+    bar.finish_and_clear();
+    Ok((rows, left_out))
+}
+
+struct Arrow<W> {
+    spec: tcx_store::Spec,
+    schema: SchemaRef,
+    writer: W,
+}
+
+/// A writer of record batches.
+trait Batches {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()>;
+    fn finish(self) -> Result<BufWriter<File>>;
+}
+
+impl Batches for FileWriter<BufWriter<File>> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.write(batch).map_err(|error| failed(&error))
+    }
+
+    fn finish(mut self) -> Result<BufWriter<File>> {
+        FileWriter::finish(&mut self).map_err(|error| failed(&error))?;
+        self.into_inner().map_err(|error| failed(&error))
+    }
+}
+
+impl Batches for StreamWriter<BufWriter<File>> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.write(batch).map_err(|error| failed(&error))
+    }
+
+    fn finish(mut self) -> Result<BufWriter<File>> {
+        StreamWriter::finish(&mut self).map_err(|error| failed(&error))?;
+        self.into_inner().map_err(|error| failed(&error))
+    }
+}
+
+impl Batches for parquet::arrow::ArrowWriter<BufWriter<File>> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.write(batch).map_err(|error| Failure::new(Code::Io, error.to_string()))
+    }
+
+    fn finish(self) -> Result<BufWriter<File>> {
+        self.into_inner().map_err(|error| Failure::new(Code::Io, error.to_string()))
+    }
+}
+
+impl<W: Batches> Sink for Arrow<W> {
+    fn write(&mut self, rows: &[Row<'_>]) -> Result<()> {
+        let batch = RecordBatch::try_new(self.schema.clone(), columns(&self.spec, rows)?)
+            .map_err(|error| failed(&error))?;
+        self.writer.write(&batch)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let file = self.writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(file.sync_all()?)
+    }
+}
+
+impl Report for Exported {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        writeln!(to, "{} → {}", human::counted(self.rows, "row"), self.to.display())?;
+        match self.left_out {
+            0 => Ok(()),
+            rows => writeln!(to, "{} do not verify and are left out", human::counted(rows, "row")),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `tcx compact` and `tcx gc`: joining segments, and removing what nobody needs.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use tcx_store::{Inspection, SegmentState};
+
+use super::bytes;
+use super::rm;
+use crate::args::{Deleting, Modules};
+use crate::ask::confirm;
+use crate::cache;
+use crate::failure::{Result, Verdict};
+use crate::human;
+use crate::output::{Output, Report};
+
+#[derive(Debug, Serialize)]
+struct Compacted {
+    modules: Vec<Module>,
+}
+
+#[derive(Debug, Serialize)]
+struct Module {
+    module: String,
+    segments_before: usize,
+    segments_after: usize,
+    /// What `tcx gc` removes now.
+    superfluous_bytes: u64,
+}
+
+pub(super) fn compact(modules: &Modules, output: &Output) -> Result<Verdict> {
+    let mut done = Vec::new();
+    for module in cache::chosen(&modules.dir, modules.module.as_deref())? {
+        let before = cache::inspect(&modules.dir, &module)?;
+        tell_doubt(&before);
+        cache::open(&modules.dir, &module, &cache::options(false))?.compact()?;
+        let after = cache::inspect(&modules.dir, &module)?;
+        done.push(Module {
+            module,
+            segments_before: served(&before),
+            segments_after: served(&after),
+            superfluous_bytes: superfluous(&after).map(|(_, bytes)| bytes).sum(),
+        });
+    }
+    output.show(&Compacted { modules: done })?;
+    Ok(Verdict::Good)
+}
+
+/// Says why nothing is going to happen.
+fn tell_doubt(inspection: &Inspection) {
+    if !inspection.has_sound_changes() {
+        let module = inspection.spec().module_id();
+        Output::note(&format!(
+            "{module}: a change is damaged, nothing is joined or removed: tcx verify --repair"
+        ));
+    }
+}
+
+fn served(inspection: &Inspection) -> usize {
+    inspection.segments().filter(|own| own.state == SegmentState::Served).count()
+}
+
+/// The segments that can go, by what their footers say.
+fn superfluous(inspection: &Inspection) -> impl Iterator<Item = (&str, u64)> {
+    let segments = inspection.segments();
+    let can_go = segments.filter(|own| matches!(own.state, SegmentState::Replaced | SegmentState::Dead));
+    can_go.map(|own| (own.name.as_str(), own.bytes))
+}
+
+impl Report for Compacted {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        for Module { module, segments_before, segments_after, superfluous_bytes } in &self.modules {
+            write!(
+                to,
+                "{module}: {segments_before} → {}",
+                human::counted(*segments_after as u64, "segment")
+            )?;
+            match superfluous_bytes {
+                0 => writeln!(to)?,
+                bytes => writeln!(to, "; tcx gc frees {}", human::size(*bytes))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Collected {
+    dry_run: bool,
+    modules: Vec<Collection>,
+    /// What is left of modules that were removed.
+    leftovers: Vec<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct Collection {
+    module: String,
+    /// The files that were removed; before it is done, the least that will be.
+    files: usize,
+    bytes: u64,
+}
+
+pub(super) fn run(modules: &Modules, age: Duration, deleting: Deleting, output: &Output) -> Result<Verdict> {
+    let names = cache::chosen(&modules.dir, modules.module.as_deref())?;
+    let leftovers = if modules.module.is_none() { rm::leftovers(&modules.dir)? } else { Vec::new() };
+    let mut planned = Vec::new();
+    for name in names {
+        let inspection = cache::inspect(&modules.dir, &name)?;
+        tell_doubt(&inspection);
+        let (files, bytes) =
+            superfluous(&inspection).fold((0, 0), |(n, sum), (_, bytes)| (n + 1, sum + bytes));
+        planned.push(Collection { module: name, files, bytes });
+    }
+    if !deleting.dry_run {
+        let bytes = planned.iter().map(|own| own.bytes).sum();
+        let question = format!(
+            "Remove what nobody needs from {} (about {})?",
+            human::counted(planned.len() as u64, "module"),
+            human::size(bytes)
+        );
+        if bytes > 0 || !leftovers.is_empty() {
+            confirm(deleting.yes, &question)?;
+        }
+        for collection in &mut planned {
+            collect(&modules.dir, collection, age)?;
+        }
+        leftovers.iter().try_for_each(|path| rm::remove_folder(path))?;
+    }
+    output.show(&Collected { dry_run: deleting.dry_run, modules: planned, leftovers })?;
+    Ok(Verdict::Good)
+}
+
+fn collect(dir: &Path, collection: &mut Collection, age: Duration) -> Result<()> {
+    let before = bytes(&cache::inspect(dir, &collection.module)?);
+    let store = cache::open(dir, &collection.module, &cache::options(false))?;
+    collection.files = store.collect(age)?;
+    drop(store);
+    collection.bytes = before.saturating_sub(bytes(&cache::inspect(dir, &collection.module)?));
+    Ok(())
+}
+
+impl Report for Collected {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        let did = if self.dry_run { "would remove at least" } else { "removed" };
+        for Collection { module, files, bytes } in &self.modules {
+            let files = human::counted(*files as u64, "file");
+            writeln!(to, "{module}: {did} {files}, {}", human::size(*bytes))?;
+        }
+        for path in &self.leftovers {
+            writeln!(to, "{}: {did} what was left of a module", path.display())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! `tcx import`: rows that were computed elsewhere.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use serde::Serialize;
+use tcx_store::Spec;
+
+use super::batches::{Batches, guarded};
+use super::npy_folder::{FolderReader, Part};
+use crate::add::{Added, Adder, BATCH, How};
+use crate::args::Module;
+use crate::cache;
+use crate::columns::{ids_of, leaf_of, views_of};
+use crate::failure::{Code, Failure, Result, Verdict};
+use crate::human;
+use crate::output::{Output, Report};
+use crate::progress;
+
+#[derive(Debug, Serialize)]
+struct Imported {
+    module: String,
+    from: PathBuf,
+    #[serde(flatten)]
+    added: Added,
+}
+
+pub(super) fn run(module: &Module, from: &Path, revive: bool, output: &Output) -> Result<Verdict> {
+    let spec = cache::spec(&module.dir, &module.module).map_err(|failure| match failure.code {
+        Code::NotFound => Failure {
+            message: format!(
+                "{failure}. Rows belong to an identity, which only the program has: flush one batch with it, then import"
+            ),
+            ..failure
+        },
+        _ => failure,
+    })?;
+    let digest = cache::inspect(&module.dir, &module.module)?.digest();
+    let mut adder = Adder::new(&module.dir, spec, How { revive, dry_run: false })?;
+    if from.is_dir() {
+        check_digest(from, FolderReader::digest(from), &digest)?;
+        folder(from, &mut adder)?;
+    } else {
+        batches(from, &digest, &mut adder)?;
+    }
+    let counts = adder.finish()?;
+    output.show(&Imported { module: module.module.clone(), from: from.to_owned(), added: counts })?;
+    Ok(Verdict::Good)
+}
+
+/// What says of itself that it is of another identity is refused; what says nothing, the user vouches for.
+fn check_digest(from: &Path, found: Option<String>, expected: &str) -> Result<()> {
+    if found.as_deref().is_none_or(|found| found == expected) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} holds rows of another identity: expected the digest {expected}, found {}",
+        from.display(),
+        found.unwrap_or_default()
+    );
+    Err(Failure::new(Code::Unfit, message))
+}
+
+fn folder(from: &Path, adder: &mut Adder) -> Result<()> {
+    let mut reader = FolderReader::open(from, adder.spec())?;
+    let bar = progress::rows("importing", reader.rows() as u64);
+    let spec = adder.spec().clone();
+    while let Some(part) = reader.next(&spec, BATCH)? {
+        add(&part, 0..part.keys.len(), adder)?;
+        bar.inc(part.keys.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Adds some rows, those of one view at a time.
+fn add(part: &Part, rows: Range<usize>, adder: &mut Adder) -> Result<()> {
+    let rows: Vec<usize> = rows.collect();
+    for rows in rows.chunk_by(|a, b| part.views[*a] == part.views[*b]) {
+        let keys: Vec<&[u8]> = rows.iter().map(|row| part.keys[*row].as_slice()).collect();
+        adder.add(part.views[rows[0]], &keys, |position, leaf| &part.leaves[leaf][rows[position]])?;
+    }
+    Ok(())
+}
+
+fn batches(from: &Path, digest: &str, adder: &mut Adder) -> Result<()> {
+    let unfit = |what: String| Failure::new(Code::Unfit, format!("{}: {what}", from.display()));
+    let Batches { mut reader, identity } = Batches::open(from)?;
+    check_digest(from, identity, digest)?;
+    let bar = progress::rows("importing", 0);
+    while let Some(batch) = guarded(|| reader.next().transpose()).map_err(&unfit)? {
+        bar.inc_length(batch.num_rows() as u64);
+        let part = part(&batch, adder.spec()).map_err(&unfit)?;
+        for start in (0..part.keys.len()).step_by(BATCH) {
+            let rows = start..(start + BATCH).min(part.keys.len());
+            bar.inc(rows.len() as u64);
+            add(&part, rows, adder)?;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The rows of a batch: an export's, or those of a segment of tcx.
+fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
+    let column = |names: &[&str]| names.iter().find_map(|name| batch.column_by_name(name));
+    let ids = column(&["id", "__key"]).ok_or("it has no column `id`")?;
+    let keys = ids_of(spec.key_type(), ids).map_err(|what| format!("column `id`: {what}"))?;
+    let views = match column(&["view", "__view"]) {
+        Some(views) => views_of(views).map_err(|what| format!("column `view`: {what}"))?,
+        None => vec![0; keys.len()],
+    };
+    let leaves = spec.leaves().iter().map(|leaf| {
+        let found = column(&[&leaf.name]).ok_or_else(|| format!("it has no column `{}`", leaf.name))?;
+        leaf_of(&leaf.kind, found).map_err(|what| format!("column `{}`: {what}", leaf.name))
+    });
+    Ok(Part { keys, views, leaves: leaves.collect::<Result<_, _>>()? })
+}
+
+impl Report for Imported {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.added.text(&self.module, "added", to)
+    }
+}
+
+impl Added {
+    /// What was added to a module, in a line or two.
+    pub(super) fn text(&self, module: &str, did: &str, to: &mut dyn Write) -> io::Result<()> {
+        let present = human::count(self.present);
+        writeln!(to, "{module}: {} {did}, {present} there already", human::counted(self.added, "row"))?;
+        match self.invalidated {
+            0 => Ok(()),
+            rows => {
+                let rows = human::counted(rows, "row");
+                writeln!(
+                    to,
+                    "{module}: {rows} left out: their ids were invalidated (--revive adds them all the same)"
+                )
+            }
+        }
+    }
+}

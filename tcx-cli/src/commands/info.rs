@@ -1,0 +1,123 @@
+//! `tcx info`: what a module is.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use tcx_store::{Inspection, LeafKind};
+
+use crate::args::Module;
+use crate::cache;
+use crate::failure::{Result, Verdict};
+use crate::human;
+use crate::output::{HEADING, Output, Report, Table};
+
+#[derive(Debug, Serialize)]
+struct Info {
+    module: String,
+    ids: &'static str,
+    outputs: Vec<Output_>,
+    identity: Vec<Entry>,
+    provenance: Vec<Entry>,
+    digest: String,
+    instance: String,
+    created_ms: u64,
+    last_used_ms: Option<u64>,
+    newest_change: u64,
+    sound_changes: bool,
+    strangers: Vec<String>,
+    #[serde(skip)]
+    created: String,
+    #[serde(skip)]
+    last_used: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename = "Output")]
+struct Output_ {
+    name: String,
+    r#type: String,
+    shape: Option<Vec<usize>>,
+    bytes_per_row: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: String,
+    value: String,
+}
+
+pub(super) fn run(module: &Module, output: &Output) -> Result<Verdict> {
+    let inspection = cache::inspect(&module.dir, &module.module)?;
+    output.show(&Info::new(&inspection))?;
+    Ok(Verdict::Good)
+}
+
+impl Info {
+    fn new(inspection: &Inspection) -> Self {
+        let spec = inspection.spec();
+        let outputs = spec.leaves().iter().map(|leaf| {
+            let (r#type, shape) = match &leaf.kind {
+                LeafKind::Dense { dtype, shape } => (dtype.to_string(), Some(shape.clone())),
+                _ => ("String".to_owned(), None),
+            };
+            Output_ { name: leaf.name.clone(), r#type, shape, bytes_per_row: leaf.kind.width() }
+        });
+        Self {
+            module: spec.module_id().to_owned(),
+            ids: spec.key_type().name(),
+            outputs: outputs.collect(),
+            identity: entries(spec.identity().entries()),
+            provenance: entries(spec.provenance()),
+            digest: inspection.digest(),
+            instance: inspection.instance(),
+            created_ms: human::millis(inspection.created()),
+            last_used_ms: inspection.last_used().map(human::millis),
+            newest_change: inspection.newest_change(),
+            sound_changes: inspection.has_sound_changes(),
+            strangers: inspection.other_files().strangers.clone(),
+            created: human::date(inspection.created()),
+            last_used: inspection.last_used().map_or_else(|| "?".to_owned(), human::ago),
+        }
+    }
+}
+
+fn entries(pairs: &[(String, String)]) -> Vec<Entry> {
+    pairs.iter().map(|(name, value)| Entry { name: name.clone(), value: value.clone() }).collect()
+}
+
+impl Report for Info {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        writeln!(to, "module     {}", self.module)?;
+        writeln!(to, "ids        {}", self.ids)?;
+        writeln!(to, "created    {}", self.created)?;
+        writeln!(to, "last used  {}", self.last_used)?;
+        writeln!(to, "digest     {}", self.digest)?;
+        writeln!(to, "instance   {}", self.instance)?;
+        writeln!(to, "changes    {}", self.newest_change)?;
+        if !self.sound_changes {
+            writeln!(to, "           one of them is damaged: tcx verify --repair")?;
+        }
+        if !self.strangers.is_empty() {
+            writeln!(to, "not tcx's  {}", self.strangers.join(", "))?;
+        }
+        writeln!(to)?;
+        let mut table = Table::new(&["OUTPUT", "TYPE", "SHAPE", ">BYTES PER ROW"]);
+        for output in &self.outputs {
+            let shape = output.shape.as_ref().map_or_else(String::new, |shape| format!("{shape:?}"));
+            let bytes =
+                output.bytes_per_row.map_or_else(|| "varies".to_owned(), |bytes| human::count(bytes as u64));
+            table.line([output.name.clone(), output.r#type.clone(), shape, bytes]);
+        }
+        table.write(to)?;
+        pairs("IDENTITY", &self.identity, to)?;
+        pairs("PROVENANCE", &self.provenance, to)
+    }
+}
+
+fn pairs(heading: &str, entries: &[Entry], to: &mut dyn Write) -> io::Result<()> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    writeln!(to, "\n{HEADING}{heading}{HEADING:#}")?;
+    entries.iter().try_for_each(|entry| writeln!(to, "{} = {}", entry.name, entry.value))
+}

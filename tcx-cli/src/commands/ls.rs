@@ -1,0 +1,149 @@
+//! `tcx ls`: the modules of a cache directory, by the footers of their files.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use tcx_store::{Inspection, SegmentState};
+
+use crate::cache;
+use crate::failure::{Code, Failure, Result, Verdict};
+use crate::human;
+use crate::output::{Output, Report, Table};
+
+#[derive(Debug, Serialize)]
+struct Listing {
+    modules: Vec<Module>,
+    bytes: u64,
+    /// Modules that could not be read.
+    unreadable: Vec<Unreadable>,
+}
+
+#[derive(Debug, Serialize)]
+struct Module {
+    module: String,
+    rows: u64,
+    /// Whether there may be fewer: some may have been invalidated.
+    rows_at_most: bool,
+    bytes: u64,
+    /// What `tcx gc` removes.
+    dead_bytes: u64,
+    segments: usize,
+    damaged_segments: usize,
+    schema: String,
+    weights: Option<String>,
+    last_used_ms: Option<u64>,
+    #[serde(skip)]
+    last_used: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Unreadable {
+    module: String,
+    error: String,
+}
+
+pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
+    let (mut modules, mut unreadable) = (Vec::new(), Vec::new());
+    for name in cache::all(dir)? {
+        match Inspection::open(&dir.join(&name)) {
+            Ok(inspection) => modules.push(Module::new(name, &inspection)),
+            Err(error) => unreadable.push(Unreadable { module: name, error: error.to_string() }),
+        }
+    }
+    let bytes = modules.iter().map(|module| module.bytes).sum();
+    let listing = Listing { modules, bytes, unreadable };
+    output.show(&listing)?;
+    match &listing.unreadable[..] {
+        [] => Ok(Verdict::Good),
+        unreadable => {
+            let errors: Vec<_> =
+                unreadable.iter().map(|own| format!("{}: {}", own.module, own.error)).collect();
+            Err(Failure::new(Code::Damaged, errors.join("\n")))
+        }
+    }
+}
+
+impl Module {
+    fn new(module: String, inspection: &Inspection) -> Self {
+        let served = || inspection.segments().filter(|own| own.state == SegmentState::Served);
+        let dead = |state: &SegmentState| matches!(state, SegmentState::Replaced | SegmentState::Dead);
+        let damaged = |state: &SegmentState| matches!(state, SegmentState::Damaged(_));
+        let bytes_of = |is: &dyn Fn(&SegmentState) -> bool| {
+            inspection.segments().filter(|own| is(&own.state)).map(|own| own.bytes).sum::<u64>()
+        };
+        Self {
+            rows: served().map(|own| own.rows).sum(),
+            rows_at_most: inspection.may_have_dead_rows(),
+            bytes: bytes(inspection),
+            dead_bytes: bytes_of(&dead),
+            segments: served().count(),
+            damaged_segments: inspection.segments().filter(|own| damaged(&own.state)).count(),
+            schema: schema(inspection),
+            weights: weights(inspection),
+            last_used_ms: inspection.last_used().map(human::millis),
+            last_used: inspection.last_used().map_or_else(|| "?".to_owned(), human::ago),
+            module,
+        }
+    }
+}
+
+/// The bytes of all files of tcx in the folder.
+pub(crate) fn bytes(inspection: &Inspection) -> u64 {
+    let others = inspection.other_files();
+    let segments: u64 = inspection.segments().map(|own| own.bytes).sum();
+    segments + others.change_bytes + others.run_bytes + others.temporary_bytes
+}
+
+fn schema(inspection: &Inspection) -> String {
+    let leaves = inspection.spec().leaves().iter();
+    leaves.map(|leaf| format!("{}: {}", leaf.name, leaf.kind)).collect::<Vec<_>>().join(", ")
+}
+
+/// The fingerprint of the weights; of several their number.
+fn weights(inspection: &Inspection) -> Option<String> {
+    let entries = inspection.spec().identity().entries().iter();
+    let weights: Vec<&String> = entries
+        .filter(|(path, _)| path == "weights" || path.ends_with(".weights"))
+        .map(|(_, fingerprint)| fingerprint)
+        .collect();
+    match &weights[..] {
+        [] => None,
+        [one] => Some((*one).clone()),
+        several => Some(format!("{} networks", several.len())),
+    }
+}
+
+impl Report for Listing {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        if self.modules.is_empty() {
+            return writeln!(to, "no modules");
+        }
+        let headings = ["MODULE", ">ROWS", ">BYTES", ">DEAD", ">SEGMENTS", "WEIGHTS", "LAST USED", "SCHEMA"];
+        let mut table = Table::new(&headings);
+        for module in &self.modules {
+            let at_most = if module.rows_at_most { "≤ " } else { "" };
+            let damaged = match module.damaged_segments {
+                0 => String::new(),
+                damaged => format!(" + {damaged} damaged"),
+            };
+            table.line([
+                module.module.clone(),
+                format!("{at_most}{}", human::count(module.rows)),
+                human::size(module.bytes),
+                human::size(module.dead_bytes),
+                format!("{}{damaged}", module.segments),
+                module.weights.as_deref().map_or_else(|| "-".to_owned(), shortened),
+                module.last_used.clone(),
+                module.schema.clone(),
+            ]);
+        }
+        table.write(to)
+    }
+}
+
+/// `blake3:0123abcd…`
+fn shortened(fingerprint: &str) -> String {
+    let short: String = fingerprint.chars().take(15).collect();
+    if short.len() < fingerprint.len() { format!("{short}…") } else { short }
+}

@@ -1,0 +1,107 @@
+//! `tcx merge`: the rows of B that A lacks, added to A.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use tcx_store::{Inspection, Row, SegmentState, Spec};
+
+pub(super) use crate::add::How;
+use crate::add::{Added, Adder, BATCH};
+use crate::cache;
+use crate::failure::{Code, Failure, Result, Verdict};
+use crate::output::{Output, Report};
+use crate::progress;
+use crate::specs;
+
+#[derive(Debug, Serialize)]
+struct Merged {
+    dry_run: bool,
+    modules: Vec<Module>,
+}
+
+#[derive(Debug, Serialize)]
+struct Module {
+    module: String,
+    #[serde(flatten)]
+    added: Added,
+    /// Rows of B that do not verify.
+    damaged: u64,
+}
+
+pub(super) fn run(a: &Path, b: &Path, module: Option<&str>, how: How, output: &Output) -> Result<Verdict> {
+    let mut from = Vec::new();
+    for name in cache::chosen(b, module)? {
+        let inspection = cache::inspect(b, &name)?;
+        fits(a, b, &name, inspection.spec())?;
+        from.push((name, inspection));
+    }
+    let mut modules = Vec::new();
+    for (name, inspection) in from {
+        modules.push(merge(a, name, &inspection, how)?);
+    }
+    let is_whole = modules.iter().all(|module| module.damaged == 0);
+    output.show(&Merged { dry_run: how.dry_run, modules })?;
+    Ok(Verdict::good_if(is_whole))
+}
+
+/// All modules are compared before the first row is added.
+fn fits(a: &Path, b: &Path, name: &str, theirs: &Spec) -> Result<()> {
+    if !a.join(name).exists() {
+        return Ok(());
+    }
+    let differences = specs::differences(&cache::spec(a, name)?, theirs);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let lines = differences.iter().map(|difference| format!("\n  {difference}")).collect::<Vec<_>>().concat();
+    let message = format!(
+        "`{name}` is another module in {} (A) than in {} (B):{lines}\nnothing was added; --module NAME merges another",
+        a.display(),
+        b.display()
+    );
+    Err(Failure::new(Code::Unfit, message))
+}
+
+fn merge(a: &Path, module: String, from: &Inspection, how: How) -> Result<Module> {
+    let mut adder = Adder::new(a, from.spec().clone(), how)?;
+    let served = from.segments().filter(|own| own.state == SegmentState::Served);
+    let bar = progress::rows(format!("merging {module}"), served.map(|own| own.rows).sum());
+    let mut damaged = 0;
+    let mut batch: Vec<Row<'_>> = Vec::new();
+    for row in from.rows() {
+        bar.inc(1);
+        let Ok(row) = row else {
+            damaged += 1;
+            continue;
+        };
+        if batch.len() == BATCH || batch.last().is_some_and(|last| last.view != row.view) {
+            add(&mut adder, &batch)?;
+            batch.clear();
+        }
+        batch.push(row);
+    }
+    add(&mut adder, &batch)?;
+    bar.finish_and_clear();
+    let counts = if how.dry_run { adder.added } else { adder.finish()? };
+    Ok(Module { module, added: counts, damaged })
+}
+
+fn add(adder: &mut Adder, batch: &[Row<'_>]) -> Result<()> {
+    let Some(first) = batch.first() else { return Ok(()) };
+    let keys: Vec<&[u8]> = batch.iter().map(|row| row.key).collect();
+    adder.add(first.view, &keys, |position, leaf| batch[position].leaves[leaf])
+}
+
+impl Report for Merged {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        let did = if self.dry_run { "would be added" } else { "added" };
+        for Module { module, added, damaged } in &self.modules {
+            added.text(module, did, to)?;
+            if *damaged > 0 {
+                writeln!(to, "{module}: {damaged} rows of B do not verify and are left out")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! One file a command.
+
+mod batches;
+mod coverage;
+mod diff;
+mod export;
+mod gc;
+mod import;
+mod info;
+mod ls;
+mod merge;
+mod npy_folder;
+mod prune;
+mod report;
+mod rm;
+mod rows;
+mod shell;
+mod stats;
+mod top;
+mod verify;
+
+use crate::args::Command;
+use crate::failure::{Result, Verdict};
+use crate::output::Output;
+pub(crate) use ls::bytes;
+
+pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
+    match command {
+        Command::Ls { dir } => ls::run(&dir, output),
+        Command::Info(module) => info::run(&module, output),
+        Command::Head { module, rows } => rows::head(&module, rows, output),
+        Command::Show { module, id, view } => rows::show(&module, &id, view, output),
+        Command::Stats(modules) => stats::run(&modules, output),
+        Command::Coverage { module, ids, view, missing_to } => {
+            coverage::run(&module, &ids, view, missing_to.as_deref(), output)
+        }
+        Command::Verify { modules, repair, deleting } => verify::run(&modules, repair, deleting, output),
+        Command::Compact(modules) => gc::compact(&modules, output),
+        Command::Gc { modules, older_than, deleting } => gc::run(&modules, older_than, deleting, output),
+        Command::Prune { modules, max_size, older_than, deleting } => {
+            prune::run(&modules, &prune::Limits { max_size, older_than }, deleting, output)
+        }
+        Command::Rm { module, id, prefix, deleting } => {
+            let part = rm::Part { ids: id, prefixes: prefix };
+            rm::run(&module, &part, deleting, output)
+        }
+        Command::Export { module, to, format } => export::run(&module, &to, format, output),
+        Command::Import { module, from, revive } => import::run(&module, &from, revive, output),
+        Command::Merge { a, b, module, revive, dry_run } => {
+            merge::run(&a, &b, module.as_deref(), merge::How { revive, dry_run }, output)
+        }
+        Command::Diff { a, b, module } => diff::run(&a, &b, module.as_deref(), output),
+        Command::Report { modules, to, sample } => report::run(&modules, &to, sample, output),
+        Command::Top { dir, every } => top::run(&dir, every, output),
+        Command::Completions { shell } => shell::completions(shell),
+        Command::Man { to } => shell::man(to.as_deref()),
+    }
+}

@@ -1,0 +1,149 @@
+//! `tcx rm`: a module goes, or some of its rows.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use tcx_store::{Inspection, KeyType, OtherFiles};
+
+use super::bytes;
+use crate::args::{Deleting, Module};
+use crate::ask::confirm;
+use crate::cache;
+use crate::failure::{Code, Failure, Result, Verdict};
+use crate::human;
+use crate::ids;
+use crate::output::{Output, Report};
+
+/// What a folder that is about to be removed is called: no module's id begins so.
+const ASIDE: &str = ".removed-";
+
+/// The rows that go; everything, if there is nothing here.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) ids: Vec<String>,
+    pub(super) prefixes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Removed {
+    dry_run: bool,
+    module: String,
+    /// Of the whole module.
+    bytes: Option<u64>,
+    ids: Vec<String>,
+    prefixes: Vec<String>,
+}
+
+pub(super) fn run(module: &Module, part: &Part, deleting: Deleting, output: &Output) -> Result<Verdict> {
+    let is_whole = part.ids.is_empty() && part.prefixes.is_empty();
+    let bytes = if is_whole { Some(whole(module, deleting)?) } else { None };
+    if !is_whole {
+        invalidate(module, part, deleting)?;
+    }
+    output.show(&Removed {
+        dry_run: deleting.dry_run,
+        module: module.module.clone(),
+        bytes,
+        ids: part.ids.clone(),
+        prefixes: part.prefixes.clone(),
+    })?;
+    Ok(Verdict::Good)
+}
+
+/// Removes the folder of a module: one rename takes it away, so that nobody sees a half of it.
+fn whole(module: &Module, deleting: Deleting) -> Result<u64> {
+    let folder = cache::folder(&module.dir, &module.module)?;
+    let inspection = Inspection::open(&folder);
+    // One whose change 0 is damaged can be removed all the same.
+    let bytes = inspection.as_ref().map_or(0, bytes);
+    let strangers = OtherFiles::read(&folder)?.strangers;
+    if !strangers.is_empty() {
+        let message = format!(
+            "{} holds what is not tcx's: {}. Move it away first",
+            folder.display(),
+            strangers.join(", ")
+        );
+        return Err(Failure::new(Code::Unfit, message));
+    }
+    if deleting.dry_run {
+        return Ok(bytes);
+    }
+    let rows = inspection.iter().flat_map(|own| own.segments().map(|own| own.rows)).sum();
+    let question =
+        format!("Remove `{}` with {} ({})?", module.module, human::counted(rows, "row"), human::size(bytes));
+    confirm(deleting.yes, &question)?;
+    drop(inspection);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_nanos());
+    let aside = module.dir.join(format!("{ASIDE}{}-{nanos}", module.module));
+    fs::rename(&folder, &aside).map_err(|error| Failure::file("move aside", &folder, &error))?;
+    remove_folder(&aside)?;
+    Ok(bytes)
+}
+
+pub(super) fn remove_folder(path: &Path) -> Result<()> {
+    fs::remove_dir_all(path).map_err(|error| Failure::file("remove", path, &error))
+}
+
+/// Folders that were moved aside and not removed to the end.
+pub(super) fn leftovers(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).map_err(|error| Failure::file("list", dir, &error))?;
+    let is_one = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(ASIDE));
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| is_one(&entry.file_name()) && entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<()> {
+    let key_type = cache::spec(&module.dir, &module.module)?.key_type();
+    let keys = part.ids.iter().map(|id| ids::parse(key_type, id)).collect::<Result<Vec<_>>>()?;
+    let prefixes = part.prefixes.iter().map(|prefix| match key_type {
+        KeyType::Int => {
+            Err(Failure::usage("ids of this module are i64, which have no prefix: name them with --id"))
+        }
+        key_type => ids::parse(key_type, prefix),
+    });
+    let prefixes = prefixes.collect::<Result<Vec<_>>>()?;
+    if deleting.dry_run {
+        return Ok(());
+    }
+    let mut what: Vec<String> = prefixes_told(&part.prefixes);
+    if !keys.is_empty() {
+        what.insert(0, human::counted(keys.len() as u64, "id"));
+    }
+    let what = what.join(" and ");
+    confirm(deleting.yes, &format!("Invalidate {what} of `{}`?", module.module))?;
+    let store = cache::open(&module.dir, &module.module, &cache::options(false))?;
+    if !keys.is_empty() {
+        store.invalidate(&ids::keys(key_type, &keys, 0)?)?;
+    }
+    prefixes.iter().try_for_each(|prefix| store.invalidate_prefix(prefix))?;
+    Ok(())
+}
+
+fn prefixes_told(prefixes: &[String]) -> Vec<String> {
+    prefixes.iter().map(|prefix| format!("all ids that begin with {prefix:?}")).collect()
+}
+
+impl Report for Removed {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        let Self { dry_run, module, bytes, ids, prefixes } = self;
+        let would = if *dry_run { "would be " } else { "" };
+        if let Some(bytes) = bytes {
+            return writeln!(to, "{module}: {would}removed, {}", human::size(*bytes));
+        }
+        for id in ids {
+            writeln!(to, "{module}: {would}invalidated: {id}")?;
+        }
+        for prefix in prefixes {
+            writeln!(to, "{module}: {would}invalidated: {prefix}…")?;
+        }
+        if *dry_run { Ok(()) } else { writeln!(to, "tcx compact and tcx gc free the room") }
+    }
+}

@@ -1,0 +1,106 @@
+//! `tcx head` and `tcx show`: rows and their values.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use tcx_store::{Leaf, Spec};
+
+use crate::args::Module;
+use crate::cache;
+use crate::failure::{Code, Failure, Result, Verdict};
+use crate::ids;
+use crate::output::{HEADING, Output, Report};
+use crate::values::Values;
+
+/// Characters of a row's values that are shown.
+const ROOM: usize = 60;
+
+#[derive(Debug, Serialize)]
+struct Rows {
+    module: String,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    id: String,
+    view: u32,
+    outputs: Vec<Output_>,
+}
+
+#[derive(Debug, Serialize)]
+struct Output_ {
+    name: String,
+    #[serde(flatten)]
+    values: Values,
+}
+
+pub(super) fn head(module: &Module, count: usize, output: &Output) -> Result<Verdict> {
+    let inspection = cache::inspect(&module.dir, &module.module)?;
+    let (mut rows, mut damaged) = (Vec::new(), 0);
+    for row in inspection.rows() {
+        if rows.len() == count {
+            break;
+        }
+        match row {
+            Ok(row) => {
+                rows.push(Row::new(inspection.spec(), row.key, row.view, |leaf| row.leaves[leaf]));
+            }
+            Err(_) => damaged += 1,
+        }
+    }
+    output.show(&Rows { module: module.module.clone(), rows })?;
+    if damaged > 0 {
+        Output::note(&format!("{damaged} rows do not verify and are left out: tcx verify tells more"));
+    }
+    Ok(Verdict::Good)
+}
+
+pub(super) fn show(module: &Module, id: &str, view: u32, output: &Output) -> Result<Verdict> {
+    let store = cache::open(&module.dir, &module.module, &cache::options(true))?;
+    let spec = cache::spec(&module.dir, &module.module)?;
+    let key = ids::parse(spec.key_type(), id)?;
+    let found = store.peek(ids::keys(spec.key_type(), &[&key], view)?)?;
+    if found.missing() > 0 {
+        let of_view = if view > 0 { format!(" in view {view}") } else { String::new() };
+        let message = format!("no row of {id:?}{of_view} in `{}`", module.module);
+        return Err(Failure::new(Code::NotFound, message));
+    }
+    let row = Row::new(&spec, &key, view, |leaf| found.bytes(leaf, 0));
+    output.show(&Rows { module: module.module.clone(), rows: vec![row] })?;
+    Ok(Verdict::Good)
+}
+
+impl Row {
+    fn new<'a>(spec: &Spec, key: &[u8], view: u32, bytes: impl Fn(usize) -> &'a [u8]) -> Self {
+        let output = |(number, leaf): (usize, &Leaf)| {
+            let values = Values::new(&leaf.kind, bytes(number));
+            Output_ { name: leaf.name.clone(), values }
+        };
+        let outputs = spec.leaves().iter().enumerate().map(output).collect();
+        Self { id: ids::show(spec.key_type(), key), view, outputs }
+    }
+}
+
+impl Report for Rows {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        if self.rows.is_empty() {
+            return writeln!(to, "no rows");
+        }
+        let names = self.rows.iter().flat_map(|row| row.outputs.iter().map(|output| output.name.len()));
+        let width = names.max().unwrap_or(0);
+        for row in &self.rows {
+            let view = if row.view > 0 { format!(" (view {})", row.view) } else { String::new() };
+            writeln!(to, "{HEADING}{}{HEADING:#}{view}", row.id)?;
+            for Output_ { name, values } in &row.outputs {
+                let (preview, summary) = (values.preview(ROOM), values.summary());
+                let kind = match values {
+                    Values::Text { r#type, .. } => (*r#type).to_owned(),
+                    Values::Dense { r#type, shape, .. } => format!("{type} {shape:?}"),
+                };
+                writeln!(to, "{}", format!("  {name:<width$}  {kind}  {preview}  {summary}").trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}

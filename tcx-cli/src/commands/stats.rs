@@ -1,0 +1,119 @@
+//! `tcx stats`: rows and bytes, dead ones too. Every key is read.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use tcx_store::{Inspection, SegmentState};
+
+use super::bytes;
+use crate::args::Modules;
+use crate::cache;
+use crate::failure::{Result, Verdict};
+use crate::human;
+use crate::output::{Output, Report, Table};
+use crate::progress;
+
+#[derive(Debug, Serialize)]
+struct Stats {
+    modules: Vec<Module>,
+    bytes: u64,
+    rows: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Module {
+    module: String,
+    rows: u64,
+    dead_rows: u64,
+    copies: u64,
+    damaged_rows: u64,
+    bytes: u64,
+    segments: usize,
+    segment_bytes: u64,
+    superfluous_segments: usize,
+    /// What `tcx gc` removes.
+    superfluous_bytes: u64,
+    damaged_segments: usize,
+    changes: u64,
+    change_bytes: u64,
+    runs: u64,
+    run_bytes: u64,
+    temporary: u64,
+    temporary_bytes: u64,
+}
+
+pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
+    let names = cache::chosen(&modules.dir, modules.module.as_deref())?;
+    let bar = progress::rows("counting", 0);
+    let mut found = Vec::new();
+    for name in names {
+        bar.set_message(format!("counting {name}"));
+        found.push(Module::new(&cache::inspect(&modules.dir, &name)?, name));
+    }
+    bar.finish_and_clear();
+    let bytes = found.iter().map(|module| module.bytes).sum();
+    let rows = found.iter().map(|module| module.rows).sum();
+    output.show(&Stats { modules: found, bytes, rows })?;
+    Ok(Verdict::Good)
+}
+
+impl Module {
+    fn new(inspection: &Inspection, module: String) -> Self {
+        let count = inspection.count();
+        let is_superfluous =
+            |state: &SegmentState| matches!(state, SegmentState::Replaced | SegmentState::Dead);
+        let is_damaged = |state: &SegmentState| matches!(state, SegmentState::Damaged(_));
+        let segments = || inspection.segments();
+        let superfluous = || segments().filter(|own| is_superfluous(&own.state));
+        let others = inspection.other_files();
+        Self {
+            module,
+            rows: count.served,
+            dead_rows: count.dead,
+            copies: count.copies,
+            damaged_rows: count.damaged,
+            bytes: bytes(inspection),
+            segments: segments().count(),
+            segment_bytes: segments().map(|own| own.bytes).sum(),
+            superfluous_segments: superfluous().count(),
+            superfluous_bytes: superfluous().map(|own| own.bytes).sum(),
+            damaged_segments: segments().filter(|own| is_damaged(&own.state)).count(),
+            changes: others.changes,
+            change_bytes: others.change_bytes,
+            runs: others.runs,
+            run_bytes: others.run_bytes,
+            temporary: others.temporary,
+            temporary_bytes: others.temporary_bytes,
+        }
+    }
+
+    fn lines(&self, to: &mut dyn Write) -> io::Result<()> {
+        let (count, size) = (human::count, human::size);
+        let mut table = Table::new(&["", ">COUNT", ">BYTES"]);
+        let mut line =
+            |what: &str, number: String, bytes: String| table.line([what.to_owned(), number, bytes]);
+        line("rows", count(self.rows), String::new());
+        line("dead rows", count(self.dead_rows), String::new());
+        line("copies", count(self.copies), String::new());
+        line("rows that do not verify", count(self.damaged_rows), String::new());
+        line("segments", count(self.segments as u64), size(self.segment_bytes));
+        line("of them superfluous", count(self.superfluous_segments as u64), size(self.superfluous_bytes));
+        line("of them damaged", count(self.damaged_segments as u64), String::new());
+        line("changes", count(self.changes), size(self.change_bytes));
+        line("index runs", count(self.runs), size(self.run_bytes));
+        line("temporary files", count(self.temporary), size(self.temporary_bytes));
+        table.write(to)
+    }
+}
+
+impl Report for Stats {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        for module in &self.modules {
+            writeln!(to, "{}: {}", module.module, human::size(module.bytes))?;
+            module.lines(to)?;
+            writeln!(to)?;
+        }
+        let modules = human::counted(self.modules.len() as u64, "module");
+        writeln!(to, "{modules}, {}, {}", human::counted(self.rows, "row"), human::size(self.bytes))
+    }
+}

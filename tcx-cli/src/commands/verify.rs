@@ -1,0 +1,188 @@
+//! `tcx verify`: every byte is read and compared with its checksum; `--repair` does something about what is wrong.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use tcx_store::{Damage, DamagedFile, Repaired, Verified};
+
+use crate::args::{Deleting, Modules};
+use crate::ask::confirm;
+use crate::cache;
+use crate::failure::{Code, Failure, Result, Verdict};
+use crate::human;
+use crate::output::{BAD, FAINT, GOOD, Output, Report};
+use crate::progress;
+
+#[derive(Debug, Serialize)]
+struct Verification {
+    modules: Vec<Module>,
+    unreadable: Vec<Unreadable>,
+}
+
+#[derive(Debug, Serialize)]
+struct Module {
+    module: String,
+    segments: u64,
+    rows: u64,
+    changes: u64,
+    runs: u64,
+    bytes: u64,
+    damage: Vec<Fault>,
+    foreign: Vec<Foreign>,
+}
+
+#[derive(Debug, Serialize)]
+struct Fault {
+    file: String,
+    kind: &'static str,
+    what: String,
+    /// What was done about it.
+    repaired: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Foreign {
+    file: String,
+    why: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Unreadable {
+    module: String,
+    error: String,
+}
+
+pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &Output) -> Result<Verdict> {
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    for name in cache::chosen(&modules.dir, modules.module.as_deref())? {
+        let dir = modules.dir.join(&name);
+        match verify(&dir, &name) {
+            Ok(verified) => {
+                let repaired = repair_some(&dir, &verified.damage, repair, deleting)?;
+                found.push(Module::new(name, verified, &repaired));
+            }
+            Err(error) => unreadable.push(Unreadable { module: name, error: error.to_string() }),
+        }
+    }
+    let verification = Verification { modules: found, unreadable };
+    output.show(&verification)?;
+    if let Some(first) = verification.unreadable.first() {
+        return Err(Failure::new(
+            Code::Damaged,
+            format!("{} cannot be verified: {}", first.module, first.error),
+        ));
+    }
+    let open =
+        verification.modules.iter().flat_map(|module| &module.damage).any(|own| own.repaired.is_none());
+    Ok(Verdict::good_if(!open))
+}
+
+fn verify(dir: &Path, name: &str) -> tcx_store::Result<Verified> {
+    let bar = progress::bytes(format!("verifying {name}"));
+    let verified = tcx_store::verify(dir, &mut progress::follow(&bar));
+    bar.finish_and_clear();
+    verified
+}
+
+fn repair_some(dir: &Path, damage: &[Damage], repair: bool, deleting: Deleting) -> Result<Vec<Repaired>> {
+    if !repair || deleting.dry_run || damage.is_empty() {
+        return Ok(Vec::new());
+    }
+    let files = human::counted(damage.len() as u64, "damaged file");
+    let question = format!(
+        "Repair {files} in {}? Segments are moved into its folder `damaged`, index runs and merged changes removed, \
+         changes replaced.",
+        dir.display()
+    );
+    confirm(deleting.yes, &question)?;
+    let bar = progress::bytes("reading once more");
+    let repaired = tcx_store::repair(dir, damage, &mut progress::follow(&bar));
+    bar.finish_and_clear();
+    Ok(repaired?)
+}
+
+impl Module {
+    fn new(module: String, verified: Verified, repaired: &[Repaired]) -> Self {
+        let fault = |Damage { file, kind, what, .. }| {
+            let repaired = repaired.iter().find(|own| own.damage.file == file).map(|own| own.done.clone());
+            Fault { file, kind: kind_name(kind), what, repaired }
+        };
+        let foreign = |(file, why)| Foreign { file, why };
+        Self {
+            module,
+            segments: verified.segments,
+            rows: verified.rows,
+            changes: verified.changes,
+            runs: verified.runs,
+            bytes: verified.bytes,
+            damage: verified.damage.into_iter().map(fault).collect(),
+            foreign: verified.foreign.into_iter().map(foreign).collect(),
+        }
+    }
+}
+
+fn kind_name(kind: DamagedFile) -> &'static str {
+    match kind {
+        DamagedFile::Segment => "segment",
+        DamagedFile::Run => "run",
+        DamagedFile::Merged => "merged",
+        DamagedFile::Change => "change",
+        _ => "file",
+    }
+}
+
+/// What a damaged file costs.
+fn cost(kind: &str) -> &'static str {
+    match kind {
+        "segment" => "its rows are computed again",
+        "run" => "it is made again",
+        "merged" => "the changes themselves are read",
+        _ => "rows before it are computed again, nothing is joined or removed",
+    }
+}
+
+impl Report for Verification {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        for module in &self.modules {
+            module.text(to)?;
+        }
+        let open = self.modules.iter().flat_map(|module| &module.damage).any(|own| own.repaired.is_none());
+        if open {
+            writeln!(
+                to,
+                "tcx verify --repair moves damaged segments aside and removes or replaces the rest"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Module {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        let state = match self.damage.len() {
+            0 => format!("{GOOD}good{GOOD:#}"),
+            damaged => format!("{BAD}{}{BAD:#}", human::counted(damaged as u64, "damaged file")),
+        };
+        writeln!(
+            to,
+            "{}: {state} ({}, {}, {}, {}, {})",
+            self.module,
+            human::size(self.bytes),
+            human::counted(self.rows, "row"),
+            human::counted(self.segments, "segment"),
+            human::counted(self.changes, "change"),
+            human::counted(self.runs, "index run"),
+        )?;
+        for Fault { file, kind, what, repaired } in &self.damage {
+            match repaired {
+                Some(done) => writeln!(to, "  {file}: {what}; {GOOD}{done}{GOOD:#}")?,
+                None => writeln!(to, "  {file}: {what}; {}", cost(kind))?,
+            }
+        }
+        for Foreign { file, why } in &self.foreign {
+            writeln!(to, "  {FAINT}{file}: not served, {why}{FAINT:#}")?;
+        }
+        Ok(())
+    }
+}

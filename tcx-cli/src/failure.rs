@@ -1,0 +1,117 @@
+//! What a command ends with: exit codes, and errors that name the remedy.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use tcx_store::ErrorKind;
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// The exit code of a failure; stable, see `docs/cli.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    /// The arguments cannot be followed.
+    Usage = 2,
+    /// There is no such directory, module, id or file.
+    NotFound = 3,
+    /// A file does not hold what was written.
+    Damaged = 4,
+    /// Two things do not belong together.
+    Unfit = 5,
+    /// The file system failed.
+    Io = 6,
+    /// Nobody said yes.
+    Unconfirmed = 7,
+}
+
+impl Code {
+    /// The word for it in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::NotFound => "not_found",
+            Self::Damaged => "damaged",
+            Self::Unfit => "unfit",
+            Self::Io => "io",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// How a command that did its work answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Good,
+    /// Damage was found, ids are missing, there is a difference.
+    Bad,
+}
+
+impl Verdict {
+    pub(crate) fn good_if(is_good: bool) -> Self {
+        if is_good { Self::Good } else { Self::Bad }
+    }
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Good => Self::SUCCESS,
+            Verdict::Bad => Self::from(1),
+        }
+    }
+}
+
+/// Why a command could not do its work, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, message)
+    }
+
+    pub(crate) fn file(action: &str, path: &Path, error: &io::Error) -> Self {
+        let code = if error.kind() == io::ErrorKind::NotFound { Code::NotFound } else { Code::Io };
+        Self::new(code, format!("cannot {action} {}: {error}", path.display()))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<tcx_store::Error> for Failure {
+    fn from(error: tcx_store::Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Corrupt => Code::Damaged,
+            ErrorKind::Incompatible => Code::Unfit,
+            ErrorKind::Invalid => Code::Usage,
+            _ => Code::Io,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(Code::Io, error.to_string())
+    }
+}

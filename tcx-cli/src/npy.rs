@@ -1,0 +1,135 @@
+//! Folders of `.npy` files: one a dense column, text as lines of JSON, and `ids.txt`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use npyz::{Order, TypeChar};
+use tcx_store::{DType, LeafKind};
+
+use crate::failure::{Code, Failure, Result};
+
+/// The header's room: it is written again when the number of rows is known.
+const HEADER: usize = 128;
+
+/// What numpy calls a dtype; bf16, which it does not know, is written as f32.
+pub(crate) fn type_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "<f2",
+        DType::F64 => "<f8",
+        DType::I8 => "|i1",
+        DType::I16 => "<i2",
+        DType::I32 => "<i4",
+        DType::I64 => "<i8",
+        DType::U8 => "|u1",
+        DType::Bool => "|b1",
+        _ => "<f4",
+    }
+}
+
+/// An array that is being written, row by row.
+pub(crate) struct Writer {
+    out: BufWriter<File>,
+    type_name: &'static str,
+    shape: Vec<usize>,
+    rows: usize,
+}
+
+impl Writer {
+    pub(crate) fn create(path: &Path, type_name: &'static str, shape: &[usize]) -> io::Result<Self> {
+        let mut out = BufWriter::new(File::create_new(path)?);
+        out.write_all(&[0; HEADER])?;
+        Ok(Self { out, type_name, shape: shape.to_vec(), rows: 0 })
+    }
+
+    pub(crate) fn row(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.rows += 1;
+        self.out.write_all(bytes)
+    }
+
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        let dims = self.shape.iter().map(|dim| format!(" {dim},")).collect::<Vec<_>>().concat();
+        let (kind, rows) = (self.type_name, self.rows);
+        let text = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({rows},{dims}), }}");
+        // Magic, version 1.0, the length of the rest, which ends with a line feed.
+        let mut header = b"\x93NUMPY\x01\x00".to_vec();
+        header.extend_from_slice(&((HEADER - 10) as u16).to_le_bytes());
+        header.extend_from_slice(text.as_bytes());
+        if header.len() >= HEADER {
+            return Err(io::Error::other("too many dimensions"));
+        }
+        header.resize(HEADER - 1, b' ');
+        header.push(b'\n');
+        self.out.seek(SeekFrom::Start(0))?;
+        self.out.write_all(&header)?;
+        self.out.flush()?;
+        self.out.get_ref().sync_all()
+    }
+}
+
+/// An array that is being read.
+pub(crate) struct Reader {
+    file: io::BufReader<File>,
+    width: usize,
+    pub(crate) rows: usize,
+}
+
+impl Reader {
+    /// Opens an array of rows of this type and shape.
+    ///
+    /// # Errors
+    ///
+    /// A file that is not there or holds something else.
+    pub(crate) fn open(path: &Path, type_name: &str, shape: &[usize]) -> Result<Self> {
+        let unreadable = |error: io::Error| Failure::file("read", path, &error);
+        let mut file = io::BufReader::new(File::open(path).map_err(unreadable)?);
+        let header = npyz::NpyHeader::from_reader(&mut file).map_err(unreadable)?;
+        let npyz::DType::Plain(found) = header.dtype() else {
+            return Err(unfit(path, type_name, shape, "records"));
+        };
+        let dims = header.shape();
+        let rows = dims.first().and_then(|rows| usize::try_from(*rows).ok());
+        let same = dims.len() == shape.len() + 1 && dims[1..].iter().zip(shape).all(|(a, b)| *a == *b as u64);
+        let (true, Some(rows), Order::C) = (same && found.to_string() == type_name, rows, header.order())
+        else {
+            let order = if header.order() == Order::C { "" } else { " in Fortran's order" };
+            return Err(unfit(path, type_name, shape, &format!("{found} {dims:?}{order}")));
+        };
+        let size = match found.type_char() {
+            TypeChar::Bool => 1,
+            _ => usize::try_from(found.size_field()).unwrap_or(0),
+        };
+        let width = shape.iter().fold(size, |product, dim| product.saturating_mul(*dim));
+        Ok(Self { file, width, rows })
+    }
+
+    /// The bytes of the next rows.
+    pub(crate) fn next(&mut self, rows: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; rows * self.width];
+        io::Read::read_exact(&mut self.file, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+fn unfit(path: &Path, type_name: &str, shape: &[usize], found: &str) -> Failure {
+    let dims = shape.iter().map(|dim| format!(", {dim}")).collect::<Vec<_>>().concat();
+    let message = format!("{}: expected an array {type_name} [rows{dims}], found {found}", path.display());
+    Failure::new(Code::Unfit, message)
+}
+
+/// The name of the file of a column; what an untrusted folder says must not lead elsewhere.
+///
+/// # Errors
+///
+/// A name that is none of a plain file.
+pub(crate) fn file_name(leaf: &str, kind: &LeafKind) -> Result<String> {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if leaf.starts_with('.') || !leaf.chars().all(is_plain) || leaf.is_empty() {
+        return Err(Failure::new(
+            Code::Unfit,
+            format!("the column {leaf:?} cannot name a file: export to Arrow"),
+        ));
+    }
+    let ending = if matches!(kind, LeafKind::Text) { "jsonl" } else { "npy" };
+    Ok(format!("{leaf}.{ending}"))
+}

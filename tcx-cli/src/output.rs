@@ -1,0 +1,119 @@
+//! What a command says: text for people, or one JSON document.
+
+use std::io::{self, Write};
+
+use anstream::ColorChoice;
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::args::Color;
+use crate::failure::{Failure, Result};
+
+pub(crate) const HEADING: Style = Style::new().bold();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const FAINT: Style = Style::new().dimmed();
+
+/// What a command has found.
+pub(crate) trait Report: Serialize {
+    /// Writes it for people.
+    fn text(&self, to: &mut dyn Write) -> io::Result<()>;
+}
+
+/// Where reports go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, color: Color) -> Self {
+        match color {
+            Color::Auto => {}
+            Color::Always => ColorChoice::Always.write_global(),
+            Color::Never => ColorChoice::Never.write_global(),
+        }
+        Self { json }
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    pub(crate) fn show(&self, report: &impl Report) -> Result<()> {
+        let mut out = io::BufWriter::new(anstream::stdout().lock());
+        let written = if self.json {
+            serde_json::to_writer_pretty(&mut out, report)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out))
+        } else {
+            report.text(&mut out)
+        };
+        match written.and_then(|()| out.flush()) {
+            // Whoever reads has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Something to know that is no part of the report.
+    pub(crate) fn note(text: &str) {
+        // Where nobody listens, nothing can be said.
+        let _ = writeln!(anstream::stderr(), "{FAINT}note:{FAINT:#} {text}");
+    }
+
+    pub(crate) fn fail(&self, failure: &Failure) {
+        let mut err = anstream::stderr().lock();
+        let _ = if self.json {
+            let error =
+                serde_json::json!({"error": {"code": failure.code.name(), "message": failure.message}});
+            writeln!(err, "{error}")
+        } else {
+            writeln!(err, "{BAD}error:{BAD:#} {failure}")
+        };
+    }
+}
+
+/// Lines of cells under headings, each column as wide as it has to be.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    headings: Vec<&'static str>,
+    /// Whether the cells of a column stand at its right.
+    right: Vec<bool>,
+    lines: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A heading that begins with `>` is one of numbers, which stand at the right.
+    pub(crate) fn new(headings: &[&'static str]) -> Self {
+        let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
+        let headings = headings.iter().map(|heading| heading.trim_start_matches('>')).collect();
+        Self { headings, right, lines: Vec::new() }
+    }
+
+    pub(crate) fn line(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.lines.push(cells.into_iter().collect());
+    }
+
+    pub(crate) fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+        let width = |column: usize| {
+            let cells =
+                self.lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count());
+            cells.max().unwrap_or(0).max(self.headings[column].len())
+        };
+        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
+        let headings: Vec<String> = self.headings.iter().map(ToString::to_string).collect();
+        writeln!(to, "{HEADING}{}{HEADING:#}", self.align(&headings, &widths))?;
+        self.lines.iter().try_for_each(|line| writeln!(to, "{}", self.align(line, &widths)))
+    }
+
+    fn align(&self, line: &[String], widths: &[usize]) -> String {
+        let cells = line.iter().zip(widths).zip(&self.right);
+        let cells = cells.map(
+            |((cell, &width), &right)| {
+                if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+            },
+        );
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
+}

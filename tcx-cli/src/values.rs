@@ -1,0 +1,231 @@
+//! The elements of a row: decoding, summing up, and showing them.
+
+use std::fmt;
+
+use half::{bf16, f16};
+use serde::{Serialize, Serializer};
+use tcx_store::{DType, LeafKind};
+
+/// One element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Number {
+    Int(i64),
+    Single(f32),
+    Double(f64),
+    Bool(bool),
+}
+
+impl Number {
+    pub(crate) fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Single(value) => f64::from(value),
+            Self::Double(value) => value,
+            Self::Bool(value) => f64::from(u8::from(value)),
+        }
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(value) => value.fmt(f),
+            Self::Single(value) => value.fmt(f),
+            Self::Double(value) => value.fmt(f),
+            Self::Bool(value) => value.fmt(f),
+        }
+    }
+}
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Int(value) => to.serialize_i64(value),
+            Self::Bool(value) => to.serialize_bool(value),
+            // JSON has no word for these.
+            value if !value.as_f64().is_finite() => to.collect_str(&value),
+            Self::Single(value) => to.serialize_f32(value),
+            Self::Double(value) => to.serialize_f64(value),
+        }
+    }
+}
+
+/// The elements of a row.
+pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Vec<Number> {
+    let of = |bytes: &[u8]| decode(dtype, bytes);
+    bytes.chunks_exact(dtype.size()).filter_map(of).collect()
+}
+
+fn decode(dtype: DType, bytes: &[u8]) -> Option<Number> {
+    Some(match dtype {
+        DType::F16 => Number::Single(f16::from_le_bytes(bytes.try_into().ok()?).to_f32()),
+        DType::BF16 => Number::Single(bf16::from_le_bytes(bytes.try_into().ok()?).to_f32()),
+        DType::F32 => Number::Single(f32::from_le_bytes(bytes.try_into().ok()?)),
+        DType::F64 => Number::Double(f64::from_le_bytes(bytes.try_into().ok()?)),
+        DType::I8 => Number::Int(i8::from_le_bytes(bytes.try_into().ok()?).into()),
+        DType::I16 => Number::Int(i16::from_le_bytes(bytes.try_into().ok()?).into()),
+        DType::I32 => Number::Int(i32::from_le_bytes(bytes.try_into().ok()?).into()),
+        DType::I64 => Number::Int(i64::from_le_bytes(bytes.try_into().ok()?)),
+        DType::U8 => Number::Int(bytes.first().copied()?.into()),
+        DType::Bool => Number::Bool(bytes.first().copied()? != 0),
+        _ => return None,
+    })
+}
+
+/// What a row of a leaf holds.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Values {
+    Text {
+        r#type: &'static str,
+        value: String,
+    },
+    Dense {
+        r#type: String,
+        shape: Vec<usize>,
+        min: Option<Number>,
+        max: Option<Number>,
+        mean: Option<f64>,
+        nan: usize,
+        values: Vec<Number>,
+    },
+}
+
+impl Values {
+    pub(crate) fn new(kind: &LeafKind, bytes: &[u8]) -> Self {
+        let LeafKind::Dense { dtype, shape } = kind else {
+            return Self::Text { r#type: "String", value: String::from_utf8_lossy(bytes).into_owned() };
+        };
+        let values = numbers(*dtype, bytes);
+        let real: Vec<Number> = values.iter().copied().filter(|value| !value.as_f64().is_nan()).collect();
+        let by = |a: &&Number, b: &&Number| compare(**a, **b);
+        let mean = real.iter().map(|value| value.as_f64()).sum::<f64>() / real.len() as f64;
+        Self::Dense {
+            r#type: dtype.to_string(),
+            shape: shape.clone(),
+            min: real.iter().min_by(by).copied(),
+            max: real.iter().max_by(by).copied(),
+            mean: mean.is_finite().then_some(mean),
+            nan: values.len() - real.len(),
+            values,
+        }
+    }
+
+    /// The first elements, or the beginning of the text, in about `room` characters.
+    pub(crate) fn preview(&self, room: usize) -> String {
+        match self {
+            Self::Text { value, .. } => {
+                let start: String = value.chars().take(room).collect();
+                let more = if start.len() < value.len() { "…" } else { "" };
+                format!("{start:?}{more}")
+            }
+            Self::Dense { values, shape, .. } if shape.is_empty() => {
+                values.first().map(ToString::to_string).unwrap_or_default()
+            }
+            Self::Dense { values, .. } => {
+                let (mut text, mut shown) = (String::new(), 0);
+                for value in values {
+                    let next = format!("{}{}", if shown > 0 { ", " } else { "" }, short(*value));
+                    if shown > 0 && text.len() + next.len() > room {
+                        break;
+                    }
+                    text.push_str(&next);
+                    shown += 1;
+                }
+                let more = if shown < values.len() { ", …" } else { "" };
+                format!("[{text}{more}]")
+            }
+        }
+    }
+
+    /// `min … max, mean …`, and how many are not a number.
+    pub(crate) fn summary(&self) -> String {
+        let Self::Dense { min: Some(min), max: Some(max), mean, nan, shape, .. } = self else {
+            return match self {
+                Self::Text { value, .. } => format!("{} characters", value.chars().count()),
+                Self::Dense { nan, .. } => format!("{nan} NaN"),
+            };
+        };
+        let nan = if *nan > 0 { format!(", {nan} NaN") } else { String::new() };
+        if shape.is_empty() {
+            return nan.trim_start_matches(", ").to_owned();
+        }
+        let mean = mean.map_or_else(|| "?".to_owned(), |mean| short(Number::Double(mean)));
+        format!("min {}, max {}, mean {mean}{nan}", short(*min), short(*max))
+    }
+}
+
+fn compare(a: Number, b: Number) -> std::cmp::Ordering {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => a.cmp(&b),
+        (a, b) => a.as_f64().total_cmp(&b.as_f64()),
+    }
+}
+
+/// Five digits are enough to look at.
+fn short(value: Number) -> String {
+    let number = match value {
+        Number::Single(value) => f64::from(value),
+        Number::Double(value) => value,
+        other => return other.to_string(),
+    };
+    let size = number.abs();
+    match () {
+        () if number == 0.0 || !number.is_finite() => number.to_string(),
+        () if (1e-4..1e6).contains(&size) => {
+            let digits = (4 - size.log10().floor() as i64).clamp(0, 8) as usize;
+            let text = format!("{number:.digits$}");
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            } else {
+                text
+            }
+        }
+        () => format!("{number:.3e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dense(dtype: DType, shape: &[usize], bytes: &[u8]) -> Values {
+        Values::new(&LeafKind::Dense { dtype, shape: shape.to_vec() }, bytes)
+    }
+
+    #[test]
+    fn every_dtype_is_decoded() {
+        let one: [(DType, &[u8], &str); 10] = [
+            (DType::F16, &f16::from_f32(-1.5).to_le_bytes(), "-1.5"),
+            (DType::BF16, &bf16::from_f32(-1.5).to_le_bytes(), "-1.5"),
+            (DType::F32, &0.1_f32.to_le_bytes(), "0.1"),
+            (DType::F64, &0.1_f64.to_le_bytes(), "0.1"),
+            (DType::I8, &(-2_i8).to_le_bytes(), "-2"),
+            (DType::I16, &(-300_i16).to_le_bytes(), "-300"),
+            (DType::I32, &70_000_i32.to_le_bytes(), "70000"),
+            (DType::I64, &i64::MIN.to_le_bytes(), "-9223372036854775808"),
+            (DType::U8, &[200], "200"),
+            (DType::Bool, &[1], "true"),
+        ];
+        for (dtype, bytes, text) in one {
+            assert_eq!(dense(dtype, &[], bytes).preview(60), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_counted_and_left_out() {
+        let bytes: Vec<u8> =
+            [1.0, f32::NAN, 3.0].iter().flat_map(|value: &f32| value.to_le_bytes()).collect();
+        let values = dense(DType::F32, &[3], &bytes);
+        assert_eq!(values.summary(), "min 1, max 3, mean 2, 1 NaN");
+        let json = serde_json::to_string(&values).unwrap();
+        assert!(json.ends_with(r#""mean":2.0,"nan":1,"values":[1.0,"NaN",3.0]}"#), "{json}");
+    }
+
+    #[test]
+    fn large_integers_are_compared_exactly() {
+        let bytes: Vec<u8> = [i64::MAX - 1, i64::MAX].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let Values::Dense { min, max, .. } = dense(DType::I64, &[2], &bytes) else { panic!("dense") };
+        assert_eq!((min, max), (Some(Number::Int(i64::MAX - 1)), Some(Number::Int(i64::MAX))));
+    }
+}

@@ -1,0 +1,199 @@
+//! What the commands leave behind, and what they leave alone.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use support::{clip, files, fill_clip, json, open, tcx, workplace};
+use tcx_store::Keys;
+
+/// Every file below a folder: its path, when it was changed, its bytes.
+fn traces(dir: &Path) -> Vec<(String, SystemTime, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let (path, metadata) = entry.map(|entry| (entry.path(), entry.metadata().unwrap())).unwrap();
+        let bytes = if metadata.is_dir() { Vec::new() } else { fs::read(&path).unwrap() };
+        found.push((path.display().to_string(), metadata.modified().unwrap(), bytes));
+        if metadata.is_dir() {
+            found.extend(traces(&path));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn looking_writes_nothing() {
+    let dir = workplace();
+    // Without its index runs: who needs one makes it elsewhere.
+    for run in files(&dir.path().join("cache/clip_v1"), "run-") {
+        fs::remove_file(run).unwrap();
+    }
+    let cache = dir.path().join("cache");
+    let before = traces(&cache);
+    let looks: [&[&str]; 16] = [
+        &["ls", "cache"],
+        &["info", "cache", "clip_v1"],
+        &["head", "cache", "clip_v1"],
+        &["show", "cache", "clip_v1", "cat"],
+        &["stats", "cache"],
+        &["coverage", "cache", "clip_v1", "ids.txt"],
+        &["verify", "cache"],
+        &["gc", "cache", "--dry-run"],
+        &["prune", "cache", "--max-size", "1", "--dry-run"],
+        &["rm", "cache", "clip_v1", "--dry-run"],
+        &["rm", "cache", "clip_v1", "--id", "cat", "--dry-run"],
+        &["export", "cache", "clip_v1", "--to", "out.arrow"],
+        &["merge", "cache", "other", "--dry-run"],
+        &["diff", "cache", "other"],
+        &["report", "cache", "--to", "report.html"],
+        &["top", "cache"],
+    ];
+    for look in looks {
+        let output = tcx(dir.path(), look);
+        assert!(output.status.code().unwrap() < 2, "{look:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(traces(&cache) == before, "{look:?} left a trace");
+    }
+}
+
+#[test]
+fn a_program_that_uses_the_cache_notices_what_it_should_and_nothing_else() {
+    let dir = workplace();
+    let store = open(&dir.path().join("cache"), clip("224"));
+    let missing = |ids: &[&str]| {
+        store.refresh().unwrap();
+        store.lookup(Keys::text(ids, 0).unwrap()).unwrap().missing_positions()
+    };
+    let ids = ["cat", "dog", "horse"];
+    assert_eq!(missing(&ids), [0_usize; 0]);
+    json(dir.path(), &["compact", "cache"]);
+    json(dir.path(), &["gc", "cache", "--older-than", "0s", "--yes"]);
+    json(dir.path(), &["verify", "cache"]);
+    assert_eq!(missing(&ids), [0_usize; 0]);
+    json(dir.path(), &["rm", "cache", "clip_v1", "--id", "dog", "--yes"]);
+    assert_eq!(missing(&ids), [1]);
+    fill_clip(&store, &ids);
+    json(dir.path(), &["merge", "cache", "other"]);
+    assert_eq!(missing(&["cat", "dog", "horse", "zebra"]), [0_usize; 0]);
+    assert_eq!(json(dir.path(), &["stats", "cache", "clip_v1"])["rows"], 4);
+    json(dir.path(), &["rm", "cache", "clip_v1", "--yes"]);
+    assert!(!dir.path().join("cache/clip_v1").exists());
+    assert_eq!(json(dir.path(), &["ls", "cache"])["modules"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn rows_come_back_from_every_format_as_they_were() {
+    for format in ["out.arrow", "out.arrows", "out.parquet", "out"] {
+        let dir = workplace();
+        json(dir.path(), &["export", "cache", "clip_v1", "--to", format]);
+        json(dir.path(), &["rm", "cache", "clip_v1", "--prefix", "c", "--yes"]);
+        let added = json(dir.path(), &["import", "cache", "clip_v1", format]);
+        let counts = ["added", "present", "invalidated"].map(|name| added[name].as_u64().unwrap());
+        assert_eq!(counts, [0, 2, 1], "what was invalidated does not come back by itself");
+        let added = json(dir.path(), &["import", "cache", "clip_v1", format, "--revive"]);
+        assert_eq!(added["added"], 1);
+        json(dir.path(), &["export", "cache", "resnet50_v1", "--to", "resnet.arrow"]);
+        json(dir.path(), &["rm", "cache", "resnet50_v1", "--id", "7", "--yes"]);
+        json(dir.path(), &["import", "cache", "resnet50_v1", "resnet.arrow", "--revive"]);
+        // Another folder that was filled the same way.
+        let again = workplace();
+        let same = json(dir.path(), &["diff", "cache", again.path().join("cache").to_str().unwrap()]);
+        for (module, rows) in [(0, 3), (1, 1000)] {
+            assert_eq!(same["modules"][module]["same"], rows, "{same:#}");
+        }
+        assert_eq!(tcx(dir.path(), &["verify", "cache"]).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn rows_of_another_identity_are_not_imported() {
+    let dir = workplace();
+    for to in ["out.arrow", "out"] {
+        json(dir.path(), &["export", "another", "clip_v1", "--to", to]);
+        let output = tcx(dir.path(), &["import", "cache", "clip_v1", to]);
+        assert_eq!(output.status.code(), Some(5));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("rows of another identity"), "{said}");
+    }
+}
+
+#[test]
+fn a_damaged_file_is_an_error_and_no_panic() {
+    let dir = workplace();
+    for (to, step) in [("out.arrow", 61), ("out.arrows", 97), ("out.parquet", 97)] {
+        json(dir.path(), &["export", "cache", "clip_v1", "--to", to]);
+        let bytes = fs::read(dir.path().join(to)).unwrap();
+        for at in (0..bytes.len()).step_by(step) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            fs::write(dir.path().join("damaged"), damaged).unwrap();
+            let output = tcx(dir.path(), &["import", "cache", "clip_v1", "damaged"]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code().is_some_and(|code| code < 100), "{to}, byte {at}: {said}");
+        }
+    }
+}
+
+#[test]
+fn the_oldest_rows_of_all_modules_go_until_the_rest_is_small_enough() {
+    let dir = workplace();
+    let most = json(dir.path(), &["ls", "cache"])["bytes"].as_u64().unwrap() - 1;
+    let pruned = json(dir.path(), &["prune", "cache", "--max-size", &most.to_string(), "--yes"]);
+    assert!(pruned["bytes_after"].as_u64().unwrap() <= most, "{pruned:#}");
+    let rows: Vec<u64> = json(dir.path(), &["ls", "cache"])["modules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|module| module["rows"].as_u64().unwrap())
+        .collect();
+    assert_eq!(rows[1], 1000, "the module that was filled last is left alone");
+    assert!(rows[0] < 3);
+    let all = json(dir.path(), &["prune", "cache", "--older-than", "0s", "--yes"]);
+    let of_resnet = all["modules"].as_array().unwrap().iter().find(|own| own["module"] == "resnet50_v1");
+    assert_eq!(of_resnet.unwrap()["rows"], 1000);
+    assert_eq!(json(dir.path(), &["stats", "cache"])["rows"], 0);
+}
+
+#[test]
+fn a_report_is_one_page_that_needs_nothing_else() {
+    let dir = workplace();
+    let store = open(&dir.path().join("cache"), clip("224"));
+    fill_clip(&store, &["<script src=x>", "rabbit", "a & b"]);
+    let said = json(dir.path(), &["report", "cache", "--to", "report.html"]);
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    for foreign in ["http:", "https:", "<script", "<link", "<img", "url(", "@import"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    assert!(page.contains("<title>&lt;script src=x&gt;</title>"), "the point of an id tells the id");
+    assert_eq!(page.matches("class=\"point\"").count(), 6, "NaN has no place in the plane");
+    let clip = &said["modules"][0];
+    assert_eq!((&clip["sampled"], &clip["growth"][2]["rows"]), (&6.into(), &6.into()));
+    let counts = |histogram: &serde_json::Value| {
+        let counts = histogram["counts"].as_array().unwrap();
+        counts.iter().map(|count| count.as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(counts(&clip["outputs"][0]["norms"]), 6);
+    assert_eq!(clip["outputs"][0]["nan"], serde_json::Value::Null);
+    let resnet = &said["modules"][1]["outputs"][0];
+    assert_eq!((&resnet["norms"], counts(&resnet["nan"])), (&serde_json::Value::Null, 1000));
+    let sampled =
+        json(dir.path(), &["report", "cache", "resnet50_v1", "--sample", "10", "--to", "small.html"]);
+    assert_eq!(sampled["modules"][0]["sampled"], 10);
+    assert_eq!(tcx(dir.path(), &["report", "cache", "--to", "report.html"]).status.code(), Some(2));
+}
+
+#[test]
+fn completions_and_manual_pages_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = tcx(dir.path(), &["completions", shell]).stdout;
+        assert!(String::from_utf8(script).unwrap().contains("coverage"), "{shell}");
+    }
+    assert!(String::from_utf8(tcx(dir.path(), &["man"]).stdout).unwrap().starts_with(".ie"));
+    assert!(tcx(dir.path(), &["man", "--to", "pages"]).status.success());
+    assert!(dir.path().join("pages/tcx-verify.1").exists());
+}

@@ -1,0 +1,145 @@
+//! Terminal sessions: every `console` block of these files and of docs/cli.md is run, and says what stands there.
+//!
+//! With `TCX_BLESS=1` what is said now is written into the files, to be read before it is committed.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{TCX, damage, files, workplace};
+
+/// Runs the sessions of a file in `dir`.
+fn check(file: &str, dir: &Path) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let expected = fs::read_to_string(&path).unwrap();
+    let said = replay(&expected, dir);
+    if std::env::var_os("TCX_BLESS").is_some() {
+        fs::write(&path, &said).unwrap();
+    } else if sizeless(&said) != sizeless(&expected) {
+        let (said, expected) = (sizeless(&said), sizeless(&expected));
+        let differs = expected.lines().zip(said.lines()).position(|(a, b)| a != b);
+        let line = differs.unwrap_or_else(|| expected.lines().count().min(said.lines().count()));
+        panic!("{} says something else from line {} on:\n{said}", path.display(), line + 1);
+    }
+}
+
+/// The file with what its commands say now.
+fn replay(text: &str, dir: &Path) -> String {
+    let (mut said, mut in_session) = (String::new(), false);
+    for line in text.lines() {
+        let fence = line.starts_with("```");
+        in_session = if fence { line == "```console" } else { in_session };
+        // What a command said last time is left out.
+        if !in_session || fence || line.starts_with("$ ") {
+            said.push_str(line);
+            said.push('\n');
+        }
+        if in_session && let Some(command) = line.strip_prefix("$ ") {
+            said.push_str(&run(command, dir));
+        }
+    }
+    said
+}
+
+/// How many bytes files take is no matter of the commands, but whether they take any is: `B` stands for some.
+fn sizeless(text: &str) -> String {
+    let is_size = |word: &str| word.parse().is_ok_and(|size: f64| size > 0.0);
+    let lines = text.lines().map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let of = |(at, word): (usize, &&str)| {
+            let before = at.checked_sub(1).map_or("", |before| words[before]);
+            let is_unit = |word: &str| matches!(word.trim_matches([',', ';', ')']), "B" | "kB");
+            let is_bytes = before.contains("bytes") && before.ends_with(':')
+                || words.get(at + 1).is_some_and(|next| is_unit(next));
+            let is_size = is_bytes && is_size(word.trim_matches(['(', ',']));
+            if is_size { "B".to_owned() } else { word.replace("kB", "B") }
+        };
+        words.iter().enumerate().map(of).collect::<Vec<_>>().join(" ") + "\n"
+    });
+    lines.collect()
+}
+
+fn run(command: &str, dir: &Path) -> String {
+    let program = PathBuf::from(TCX);
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{{ {command}\n}} 2>&1 </dev/null")]).current_dir(dir).env("PATH", path);
+    let output = shell.env_remove("NO_COLOR").env("COLUMNS", "100").output().unwrap();
+    let code = match output.status.code() {
+        Some(0) => String::new(),
+        code => format!("? {}\n", code.unwrap()),
+    };
+    masked(&String::from_utf8(output.stdout).unwrap()) + &code
+}
+
+/// What differs from run to run is replaced: random names, times.
+fn masked(text: &str) -> String {
+    let (mut masked, mut word) = (String::new(), String::new());
+    for c in text.chars().chain(['\0']) {
+        if c.is_ascii_alphanumeric() {
+            word.push(c);
+            continue;
+        }
+        let is_hex = word.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+        let is_time = word.len() == 13 && word.chars().all(|c| c.is_ascii_digit());
+        masked.push_str(match () {
+            () if is_time => "[ms]",
+            // Changes are numbered with twenty digits.
+            () if is_hex && word.len() >= 16 && !word.starts_with("00000000") => "[hex]",
+            () => &word,
+        });
+        word.clear();
+        masked.push(c);
+    }
+    masked.pop();
+    let lines = masked.lines().map(|line| {
+        let date = line.find('-').filter(|at| line[*at..].contains('T') && line.ends_with('Z'));
+        let line =
+            date.and_then(|at| line.get(..at - 4)).map_or(line.to_owned(), |start| format!("{start}[date]"));
+        line + "\n"
+    });
+    lines.collect()
+}
+
+#[test]
+fn the_reference_shows_what_the_commands_say() {
+    let dir = workplace();
+    check("../docs/cli.md", dir.path());
+}
+
+#[test]
+fn the_json_of_each_command_is_as_documented() {
+    let dir = workplace();
+    check("tests/sessions/json.md", dir.path());
+}
+
+#[test]
+fn a_damaged_cache_is_told_and_repaired() {
+    let dir = workplace();
+    let clip = dir.path().join("cache/clip_v1");
+    let of_horse = |path: &&PathBuf| fs::read(path).unwrap().windows(5).any(|bytes| bytes == b"horse");
+    damage(files(&clip, "seg-").iter().find(of_horse).unwrap());
+    for run in files(&clip, "run-") {
+        damage(&run);
+    }
+    check("tests/sessions/damaged.md", dir.path());
+}
+
+#[test]
+fn a_damaged_identity_is_told_clearly() {
+    let dir = workplace();
+    damage(&dir.path().join("cache/clip_v1/change-00000000000000000000"));
+    check("tests/sessions/lost.md", dir.path());
+}
+
+#[test]
+fn wrong_arguments_are_told_with_the_remedy() {
+    let dir = workplace();
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    fs::write(dir.path().join("cache/resnet50_v1/notes.txt"), "mine").unwrap();
+    check("tests/sessions/mistakes.md", dir.path());
+}

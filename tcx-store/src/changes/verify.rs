@@ -1,0 +1,25 @@
+//! Verifying one change, and what takes the place of one that is damaged.
+
+use super::table::{ChangeBytes, TombstoneTable};
+use super::{Doomed, KIND_TOMBSTONE, encode};
+use crate::bytes::Random;
+use crate::mmap::Mapped;
+
+/// Verifies change `number` or a merged file of that number; tells the instance of a merged one.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn check_change(number: u64, map: Mapped) -> Result<Option<Random>, String> {
+    let table = TombstoneTable::open(number, ChangeBytes::Mapped(map))?;
+    let read = table.iter().count();
+    if read == table.len() {
+        return Ok(table.merged_in);
+    }
+    Err(format!("it names {} keys and prefixes, and holds {read}", table.len()))
+}
+
+/// The bytes of a change that kills every row with a smaller base.
+pub(crate) fn tombstone_for_everything(number: u64) -> Vec<u8> {
+    encode(number, KIND_TOMBSTONE, Random::new(), &Doomed::All.payload(number))
+}

@@ -1,0 +1,328 @@
+//! Looking at a module's folder from outside, by what stands in its change 0: nothing is written, and no program that knows
+//! the module is needed.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::changes::{IdentityChange, KnownChanges};
+use crate::error::{Error, Result};
+use crate::live::{Listing, Live};
+use crate::name::{FileName, SegmentName, check_module_id};
+use crate::segment::{Segment, SegmentError, arrow_schema};
+use crate::spec::Spec;
+use crate::storage::{Looking, Storage};
+use crate::verify::DAMAGED;
+
+/// The modules of a cache directory: the folders that hold files of tcx, in the order of their names.
+///
+/// # Errors
+///
+/// A directory that cannot be listed.
+pub fn modules(cache: &Path) -> Result<Vec<String>> {
+    let failed = |e| Error::io("cannot list", cache, e);
+    let mut modules = Vec::new();
+    for entry in std::fs::read_dir(cache).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // A link could lead out of the cache.
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if is_folder && check_module_id(&name).is_ok() && holds_files_of_tcx(&entry.path()) {
+            modules.push(name);
+        }
+    }
+    modules.sort();
+    Ok(modules)
+}
+
+fn holds_files_of_tcx(dir: &Path) -> bool {
+    let names = Looking::new(dir.to_owned()).list().unwrap_or_default();
+    names.iter().any(|name| FileName::parse(name).is_some())
+}
+
+/// What has become of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SegmentState {
+    /// Its rows are served, but for those that tombstones name.
+    Served,
+    /// Another segment stands for it: it is removed by collection.
+    Replaced,
+    /// Everything in it has been invalidated: it is removed by collection.
+    Dead,
+    /// It counts on a change that is not there yet.
+    Ahead,
+    /// Its footer is not what was written, as the text says.
+    Damaged(String),
+    /// It belongs to another identity or format, as the text says.
+    Foreign(String),
+    /// It cannot be opened, as the text says.
+    Unreadable(String),
+}
+
+/// What the footer of a segment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SegmentFacts {
+    /// The name of its file.
+    pub name: String,
+    /// The size of its file.
+    pub bytes: u64,
+    /// Its rows, those too that have been invalidated.
+    pub rows: u64,
+    /// The newest change that its rows know.
+    pub base: u64,
+    /// When its oldest row was computed.
+    pub born: SystemTime,
+    /// What has become of it.
+    pub state: SegmentState,
+}
+
+/// The files of a folder besides the segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OtherFiles {
+    /// Changes, change 0 too, and merged changes.
+    pub changes: u64,
+    /// Their bytes.
+    pub change_bytes: u64,
+    /// Index runs.
+    pub runs: u64,
+    /// Their bytes.
+    pub run_bytes: u64,
+    /// Files that are being written, or were when their process was killed.
+    pub temporary: u64,
+    /// Their bytes.
+    pub temporary_bytes: u64,
+    /// What is not tcx's and is left alone.
+    pub strangers: Vec<String>,
+}
+
+impl OtherFiles {
+    /// The files of the folder of a module, whatever its change 0 says.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let storage = Looking::new(dir.to_owned());
+        let names = storage.list().map_err(|e| Error::io("cannot list", dir, e))?;
+        Ok(other_files(&storage, &names))
+    }
+}
+
+/// A module's folder at one moment, by the footers of its files; rows are read when they are asked for.
+///
+/// ```
+/// use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+///
+/// let dir = tempfile::tempdir()?;
+/// let output = ColumnType::Dense { dtype: DType::U8, shape: &[2] };
+/// let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+/// let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::text(["cat", "dog"], 0)?)?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[1, 2, 3, 4])])?;
+/// store.flush()?;
+///
+/// assert_eq!(tcx_store::modules(dir.path())?, ["m_v1"]);
+/// let module = Inspection::open(&dir.path().join("m_v1"))?;
+/// assert_eq!(module.spec().leaves()[0].kind.to_string(), "u8 [2]");
+/// assert_eq!(module.segments().map(|segment| segment.rows).sum::<u64>(), 2);
+/// for row in module.rows() {
+///     let row = row?;
+///     println!("{}: {:?}", String::from_utf8_lossy(row.key), row.leaves[0]);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Inspection {
+    pub(crate) storage: Arc<Looking>,
+    pub(crate) spec: Spec,
+    identity: IdentityChange,
+    pub(crate) changes: KnownChanges,
+    pub(crate) segments: Vec<Inspected>,
+    others: OtherFiles,
+    last_used: Option<SystemTime>,
+}
+
+/// A segment and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Inspected {
+    pub(crate) facts: SegmentFacts,
+    /// If it can be read, and belongs here.
+    pub(crate) segment: Option<Arc<Segment>>,
+}
+
+impl Inspection {
+    /// Looks at the folder of a module.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed; a change 0 that is damaged or missing.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let storage = Arc::new(Looking::new(dir.to_owned()));
+        let failed = |e| Error::io("cannot list", dir, e);
+        let last_used =
+            storage.list().map_err(failed)?.iter().filter_map(|name| storage.last_used(name)).max();
+        let identity = read_identity(&*storage)?;
+        let spec = identity.spec().map_err(|what| Error::corrupt(dir, what))?;
+        let schema = arrow_schema(spec.key_type, &spec.leaves);
+        let mut live = Live::new(storage.clone(), spec.clone(), schema, Arc::default(), false);
+        live.refresh()?;
+        let names = storage.list().map_err(failed)?;
+        let segments = inspected(&mut live, &storage, &names);
+        let others = other_files(&storage, &names);
+        Ok(Self { storage, spec, identity, changes: live.changes, segments, others, last_used })
+    }
+
+    /// What a store of this folder is opened for.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The hash of everything that has to be the same for rows to be served: BLAKE3, 64 hex digits.
+    pub fn digest(&self) -> String {
+        self.identity.digest()
+    }
+
+    /// What tells this folder from one that is removed and made again: 32 hex digits.
+    pub fn instance(&self) -> String {
+        self.identity.instance.to_string()
+    }
+
+    /// When the folder was made.
+    pub fn created(&self) -> SystemTime {
+        time(self.identity.created)
+    }
+
+    /// When a file was last read or added, as far as the file system records it. Looking is no use.
+    pub fn last_used(&self) -> Option<SystemTime> {
+        self.last_used
+    }
+
+    pub(crate) fn storage_path(&self) -> &Path {
+        self.storage.path()
+    }
+
+    /// The segments, the oldest first.
+    pub fn segments(&self) -> impl Iterator<Item = &SegmentFacts> {
+        self.segments.iter().map(|own| &own.facts)
+    }
+
+    /// The files besides the segments.
+    pub fn other_files(&self) -> &OtherFiles {
+        &self.others
+    }
+
+    /// The number of the newest change; 0 as long as nothing has been invalidated.
+    pub fn newest_change(&self) -> u64 {
+        self.changes.newest().unwrap_or(0)
+    }
+
+    /// Whether every change could be verified. If not, all rows before it count as invalidated.
+    pub fn has_sound_changes(&self) -> bool {
+        self.changes.are_settled()
+    }
+
+    /// Whether tombstones may name rows of the served segments: then fewer rows are served than the footers say.
+    pub fn may_have_dead_rows(&self) -> bool {
+        let served = self.segments().filter(|facts| facts.state == SegmentState::Served);
+        served.map(|facts| facts.base).any(|base| self.changes.tombstones().may_kill(base))
+    }
+}
+
+/// The segments of a listing, the oldest first, and what has become of each.
+fn inspected(live: &mut Live, storage: &Looking, names: &[String]) -> Vec<Inspected> {
+    let replaced = live.segments.replaced(&live.changes);
+    let segments = Listing::of(names).segments.into_iter().filter_map(|name| {
+        let (segment, state) = match live.segments.opened(name) {
+            Some(Ok(segment)) => {
+                let state = state(segment, &live.changes, replaced.contains(&name));
+                (Some(segment.clone()), state)
+            }
+            Some(Err(SegmentError::Damaged(what))) => (None, SegmentState::Damaged(what.clone())),
+            Some(Err(SegmentError::Foreign(why))) => (None, SegmentState::Foreign(why.clone())),
+            // One that has come or gone since is left to the next look.
+            None => match storage.map(&name.to_string()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    (None, SegmentState::Unreadable(error.to_string()))
+                }
+                _ => return None,
+            },
+        };
+        let bytes = storage.info(&name.to_string()).map_or(0, |info| info.bytes);
+        Some(Inspected { facts: facts(name, bytes, segment.as_deref(), state), segment })
+    });
+    let mut segments: Vec<_> = segments.collect();
+    segments.sort_by(|a, b| (a.facts.born, &a.facts.name).cmp(&(b.facts.born, &b.facts.name)));
+    segments
+}
+
+fn state(segment: &Segment, changes: &KnownChanges, is_replaced: bool) -> SegmentState {
+    match () {
+        () if changes.newest().is_none_or(|newest| segment.base() > newest) => SegmentState::Ahead,
+        () if is_replaced => SegmentState::Replaced,
+        () if !changes.serves(segment.base()) => SegmentState::Dead,
+        () => SegmentState::Served,
+    }
+}
+
+fn facts(name: SegmentName, bytes: u64, segment: Option<&Segment>, state: SegmentState) -> SegmentFacts {
+    SegmentFacts {
+        name: name.to_string(),
+        bytes,
+        rows: segment.map_or(0, |segment| segment.rows() as u64),
+        base: segment.map_or(0, Segment::base),
+        born: segment.map_or(UNIX_EPOCH, |segment| time(segment.born())),
+        state,
+    }
+}
+
+fn time(millis: u64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
+}
+
+/// Reads change 0.
+///
+/// # Errors
+///
+/// One that is damaged or missing.
+pub(crate) fn read_identity(storage: &dyn Storage) -> Result<IdentityChange> {
+    let name = FileName::Change(0).to_string();
+    let path = storage.path().join(&name);
+    let map = storage.map(&name).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corrupt(
+            &path,
+            "it is missing, and without it nobody can tell what the rows are: restore it, or remove the module",
+        ),
+        _ => Error::io("cannot read", &path, error),
+    })?;
+    IdentityChange::decode(&map).map_err(|what| {
+        let advice = "nobody can tell what the rows are: restore it from a copy, or remove the module";
+        Error::corrupt(path, format!("{what}; {advice}"))
+    })
+}
+
+fn other_files(storage: &Looking, names: &[String]) -> OtherFiles {
+    let mut files = OtherFiles::default();
+    for name in names {
+        // One that has vanished takes no room.
+        let bytes = storage.info(name).map_or(0, |info| info.bytes);
+        let (count, sum) = match FileName::parse(name) {
+            Some(FileName::Segment(_)) => continue,
+            Some(FileName::Change(_) | FileName::Merged(_)) => (&mut files.changes, &mut files.change_bytes),
+            Some(FileName::Run(_)) => (&mut files.runs, &mut files.run_bytes),
+            Some(FileName::Temporary(_)) => (&mut files.temporary, &mut files.temporary_bytes),
+            None if name == DAMAGED => continue,
+            None => {
+                files.strangers.push(name.clone());
+                continue;
+            }
+        };
+        *count += 1;
+        *sum += bytes;
+    }
+    files.strangers.sort();
+    files
+}

@@ -1,0 +1,155 @@
+//! Going through the rows of a folder, and counting them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::error::{Error, Result};
+use crate::inspect::{Inspection, SegmentState};
+use crate::key::{KeyHash, hash};
+use crate::schema::LeafKind;
+use crate::segment::Segment;
+
+/// A row that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Row<'a> {
+    /// The bytes of its key; an integer is its eight bytes, the lowest first.
+    pub key: &'a [u8],
+    /// The view of the sample.
+    pub view: u32,
+    /// The bytes of each leaf, verified; text is UTF-8.
+    pub leaves: Vec<&'a [u8]>,
+}
+
+/// What the keys of a folder say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RowCount {
+    /// Rows that are served, each once.
+    pub served: u64,
+    /// Rows of served segments that tombstones have killed.
+    pub dead: u64,
+    /// Further copies of served rows: several processes computed them at once.
+    pub copies: u64,
+    /// Rows whose keys cannot be read.
+    pub damaged: u64,
+}
+
+impl Inspection {
+    /// The served rows, each once, those of the oldest segment first. A row that does not verify is an error, and the next
+    /// one follows.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows { places: Places::new(self), inspection: self }
+    }
+
+    /// Counts the rows by their keys, all of which are read.
+    pub fn count(&self) -> RowCount {
+        let mut places = Places::new(self);
+        let mut count = RowCount::default();
+        while let Some((_, _, found)) = places.next() {
+            *match found {
+                Found::Served(..) => &mut count.served,
+                Found::Dead => &mut count.dead,
+                Found::Copy => &mut count.copies,
+                Found::Damaged => &mut count.damaged,
+            } += 1;
+        }
+        count
+    }
+}
+
+/// The served rows of an [`Inspection`].
+#[derive(Debug)]
+pub struct Rows<'a> {
+    places: Places<'a>,
+    inspection: &'a Inspection,
+}
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = Result<Row<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (segment, row, found) = self.places.next()?;
+            let found = match found {
+                Found::Served(key, view) => self.read(segment, row, key, view),
+                Found::Damaged => None,
+                Found::Dead | Found::Copy => continue,
+            };
+            let path = || self.inspection.storage_path().join(segment.name().to_string());
+            return Some(found.ok_or_else(|| Error::corrupt(path(), format!("row {row} does not verify"))));
+        }
+    }
+
+    /// Of the rows that are passed over only the keys are read: `step_by` takes a sample.
+    fn nth(&mut self, count: usize) -> Option<Self::Item> {
+        for _ in 0..count {
+            while matches!(self.places.next()?.2, Found::Dead | Found::Copy) {}
+        }
+        self.next()
+    }
+}
+
+impl<'a> Rows<'a> {
+    fn read(&self, segment: &'a Segment, row: usize, key: &'a [u8], view: u32) -> Option<Row<'a>> {
+        let leaves = self.inspection.spec.leaves.iter().enumerate();
+        let leaves = leaves.map(|(number, leaf)| {
+            let bytes = segment.leaf(number, row)?;
+            let is_good = leaf.kind != LeafKind::Text || std::str::from_utf8(bytes).is_ok();
+            is_good.then_some(bytes)
+        });
+        Some(Row { key, view, leaves: leaves.collect::<Option<_>>()? })
+    }
+}
+
+enum Found<'a> {
+    Served(&'a [u8], u32),
+    Dead,
+    Copy,
+    Damaged,
+}
+
+/// Every row of the served segments, and what it is.
+#[derive(Debug)]
+struct Places<'a> {
+    inspection: &'a Inspection,
+    segments: Vec<&'a Segment>,
+    at: (usize, usize),
+    /// Where the first row of a hash is.
+    seen: HashMap<KeyHash, (u32, u32)>,
+}
+
+impl<'a> Places<'a> {
+    fn new(inspection: &'a Inspection) -> Self {
+        let served = inspection.segments.iter().filter(|own| own.facts.state == SegmentState::Served);
+        let segments = served.filter_map(|own| own.segment.as_deref()).collect();
+        Self { inspection, segments, at: (0, 0), seen: HashMap::new() }
+    }
+
+    fn next(&mut self) -> Option<(&'a Segment, usize, Found<'a>)> {
+        let (mut number, mut row) = self.at;
+        while row == self.segments.get(number)?.rows() {
+            (number, row) = (number + 1, 0);
+        }
+        self.at = (number, row + 1);
+        let segment = *self.segments.get(number)?;
+        Some((segment, row, self.judge(segment, number, row)))
+    }
+
+    fn judge(&mut self, segment: &'a Segment, number: usize, row: usize) -> Found<'a> {
+        let Some((key, view)) = segment.key(row) else { return Found::Damaged };
+        if self.inspection.changes.tombstones().kill(segment.base(), key) {
+            return Found::Dead;
+        }
+        match self.seen.entry(hash(key, view)) {
+            Entry::Vacant(vacant) => drop(vacant.insert((number as u32, row as u32))),
+            Entry::Occupied(first) => {
+                let (first, at) = *first.get();
+                if self.segments[first as usize].key(at as usize) == Some((key, view)) {
+                    return Found::Copy;
+                }
+            }
+        }
+        Found::Served(key, view)
+    }
+}

@@ -1,0 +1,84 @@
+//! A directory that is only looked at: nothing is written into it, and looking is no use of it.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::steps::{Stamp, Steps, System};
+use super::{Draft, FileInfo, Storage};
+use crate::mmap::Mapped;
+
+/// A directory of a file system, for whoever must leave no trace there.
+#[derive(Debug)]
+pub(crate) struct Looking {
+    dir: PathBuf,
+}
+
+impl Looking {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// When a file was last read or written, as far as the file system records it.
+    pub(crate) fn last_used(&self, name: &str) -> Option<SystemTime> {
+        let metadata = System.metadata(&self.dir.join(name)).ok()?;
+        metadata.modified().ok().max(metadata.accessed().ok())
+    }
+}
+
+impl Storage for Looking {
+    fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        System.list(&self.dir)
+    }
+
+    fn stamp(&self) -> io::Result<Option<Stamp>> {
+        System.stamp(&self.dir).map(Some)
+    }
+
+    fn map(&self, name: &str) -> io::Result<Mapped> {
+        let path = self.dir.join(name);
+        // Only the owner of a file may leave its time alone.
+        Mapped::new(&untimed(&path).or_else(|_| System.open(&path))?)
+    }
+
+    fn draft(&self) -> io::Result<Box<dyn Draft>> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn info(&self, name: &str) -> io::Result<FileInfo> {
+        let metadata = System.metadata(&self.dir.join(name))?;
+        let age = SystemTime::now().duration_since(metadata.modified()?).unwrap_or_default();
+        Ok(FileInfo { bytes: metadata.len(), age })
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn map_unnamed(&self, _: &[u8]) -> io::Result<Mapped> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
+
+/// Opens a plain file without touching the time of its last use.
+#[cfg(target_os = "linux")]
+fn untimed(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOATIME;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::InvalidInput.into()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn untimed(_: &Path) -> io::Result<File> {
+    Err(ErrorKind::Unsupported.into())
+}

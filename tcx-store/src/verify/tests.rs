@@ -1,0 +1,123 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::bytes::Random;
+use crate::index::build_run;
+use crate::testing::{compute, names, process, values};
+
+fn filled() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for key in ["a", "b", "c"] {
+        let store = process(dir.path());
+        compute(&store, &[key], 7);
+        store.flush().unwrap();
+        store.invalidate(&crate::testing::keys(&["x"])).unwrap();
+    }
+    dir
+}
+
+fn file(dir: &Path, prefix: &str) -> PathBuf {
+    let mut names = names(dir, prefix);
+    names.sort();
+    dir.join("m_v1").join(&names[0])
+}
+
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+fn verified(dir: &Path) -> Verified {
+    verify(&dir.join("m_v1"), &mut |read, total| assert!(read <= total)).unwrap()
+}
+
+fn repaired(dir: &Path) -> Vec<Repaired> {
+    let found = verified(dir).damage;
+    let repaired = repair(&dir.join("m_v1"), &found, &mut |_, _| {}).unwrap();
+    assert_eq!(verified(dir).damage, []);
+    repaired
+}
+
+#[test]
+fn a_sound_folder_is_read_in_full_and_left_as_it_is() {
+    let dir = filled();
+    let before = names(dir.path(), "");
+    let verified = verified(dir.path());
+    assert_eq!(verified.damage, []);
+    assert_eq!((verified.segments, verified.rows, verified.changes), (3, 3, 4));
+    let sizes = before.iter().map(|name| fs::metadata(dir.path().join("m_v1").join(name)).unwrap().len());
+    assert_eq!(verified.bytes, sizes.sum::<u64>());
+    assert_eq!(names(dir.path(), ""), before);
+}
+
+#[test]
+fn a_damaged_segment_is_moved_aside_and_the_others_are_served() {
+    let dir = filled();
+    damage(&file(dir.path(), "seg-"));
+    let [done] = &repaired(dir.path())[..] else { panic!("one repair") };
+    assert_eq!(done.damage.kind, DamagedFile::Segment);
+    assert!(dir.path().join("m_v1/damaged").join(&done.damage.file).exists());
+    assert_eq!(names(dir.path(), "seg-").len(), 2);
+    let found = values(&process(dir.path()), &["a", "b", "c"]);
+    assert_eq!(found.iter().filter(|value| **value == 7).count(), 2);
+}
+
+#[test]
+fn a_run_that_disagrees_with_the_keys_is_removed_and_made_again() {
+    let dir = filled();
+    let name = file(dir.path(), "seg-").file_name().unwrap().to_str().unwrap().to_owned();
+    let Some(FileName::Segment(segment)) = FileName::parse(&name) else { panic!("a segment") };
+    let run = FileName::Run(Random::new()).to_string();
+    fs::write(dir.path().join("m_v1").join(&run), build_run(&[(segment, vec![17])])).unwrap();
+    let [found] = &verified(dir.path()).damage[..] else { panic!("one damage") };
+    assert_eq!((&found.file, found.kind), (&run, DamagedFile::Run));
+    repaired(dir.path());
+    assert_eq!(values(&process(dir.path()), &["a", "b", "c"]), [7, 7, 7]);
+}
+
+#[test]
+fn a_damaged_change_becomes_a_tombstone_for_everything_before_it() {
+    let dir = filled();
+    damage(&dir.path().join("m_v1/change-00000000000000000002"));
+    // A is older than change 2, b was sealed before it, c after it.
+    assert_eq!(values(&process(dir.path()), &["a", "b", "c"]), [-1, -1, 7]);
+    let done = repaired(dir.path());
+    assert_eq!(done[0].damage.kind, DamagedFile::Change);
+    let store = process(dir.path());
+    assert_eq!(values(&store, &["a", "b", "c"]), [-1, -1, 7]);
+    store.compact().unwrap();
+    assert_eq!(names(dir.path(), "change-").len(), 4);
+}
+
+#[test]
+fn a_lost_change_is_told_and_repaired_too() {
+    let dir = filled();
+    fs::remove_file(dir.path().join("m_v1/change-00000000000000000001")).unwrap();
+    let done = repaired(dir.path());
+    assert!(done[0].damage.what.contains("missing"), "{}", done[0].damage.what);
+    assert_eq!(values(&process(dir.path()), &["a", "b", "c"]), [-1, 7, 7]);
+}
+
+#[test]
+fn a_damaged_identity_cannot_be_repaired() {
+    let dir = filled();
+    damage(&dir.path().join("m_v1/change-00000000000000000000"));
+    let error = verify(&dir.path().join("m_v1"), &mut |_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("restore it from a copy"), "{error}");
+}
+
+#[test]
+fn what_was_repaired_meanwhile_is_left_alone() {
+    let dir = filled();
+    let other = Damage {
+        file: names(dir.path(), "seg-")[0].clone(),
+        kind: DamagedFile::Segment,
+        what: String::new(),
+    };
+    assert_eq!(repair(&dir.path().join("m_v1"), &[other], &mut |_, _| {}).unwrap(), []);
+    assert_eq!(names(dir.path(), "seg-").len(), 3);
+}
