@@ -3,7 +3,7 @@
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{
-    Cache, CacheableOutput, ContentId, D1, Extractor, Frozen, Identity, Keyed, Mode, Typed, Weights,
+    Cache, CacheableOutput, ContentId, D1, Extractor, Frozen, Identity, Keyed, Mode, Packed, Typed, Weights,
     WhenFull, cached_module,
 };
 
@@ -12,6 +12,19 @@ struct Features {
     #[tensor(f32, [32])]
     pooled: Tensor, // [N, 32] for N images
     brightness: Vec<f32>, // one per image
+}
+
+#[derive(CacheableOutput)]
+struct Words {
+    #[tensor(f32, [_, 4], store = f16)]
+    vectors: Packed, // four numbers for each word of a text, in half precision on disk
+    language: Vec<Option<String>>, // not known of every text
+}
+
+/// A part of what the encoder computes.
+#[derive(CacheableOutput)]
+struct Brightness {
+    brightness: Vec<f32>,
 }
 
 #[cached_module(id = "encoder_v1")]
@@ -45,10 +58,10 @@ impl Extractor for Scores {
     }
 }
 
-#[cached_module(id = "words_v1")]
-struct Words {}
+#[cached_module(id = "word_counts_v1")]
+struct WordCounts {}
 
-impl Extractor for Words {
+impl Extractor for WordCounts {
     type Input = Vec<String>;
     type Output = Vec<i64>;
 
@@ -57,7 +70,7 @@ impl Extractor for Words {
     }
 }
 
-impl Keyed for Words {
+impl Keyed for WordCounts {
     type Id = ContentId;
 
     fn ids(texts: &Vec<String>) -> tcx::Result<Vec<ContentId>> {
@@ -87,6 +100,17 @@ fn decode<'a>(ids: impl Iterator<Item = &'a String>) -> tcx::Result<Tensor> {
     Ok(Tensor::f_stack(&images, 0)?)
 }
 
+fn word_vectors<'a>(texts: impl Iterator<Item = &'a &'a str>) -> tcx::Result<Words> {
+    let (mut lengths, mut offsets, mut language) = (Vec::new(), vec![0], Vec::new());
+    for text in texts {
+        lengths.extend(text.split_whitespace().map(|word| word.len() as f32));
+        offsets.push(lengths.len() as i64);
+        language.push(text.starts_with("ein ").then(|| "de".to_owned()));
+    }
+    let values = Tensor::from_slice(&lengths).unsqueeze(1).expand([-1, 4], false);
+    Ok(Words { vectors: Packed { values, offsets: Tensor::from_slice(&offsets) }, language })
+}
+
 fn main() -> tcx::Result<()> {
     let dir = std::path::Path::new("target/guide-cache");
     let ids: Vec<String> = (0..100).map(|i| format!("image {i}")).collect();
@@ -108,6 +132,11 @@ fn main() -> tcx::Result<()> {
         assert_eq!(features.brightness.len(), 80); // nothing is computed: the folds share the rows
     }
 
+    // Some of the fields.
+    let some = encoder_cache.fields::<Brightness>()?;
+    let light = some.fetch(&ids, |missing| decode(missing.ids()))?;
+    assert_eq!(light.brightness.len(), 100);
+
     // A second model over the features of the first.
     let scores_cache = cache.module_after(&encoder_cache, scores()?)?;
     let scores = scores_cache.fetch(&ids, |missing| {
@@ -123,9 +152,9 @@ fn main() -> tcx::Result<()> {
     }
 
     // Ids by content.
-    let words = cache.module(Words {})?;
+    let counts = cache.module(WordCounts {})?;
     let texts = vec!["a cat on a mat".to_owned(), "a dog".to_owned()];
-    assert_eq!(words.call(&texts)?, [5, 2]);
+    assert_eq!(counts.call(&texts)?, [5, 2]);
 
     // A network that is built at the first miss, or never.
     let file = dir.join("head.safetensors");
@@ -147,6 +176,12 @@ fn main() -> tcx::Result<()> {
     let lens =
         lengths.get_or_compute(&ids, |missing| Ok(missing.ids().map(|id| id.len() as i64).collect()))?;
     assert_eq!(lens[0], 7);
+    let words = cache.table::<Words>("word_vectors_v1")?;
+    let found =
+        words.get_or_compute(&["a cat on a mat", "ein Hund"], |missing| word_vectors(missing.ids()))?;
+    assert_eq!(found.vectors.values.size(), [7, 4]);
+    assert_eq!(Vec::<i64>::try_from(&found.vectors.offsets)?, [0, 5, 7]);
+    assert_eq!(found.language, [None, Some("de".to_owned())]);
 
     // Rows that have to go.
     encoder_cache.invalidate(&ids[..3])?;

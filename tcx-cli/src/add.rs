@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tcx_store::{Column, Keys, LeafKind, Lookup, Options, Spec, Store};
+use tcx_store::{Column, Keys, Leaf, Lookup, Options, Spec, Store};
 
 use crate::cache;
 use crate::failure::{Code, Failure, Result};
@@ -53,12 +53,12 @@ impl Adder {
         &self.spec
     }
 
-    /// Adds those of these rows that are missing; `bytes` tells the bytes of a leaf of a row.
+    /// Adds those of these rows that are missing; `bytes` tells the bytes of a leaf of a row, if it has a value.
     pub(crate) fn add<'a>(
         &mut self,
         view: u32,
         keys: &[&[u8]],
-        bytes: impl Fn(usize, usize) -> &'a [u8],
+        bytes: impl Fn(usize, usize) -> Option<&'a [u8]>,
     ) -> Result<()> {
         let keys = ids::keys(self.spec.key_type(), keys, view)?;
         let mut lookup = self.store.peek(keys.clone())?;
@@ -88,21 +88,13 @@ impl Adder {
         &self,
         lookup: &mut Lookup,
         positions: &[usize],
-        bytes: impl Fn(usize, usize) -> &'a [u8],
+        bytes: impl Fn(usize, usize) -> Option<&'a [u8]>,
     ) -> Result<()> {
-        let column = |(number, leaf): (usize, &tcx_store::Leaf)| {
-            let rows = positions.iter().map(|&position| bytes(position, number));
-            Ok(match leaf.kind {
-                LeafKind::Text => {
-                    let texts: Result<Vec<&str>, _> = rows.map(std::str::from_utf8).collect();
-                    let not_text =
-                        |_| Failure::new(Code::Damaged, format!("a row of `{}` is no text", leaf.name));
-                    Column::text(texts.map_err(not_text)?)
-                }
-                _ => Column::dense(&rows.collect::<Vec<_>>().concat()),
-            })
+        let column = |(number, leaf): (usize, &Leaf)| {
+            let rows: Vec<_> = positions.iter().map(|&position| bytes(position, number)).collect();
+            column(leaf, &rows)
         };
-        let columns = self.spec.leaves().iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
+        let columns = self.spec.leaves().iter().enumerate().map(column).collect();
         Ok(self.store.insert(lookup, positions, columns)?)
     }
 
@@ -123,4 +115,19 @@ impl Adder {
             }
         }
     }
+}
+
+/// The rows of a leaf. Zeros stand in those without a value, or nothing.
+fn column(leaf: &Leaf, rows: &[Option<&[u8]>]) -> Column {
+    let width = leaf.kind.width();
+    let (mut values, mut ends) = (Vec::new(), Vec::new());
+    for row in rows {
+        match (row, width) {
+            (Some(bytes), _) => values.extend_from_slice(bytes),
+            (None, width) => values.resize(values.len() + width.unwrap_or(0), 0),
+        }
+        ends.push(values.len());
+    }
+    let column = if width.is_some() { Column::dense(&values) } else { Column::varying(values, ends) };
+    if leaf.optional { column.optional(rows.iter().map(Option::is_some)) } else { column }
 }

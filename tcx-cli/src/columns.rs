@@ -6,12 +6,13 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayData, ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, GenericListArray, Int64Array,
     LargeBinaryArray, LargeListArray, LargeStringArray, ListArray, OffsetSizeTrait, StringArray, UInt32Array,
-    make_array,
+    UInt64Array, make_array,
 };
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use half::bf16;
-use tcx_store::{DType, KeyType, LeafKind, Row, Spec};
+use tcx_store::{ANY, DType, KeyType, Leaf, LeafKind, Row, Spec};
 
 use crate::failure::{Code, Failure, Result};
 use crate::ids;
@@ -25,16 +26,23 @@ pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
     };
     let mut fields = vec![Field::new("id", id, false), Field::new("view", DataType::UInt32, false)];
     fields.extend(spec.leaves().iter().map(|leaf| {
-        let field = Field::new(&leaf.name, data_type(&leaf.kind), false);
+        let field = Field::new(&leaf.name, data_type(&leaf.kind), leaf.optional);
         match &leaf.kind {
-            LeafKind::Dense { shape, .. } if shape.len() > 1 => field
-                .with_metadata(HashMap::from([("shape".to_owned(), format!("{shape:?}").replace(' ', ""))])),
+            LeafKind::Dense { shape, .. } | LeafKind::Ragged { shape, .. } if shape.len() > 1 => {
+                field.with_metadata(HashMap::from([("shape".to_owned(), shape_told(shape))]))
+            }
             _ => field,
         }
     }));
     let metadata = [("tcx.module", spec.module_id()), ("tcx.identity", digest)];
     let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Arc::new(Schema::new(fields).with_metadata(HashMap::from(metadata)))
+}
+
+/// `[2,3]`; a dimension that differs from row to row is `null`.
+fn shape_told(shape: &[usize]) -> String {
+    let dims = shape.iter().map(|&dim| if dim == ANY { "null".to_owned() } else { dim.to_string() });
+    format!("[{}]", dims.collect::<Vec<_>>().join(","))
 }
 
 fn data_type(kind: &LeafKind) -> DataType {
@@ -45,6 +53,10 @@ fn data_type(kind: &LeafKind) -> DataType {
             // No row has more elements than Arrow can count.
             DataType::FixedSizeList(item, shape.iter().product::<usize>() as i32)
         }
+        LeafKind::Ragged { dtype, .. } => {
+            DataType::LargeList(Arc::new(Field::new("item", element(*dtype), false)))
+        }
+        LeafKind::Bytes => DataType::LargeBinary,
         _ => DataType::LargeUtf8,
     }
 }
@@ -85,40 +97,58 @@ pub(crate) fn columns(spec: &Spec, rows: &[Row<'_>]) -> Result<Vec<ArrayRef>> {
     };
     let mut columns = vec![ids, Arc::new(rows.iter().map(|row| row.view).collect::<UInt32Array>())];
     for (number, leaf) in spec.leaves().iter().enumerate() {
-        let values = rows.iter().map(|row| row.leaves[number]);
-        columns.push(match &leaf.kind {
-            LeafKind::Dense { dtype, shape } => {
-                let bytes = values.collect::<Vec<_>>().concat();
-                dense(*dtype, shape, rows.len(), bytes)?
-            }
-            _ => Arc::new(LargeStringArray::from_iter_values(values.map(String::from_utf8_lossy))),
-        });
+        let values: Vec<Option<&[u8]>> = rows.iter().map(|row| row.leaf(number)).collect();
+        columns.push(column(leaf, &values)?);
     }
     Ok(columns)
 }
 
-fn dense(dtype: DType, shape: &[usize], rows: usize, bytes: Vec<u8>) -> Result<ArrayRef> {
-    let elements = rows * shape.iter().product::<usize>();
-    let values: ArrayRef = if dtype == DType::Bool {
-        Arc::new(bytes.iter().map(|byte| Some(*byte != 0)).collect::<BooleanArray>())
-    } else {
-        let bytes = if dtype == DType::BF16 { widened(&bytes) } else { bytes };
-        // Copied into memory that is aligned for the elements.
-        let buffer = Buffer::from_slice_ref(&bytes);
-        let data = ArrayData::builder(element(dtype)).len(elements).add_buffer(buffer).build();
-        make_array(data.map_err(|error| failed(&error))?)
+/// The column of a leaf.
+fn column(leaf: &Leaf, rows: &[Option<&[u8]>]) -> Result<ArrayRef> {
+    let nulls = leaf.optional.then(|| rows.iter().map(Option::is_some).collect::<NullBuffer>());
+    let bytes = || rows.iter().map(|row| row.unwrap_or_default());
+    let array: ArrayRef = match &leaf.kind {
+        LeafKind::Dense { dtype, shape } => {
+            let (count, width) = (shape.iter().product::<usize>(), leaf.kind.width().unwrap_or(0));
+            let absent = vec![0; width];
+            let bytes = rows.iter().map(|row| row.unwrap_or(&absent)).collect::<Vec<_>>().concat();
+            let elements = elements(*dtype, rows.len() * count, bytes)?;
+            match data_type(&leaf.kind) {
+                DataType::FixedSizeList(item, len) => {
+                    let list =
+                        FixedSizeListArray::try_new_with_length(item, len, elements, nulls, rows.len());
+                    Arc::new(list.map_err(|error| failed(&error))?)
+                }
+                _ => make_array(
+                    elements.to_data().into_builder().nulls(nulls).build().map_err(|e| failed(&e))?,
+                ),
+            }
+        }
+        LeafKind::Ragged { dtype, .. } => {
+            let lengths = OffsetBuffer::from_lengths(bytes().map(|row| row.len() / dtype.size()));
+            let values = bytes().collect::<Vec<_>>().concat();
+            let elements = elements(*dtype, values.len() / dtype.size(), values)?;
+            let item = Arc::new(Field::new("item", element(*dtype), false));
+            Arc::new(LargeListArray::try_new(item, lengths, elements, nulls).map_err(|error| failed(&error))?)
+        }
+        LeafKind::Bytes => Arc::new(rows.iter().copied().collect::<LargeBinaryArray>()),
+        _ => {
+            let text = |row: Option<&[u8]>| row.map(|text| String::from_utf8_lossy(text).into_owned());
+            Arc::new(rows.iter().copied().map(text).collect::<LargeStringArray>())
+        }
     };
-    if shape.is_empty() {
-        return Ok(values);
+    Ok(array)
+}
+
+fn elements(dtype: DType, count: usize, bytes: Vec<u8>) -> Result<ArrayRef> {
+    if dtype == DType::Bool {
+        return Ok(Arc::new(bytes.iter().map(|byte| Some(*byte != 0)).collect::<BooleanArray>()));
     }
-    let DataType::FixedSizeList(item, len) = data_type(&LeafKind::Dense { dtype, shape: shape.to_vec() })
-    else {
-        return Ok(values);
-    };
-    Ok(Arc::new(
-        FixedSizeListArray::try_new_with_length(item, len, values, None, rows)
-            .map_err(|error| failed(&error))?,
-    ))
+    let bytes = if dtype == DType::BF16 { widened(&bytes) } else { bytes };
+    // Copied into memory that is aligned for the elements.
+    let buffer = Buffer::from_slice_ref(&bytes);
+    let data = ArrayData::builder(element(dtype)).len(count).add_buffer(buffer).build();
+    Ok(make_array(data.map_err(|error| failed(&error))?))
 }
 
 pub(crate) fn failed(error: &arrow::error::ArrowError) -> Failure {
@@ -128,18 +158,12 @@ pub(crate) fn failed(error: &arrow::error::ArrowError) -> Failure {
 /// The ids of a column, as the bytes of keys.
 pub(crate) fn ids_of(key_type: KeyType, array: &dyn Array) -> Result<Vec<Vec<u8>>, String> {
     no_nulls(array)?;
-    let any = array.as_any();
     let found = match key_type {
-        KeyType::Int => any
+        KeyType::Int => array
+            .as_any()
             .downcast_ref::<Int64Array>()
             .map(|ids| ids.values().iter().map(|id| id.to_le_bytes().to_vec()).collect()),
-        KeyType::Bytes => any
-            .downcast_ref::<LargeBinaryArray>()
-            .map(|ids| (0..ids.len()).map(|row| ids.value(row).to_vec()).collect())
-            .or_else(|| {
-                let ids = any.downcast_ref::<BinaryArray>()?;
-                Some((0..ids.len()).map(|row| ids.value(row).to_vec()).collect())
-            }),
+        KeyType::Bytes => binaries(array),
         _ => texts(array).map(|ids| ids.into_iter().map(String::into_bytes).collect()),
     };
     found.ok_or_else(|| format!("expected ids of type {key_type}, found {}", array.data_type()))
@@ -161,18 +185,66 @@ fn texts(array: &dyn Array) -> Option<Vec<String>> {
     })
 }
 
-/// The rows of a leaf, each as its bytes.
-pub(crate) fn leaf_of(kind: &LeafKind, array: &dyn Array) -> Result<Vec<Vec<u8>>, String> {
-    no_nulls(array)?;
-    let wrong = || format!("expected {kind}, found {}", array.data_type());
-    let LeafKind::Dense { dtype, shape } = kind else {
-        return texts(array).map(|rows| rows.into_iter().map(String::into_bytes).collect()).ok_or_else(wrong);
+/// The rows of a leaf, each as its bytes; `None` where an optional one has no value.
+pub(crate) fn leaf_of(leaf: &Leaf, array: &ArrayRef) -> Result<Vec<Option<Vec<u8>>>, String> {
+    if !leaf.optional {
+        no_nulls(array)?;
+    }
+    let present: Vec<usize> = (0..array.len()).filter(|&row| array.is_valid(row)).collect();
+    let picked = if present.len() == array.len() {
+        array.clone()
+    } else {
+        let rows: UInt64Array = present.iter().map(|&row| row as u64).collect();
+        take(array, &rows, None).map_err(|error| error.to_string())?
     };
-    let elements: usize = shape.iter().product();
-    let bytes = flat(array.slice(0, array.len()), shape)?.and_then(|values| elements_of(*dtype, &values));
-    let bytes = bytes.filter(|bytes| bytes.len() == array.len() * elements * dtype.size());
-    let (bytes, width) = (bytes.ok_or_else(wrong)?, elements * dtype.size());
-    Ok((0..array.len()).map(|row| bytes[row * width..][..width].to_vec()).collect())
+    let values = values_of(&leaf.kind, &picked)?;
+    let found =
+        values.ok_or_else(|| format!("expected {}, found {}", leaf.described(), array.data_type()))?;
+    let mut rows = vec![None; array.len()];
+    present.into_iter().zip(found).for_each(|(row, value)| rows[row] = Some(value));
+    Ok(rows)
+}
+
+/// The rows of an array without nulls; `None` if they are none of this kind.
+fn values_of(kind: &LeafKind, array: &ArrayRef) -> Result<Option<Vec<Vec<u8>>>, String> {
+    Ok(match kind {
+        LeafKind::Dense { dtype, shape } => {
+            let width = shape.iter().product::<usize>() * dtype.size();
+            let bytes = flat(array.clone(), shape)?.and_then(|values| elements_of(*dtype, &values));
+            let bytes = bytes.filter(|bytes| bytes.len() == array.len() * width);
+            bytes.map(|bytes| (0..array.len()).map(|row| bytes[row * width..][..width].to_vec()).collect())
+        }
+        LeafKind::Ragged { dtype, .. } => {
+            let any = array.as_any();
+            let list = any.downcast_ref::<ListArray>().map(variable);
+            let list = list.or_else(|| any.downcast_ref::<LargeListArray>().map(variable));
+            let Some((values, lengths)) = list else { return Ok(None) };
+            no_nulls(&values)?;
+            elements_of(*dtype, &values)
+                .map(|bytes| parts(&bytes, lengths.iter().map(|len| len * dtype.size())))
+        }
+        LeafKind::Bytes => binaries(array),
+        _ => texts(array).map(|rows| rows.into_iter().map(String::into_bytes).collect()),
+    })
+}
+
+fn parts(bytes: &[u8], lengths: impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
+    let mut rest = bytes;
+    let part = |len: usize| {
+        let (part, behind) = rest.split_at(len.min(rest.len()));
+        rest = behind;
+        part.to_vec()
+    };
+    lengths.map(part).collect()
+}
+
+fn binaries(array: &dyn Array) -> Option<Vec<Vec<u8>>> {
+    let any = array.as_any();
+    let large = any.downcast_ref::<LargeBinaryArray>();
+    large.map(|rows| (0..rows.len()).map(|row| rows.value(row).to_vec()).collect()).or_else(|| {
+        let rows = any.downcast_ref::<BinaryArray>()?;
+        Some((0..rows.len()).map(|row| rows.value(row).to_vec()).collect())
+    })
 }
 
 /// The elements of lists of this shape, flat or nested, as other programs write them; `None` if they are of another.

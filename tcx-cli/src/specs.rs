@@ -13,7 +13,7 @@ pub(crate) fn differences(a: &Spec, b: &Spec) -> Vec<String> {
     };
     compare("module id".to_owned(), Some(a.module_id().to_owned()), Some(b.module_id().to_owned()));
     compare("ids".to_owned(), Some(a.key_type().to_string()), Some(b.key_type().to_string()));
-    let leaves = |spec: &Spec| pairs(spec.leaves().iter().map(|leaf| (&leaf.name, leaf.kind.to_string())));
+    let leaves = |spec: &Spec| pairs(spec.leaves().iter().map(|leaf| (&leaf.name, leaf.described())));
     let entries =
         |spec: &Spec| pairs(spec.identity().entries().iter().map(|(path, value)| (path, value.clone())));
     for (kind, a, b) in [("output", leaves(a), leaves(b)), ("identity", entries(a), entries(b))] {

@@ -4,7 +4,10 @@ use std::fmt;
 
 use half::{bf16, f16};
 use serde::{Serialize, Serializer};
-use tcx_store::{DType, LeafKind};
+use tcx_store::{ANY, DType, Leaf, LeafKind};
+
+use crate::human;
+use crate::ids;
 
 /// One element.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,8 +79,19 @@ fn decode(dtype: DType, bytes: &[u8]) -> Option<Number> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Values {
+    /// A sample that has none.
+    Absent {
+        r#type: String,
+        value: (),
+    },
     Text {
         r#type: &'static str,
+        value: String,
+    },
+    Bytes {
+        r#type: &'static str,
+        bytes: usize,
+        /// In hex.
         value: String,
     },
     Dense {
@@ -92,17 +106,29 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    pub(crate) fn new(kind: &LeafKind, bytes: &[u8]) -> Self {
-        let LeafKind::Dense { dtype, shape } = kind else {
-            return Self::Text { r#type: "String", value: String::from_utf8_lossy(bytes).into_owned() };
-        };
-        let values = numbers(*dtype, bytes);
+    /// `sizes` are those of a ragged tensor of which several dimensions differ.
+    pub(crate) fn new(leaf: &Leaf, bytes: Option<&[u8]>, sizes: &[u8]) -> Self {
+        let Some(bytes) = bytes else { return Self::Absent { r#type: leaf.described(), value: () } };
+        match &leaf.kind {
+            LeafKind::Dense { dtype, shape } => Self::dense(*dtype, shape.clone(), bytes),
+            LeafKind::Ragged { dtype, shape } => {
+                Self::dense(*dtype, shape_of(shape, bytes.len() / dtype.size(), sizes), bytes)
+            }
+            LeafKind::Text => {
+                Self::Text { r#type: "String", value: String::from_utf8_lossy(bytes).into_owned() }
+            }
+            _ => Self::Bytes { r#type: "bytes", bytes: bytes.len(), value: ids::hex(bytes) },
+        }
+    }
+
+    fn dense(dtype: DType, shape: Vec<usize>, bytes: &[u8]) -> Self {
+        let values = numbers(dtype, bytes);
         let real: Vec<Number> = values.iter().copied().filter(|value| !value.as_f64().is_nan()).collect();
         let by = |a: &&Number, b: &&Number| compare(**a, **b);
         let mean = real.iter().map(|value| value.as_f64()).sum::<f64>() / real.len() as f64;
         Self::Dense {
             r#type: dtype.to_string(),
-            shape: shape.clone(),
+            shape,
             min: real.iter().min_by(by).copied(),
             max: real.iter().max_by(by).copied(),
             mean: mean.is_finite().then_some(mean),
@@ -111,9 +137,23 @@ impl Values {
         }
     }
 
+    /// Of which type they are, and of which shape.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Self::Absent { r#type, .. } => r#type.clone(),
+            Self::Text { r#type, .. } | Self::Bytes { r#type, .. } => (*r#type).to_owned(),
+            Self::Dense { r#type, shape, .. } => format!("{type} {shape:?}"),
+        }
+    }
+
     /// The first elements, or the beginning of the text, in about `room` characters.
     pub(crate) fn preview(&self, room: usize) -> String {
         match self {
+            Self::Absent { .. } => "none".to_owned(),
+            Self::Bytes { value, .. } => {
+                let more = if value.len() > room { "…" } else { "" };
+                format!("{}{more}", value.get(..room).unwrap_or(value))
+            }
             Self::Text { value, .. } => {
                 let start: String = value.chars().take(room).collect();
                 let more = if start.len() < value.len() { "…" } else { "" };
@@ -143,6 +183,9 @@ impl Values {
         let Self::Dense { min: Some(min), max: Some(max), mean, nan, shape, .. } = self else {
             return match self {
                 Self::Text { value, .. } => format!("{} characters", value.chars().count()),
+                Self::Bytes { bytes, .. } => human::counted(*bytes as u64, "byte"),
+                Self::Absent { .. } => String::new(),
+                Self::Dense { values, .. } if values.is_empty() => "no elements".to_owned(),
                 Self::Dense { nan, .. } => format!("{nan} NaN"),
             };
         };
@@ -153,6 +196,20 @@ impl Values {
         let mean = mean.map_or_else(|| "?".to_owned(), |mean| short(Number::Double(mean)));
         format!("min {}, max {}, mean {mean}{nan}", short(*min), short(*max))
     }
+}
+
+/// The shape of one row of a ragged tensor with so many elements.
+fn shape_of(shape: &[usize], elements: usize, sizes: &[u8]) -> Vec<usize> {
+    let known: usize = shape.iter().filter(|&&dim| dim != ANY).product();
+    let mut sizes = sizes.as_chunks().0.iter().map(|size| u64::from_le_bytes(*size) as usize);
+    let is_single = shape.iter().filter(|&&dim| dim == ANY).count() == 1;
+    let single = elements / known.max(1);
+    let any = |dim: &usize| match *dim {
+        ANY if is_single => single,
+        ANY => sizes.next().unwrap_or(0),
+        dim => dim,
+    };
+    shape.iter().map(any).collect()
 }
 
 fn compare(a: Number, b: Number) -> std::cmp::Ordering {
@@ -189,8 +246,12 @@ fn short(value: Number) -> String {
 mod tests {
     use super::*;
 
+    fn leaf(kind: LeafKind, bytes: &[u8], sizes: &[u8]) -> Values {
+        Values::new(&Leaf { name: "value".to_owned(), kind, optional: true }, Some(bytes), sizes)
+    }
+
     fn dense(dtype: DType, shape: &[usize], bytes: &[u8]) -> Values {
-        Values::new(&LeafKind::Dense { dtype, shape: shape.to_vec() }, bytes)
+        leaf(LeafKind::Dense { dtype, shape: shape.to_vec() }, bytes, &[])
     }
 
     #[test]
@@ -227,5 +288,16 @@ mod tests {
         let bytes: Vec<u8> = [i64::MAX - 1, i64::MAX].iter().flat_map(|value| value.to_le_bytes()).collect();
         let Values::Dense { min, max, .. } = dense(DType::I64, &[2], &bytes) else { panic!("dense") };
         assert_eq!((min, max), (Some(Number::Int(i64::MAX - 1)), Some(Number::Int(i64::MAX))));
+    }
+
+    #[test]
+    fn a_ragged_row_tells_its_shape() {
+        let ragged = |shape: &[usize], sizes: &[u8]| {
+            let kind = LeafKind::Ragged { dtype: DType::U8, shape: shape.to_vec() };
+            leaf(kind, &[1, 2, 3, 4, 5, 6], sizes).kind()
+        };
+        assert_eq!(ragged(&[ANY, 3], &[]), "u8 [2, 3]");
+        let sizes: Vec<u8> = [3_u64, 2].iter().flat_map(|size| size.to_le_bytes()).collect();
+        assert_eq!(ragged(&[ANY, 1, ANY], &sizes), "u8 [3, 1, 2]");
     }
 }

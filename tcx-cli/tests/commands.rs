@@ -124,7 +124,7 @@ fn rows_of_another_identity_are_not_imported() {
 #[test]
 fn a_damaged_file_is_an_error_and_no_panic() {
     let dir = workplace();
-    for (to, step) in [("out.arrow", 61), ("out.arrows", 97), ("out.parquet", 97)] {
+    for (to, step) in [("out.arrow", 131), ("out.arrows", 191), ("out.parquet", 191)] {
         json(dir.path(), &["export", "cache", "clip_v1", "--to", to]);
         let bytes = fs::read(dir.path().join(to)).unwrap();
         for at in (0..bytes.len()).step_by(step) {

@@ -34,6 +34,21 @@ fn an_output() {
 }
 
 #[test]
+fn an_output_that_differs_from_sample_to_sample() {
+    snapshot(
+        "output_that_differs",
+        crate::cacheable_output::derive(&parse_quote! {
+            struct Features {
+                #[tensor(f32, [_, 768], store = bf16)]
+                tokens: Packed,
+                #[tensor(i64, [4])]
+                face: Vec<Option<Tensor>>,
+            }
+        }),
+    );
+}
+
+#[test]
 fn an_output_with_a_skipped_field() {
     snapshot(
         "output_with_a_skipped_field",

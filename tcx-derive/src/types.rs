@@ -24,7 +24,16 @@ fn last_segment(ty: &Type) -> Option<&PathSegment> {
 
 /// Whether the type is written `Tensor`, with or without a path before.
 pub(crate) fn is_tensor(ty: &Type) -> bool {
-    last_segment(ty).is_some_and(|segment| segment.ident == "Tensor" && segment.arguments.is_none())
+    is_named(ty, "Tensor")
+}
+
+/// Whether the type is written `Packed`.
+pub(crate) fn is_packed(ty: &Type) -> bool {
+    is_named(ty, "Packed")
+}
+
+fn is_named(ty: &Type, name: &str) -> bool {
+    last_segment(ty).is_some_and(|segment| segment.ident == name && segment.arguments.is_none())
 }
 
 /// What the type is written to hold, if it is written `name<…>`.

@@ -42,9 +42,9 @@ impl RowBatch {
             let (expected, found) = (leaves.len(), columns.len());
             return Err(Error::invalid(format!("expected {expected} columns, found {found}")));
         }
-        for (column, leaf) in columns.iter().zip(leaves) {
-            if !column.fits(&leaf.kind, keys.len()) {
-                let (name, kind, rows, bytes) = (&leaf.name, &leaf.kind, keys.len(), column.bytes());
+        for (number, (column, leaf)) in columns.iter().zip(leaves).enumerate() {
+            if !column.fits(leaf, keys.len(), columns.get(number + 1)) {
+                let (name, kind, rows, bytes) = (&leaf.name, leaf.described(), keys.len(), column.bytes());
                 let message = format!(
                     "column `{name}`: expected {rows} rows of {kind}, found {bytes} bytes that are not"
                 );

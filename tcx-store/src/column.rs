@@ -4,14 +4,18 @@ use std::ops::Range;
 
 use arrow::buffer::Buffer;
 
-use crate::schema::LeafKind;
+use crate::content::Content;
+use crate::presence::Presence;
+use crate::schema::{Leaf, LeafKind};
 
-/// The rows of one leaf: their bytes, and for rows of differing length where each begins and ends.
+/// The rows of one leaf: their bytes, for rows of differing length where each begins and ends, and for an optional leaf
+/// which of them have a value.
 #[derive(Clone, Debug)]
 pub struct Column {
     values: Buffer,
-    /// `rows + 1` positions in `values`, for text.
+    /// `rows + 1` positions in `values`, for rows of differing length.
     offsets: Option<Vec<i64>>,
+    presence: Option<Presence>,
 }
 
 impl Column {
@@ -19,7 +23,7 @@ impl Column {
     ///
     /// `bytes` are the elements in memory order (little-endian), `rows * width` of them.
     pub fn dense(bytes: &[u8]) -> Self {
-        Self { values: Buffer::from(bytes), offsets: None }
+        Self { values: Buffer::from(bytes), offsets: None, presence: None }
     }
 
     /// One string per row.
@@ -29,12 +33,37 @@ impl Column {
     /// assert_eq!(column.bytes(), 10);
     /// ```
     pub fn text<S: AsRef<str>>(rows: impl IntoIterator<Item = S>) -> Self {
-        let (mut values, mut offsets) = (Vec::new(), vec![0]);
+        let (mut values, mut ends) = (Vec::new(), Vec::new());
         for row in rows {
             values.extend_from_slice(row.as_ref().as_bytes());
-            offsets.push(values.len() as i64);
+            ends.push(values.len());
         }
-        Self { values: Buffer::from_vec(values), offsets: Some(offsets) }
+        Self::varying(values, ends)
+    }
+
+    /// Rows that differ in length, one after the other; `ends` says where in `values` each one ends. They are strings of
+    /// UTF-8 or of bytes, or the elements of ragged tensors in memory order.
+    ///
+    /// ```
+    /// let column = tcx_store::Column::varying(vec![1, 2, 3], [2, 2, 3]);
+    /// assert_eq!(column.row(0, &tcx_store::LeafKind::Bytes), [1, 2]);
+    /// assert_eq!(column.row(1, &tcx_store::LeafKind::Bytes), []);
+    /// ```
+    pub fn varying(values: Vec<u8>, ends: impl IntoIterator<Item = usize>) -> Self {
+        let offsets = std::iter::once(0).chain(ends.into_iter().map(|end| end as i64)).collect();
+        Self { values: Buffer::from_vec(values), offsets: Some(offsets), presence: None }
+    }
+
+    /// The same rows, of which only some have a value: one truth value per row. What stands in the rows of the others is
+    /// stored as well, and should be zeros or nothing.
+    ///
+    /// ```
+    /// let column = tcx_store::Column::dense(&[7, 0]).optional([true, false]);
+    /// assert!(column.is_present(0) && !column.is_present(1));
+    /// ```
+    #[must_use]
+    pub fn optional(self, present: impl IntoIterator<Item = bool>) -> Self {
+        Self { presence: Some(present.into_iter().collect()), ..self }
     }
 
     /// The size of the rows' bytes.
@@ -44,11 +73,21 @@ impl Column {
 
     /// The memory this column takes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.values.len() + self.offsets.as_ref().map_or(0, |offsets| offsets.len() * size_of::<i64>())
+        let offsets = self.offsets.as_ref().map_or(0, |offsets| offsets.len() * size_of::<i64>());
+        self.values.len() + offsets + self.presence.as_ref().map_or(0, |presence| presence.bits().len())
     }
 
     pub(crate) fn values(&self) -> &Buffer {
         &self.values
+    }
+
+    /// Whether a row has a value.
+    ///
+    /// # Panics
+    ///
+    /// If the column is optional and there is no such row.
+    pub fn is_present(&self, row: usize) -> bool {
+        self.presence.as_ref().is_none_or(|presence| presence.is_present(row))
     }
 
     /// The bytes of one row; `kind` is that of the leaf.
@@ -72,10 +111,12 @@ impl Column {
             values.extend_from_slice(self.row(row, kind));
             offsets.push(values.len() as i64);
         }
-        Self { values: Buffer::from_vec(values), offsets: self.offsets.is_some().then_some(offsets) }
+        let offsets = self.offsets.is_some().then_some(offsets);
+        let select = |presence: &Presence| rows.iter().map(|&row| presence.is_present(row)).collect();
+        Self { values: Buffer::from_vec(values), offsets, presence: self.presence.as_ref().map(select) }
     }
 
-    /// As [`row`](Self::row); `width` is that of the leaf, 0 for text.
+    /// As [`row`](Self::row); `width` is that of the leaf, 0 where rows differ in length.
     pub(crate) fn row_of_width(&self, row: usize, width: usize) -> &[u8] {
         self.slice(row..row + 1, width)
     }
@@ -88,12 +129,24 @@ impl Column {
         }
     }
 
-    /// Whether this holds `rows` rows of `kind`.
-    pub(crate) fn fits(&self, kind: &LeafKind, rows: usize) -> bool {
-        match (kind.width(), &self.offsets) {
+    /// Whether this holds `rows` rows of `leaf`; `next` is the column behind, where the sizes of ragged tensors may stand.
+    pub(crate) fn fits(&self, leaf: &Leaf, rows: usize, next: Option<&Self>) -> bool {
+        let values = match (leaf.kind.width(), &self.offsets) {
             (Some(width), None) => self.values.len() == rows * width,
-            (None, Some(offsets)) => offsets.len() == rows + 1,
+            (None, Some(offsets)) => {
+                let end = offsets.last().is_some_and(|&end| end == self.values.len() as i64);
+                let ascending = end && offsets.len() == rows + 1 && offsets.is_sorted();
+                let (content, width) = (Content::of(&leaf.kind), leaf.kind.varying() * size_of::<i64>());
+                let sizes = |row| next?.values.get(row * width..(row + 1) * width);
+                let accepts = |row| content.accepts(self.row_of_width(row, 0), || sizes(row));
+                ascending && (0..rows).all(accepts)
+            }
             _ => false,
-        }
+        };
+        let presence = match &self.presence {
+            Some(presence) => leaf.optional && presence.rows() == rows,
+            None => !leaf.optional,
+        };
+        values && presence
     }
 }

@@ -131,7 +131,7 @@ impl OtherFiles {
 /// assert_eq!(module.segments().map(|segment| segment.rows).sum::<u64>(), 2);
 /// for row in module.rows() {
 ///     let row = row?;
-///     println!("{}: {:?}", String::from_utf8_lossy(row.key), row.leaves[0]);
+///     println!("{}: {:?}", String::from_utf8_lossy(row.key), row.leaf(0));
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

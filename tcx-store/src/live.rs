@@ -85,7 +85,7 @@ impl Live {
         may_write: bool,
     ) -> Self {
         Self {
-            segments: SegmentSet::new(storage.clone(), schema, counters.clone()),
+            segments: SegmentSet::new(storage.clone(), schema, spec.leaves.clone(), counters.clone()),
             runs: RunSet::new(storage.clone()),
             storage,
             spec,

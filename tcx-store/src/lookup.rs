@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::{BufferedRow, RowBatch};
@@ -46,12 +47,25 @@ pub struct Lookup {
     known: u64,
     /// Only rows that it has computed are found.
     replacer: Option<Arc<Replacer>>,
+    /// The leaves that are wanted; all, if none is said.
+    wanted: Option<Arc<[usize]>>,
 }
 
 impl Lookup {
     pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>, known: u64, replacer: Option<Arc<Replacer>>) -> Self {
         let missing = keys.len();
-        Self { rows: vec![MISSING; missing], keys, leaves, sources: Vec::new(), missing, known, replacer }
+        let rows = vec![MISSING; missing];
+        Self { rows, keys, leaves, sources: Vec::new(), missing, known, replacer, wanted: None }
+    }
+
+    /// Only these leaves are going to be read.
+    pub(crate) fn of_leaves(self, wanted: &Arc<[usize]>) -> Self {
+        Self { wanted: Some(wanted.clone()), ..self }
+    }
+
+    /// The leaves that are wanted; all, if none is said.
+    pub(crate) fn wanted(&self) -> Option<&[usize]> {
+        self.wanted.as_deref()
     }
 
     /// How many rows were asked for.
@@ -164,12 +178,15 @@ impl Lookup {
     ///
     /// # Panics
     ///
-    /// If rows are missing, if the leaf is not dense, or if `dst` has not room for exactly [`len`](Self::len) rows.
+    /// If rows are missing, if the leaf is not dense or not one of those looked up, or if `dst` has not room for exactly
+    /// [`len`](Self::len) rows.
     pub fn copy_dense(&self, leaf: usize, dst: &mut [MaybeUninit<u8>]) {
         let width = self.width(leaf);
         assert!(matches!(self.leaves[leaf].kind, LeafKind::Dense { .. }), "leaf {leaf} is not dense");
         assert_eq!(dst.len(), self.len() * width, "the destination has room for every row");
         assert_eq!(self.missing, 0, "no row is missing");
+        // The bytes of the others have not been verified.
+        assert!(self.wanted().is_none_or(|wanted| wanted.contains(&leaf)), "leaf {leaf} was not looked up");
         if width == 0 {
             return;
         }
@@ -192,7 +209,7 @@ impl Lookup {
     ///
     /// # Panics
     ///
-    /// If the row is missing, or there is no such row or leaf.
+    /// If the row is missing, if there is no such row or leaf, or if the leaf is not one of those looked up and damaged.
     pub fn bytes(&self, leaf: usize, position: usize) -> &[u8] {
         let Address { source, row } = self.rows[position];
         let row = row as usize;
@@ -202,6 +219,39 @@ impl Lookup {
                 segment.leaf(leaf, row).expect("the row was verified when it was found")
             }
         }
+    }
+
+    /// Whether a row of a leaf has a value; every row has, if the leaf is not optional. In a row without one stand zeros, or
+    /// nothing.
+    ///
+    /// # Panics
+    ///
+    /// As [`bytes`](Self::bytes).
+    pub fn is_present(&self, leaf: usize, position: usize) -> bool {
+        let Address { source, row } = self.rows[position];
+        let row = row as usize;
+        match &self.sources[source as usize] {
+            Source::Batch(batch) => batch.columns[leaf].is_present(row),
+            Source::Segment(segment) => {
+                segment.is_present(leaf, row).expect("the row was verified when it was found")
+            }
+        }
+    }
+
+    /// Copies rows of a leaf, one after the other, to `dst`, which is written completely.
+    ///
+    /// # Panics
+    ///
+    /// As [`bytes`](Self::bytes); if `dst` has not room for exactly these rows.
+    pub fn copy_rows(&self, leaf: usize, positions: Range<usize>, dst: &mut [MaybeUninit<u8>]) {
+        let mut rest = dst;
+        for position in positions {
+            let row = self.bytes(leaf, position);
+            let (to, behind) = rest.split_at_mut(row.len());
+            to.write_copy_of_slice(row);
+            rest = behind;
+        }
+        assert!(rest.is_empty(), "the destination has room for these rows only");
     }
 
     /// One row of a text leaf.

@@ -107,7 +107,7 @@ impl Probe<'_> {
 
     fn confirm_all(&mut self, indexed: &IndexedRun, hits: &mut Vec<Hit<'_>>) {
         for hit in &mut *hits {
-            hit.key = hit.segment.find_key(hit.row);
+            hit.key = hit.segment.find_key(hit.row, self.lookup.wanted());
         }
         for hit in &*hits {
             if !self.confirm(hit) {
@@ -125,7 +125,7 @@ impl Probe<'_> {
         loop {
             match indexed.search(&table, hash, position, candidate.next) {
                 Ok(Some(mut hit)) => {
-                    hit.key = hit.segment.find_key(hit.row);
+                    hit.key = hit.segment.find_key(hit.row, self.lookup.wanted());
                     if self.confirm(&hit) {
                         return;
                     }
@@ -137,7 +137,7 @@ impl Probe<'_> {
         }
     }
 
-    /// Whether the candidate is the row: the same key and view, and every byte of it as it was written.
+    /// Whether the candidate is the row: the same key and view, and every byte that is wanted of it as it was written.
     #[inline]
     fn confirm(&mut self, hit: &Hit<'_>) -> bool {
         let Hit { position, candidate, segment, row, ref key } = *hit;
@@ -149,7 +149,7 @@ impl Probe<'_> {
         if same == Some(false) || same.is_some() && !self.is_wanted(segment.base(), position) {
             return false;
         }
-        if same.is_none() || !segment.has_intact_leaves(row) {
+        if same.is_none() || !segment.has_intact_leaves(row, self.lookup.wanted()) {
             self.trouble.segments.push(segment.clone());
             return false;
         }

@@ -6,7 +6,6 @@ use std::collections::hash_map::Entry;
 use crate::error::{Error, Result};
 use crate::inspect::{Inspection, SegmentState};
 use crate::key::{KeyHash, hash};
-use crate::schema::LeafKind;
 use crate::segment::Segment;
 
 /// A row that is served.
@@ -17,8 +16,18 @@ pub struct Row<'a> {
     pub key: &'a [u8],
     /// The view of the sample.
     pub view: u32,
-    /// The bytes of each leaf, verified; text is UTF-8.
-    pub leaves: Vec<&'a [u8]>,
+    leaves: Vec<Option<&'a [u8]>>,
+}
+
+impl Row<'_> {
+    /// The bytes of a leaf, verified; text is UTF-8. `None` if it is optional and has no value here.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such leaf.
+    pub fn leaf(&self, number: usize) -> Option<&[u8]> {
+        self.leaves[number]
+    }
 }
 
 /// What the keys of a folder say.
@@ -92,11 +101,12 @@ impl<'a> Iterator for Rows<'a> {
 
 impl<'a> Rows<'a> {
     fn read(&self, segment: &'a Segment, row: usize, key: &'a [u8], view: u32) -> Option<Row<'a>> {
-        let leaves = self.inspection.spec.leaves.iter().enumerate();
-        let leaves = leaves.map(|(number, leaf)| {
+        if !segment.has_intact_leaves(row, None) {
+            return None;
+        }
+        let leaves = (0..self.inspection.spec.leaves.len()).map(|number| {
             let bytes = segment.leaf(number, row)?;
-            let is_good = leaf.kind != LeafKind::Text || std::str::from_utf8(bytes).is_ok();
-            is_good.then_some(bytes)
+            Some(segment.is_present(number, row)?.then_some(bytes))
         });
         Some(Row { key, view, leaves: leaves.collect::<Option<_>>()? })
     }

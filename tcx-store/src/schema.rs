@@ -82,6 +82,9 @@ impl fmt::Display for DType {
     }
 }
 
+/// A dimension that differs from sample to sample, `_` in `#[tensor(f16, [_, 768])]`.
+pub const ANY: usize = usize::MAX;
+
 /// The type of an output or of a part of it. Its leaves, in order, are the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -93,8 +96,19 @@ pub enum ColumnType {
         /// The per-sample shape, without the batch dimension.
         shape: &'static [usize],
     },
+    /// One tensor of this dtype per sample, whose shape differs from sample to sample.
+    Ragged {
+        /// The type of an element.
+        dtype: DType,
+        /// The per-sample shape, with at least one [`ANY`].
+        shape: &'static [usize],
+    },
     /// One UTF-8 string per sample.
     Text,
+    /// One byte string per sample.
+    Bytes,
+    /// What not every sample has.
+    Optional(&'static Self),
     /// Named parts.
     Struct(&'static [Field]),
 }
@@ -115,6 +129,15 @@ pub struct Leaf {
     pub name: String,
     /// What a row of this column is.
     pub kind: LeafKind,
+    /// Whether there are samples without a value: zeros stand in their rows, or nothing.
+    pub optional: bool,
+}
+
+impl Leaf {
+    /// What a row is, as it is told in messages.
+    pub fn described(&self) -> String {
+        if self.optional { format!("optional {}", self.kind) } else { self.kind.to_string() }
+    }
 }
 
 /// What a row of a column is.
@@ -128,19 +151,58 @@ pub enum LeafKind {
         /// The per-sample shape.
         shape: Vec<usize>,
     },
+    /// A tensor whose shape differs from row to row.
+    Ragged {
+        /// The type of an element.
+        dtype: DType,
+        /// The per-sample shape, with [`ANY`] for the dimensions that differ.
+        shape: Vec<usize>,
+    },
     /// A UTF-8 string.
     Text,
+    /// A byte string.
+    Bytes,
 }
 
 impl LeafKind {
     /// Elements of a row, if all rows have the same number.
     pub(crate) fn elements(&self) -> Option<usize> {
         match self {
-            Self::Dense { shape, .. } => {
-                Some(shape.iter().fold(1, |product: usize, &dim| product.saturating_mul(dim)))
-            }
-            Self::Text => None,
+            Self::Dense { shape, .. } => Some(product(shape)),
+            _ => None,
         }
+    }
+
+    /// Elements that a row has a multiple of: what the dimensions that are known come to.
+    pub(crate) fn unit(&self) -> usize {
+        match self {
+            Self::Dense { shape, .. } => product(shape),
+            Self::Ragged { shape, .. } => {
+                product(&shape.iter().copied().filter(|&dim| dim != ANY).collect::<Vec<_>>())
+            }
+            Self::Text | Self::Bytes => 1,
+        }
+    }
+
+    /// How many dimensions differ from row to row.
+    pub(crate) fn varying(&self) -> usize {
+        match self {
+            Self::Ragged { shape, .. } => varying(shape),
+            _ => 0,
+        }
+    }
+
+    /// The type of an element, if a row is a tensor.
+    pub fn dtype(&self) -> Option<DType> {
+        match self {
+            Self::Dense { dtype, .. } | Self::Ragged { dtype, .. } => Some(*dtype),
+            Self::Text | Self::Bytes => None,
+        }
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn element_bytes(&self) -> usize {
+        self.dtype().map_or(1, DType::size)
     }
 
     /// Bytes of a row, if all rows have the same.
@@ -149,16 +211,34 @@ impl LeafKind {
             Self::Dense { dtype, .. } => {
                 self.elements().map(|elements| elements.saturating_mul(dtype.size()))
             }
-            Self::Text => None,
+            _ => None,
         }
     }
+}
+
+fn product(shape: &[usize]) -> usize {
+    shape.iter().fold(1, |product: usize, &dim| product.saturating_mul(dim))
+}
+
+/// How many dimensions differ from sample to sample.
+const fn varying(shape: &[usize]) -> usize {
+    let (mut varying, mut i) = (0, 0);
+    while i < shape.len() {
+        varying += (shape[i] == ANY) as usize;
+        i += 1;
+    }
+    varying
 }
 
 impl fmt::Display for LeafKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dense { dtype, shape } => write!(f, "{dtype} {shape:?}"),
+            Self::Dense { dtype, shape } | Self::Ragged { dtype, shape } => {
+                let dim = |&dim: &usize| if dim == ANY { "_".to_owned() } else { dim.to_string() };
+                write!(f, "{dtype} [{}]", shape.iter().map(dim).collect::<Vec<_>>().join(", "))
+            }
             Self::Text => f.write_str("String"),
+            Self::Bytes => f.write_str("bytes"),
         }
     }
 }
@@ -178,7 +258,15 @@ impl ColumnType {
     /// ```
     pub const fn width(&self) -> usize {
         match self {
-            Self::Dense { .. } | Self::Text => 1,
+            Self::Dense { .. } | Self::Text | Self::Bytes => 1,
+            Self::Ragged { shape, .. } => {
+                if varying(shape) > 1 {
+                    2
+                } else {
+                    1
+                }
+            }
+            Self::Optional(column) => column.width(),
             Self::Struct(fields) => {
                 let (mut sum, mut i) = (0, 0);
                 while i < fields.len() {
@@ -193,14 +281,21 @@ impl ColumnType {
     /// The columns, in order.
     pub fn leaves(&self) -> Vec<Leaf> {
         let mut leaves = Vec::with_capacity(self.width());
-        self.collect(&mut String::new(), &mut leaves);
+        self.collect(false, &mut String::new(), &mut leaves);
         leaves
     }
 
-    fn collect(&self, path: &mut String, leaves: &mut Vec<Leaf>) {
+    fn collect(&self, optional: bool, path: &mut String, leaves: &mut Vec<Leaf>) {
+        let mut sizes = None;
         let kind = match self {
             Self::Dense { dtype, shape } => LeafKind::Dense { dtype: *dtype, shape: shape.to_vec() },
+            Self::Ragged { dtype, shape } => {
+                sizes = Some(varying(shape)).filter(|&varying| varying > 1);
+                LeafKind::Ragged { dtype: *dtype, shape: shape.to_vec() }
+            }
             Self::Text => LeafKind::Text,
+            Self::Bytes => LeafKind::Bytes,
+            Self::Optional(column) => return column.collect(true, path, leaves),
             Self::Struct(fields) => {
                 for field in *fields {
                     let parent = path.len();
@@ -208,13 +303,42 @@ impl ColumnType {
                         path.push('.');
                     }
                     path.push_str(field.name);
-                    field.column.collect(path, leaves);
+                    field.column.collect(optional, path, leaves);
                     path.truncate(parent);
                 }
                 return;
             }
         };
         let name = if path.is_empty() { "value".to_owned() } else { path.clone() };
-        leaves.push(Leaf { name, kind });
+        // Elements alone do not tell the shape where several dimensions differ.
+        let sizes = sizes.map(|varying| Leaf {
+            name: format!("{name}.sizes"),
+            kind: LeafKind::Dense { dtype: DType::I64, shape: vec![varying] },
+            optional: false,
+        });
+        leaves.push(Leaf { name, kind, optional });
+        leaves.extend(sizes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_of_which_several_dimensions_differ_has_a_column_of_their_sizes() {
+        const MAPS: ColumnType = ColumnType::Ragged { dtype: DType::F16, shape: &[ANY, 3, ANY] };
+        const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F16, shape: &[ANY, 768] };
+        const OUTPUT: ColumnType = ColumnType::Struct(&[
+            Field { name: "maps", column: ColumnType::Optional(&MAPS) },
+            Field { name: "tokens", column: TOKENS },
+            Field { name: "image", column: ColumnType::Bytes },
+        ]);
+        let leaves = OUTPUT.leaves();
+        let said: Vec<_> = leaves.iter().map(|leaf| format!("{}: {}", leaf.name, leaf.described())).collect();
+        let expected =
+            ["maps: optional f16 [_, 3, _]", "maps.sizes: i64 [2]", "tokens: f16 [_, 768]", "image: bytes"];
+        assert_eq!(said, expected);
+        assert_eq!(OUTPUT.width(), leaves.len());
     }
 }

@@ -53,10 +53,11 @@ fn two_generations(dir: &Path, is_broken: bool) -> (Store, Arc<Begun>) {
             seen.all.fetch_add(1, SeqCst);
         }
         let sync = if step == "sync" { syncs.fetch_add(1, SeqCst) } else { 0 };
-        // The sync before is that of change 0. The file of `b` may be there before this sync has begun.
+        // The sync before is that of change 0. Three files are there: change 0, the segment and its run; the next is that
+        // of `b`, which may have begun before this sync.
         if sync == 1 {
-            seen.wait_for(3);
-            seen.meanwhile.store(seen.all.load(SeqCst) - 2, SeqCst);
+            seen.wait_for(4);
+            seen.meanwhile.store(seen.all.load(SeqCst) - 3, SeqCst);
         }
         (sync > 0 && seen.is_broken.load(SeqCst)).then_some(REFUSED)
     };

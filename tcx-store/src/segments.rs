@@ -8,7 +8,9 @@ use arrow::datatypes::SchemaRef;
 
 use crate::changes::KnownChanges;
 use crate::instance::KnownIdentity;
+use crate::mmap::Mapped;
 use crate::name::SegmentName;
+use crate::schema::Leaf;
 use crate::segment::{Segment, SegmentError};
 use crate::stats::Counters;
 use crate::storage::Storage;
@@ -29,14 +31,20 @@ enum State {
 pub(crate) struct SegmentSet {
     storage: Arc<dyn Storage>,
     schema: SchemaRef,
+    leaves: Vec<Leaf>,
     counters: Arc<Counters>,
     known: BTreeMap<SegmentName, State>,
     warned: Warned,
 }
 
 impl SegmentSet {
-    pub(crate) fn new(storage: Arc<dyn Storage>, schema: SchemaRef, counters: Arc<Counters>) -> Self {
-        Self { storage, schema, counters, known: BTreeMap::new(), warned: Warned::default() }
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        schema: SchemaRef,
+        leaves: Vec<Leaf>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self { storage, schema, leaves, counters, known: BTreeMap::new(), warned: Warned::default() }
     }
 
     /// Opens what is new of the listed segments, and closes those that have vanished. Tells whether anything changed, and
@@ -60,8 +68,7 @@ impl SegmentSet {
     fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity) -> bool {
         match self.storage.map(&name.to_string()) {
             Ok(map) => {
-                let opened = Segment::open(map, name, &self.schema, &identity.digest, identity.instance);
-                self.note(name, opened);
+                self.note(name, self.read(map, name, identity));
                 true
             }
             Err(error) => {
@@ -69,6 +76,15 @@ impl SegmentSet {
                 error.kind() != io::ErrorKind::NotFound
             }
         }
+    }
+
+    fn read(
+        &self,
+        map: Mapped,
+        name: SegmentName,
+        identity: &KnownIdentity,
+    ) -> Result<Segment, SegmentError> {
+        Segment::open(map, name, &self.schema, &self.leaves, &identity.digest, identity.instance)
     }
 
     fn note(&mut self, name: SegmentName, opened: Result<Segment, SegmentError>) {
@@ -116,7 +132,7 @@ impl SegmentSet {
     /// A segment that this process has just written.
     pub(crate) fn add(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
         let map = self.storage.map(&name.to_string())?;
-        self.note(name, Segment::open(map, name, &self.schema, &identity.digest, identity.instance));
+        self.note(name, self.read(map, name, identity));
         match self.known.get(&name) {
             Some(State::Usable(_)) => Ok(()),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the new segment does not verify")),

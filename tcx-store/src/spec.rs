@@ -106,7 +106,7 @@ impl Spec {
 
 fn check_leaves(leaves: &[Leaf]) -> Result<()> {
     let mut names = HashSet::new();
-    for Leaf { name, kind } in leaves {
+    for Leaf { name, kind, .. } in leaves {
         if name.starts_with("__") {
             return Err(Error::invalid(format!(
                 "column `{name}`: names that begin with `__` are tcx's own, rename the field"
@@ -117,7 +117,7 @@ fn check_leaves(leaves: &[Leaf]) -> Result<()> {
                 "two columns have the name `{name}`, rename one of the fields"
             )));
         }
-        if kind.elements() == Some(0) {
+        if kind.unit() == 0 {
             return Err(Error::invalid(format!(
                 "column `{name}`: a row of {kind} holds nothing, leave the field out"
             )));

@@ -142,7 +142,35 @@ impl Store {
     ///
     /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
     pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
-        Ok(self.count(self.look(keys, None)?))
+        Ok(self.count(self.look(keys, None, None)?))
+    }
+
+    /// Finds the rows of these keys, of which only the leaves of these numbers are going to be read: nothing of the others is
+    /// read or verified.
+    ///
+    /// ```
+    /// # use std::mem::MaybeUninit;
+    /// # use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # const NUMBER: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # const OUTPUT: ColumnType = ColumnType::Struct(&[
+    /// #     Field { name: "score", column: NUMBER },
+    /// #     Field { name: "label", column: NUMBER },
+    /// # ]);
+    /// # let dir = tempfile::tempdir()?;
+    /// # let spec = Spec::new("scores_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// # let mut rows = store.lookup(Keys::text(["cat"], 0)?)?;
+    /// # store.insert(&mut rows, &[0], vec![Column::dense(&[1]), Column::dense(&[7])])?;
+    /// let rows = store.lookup_leaves(Keys::text(["cat"], 0)?, &[1].into())?;
+    /// assert_eq!(rows.bytes(1, 0), [7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
+        Ok(self.count(self.look(keys, None, Some(leaves))?))
     }
 
     fn count(&self, lookup: Lookup) -> Lookup {
@@ -157,7 +185,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn peek(&self, keys: Keys) -> Result<Lookup> {
-        self.look(keys, None)
+        self.look(keys, None, None)
     }
 
     /// Finds the rows of these keys that `replacer` has computed: all others are missing.
@@ -166,7 +194,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn lookup_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        Ok(self.count(self.look(keys, Some(replacer.clone()))?))
+        Ok(self.count(self.look(keys, Some(replacer.clone()), None)?))
     }
 
     /// Finds as [`lookup_replacing`](Self::lookup_replacing) does, without counting.
@@ -175,14 +203,22 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn peek_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        self.look(keys, Some(replacer.clone()))
+        self.look(keys, Some(replacer.clone()), None)
     }
 
-    fn look(&self, keys: Keys, replacer: Option<Arc<Replacer>>) -> Result<Lookup> {
+    fn look(
+        &self,
+        keys: Keys,
+        replacer: Option<Arc<Replacer>>,
+        wanted: Option<&Arc<[usize]>>,
+    ) -> Result<Lookup> {
         self.core.check_key_type(keys.key_type())?;
         self.core.refresh_if_due()?;
         let known = self.core.snapshot().known;
         let mut lookup = Lookup::new(keys, self.core.leaves.clone(), known, replacer);
+        if let Some(wanted) = wanted {
+            lookup = lookup.of_leaves(wanted);
+        }
         self.core.find(&mut lookup);
         if lookup.missing() > 0 && self.core.refresh_on_miss()? {
             self.core.find(&mut lookup);

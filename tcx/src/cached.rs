@@ -9,7 +9,7 @@ use tcx_store::{Keys, Lookup, Stats, Store};
 use crate::batch::Batch;
 use crate::cache::Shared;
 use crate::compute::Compute;
-use crate::extractor::{CachedModule, Extractor};
+use crate::extractor::CachedModule;
 use crate::finite::FiniteWatch;
 use crate::id::{Id, KeyKind};
 use crate::missing::Missing;
@@ -86,17 +86,28 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         inputs: &M::Input,
     ) -> Result<M::Output> {
+        self.gather(&self.forward_rows(ids, view, None, inputs)?, None)
+    }
+
+    /// The rows of a batch, of which `leaves` are going to be read; all, if none is said.
+    pub(crate) fn forward_rows<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        leaves: Option<&Arc<[usize]>>,
+        inputs: &M::Input,
+    ) -> Result<Lookup> {
         let samples = inputs.rows().map_err(|error| error.in_module(M::ID))?;
         if samples != ids.len() {
             let error = Error::batch(format!("{} ids and inputs for {samples} samples", ids.len()));
             let error = error.with_expected(format!("{samples} ids"), format!("{} ids", ids.len()));
             return Err(error.in_module(M::ID).with_remedy("give one id per sample"));
         }
-        let mut rows = self.lookup(ids, view)?;
+        let mut rows = self.lookup(ids, view, leaves)?;
         if rows.missing() > 0 {
             self.complete(&mut rows, |positions| select(inputs, samples, positions))?;
         }
-        self.gather(&rows)
+        Ok(rows)
     }
 
     /// The outputs for a batch whose inputs are loaded for the missing samples only: `load` is called if there
@@ -146,7 +157,18 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
     ) -> Result<M::Output> {
-        let mut rows = self.lookup(ids, view)?;
+        self.gather(&self.fetch_rows(ids, view, None, load)?, None)
+    }
+
+    /// As [`forward_rows`](Self::forward_rows), with inputs that are loaded.
+    pub(crate) fn fetch_rows<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        leaves: Option<&Arc<[usize]>>,
+        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<Lookup> {
+        let mut rows = self.lookup(ids, view, leaves)?;
         if rows.missing() > 0 {
             // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
             let asked = rows.missing_positions();
@@ -162,11 +184,15 @@ impl<M: CachedModule> Cached<M> {
             }
             self.complete(&mut rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))?;
         }
-        self.gather(&rows)
+        Ok(rows)
     }
 
-    fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Lookup> {
-        self.rows.lookup(self.pack(ids, view)?)
+    fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32, leaves: Option<&Arc<[usize]>>) -> Result<Lookup> {
+        let keys = self.pack(ids, view)?;
+        match leaves {
+            None => self.rows.lookup(keys),
+            Some(leaves) => self.rows.lookup_leaves(keys, leaves),
+        }
     }
 
     /// The ids as keys of the store.
@@ -213,10 +239,12 @@ impl<M: CachedModule> Cached<M> {
         self.rows.complete(rows, &positions, columns)
     }
 
-    fn gather(&self, rows: &Lookup) -> Result<<M as Extractor>::Output> {
+    /// The output that is made of `leaves`; of all, if none is said.
+    pub(crate) fn gather<O: CacheableOutput>(&self, rows: &Lookup, leaves: Option<&[usize]>) -> Result<O> {
         let _no_grad = tch::no_grad_guard();
-        let read = CacheableOutput::read(&mut ColumnReader::new::<M::Output>(rows, self.output_device));
-        read.map_err(|error: Error| error.in_module(M::ID))
+        let mut reader = ColumnReader::new::<M::Output>(rows, self.output_device);
+        reader.read_leaves(leaves);
+        O::read(&mut reader).map_err(|error| error.in_module(M::ID))
     }
 
     /// Waits until every row computed so far is durable.

@@ -67,7 +67,8 @@ impl Identity {
     /// module at hand, [`Cache::module_after`] does so.
     pub fn after<U: CachedModule>(&mut self, upstream: &Cached<U>) {
         let leaves = U::Output::COLUMN.leaves();
-        let leaves: Vec<_> = leaves.iter().map(|leaf| format!("{}: {}", leaf.name, leaf.kind)).collect();
+        let leaves: Vec<_> =
+            leaves.iter().map(|leaf| format!("{}: {}", leaf.name, leaf.described())).collect();
         let mut output = Self::default();
         output.part("Output", |identity| {
             identity.value(leaves.join(", "));

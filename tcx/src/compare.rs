@@ -30,12 +30,12 @@ pub(crate) fn difference(kind: &LeafKind, a: &[u8], b: &[u8], tolerance: Toleran
     if a == b {
         return None;
     }
-    let floats = match kind {
-        LeafKind::Dense { dtype, .. } => {
-            floats(*dtype, a).zip(floats(*dtype, b)).map(|(a, b)| (*dtype, a, b))
-        }
-        _ => None,
-    };
+    if matches!(kind, LeafKind::Ragged { .. }) && a.len() != b.len() {
+        let elements = |row: &[u8]| row.len() / kind.dtype().map_or(1, DType::size);
+        return Some(format!("has {} and {} elements", elements(a), elements(b)));
+    }
+    let floats =
+        kind.dtype().and_then(|dtype| floats(dtype, a).zip(floats(dtype, b)).map(|(a, b)| (dtype, a, b)));
     let Some((dtype, a, b)) = floats else {
         return (tolerance == Tolerance::Repeated).then(|| "is not the same".to_owned());
     };
@@ -87,6 +87,17 @@ mod tests {
         assert_eq!(compare(&odd, &[-f32::NAN, f32::INFINITY, -0.], Tolerance::Repeated), None);
         assert!(compare(&odd, &[0., f32::INFINITY, 0.], Tolerance::Rebatched).is_some());
         assert!(compare(&odd, &[f32::NAN, f32::NEG_INFINITY, 0.], Tolerance::Rebatched).is_some());
+    }
+
+    #[test]
+    fn another_number_of_elements_is_never_tolerated() {
+        let kind = LeafKind::Ragged { dtype: DType::F32, shape: vec![tcx_store::ANY] };
+        for tolerance in [Tolerance::Repeated, Tolerance::Rebatched] {
+            let found = difference(&kind, &[0; 8], &[0; 12], tolerance);
+            assert_eq!(found.as_deref(), Some("has 2 and 3 elements"));
+        }
+        let close = [1_f32, 1.001].map(f32::to_le_bytes);
+        assert_eq!(difference(&kind, &close[0], &close[1], Tolerance::Rebatched), None);
     }
 
     #[test]

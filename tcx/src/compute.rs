@@ -120,8 +120,13 @@ fn compare<M: CachedModule>(a: &[Column], b: &[Column], tolerance: Tolerance) ->
         ),
     };
     for ((leaf, a), b) in M::Output::COLUMN.leaves().iter().zip(a).zip(b) {
-        let (a, b) = (a.row(0, &leaf.kind), b.row(0, &leaf.kind));
-        if let Some(found) = difference(&leaf.kind, a, b, tolerance) {
+        let found = if a.is_present(0) == b.is_present(0) {
+            difference(&leaf.kind, a.row(0, &leaf.kind), b.row(0, &leaf.kind), tolerance)
+        } else {
+            // Where a number is compared with a threshold, its last bits decide.
+            (tolerance == Tolerance::Repeated).then(|| "is there and is not".to_owned())
+        };
+        if let Some(found) = found {
             let error = module_error::<M>(format!("{what}: field `{}` {found}", leaf.name), remedy);
             return Err(error.with_field(&leaf.name));
         }

@@ -90,13 +90,12 @@ impl FiniteWatch {
 
 fn is_float(kind: &LeafKind) -> bool {
     use DType::{BF16, F16, F32, F64};
-    matches!(kind, LeafKind::Dense { dtype: F16 | BF16 | F32 | F64, .. })
+    matches!(kind.dtype(), Some(F16 | BF16 | F32 | F64))
 }
 
 /// The place and the value of the first such number in a row.
 fn first_non_finite(kind: &LeafKind, row: &[u8]) -> Option<(usize, f64)> {
-    let LeafKind::Dense { dtype, .. } = kind else { return None };
-    match dtype {
+    match kind.dtype()? {
         DType::F16 => {
             first(row, |x| u16::from_le_bytes(x) & 0x7c00 == 0x7c00, |x| f16::from_le_bytes(x).to_f64())
         }

@@ -4,8 +4,9 @@
 /// a value that a `Vec` may hold.
 ///
 /// Tensors declare their dtype and the shape of one sample, without the batch dimension; dimensions are numbers or
-/// constants. Other fields are outputs themselves: `Vec`s with one number, array of numbers, `bool` or `String` per
-/// sample, `Typed` tensors, tuples, and further structs with this derive.
+/// constants, or `_` where samples differ in size. Other fields are outputs themselves: `Vec`s with one number, array of
+/// numbers, `bool`, `String` or byte string (`Vec<u8>`) per sample, or an `Option` of one of these, `Typed` tensors, tuples,
+/// and further structs with this derive.
 ///
 /// ```
 /// use tch::Tensor;
@@ -21,10 +22,21 @@
 ///     heads: Tensor,              // [N, 12, 64]
 ///     #[tensor(i64, [])]
 ///     label: Tensor,              // [N]
+///     #[tensor(f32, [2048], store = f16)]
+///     mean: Tensor,               // [N, 2048], rounded to half precision
+///     #[tensor(f16, [_, 768])]
+///     tokens: Vec<Tensor>,        // N tensors of several lengths; a `tcx::Packed` joins them
+///     #[tensor(f32, [4])]
+///     face: Vec<Option<Tensor>>,  // not every sample has one
 ///     caption: Vec<String>,       // one per sample
-///     score: Vec<f32>,
+///     score: Vec<Option<f32>>,
+///     image: Vec<Vec<u8>>,
 /// }
 /// ```
+///
+/// With `store = f16` or `store = bf16` an `f32` tensor is kept in half the bytes: rounded to the nearest, ties to the even
+/// one; what is too large becomes an infinity. What is computed is returned rounded, as it will be when it is found, and how
+/// a field is stored is part of the cache's identity.
 ///
 /// The dtypes are `f16`, `bf16`, `f32`, `f64`, `i8`, `i16`, `i32`, `i64`, `u8` and `bool`; a sample has at most five
 /// dimensions. What `forward` returns is compared with the declaration before it enters the cache.

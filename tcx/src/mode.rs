@@ -88,6 +88,14 @@ impl Rows {
         })
     }
 
+    /// As [`lookup`](Self::lookup); only these leaves are going to be read.
+    pub(crate) fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
+        match self {
+            Self::ReadWrite(store) | Self::ReadOnly(store) => Ok(store.lookup_leaves(keys, leaves)?),
+            Self::Recompute(..) | Self::Off(_) => self.lookup(keys),
+        }
+    }
+
     /// As [`lookup`](Self::lookup), without counting.
     pub(crate) fn peek(&self, keys: Keys) -> Result<Lookup> {
         Ok(match self {

@@ -17,13 +17,15 @@ use crate::{Error, Result};
 /// - a struct with [`#[derive(CacheableOutput)]`](macro@crate::CacheableOutput), whose fields are outputs
 ///   themselves or tensors with `#[tensor(f32, [2048])]`;
 /// - a [`Typed`] tensor;
-/// - a `Vec` with one number, `bool` or `String` per sample, or an array of numbers, as in `Vec<[f32; 4]>`;
+/// - a `Vec` with one number, `bool`, `String` or `Vec<u8>` (bytes) per sample, or an array of numbers, as in
+///   `Vec<[f32; 4]>`;
 /// - a `Vec` of an enum without data that has `#[derive(CacheableOutput)]`;
+/// - a `Vec` with an `Option` of one of these per sample;
 /// - a tuple of up to twelve of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be cached: it is not a `CacheableOutput`",
     label = "not a cacheable output",
-    note = "an output is a struct with `#[derive(CacheableOutput)]`, a `tcx::Typed<f32, D1<2048>>` tensor, a `Vec` with one number, array of numbers, `bool` or `String` per sample, or a tuple of up to 12 of these"
+    note = "an output is a struct with `#[derive(CacheableOutput)]`, a `tcx::Typed<f32, D1<2048>>` tensor, a `Vec` with one number, array of numbers, `bool`, `String`, byte string or `Option` of these per sample, or a tuple of up to 12 of these"
 )]
 pub trait CacheableOutput: Sized {
     /// The columns.
@@ -87,6 +89,14 @@ impl ColumnWriter {
         result
     }
 
+    /// Compares the number of values with that of the samples.
+    pub(crate) fn check_rows(&self, values: usize) -> Result<()> {
+        if values == self.rows {
+            return Ok(());
+        }
+        Err(self.mismatch(format!("one value per sample, {} in all", self.rows), format!("{values} values")))
+    }
+
     /// The columns, one per leaf.
     pub fn finish(self) -> Vec<Column> {
         self.columns
@@ -109,13 +119,20 @@ pub struct ColumnReader<'a> {
     rows: &'a Lookup,
     columns: &'static ColumnType,
     leaf: usize,
+    /// The numbers of the leaves that are read; all, if none is said.
+    leaves: Option<&'a [usize]>,
     device: Device,
 }
 
 impl<'a> ColumnReader<'a> {
     /// For the rows of `rows`, of an output `O`; tensors are put on `device`.
     pub fn new<O: CacheableOutput>(rows: &'a Lookup, device: Device) -> Self {
-        Self { rows, columns: &O::COLUMN, leaf: 0, device }
+        Self { rows, columns: &O::COLUMN, leaf: 0, leaves: None, device }
+    }
+
+    /// Only these leaves are read, as those of another output.
+    pub(crate) fn read_leaves(&mut self, leaves: Option<&'a [usize]>) {
+        self.leaves = leaves;
     }
 
     pub(crate) fn rows(&self) -> &'a Lookup {
@@ -126,10 +143,15 @@ impl<'a> ColumnReader<'a> {
         self.device
     }
 
+    /// Whether a row of an optional leaf has a value.
+    pub(crate) fn is_present(&self, leaf: usize, row: usize) -> bool {
+        self.rows.is_present(leaf, row)
+    }
+
     /// The number of the leaf that is read next.
     pub(crate) fn next_leaf(&mut self) -> usize {
         self.leaf += 1;
-        self.leaf - 1
+        self.leaves.map_or(self.leaf - 1, |leaves| leaves[self.leaf - 1])
     }
 
     /// The error that what was read of a leaf cannot be what was written.
@@ -166,10 +188,7 @@ impl<T: SampleValue> CacheableOutput for Vec<T> {
     const COLUMN: ColumnType = T::COLUMN;
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
-        if self.len() != writer.rows() {
-            let values = |count: usize| format!("one value per sample, {count} in all");
-            return Err(writer.mismatch(values(writer.rows()), format!("{} values", self.len())));
-        }
+        writer.check_rows(self.len())?;
         T::write(self, writer);
         Ok(())
     }

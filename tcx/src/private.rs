@@ -9,7 +9,7 @@ pub use half::{bf16, f16};
 pub use inventory;
 pub use std::vec::Vec;
 pub use tch::Tensor;
-pub use tcx_store::{ColumnType, Field};
+pub use tcx_store::{ANY, Column, ColumnType, Field};
 
 pub use crate::diagnostics::{OnePerSample, OutputField};
 pub use crate::error::Result;
@@ -20,17 +20,23 @@ pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
 pub use crate::registry::Registered;
 pub use crate::skipped::Skipped;
 pub use crate::stateless::Stateless;
-pub use crate::tensor::{Dense, TensorField};
+pub use crate::tensor::{Dense, Ragged, TensorField};
 pub use crate::typed::{D0, D1, D2, D3, D4, D5};
-pub use crate::value::{SampleValue, Variants, variants};
+pub use crate::value::{OptionalValue, SampleValue, Variants, variants};
 pub use crate::{register_module, single_value};
 
 use crate::typed::Shape;
 
 /// Compiles only for an output; the macros call it with the tokens of a field's type.
 pub const fn assert_output<T: CacheableOutput>() {
-    if let ColumnType::Dense { shape, .. } = T::COLUMN {
-        check_shape(shape);
+    check_column(&T::COLUMN);
+}
+
+const fn check_column(column: &ColumnType) {
+    match column {
+        ColumnType::Dense { shape, .. } => check_shape(shape),
+        ColumnType::Optional(column) => check_column(column),
+        _ => {}
     }
 }
 
@@ -57,7 +63,11 @@ pub trait ColumnShape {
     const DIMS: &'static [usize];
 }
 
-impl<E, S: Shape> ColumnShape for Dense<E, S> {
+impl<E, S: Shape, T> ColumnShape for Dense<E, S, T> {
+    const DIMS: &'static [usize] = S::DIMS;
+}
+
+impl<E, S: Shape, T> ColumnShape for Ragged<E, S, T> {
     const DIMS: &'static [usize] = S::DIMS;
 }
 
@@ -67,7 +77,9 @@ const fn check_shape(dims: &[usize]) {
     let mut i = 0;
     while i < dims.len() {
         assert!(dims[i] > 0, "a dimension must be at least 1");
-        elements = elements.checked_mul(dims[i]).expect("the shape has too many elements");
+        if dims[i] != ANY {
+            elements = elements.checked_mul(dims[i]).expect("the shape has too many elements");
+        }
         i += 1;
     }
 }

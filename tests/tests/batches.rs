@@ -14,7 +14,8 @@ use tcx_tests::bits::{Parts, bits, tensor};
 #[cached_module(
     id = "random_v1",
     output(pooled: tensor(f32, [7]), tokens: Typed<tcx::f16, D2<3, 2>>, caption: Vec<String>, score: Vec<f64>,
-        corner: Vec<[[i32; 2]; 2]>, parity: Vec<Parity>)
+        corner: Vec<[[i32; 2]; 2]>, parity: Vec<Parity>, image: Vec<Vec<u8>>, maybe: Vec<Option<String>>,
+        odd: Vec<Option<Parity>>, pieces: tensor(f32, [_, 2], store = bf16))
 )]
 struct Random;
 
@@ -30,6 +31,7 @@ impl Extractor for Random {
 
     fn forward(&self, (seeds, names): &Self::Input) -> tcx::Result<RandomOutput> {
         let score = Vec::try_from(seeds * 3)?;
+        let some = |name: &String| (name.len() % 3 > 0).then(|| name.clone());
         let samples: Vec<i64> = Vec::try_from(seeds)?;
         let samples = samples.into_iter();
         Ok(RandomOutput {
@@ -38,9 +40,19 @@ impl Extractor for Random {
             caption: names.iter().map(|name| format!("of {name}")).collect(),
             score,
             corner: samples.clone().map(|sample| [[sample as i32, 1], [-sample as i32, 2]]).collect(),
-            parity: samples.map(|sample| if sample % 2 == 0 { Parity::Even } else { Parity::Odd }).collect(),
+            parity: samples.clone().map(parity).collect(),
+            image: names.iter().map(|name| name.clone().into_bytes()).collect(),
+            maybe: names.iter().map(some).collect(),
+            odd: samples.clone().map(|sample| (sample % 2 == 1).then(|| parity(sample))).collect(),
+            pieces: samples
+                .map(|sample| Tensor::arange(sample % 4 * 2, tch::kind::FLOAT_CPU).view([sample % 4, 2]))
+                .collect(),
         })
     }
+}
+
+fn parity(sample: i64) -> Parity {
+    if sample % 2 == 0 { Parity::Even } else { Parity::Odd }
 }
 
 fn name(sample: i64) -> String {
@@ -132,9 +144,10 @@ impl<'a> Program<'a> {
 }
 
 fn parts(output: &RandomOutput) -> Vec<(String, Vec<u8>)> {
-    let RandomOutput { pooled, tokens, caption, score, corner, parity } = output;
-    let others = (format!("{corner:?} {parity:?}"), Vec::new());
-    [vec![tensor(pooled), others], tokens.parts(), caption.parts(), score.parts()].concat()
+    let RandomOutput { pooled, tokens, caption, score, corner, parity, image, maybe, odd, pieces } = output;
+    let others = (format!("{corner:?} {parity:?} {image:?} {maybe:?} {odd:?}"), Vec::new());
+    let pieces = pieces.iter().map(tensor).collect();
+    [vec![tensor(pooled), others], tokens.parts(), caption.parts(), score.parts(), pieces].concat()
 }
 
 proptest! {

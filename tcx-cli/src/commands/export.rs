@@ -22,6 +22,8 @@ use crate::progress;
 /// Rows of a record batch, unless they are large.
 const BATCH: usize = 4096;
 const BATCH_BYTES: usize = 32 << 20;
+/// Bytes of a row group of Parquet, which is written when it is complete.
+const GROUP_BYTES: usize = 256 << 20;
 
 #[derive(Debug, Serialize)]
 struct Exported {
@@ -102,6 +104,7 @@ fn sink(format: Format, path: &Path, inspection: &Inspection) -> Result<Box<dyn 
 fn write(inspection: &Inspection, mut sink: Box<dyn Sink>) -> Result<(u64, u64)> {
     let served = inspection.segments().filter(|own| own.state == SegmentState::Served);
     let bar = progress::rows("exporting", served.map(|own| own.rows).sum());
+    let leaves = 0..inspection.spec().leaves().len();
     let (mut rows, mut left_out) = (0, 0);
     let mut batch: Vec<Row<'_>> = Vec::new();
     let mut bytes = 0;
@@ -112,7 +115,7 @@ fn write(inspection: &Inspection, mut sink: Box<dyn Sink>) -> Result<(u64, u64)>
             continue;
         };
         rows += 1;
-        bytes += row.leaves.iter().map(|leaf| leaf.len()).sum::<usize>();
+        bytes += leaves.clone().filter_map(|leaf| row.leaf(leaf)).map(<[u8]>::len).sum::<usize>();
         batch.push(row);
         if batch.len() == BATCH || bytes >= BATCH_BYTES {
             sink.write(&batch)?;
@@ -164,7 +167,10 @@ impl Batches for StreamWriter<BufWriter<File>> {
 
 impl Batches for parquet::arrow::ArrowWriter<BufWriter<File>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.write(batch).map_err(|error| Failure::new(Code::Io, error.to_string()))
+        let failed = |error: parquet::errors::ParquetError| Failure::new(Code::Io, error.to_string());
+        self.write(batch).map_err(failed)?;
+        // Counted in rows alone, a group of large ones would not fit in memory.
+        if self.memory_size() >= GROUP_BYTES { self.flush().map_err(failed) } else { Ok(()) }
     }
 
     fn finish(self) -> Result<BufWriter<File>> {

@@ -80,7 +80,8 @@ fn add(part: &Part, rows: Range<usize>, adder: &mut Adder) -> Result<()> {
     let rows: Vec<usize> = rows.collect();
     for rows in rows.chunk_by(|a, b| part.views[*a] == part.views[*b]) {
         let keys: Vec<&[u8]> = rows.iter().map(|row| part.keys[*row].as_slice()).collect();
-        adder.add(part.views[rows[0]], &keys, |position, leaf| &part.leaves[leaf][rows[position]])?;
+        adder
+            .add(part.views[rows[0]], &keys, |position, leaf| part.leaves[leaf][rows[position]].as_deref())?;
     }
     Ok(())
 }
@@ -114,7 +115,7 @@ fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
     };
     let leaves = spec.leaves().iter().map(|leaf| {
         let found = column(&[&leaf.name]).ok_or_else(|| format!("it has no column `{}`", leaf.name))?;
-        leaf_of(&leaf.kind, found).map_err(|what| format!("column `{}`: {what}", leaf.name))
+        leaf_of(leaf, found).map_err(|what| format!("column `{}`: {what}", leaf.name))
     });
     Ok(Part { keys, views, leaves: leaves.collect::<Result<_, _>>()? })
 }

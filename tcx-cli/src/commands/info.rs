@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tcx_store::{Inspection, LeafKind};
+use tcx_store::{ANY, Inspection, LeafKind};
 
 use crate::args::Module;
 use crate::cache;
@@ -36,8 +36,10 @@ struct Info {
 struct Output_ {
     name: String,
     r#type: String,
-    shape: Option<Vec<usize>>,
+    /// Without a number where the dimension differs from row to row.
+    shape: Option<Vec<Option<usize>>>,
     bytes_per_row: Option<usize>,
+    optional: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,10 +59,18 @@ impl Info {
         let spec = inspection.spec();
         let outputs = spec.leaves().iter().map(|leaf| {
             let (r#type, shape) = match &leaf.kind {
-                LeafKind::Dense { dtype, shape } => (dtype.to_string(), Some(shape.clone())),
-                _ => ("String".to_owned(), None),
+                LeafKind::Dense { dtype, shape } | LeafKind::Ragged { dtype, shape } => {
+                    (dtype.to_string(), Some(shape.iter().map(|&dim| (dim != ANY).then_some(dim)).collect()))
+                }
+                other => (other.to_string(), None),
             };
-            Output_ { name: leaf.name.clone(), r#type, shape, bytes_per_row: leaf.kind.width() }
+            Output_ {
+                name: leaf.name.clone(),
+                r#type,
+                shape,
+                bytes_per_row: leaf.kind.width(),
+                optional: leaf.optional,
+            }
         });
         Self {
             module: spec.module_id().to_owned(),
@@ -103,15 +113,21 @@ impl Report for Info {
         writeln!(to)?;
         let mut table = Table::new(&["OUTPUT", "TYPE", "SHAPE", ">BYTES PER ROW"]);
         for output in &self.outputs {
-            let shape = output.shape.as_ref().map_or_else(String::new, |shape| format!("{shape:?}"));
+            let shape = output.shape.as_deref().map_or_else(String::new, shape_told);
             let bytes =
                 output.bytes_per_row.map_or_else(|| "varies".to_owned(), |bytes| human::count(bytes as u64));
-            table.line([output.name.clone(), output.r#type.clone(), shape, bytes]);
+            let optional = if output.optional { "optional " } else { "" };
+            table.line([output.name.clone(), format!("{optional}{}", output.r#type), shape, bytes]);
         }
         table.write(to)?;
         pairs("IDENTITY", &self.identity, to)?;
         pairs("PROVENANCE", &self.provenance, to)
     }
+}
+
+fn shape_told(shape: &[Option<usize>]) -> String {
+    let dims = shape.iter().map(|dim| dim.map_or_else(|| "_".to_owned(), |dim| dim.to_string()));
+    format!("[{}]", dims.collect::<Vec<_>>().join(", "))
 }
 
 fn pairs(heading: &str, entries: &[Entry], to: &mut dyn Write) -> io::Result<()> {

@@ -97,7 +97,7 @@ pub(crate) fn bytes(inspection: &Inspection) -> u64 {
 
 fn schema(inspection: &Inspection) -> String {
     let leaves = inspection.spec().leaves().iter();
-    leaves.map(|leaf| format!("{}: {}", leaf.name, leaf.kind)).collect::<Vec<_>>().join(", ")
+    leaves.map(|leaf| format!("{}: {}", leaf.name, leaf.described())).collect::<Vec<_>>().join(", ")
 }
 
 /// The fingerprint of the weights; of several their number.

@@ -90,7 +90,7 @@ fn merge(a: &Path, module: String, from: &Inspection, how: How) -> Result<Module
 fn add(adder: &mut Adder, batch: &[Row<'_>]) -> Result<()> {
     let Some(first) = batch.first() else { return Ok(()) };
     let keys: Vec<&[u8]> = batch.iter().map(|row| row.key).collect();
-    adder.add(first.view, &keys, |position, leaf| batch[position].leaves[leaf])
+    adder.add(first.view, &keys, |position, leaf| batch[position].leaf(leaf))
 }
 
 impl Report for Merged {

@@ -35,6 +35,7 @@ impl Folder {
     pub(super) fn create(path: &Path, inspection: &Inspection) -> Result<Self> {
         let spec = inspection.spec().clone();
         let failed = |error: io::Error| Failure::file("write into", path, &error);
+        spec.leaves().iter().try_for_each(fits)?;
         std::fs::create_dir(path).map_err(failed)?;
         let about = json!({"module": spec.module_id(), "digest": inspection.digest()});
         std::fs::write(path.join(ABOUT), format!("{about:#}\n")).map_err(failed)?;
@@ -53,6 +54,21 @@ impl Folder {
     }
 }
 
+/// Whether a column can be an array, or lines of text.
+fn fits(leaf: &Leaf) -> Result<()> {
+    match leaf.kind {
+        LeafKind::Dense { .. } | LeafKind::Text if !leaf.optional => Ok(()),
+        _ => {
+            let message = format!(
+                "the output `{}`, {}, is no array: export to Parquet or Arrow",
+                leaf.name,
+                leaf.described()
+            );
+            Err(Failure::new(Code::Unfit, message))
+        }
+    }
+}
+
 impl Sink for Folder {
     fn write(&mut self, rows: &[Row<'_>]) -> Result<()> {
         for row in rows {
@@ -63,7 +79,8 @@ impl Sink for Folder {
             }
             writeln!(self.ids, "{id}")?;
             self.views.push(row.view);
-            for (column, bytes) in self.columns.iter_mut().zip(&row.leaves) {
+            for (number, column) in self.columns.iter_mut().enumerate() {
+                let bytes = row.leaf(number).unwrap_or_default();
                 match column {
                     Column::Dense(DType::BF16, writer) => writer.row(&widened(bytes))?,
                     Column::Dense(_, writer) => writer.row(bytes)?,
@@ -108,7 +125,7 @@ enum Source {
 pub(super) struct Part {
     pub(super) keys: Vec<Vec<u8>>,
     pub(super) views: Vec<u32>,
-    pub(super) leaves: Vec<Vec<Vec<u8>>>,
+    pub(super) leaves: Vec<Vec<Option<Vec<u8>>>>,
 }
 
 impl FolderReader {
@@ -117,6 +134,7 @@ impl FolderReader {
         let views = path.join(VIEWS);
         let views = if views.exists() { read_views(&views, ids.len())? } else { vec![0; ids.len()] };
         let columns = spec.leaves().iter().map(|leaf| {
+            fits(leaf)?;
             let file = path.join(file_name(&leaf.name, &leaf.kind)?);
             let source = if let LeafKind::Dense { dtype, shape } = &leaf.kind {
                 let reader = Reader::open(&file, type_name(*dtype), shape)?;
@@ -161,7 +179,7 @@ impl FolderReader {
 }
 
 impl Source {
-    fn next(&mut self, leaf: &Leaf, rows: usize) -> Result<Vec<Vec<u8>>> {
+    fn next(&mut self, leaf: &Leaf, rows: usize) -> Result<Vec<Option<Vec<u8>>>> {
         let unfit = |what: &str| Failure::new(Code::Unfit, format!("column `{}`: {what}", leaf.name));
         match self {
             Self::Dense(dtype, reader) => {
@@ -175,7 +193,7 @@ impl Source {
                     return Err(unfit("a truth value is neither 0 nor 1"));
                 }
                 let width = bytes.len() / rows;
-                Ok((0..rows).map(|row| bytes[row * width..][..width].to_vec()).collect())
+                Ok((0..rows).map(|row| Some(bytes[row * width..][..width].to_vec())).collect())
             }
             Self::Text(path, lines) => {
                 let line = |_| {
@@ -183,7 +201,7 @@ impl Source {
                     let line = line.map_err(|error| Failure::file("read", path, &error))?;
                     let text: String = serde_json::from_str(&line)
                         .map_err(|error| unfit(&format!("expected a JSON string a line: {error}")))?;
-                    Ok(text.into_bytes())
+                    Ok(Some(text.into_bytes()))
                 };
                 (0..rows).map(line).collect()
             }

@@ -44,7 +44,7 @@ pub(super) fn head(module: &Module, count: usize, output: &Output) -> Result<Ver
         }
         match row {
             Ok(row) => {
-                rows.push(Row::new(inspection.spec(), row.key, row.view, |leaf| row.leaves[leaf]));
+                rows.push(Row::new(inspection.spec(), row.key, row.view, |leaf| row.leaf(leaf)));
             }
             Err(_) => damaged += 1,
         }
@@ -66,18 +66,22 @@ pub(super) fn show(module: &Module, id: &str, view: u32, output: &Output) -> Res
         let message = format!("no row of {id:?}{of_view} in `{}`", module.module);
         return Err(Failure::new(Code::NotFound, message));
     }
-    let row = Row::new(&spec, &key, view, |leaf| found.bytes(leaf, 0));
+    let value = |leaf| found.is_present(leaf, 0).then(|| found.bytes(leaf, 0));
+    let row = Row::new(&spec, &key, view, value);
     output.show(&Rows { module: module.module.clone(), rows: vec![row] })?;
     Ok(Verdict::Good)
 }
 
 impl Row {
-    fn new<'a>(spec: &Spec, key: &[u8], view: u32, bytes: impl Fn(usize) -> &'a [u8]) -> Self {
+    /// `bytes` tells the bytes of a leaf, if it has a value.
+    fn new<'a>(spec: &Spec, key: &[u8], view: u32, bytes: impl Fn(usize) -> Option<&'a [u8]>) -> Self {
+        let leaves = spec.leaves();
         let output = |(number, leaf): (usize, &Leaf)| {
-            let values = Values::new(&leaf.kind, bytes(number));
-            Output_ { name: leaf.name.clone(), values }
+            // Behind a tensor of which several dimensions differ stands what they are.
+            let sizes = leaves.get(number + 1).and_then(|_| bytes(number + 1)).unwrap_or_default();
+            Output_ { name: leaf.name.clone(), values: Values::new(leaf, bytes(number), sizes) }
         };
-        let outputs = spec.leaves().iter().enumerate().map(output).collect();
+        let outputs = leaves.iter().enumerate().map(output).collect();
         Self { id: ids::show(spec.key_type(), key), view, outputs }
     }
 }
@@ -94,10 +98,7 @@ impl Report for Rows {
             writeln!(to, "{HEADING}{}{HEADING:#}{view}", row.id)?;
             for Output_ { name, values } in &row.outputs {
                 let (preview, summary) = (values.preview(ROOM), values.summary());
-                let kind = match values {
-                    Values::Text { r#type, .. } => (*r#type).to_owned(),
-                    Values::Dense { r#type, shape, .. } => format!("{type} {shape:?}"),
-                };
+                let kind = values.kind();
                 writeln!(to, "{}", format!("  {name:<width$}  {kind}  {preview}  {summary}").trim_end())?;
             }
         }

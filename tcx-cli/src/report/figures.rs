@@ -140,17 +140,18 @@ fn growth(segments: impl Iterator<Item = (u64, u64, u64)>) -> Vec<Growth> {
 impl Leaf {
     fn new(inspection: &Inspection, number: usize, dtype: DType, sample: &[Row<'_>]) -> Self {
         let (spec, leaf) = (inspection.spec(), &inspection.spec().leaves()[number]);
-        let of = |row: &Row<'_>| numbers(dtype, row.leaves[number]).into_iter().map(Number::as_f64).collect();
-        let rows: Vec<Vec<f64>> = sample.iter().map(of).collect();
+        let of = |bytes: &[u8]| numbers(dtype, bytes).into_iter().map(Number::as_f64).collect();
+        let sample: Vec<_> = sample.iter().filter(|row| row.leaf(number).is_some()).collect();
+        let rows: Vec<Vec<f64>> = sample.iter().filter_map(|row| row.leaf(number)).map(of).collect();
         let norms: Vec<f64> = rows.iter().map(|row| row.iter().map(|x| x * x).sum::<f64>().sqrt()).collect();
         let count = |is: fn(&f64) -> bool| rows.iter().map(move |row| row.iter().filter(|x| is(x)).count());
         let nan: Vec<f64> = count(|x| x.is_nan()).map(|count| count as f64).collect();
-        let named = rows.iter().zip(sample).filter(|(row, _)| row.iter().all(|x| x.is_finite()));
+        let named = rows.iter().zip(&sample).filter(|(row, _)| row.iter().all(|x| x.is_finite()));
         let named: Vec<(String, &[f64])> =
             named.map(|(row, own)| (ids::show(spec.key_type(), own.key), row.as_slice())).collect();
         Self {
             name: leaf.name.clone(),
-            r#type: leaf.kind.to_string(),
+            r#type: leaf.described(),
             norms: Histogram::of(&norms),
             nan: nan.iter().any(|count| *count > 0.0).then(|| Histogram::of(&nan)).flatten(),
             infinite_rows: count(|x| x.is_infinite()).filter(|count| *count > 0).count(),

@@ -1,13 +1,13 @@
 //! What the derive can judge by the looks of the struct. The rest is judged by the compiler, in the
 //! assertions that `expand` emits.
 
-use syn::{Data, GenericParam};
+use syn::{Data, GenericParam, Type};
 
 use super::form::Form;
 use super::model::{Output, OutputField, Tensor};
 use super::tensor::{Dim, TensorAttribute};
 use crate::errors::Errors;
-use crate::types::{argument, is_reference, is_tensor};
+use crate::types::{argument, is_packed, is_reference, is_tensor};
 
 pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
     let name = &output.original.ident;
@@ -69,61 +69,83 @@ fn check_name(field: &OutputField<'_>, errors: &mut Errors) {
 /// Whether `check` has something against a field without `#[tensor(..)]`.
 pub(crate) fn is_refused(field: &OutputField<'_>) -> bool {
     let ty = field.ty();
-    is_reference(ty) || is_tensor(ty) || argument(ty, "Vec").is_some_and(is_tensor)
+    let is_tensors = |item| is_tensor(present(item));
+    is_reference(ty) || is_tensor(ty) || is_packed(ty) || argument(ty, "Vec").is_some_and(is_tensors)
 }
 
 fn check_plain(field: &OutputField<'_>, form: Form, errors: &mut Errors) {
-    let name = &field.name;
-    if is_tensor(field.ty()) {
+    let (name, ty) = (&field.name, field.ty());
+    if is_tensor(ty) {
         let message = format!(
             "field `{name}`: a `Tensor` has no compile-time dtype or shape\n  help: declare them, without the batch \
              dimension:{}",
-            form.field(name, "f32, [2048]")
+            form.field(name, "f32, [2048]", "Tensor")
         );
-        errors.at(field.ty(), message);
-    } else if argument(field.ty(), "Vec").is_some_and(is_tensor) {
-        let mistake = "a `Vec<Tensor>` has no compile-time dtype or shape";
-        errors.at(field.ty(), one_tensor(name, form, mistake));
+        errors.at(ty, message);
+    } else if let Some(item) = argument(ty, "Vec").filter(|item| is_tensor(present(item))) {
+        let written = if is_tensor(item) { "Vec<Tensor>" } else { "Vec<Option<Tensor>>" };
+        let mut message = format!(
+            "field `{name}`: a `{written}` has no compile-time dtype or shape\n  help: declare them for one sample, with \
+             `_` for a dimension that differs:{}",
+            form.field(name, "f16, [_, 768]", written)
+        );
+        if matches!(form, Form::Inline) && !is_tensor(item) {
+            message = format!(
+                "field `{name}`: an output declared in place cannot hold tensors that not every sample has\n  help: \
+                 declare a struct with `#[derive(CacheableOutput)]`, and in it:{}",
+                Form::Derive.field(name, "f32, [2048]", written)
+            );
+        }
+        errors.at(ty, message);
+    } else if is_packed(ty) {
+        let message = format!(
+            "field `{name}`: a `Packed` has no compile-time dtype or shape\n  help: declare them for one sample, with `_` \
+             for the dimension that differs:{}",
+            form.field(name, "f16, [_, 768]", "Packed")
+        );
+        errors.at(ty, message);
     }
 }
 
 fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, form: Form, errors: &mut Errors) {
-    let varying = attribute.dims.iter().find_map(|dim| match dim {
-        Dim::Varying(span) => Some(*span),
-        _ => None,
-    });
-    let ty = field.ty();
-    let per_sample =
-        argument(ty, "Vec").is_some_and(|item| is_tensor(argument(item, "Option").unwrap_or(item)));
-    if per_sample {
-        errors.at(ty, one_tensor(&field.name, form, "tcx cannot store one tensor per sample yet"));
-    } else if argument(ty, "Option").is_some_and(is_tensor) {
+    let (name, ty) = (&field.name, field.ty());
+    let varies = attribute.varying().is_some();
+    if let Some(item) = argument(ty, "Option").filter(|item| is_tensor(argument(item, "Vec").unwrap_or(item)))
+    {
+        let what = if is_tensor(item) { "a tensor that is" } else { "tensors that are" };
         let message = format!(
-            "field `{}`: a tensor that is there or missing for a whole batch cannot be cached: a later batch may hold \
-             samples of both kinds\n  help: fill the rows of samples without one, and say which in a `Vec<bool>` field",
-            field.name
+            "field `{name}`: {what} there or missing for a whole batch cannot be cached: a later batch may hold \
+             samples of both kinds\n  help: presence is per sample: use a `Vec<Option<Tensor>>`"
         );
         errors.at(ty, message);
-    } else if let Some(place) = varying {
-        match (form, is_tensor(ty)) {
-            (Form::Derive, true) => errors.at(ty, VARYING),
-            (Form::Derive, false) => {
-                let message = "samples that differ in size need a field of type `Tensor`";
-                errors.push(syn::Error::new(place, message));
-            }
-            (Form::Inline, _) => errors.push(syn::Error::new(place, VARYING)),
-        }
+    } else if varies && is_tensor(ty) {
+        errors.at(
+            ty,
+            "`_` in the shape means that samples differ in size, which one `Tensor` cannot hold\n  help: use a \
+             `Vec<Tensor>`, with one for each sample, or a `tcx::Packed`, which joins them",
+        );
+    } else if !varies && argument(ty, "Vec").is_some_and(is_tensor) {
+        let message = format!(
+            "field `{name}`: samples of one shape are one `Tensor` for the batch\n  help: stack them, or write `_` for \
+             the dimension that differs:{}",
+            form.field(name, "f32, [77, 768]", "Tensor")
+        );
+        errors.at(ty, message);
+    } else if is_packed(ty) && !is_first_alone(&attribute.dims) {
+        errors.at(
+            ty,
+            "a `Packed` joins samples that differ in their first dimension, and in no other: `[_, 768]`\n  help: for \
+             other shapes, use a `Vec<Tensor>`",
+        );
     }
 }
 
-const VARYING: &str = "`_` in the shape means that samples differ in size, which one `Tensor` cannot hold\n  help: pad \
-                       the samples to one size inside `forward`, and keep their lengths in a `Vec<i64>` field";
+/// Whether the first dimension is the one that varies.
+fn is_first_alone(dims: &[Dim]) -> bool {
+    dims.iter().enumerate().all(|(at, dim)| matches!(dim, Dim::Varying(_)) == (at == 0)) && !dims.is_empty()
+}
 
-/// The remedy for samples in tensors of their own.
-fn one_tensor(name: &str, form: Form, mistake: &str) -> String {
-    format!(
-        "field `{name}`: {mistake}\n  help: declare one tensor for the batch, padded to one size if the samples \
-         differ:{}",
-        form.field(name, "f32, [77, 768]")
-    )
+/// What is there of a type that may be absent.
+fn present(ty: &Type) -> &Type {
+    argument(ty, "Option").unwrap_or(ty)
 }

@@ -34,7 +34,10 @@ pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
         quote!(#member: #stored::read(__reader)?)
     });
     let described: Vec<_> = indices()
-        .filter(|&index| matches!(output.fields[index].tensor, Tensor::No))
+        .filter(|&index| match &output.fields[index].tensor {
+            Tensor::Yes(attribute) => attribute.store.is_some(),
+            Tensor::No | Tensor::Wrong => true,
+        })
         .map(|index| {
             let (name, stored) = (&output.fields[index].name, stored(output, index));
             quote!(#runtime::Identity::part(__identity, #name, #stored::describe);)
@@ -120,22 +123,24 @@ fn stored(output: &Output<'_>, index: usize) -> TokenStream {
 /// How a tensor is stored: the name of an alias, so that a mistake in a dimension is found once. An alias cannot
 /// use the struct's parameters.
 fn column(output: &Output<'_>, index: usize, attribute: &TensorAttribute) -> TokenStream {
-    let dense = dense(output, attribute);
-    if mentions_parameter(&dense, &output.original.generics) {
-        return dense;
+    let marker = marker(output, attribute);
+    if mentions_parameter(&marker, &output.original.generics) {
+        return marker;
     }
     format_ident!("__TcxColumn{index}").into_token_stream()
 }
 
-/// `Dense<f32, D1<{ 2048 }>>`.
-fn dense(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
+/// `Dense<f32, D1<{ 2048 }>>`, `Ragged<f32, D2<{ ANY }, { 768 }>, f16>`.
+fn marker(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
     let (runtime, dtype) = (&output.runtime, &attribute.dtype);
     let shape = format_ident!("D{}", attribute.dims.len());
-    let dims = attribute.dims.iter().filter_map(|dim| match dim {
-        Dim::Literal(expr) | Dim::Constant(expr) => Some(quote!({ #expr })),
-        Dim::Varying(_) => None,
+    let dims = attribute.dims.iter().map(|dim| match dim {
+        Dim::Literal(expr) | Dim::Constant(expr) => quote!({ #expr }),
+        Dim::Varying(_) => quote!({ #runtime::ANY }),
     });
-    quote!(#runtime::Dense<#runtime::#dtype, #runtime::#shape<#(#dims),*>>)
+    let marker = format_ident!("{}", if attribute.varying().is_some() { "Ragged" } else { "Dense" });
+    let store = attribute.store.iter();
+    quote!(#runtime::#marker<#runtime::#dtype, #runtime::#shape<#(#dims),*> #(, #runtime::#store)*>)
 }
 
 /// Statements that do not compile if the field cannot be stored. They carry the tokens of the field's type, so
@@ -152,8 +157,8 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
     }
     match &field.tensor {
         Tensor::Yes(attribute) => {
-            let dense = dense(output, attribute);
-            if mentions_parameter(&dense, generics) {
+            let marker = marker(output, attribute);
+            if mentions_parameter(&marker, generics) {
                 return TokenStream::new();
             }
             let column = column(output, index, attribute);
@@ -163,7 +168,7 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
             });
             let constant = constant.into_iter();
             quote! {
-                type #column = #dense;
+                type #column = #marker;
                 const _: () = #runtime::assert_column::<#ty, #column>();
                 #(const _: () = #constant;)*
             }

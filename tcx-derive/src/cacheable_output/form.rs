@@ -17,10 +17,10 @@ impl Form {
         }
     }
 
-    /// A whole field, as the lines of a help text.
-    pub(crate) fn field(self, name: &str, arguments: &str) -> String {
+    /// A whole field of a type, as the lines of a help text.
+    pub(crate) fn field(self, name: &str, arguments: &str, ty: &str) -> String {
         match self {
-            Self::Derive => format!("\n      #[tensor({arguments})]\n      {name}: Tensor"),
+            Self::Derive => format!("\n      #[tensor({arguments})]\n      {name}: {ty}"),
             Self::Inline => format!("\n      {name}: tensor({arguments})"),
         }
     }

@@ -1,4 +1,4 @@
-//! `#[tensor(f32, [2048])]`: a dtype, and the shape of one sample.
+//! `#[tensor(f32, [2048], store = f16)]`: a dtype, the shape of one sample, and the dtype on disk if it is another.
 
 use proc_macro2::{Span, TokenStream};
 use syn::ext::IdentExt as _;
@@ -38,6 +38,8 @@ const MOST_DIMS: usize = 5;
 pub(crate) struct TensorAttribute {
     pub(crate) dtype: Ident,
     pub(crate) dims: Vec<Dim>,
+    /// The dtype on disk, if it is not the same.
+    pub(crate) store: Option<Ident>,
 }
 
 pub(crate) enum Dim {
@@ -72,14 +74,62 @@ impl TensorAttribute {
         }
         input.parse::<Token![,]>()?;
         let dims = shape(input, &whole)?;
-        input.parse::<Option<Token![,]>>()?;
-        if !input.is_empty() {
-            let message =
-                format!("unexpected: `{}` takes a dtype and a shape, nothing else", form.tensor(".."));
-            return Err(input.error(message));
+        let mut store = None;
+        if input.parse::<Option<Token![,]>>()?.is_some() && !input.is_empty() {
+            store = Some(stored(input, &dtype, form)?);
+            input.parse::<Option<Token![,]>>()?;
         }
-        Ok(Self { dtype, dims })
+        if !input.is_empty() {
+            return Err(input.error(nothing_else(form)));
+        }
+        Ok(Self { dtype, dims, store })
     }
+
+    /// The first `_` of the shape.
+    pub(crate) fn varying(&self) -> Option<Span> {
+        self.dims.iter().find_map(|dim| match dim {
+            Dim::Varying(span) => Some(*span),
+            _ => None,
+        })
+    }
+}
+
+fn nothing_else(form: Form) -> String {
+    format!("unexpected: `{}` takes a dtype, a shape, and `store = f16` or `store = bf16`", form.tensor(".."))
+}
+
+/// `store = f16`.
+fn stored(input: ParseStream<'_>, dtype: &Ident, form: Form) -> syn::Result<Ident> {
+    let name =
+        input.call(Ident::parse_any).map_err(|error| syn::Error::new(error.span(), nothing_else(form)))?;
+    if name != "store" {
+        let hint = match similar(&name.to_string(), &["store"]) {
+            Some(_) => format!("unknown option `{name}` (did you mean `store`?)"),
+            None => nothing_else(form),
+        };
+        return Err(syn::Error::new(name.span(), hint));
+    }
+    if input.parse::<Token![=]>().is_err() || input.is_empty() {
+        return Err(syn::Error::new(
+            name.span(),
+            "`store` has no value: write `store = f16` or `store = bf16`",
+        ));
+    }
+    let store = input.call(Ident::parse_any).map_err(|error| {
+        syn::Error::new(error.span(), "expected a dtype: write `store = f16` or `store = bf16`")
+    })?;
+    let message = if dtype == &store.to_string() {
+        format!("elements are stored as `{dtype}` anyway: remove `store`")
+    } else if dtype != "f32" {
+        format!(
+            "`store` is for `f32`, which can be kept as `f16` or `bf16`; `{dtype}` is stored as it is: remove `store`"
+        )
+    } else if store != "f16" && store != "bf16" {
+        format!("an `f32` cannot be stored as `{store}`: expected `f16` or `bf16`")
+    } else {
+        return Ok(store);
+    };
+    Err(syn::Error::new(store.span(), message))
 }
 
 fn dtype(input: ParseStream<'_>, form: Form) -> syn::Result<Ident> {

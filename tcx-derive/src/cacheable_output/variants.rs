@@ -28,8 +28,7 @@ fn check(input: &DeriveInput, data: &DataEnum, errors: &mut Errors) {
     if let Some(variant) = data.variants.iter().find(|variant| !matches!(variant.fields, Fields::Unit)) {
         let message = format!(
             "variant `{}` holds data: an enum is stored as one number per sample, the variant's\n  help: for data, use a \
-             struct; a part that is not there for every sample is filled with a placeholder, and a `Vec<bool>` field \
-             says where",
+             struct; a part that is not there for every sample is a `Vec<Option<…>>` field",
             variant.ident
         );
         errors.at(&variant.fields, message);
@@ -57,7 +56,7 @@ fn expand(input: &DeriveInput, data: &DataEnum, runtime: &Runtime) -> TokenStrea
         };
         quote!(const _: () = #assertion;)
     });
-    let sample_value = sample_value(name, runtime);
+    let (sample_value, optional_value) = (sample_value(name, runtime), optional_value(name, runtime));
     quote! {
         const _: () = {
             #(const #numbers: #runtime::i128 = #name::#variants as #runtime::i128;)*
@@ -83,6 +82,7 @@ fn expand(input: &DeriveInput, data: &DataEnum, runtime: &Runtime) -> TokenStrea
             }
 
             #sample_value
+            #optional_value
             #runtime::single_value! { #name }
         };
     }
@@ -111,6 +111,25 @@ fn sample_value(name: &Ident, runtime: &Runtime) -> TokenStream {
     }
 }
 
+/// A number for those samples that have one.
+fn optional_value(name: &Ident, runtime: &Runtime) -> TokenStream {
+    quote! {
+        #[doc(hidden)]
+        #[automatically_derived]
+        impl #runtime::OptionalValue for #name {
+            fn column(__rows: &[#runtime::Option<Self>]) -> #runtime::Column {
+                #runtime::variants::some(__rows)
+            }
+
+            fn read_some(
+                __reader: &mut #runtime::ColumnReader<'_>,
+            ) -> #runtime::Result<#runtime::Vec<#runtime::Option<Self>>> {
+                #runtime::variants::read_some(__reader)
+            }
+        }
+    }
+}
+
 /// After a mistake: an impl all the same, so that using the enum is not a second error.
 fn stub(input: &DeriveInput, runtime: &Runtime) -> TokenStream {
     let name = &input.ident;
@@ -126,6 +145,20 @@ fn stub(input: &DeriveInput, runtime: &Runtime) -> TokenStream {
             }
 
             fn read(_: &mut #runtime::ColumnReader<'_>) -> #runtime::Result<#runtime::Vec<Self>> {
+                #runtime::never_compiled()
+            }
+        }
+
+        #[doc(hidden)]
+        #[automatically_derived]
+        impl #impl_generics #runtime::OptionalValue for #name #ty_generics #where_clause {
+            fn column(_: &[#runtime::Option<Self>]) -> #runtime::Column {
+                #runtime::never_compiled()
+            }
+
+            fn read_some(
+                _: &mut #runtime::ColumnReader<'_>,
+            ) -> #runtime::Result<#runtime::Vec<#runtime::Option<Self>>> {
                 #runtime::never_compiled()
             }
         }

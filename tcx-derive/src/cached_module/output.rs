@@ -110,7 +110,8 @@ fn field(input: ParseStream<'_>, visibility: &Visibility, runtime: &Runtime) -> 
         Some(tensor) => {
             attributes.push(parse_quote!(#[#value]));
             // Spanned at the user's token, as if it had been written there.
-            quote_spanned!(tensor.span()=> #runtime::Tensor)
+            let ty = quote_spanned!(tensor.span()=> #runtime::Tensor);
+            if varies(&value) { quote_spanned!(tensor.span()=> #runtime::Vec<#ty>) } else { ty }
         }
         None => ty(value, &name)?.into_token_stream(),
     };
@@ -180,6 +181,18 @@ fn declaration(value: &TokenStream) -> syn::Result<Option<Ident>> {
         }
         _ => Ok(None),
     }
+}
+
+/// Whether a tensor's declaration has `_` in its shape: then each sample has a tensor of its own.
+fn varies(declaration: &TokenStream) -> bool {
+    let inside = |tokens: TokenStream| {
+        tokens.into_iter().filter_map(|token| match token {
+            TokenTree::Group(group) => Some(group.stream()),
+            _ => None,
+        })
+    };
+    let mut shape = inside(declaration.clone()).flat_map(inside).flatten();
+    shape.any(|dim| matches!(dim, TokenTree::Ident(dim) if dim == "_"))
 }
 
 /// The parts between the commas, except those between angle brackets; no part after the last one.

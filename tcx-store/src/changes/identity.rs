@@ -10,6 +10,14 @@ use crate::key::KeyType;
 use crate::schema::{DType, Leaf, LeafKind};
 use crate::spec::Spec;
 
+/// The kinds of leaves.
+const DENSE: u8 = 1;
+const TEXT: u8 = 2;
+const BYTES: u8 = 3;
+const RAGGED: u8 = 4;
+/// Stands before the kind of a leaf that not every sample has.
+const OPTIONAL: u8 = 5;
+
 /// What change 0 holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IdentityChange {
@@ -107,20 +115,18 @@ impl IdentityChange {
 }
 
 fn schema_difference(cache: &[Leaf], code: &[Leaf], line: &mut impl FnMut(String)) {
-    let find = |leaves: &[Leaf], name: &str| {
-        leaves.iter().find(|leaf| leaf.name == name).map(|leaf| leaf.kind.clone())
-    };
+    let find =
+        |leaves: &[Leaf], name: &str| leaves.iter().find(|leaf| leaf.name == name).map(Leaf::described);
     for leaf in cache {
-        match find(code, &leaf.name) {
-            Some(kind) if kind == leaf.kind => {}
-            Some(kind) => {
-                line(format!("field `{}`: {} in the cache, {kind} in the code", leaf.name, leaf.kind));
-            }
-            None => line(format!("field `{}`: {} in the cache, absent from the code", leaf.name, leaf.kind)),
+        let (name, own) = (&leaf.name, leaf.described());
+        match find(code, name) {
+            Some(kind) if kind == own => {}
+            Some(kind) => line(format!("field `{name}`: {own} in the cache, {kind} in the code")),
+            None => line(format!("field `{name}`: {own} in the cache, absent from the code")),
         }
     }
     for leaf in code.iter().filter(|leaf| find(cache, &leaf.name).is_none()) {
-        line(format!("field `{}`: absent from the cache, {} in the code", leaf.name, leaf.kind));
+        line(format!("field `{}`: absent from the cache, {} in the code", leaf.name, leaf.described()));
     }
     let names = |leaves: &[Leaf]| leaves.iter().map(|leaf| leaf.name.clone()).collect::<Vec<_>>();
     let (mut cache, mut code) = (names(cache), names(code));
@@ -152,13 +158,20 @@ fn put_pairs(out: &mut Vec<u8>, pairs: &[(String, String)]) {
 
 fn put_leaf(out: &mut Vec<u8>, leaf: &Leaf) {
     put_string(out, &leaf.name);
-    match &leaf.kind {
-        LeafKind::Dense { dtype, shape } => {
-            out.extend_from_slice(&[1, *dtype as u8, shape.len() as u8]);
-            out.extend(shape.iter().flat_map(|&dim| (dim as u64).to_le_bytes()));
-        }
-        LeafKind::Text => out.push(2),
+    if leaf.optional {
+        out.push(OPTIONAL);
     }
+    match &leaf.kind {
+        LeafKind::Dense { dtype, shape } => put_tensor(out, DENSE, *dtype, shape),
+        LeafKind::Ragged { dtype, shape } => put_tensor(out, RAGGED, *dtype, shape),
+        LeafKind::Text => out.push(TEXT),
+        LeafKind::Bytes => out.push(BYTES),
+    }
+}
+
+fn put_tensor(out: &mut Vec<u8>, kind: u8, dtype: DType, shape: &[usize]) {
+    out.extend_from_slice(&[kind, dtype as u8, shape.len() as u8]);
+    out.extend(shape.iter().flat_map(|&dim| (dim as u64).to_le_bytes()));
 }
 
 fn read(cursor: &mut Cursor<'_>) -> Option<IdentityChange> {
@@ -179,17 +192,23 @@ fn read_pairs(cursor: &mut Cursor<'_>) -> Option<Vec<(String, String)>> {
 
 fn read_leaf(cursor: &mut Cursor<'_>) -> Option<Leaf> {
     let name = cursor.string()?;
-    let kind = match cursor.u8()? {
-        1 => {
+    let mut code = cursor.u8()?;
+    let optional = code == OPTIONAL;
+    if optional {
+        code = cursor.u8()?;
+    }
+    let kind = match code {
+        DENSE | RAGGED => {
             let dtype = DType::from_code(cursor.u8()?)?;
             let rank = cursor.u8()?;
             let shape = (0..rank).map(|_| cursor.u64()?.try_into().ok()).collect::<Option<_>>()?;
-            LeafKind::Dense { dtype, shape }
+            if code == DENSE { LeafKind::Dense { dtype, shape } } else { LeafKind::Ragged { dtype, shape } }
         }
-        2 => LeafKind::Text,
+        TEXT => LeafKind::Text,
+        BYTES => LeafKind::Bytes,
         _ => return None,
     };
-    Some(Leaf { name, kind })
+    Some(Leaf { name, kind, optional })
 }
 
 pub(crate) fn now_millis() -> u64 {
@@ -199,7 +218,7 @@ pub(crate) fn now_millis() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{ColumnType, Field};
+    use crate::schema::{ANY, ColumnType, Field};
 
     fn spec(size: &str, field: &'static [Field]) -> Spec {
         let identity = [("size".to_owned(), size.to_owned())].into_iter().collect();
@@ -209,10 +228,14 @@ mod tests {
     const F32: Field = Field { name: "a", column: ColumnType::Dense { dtype: DType::F32, shape: &[3, 4] } };
     const F16: Field = Field { name: "a", column: ColumnType::Dense { dtype: DType::F16, shape: &[3, 4] } };
     const TEXT: Field = Field { name: "b", column: ColumnType::Text };
+    const BYTES: Field = Field { name: "c", column: ColumnType::Bytes };
+    const MAYBE: Field = Field { name: "d", column: ColumnType::Optional(&ColumnType::Bytes) };
+    const RAGGED: Field =
+        Field { name: "e", column: ColumnType::Ragged { dtype: DType::BF16, shape: &[ANY, 3, ANY] } };
 
     #[test]
     fn an_identity_is_read_back() {
-        let change = IdentityChange::new(&spec("224i64", &[F32, TEXT]));
+        let change = IdentityChange::new(&spec("224i64", &[F32, TEXT, BYTES, MAYBE, RAGGED]));
         let bytes = change.encode();
         assert_eq!(IdentityChange::decode(&bytes), Ok(change));
         for at in 0..bytes.len() {
@@ -227,6 +250,14 @@ mod tests {
         assert_eq!(a.digest(), again.digest());
         assert_ne!(a.digest(), IdentityChange::new(&spec("2", &[F32])).digest());
         assert_ne!(a.digest(), IdentityChange::new(&spec("1", &[F16])).digest());
+    }
+
+    #[test]
+    fn an_optional_field_is_another_one() {
+        const PRESENT: Field = Field { name: "d", column: ColumnType::Bytes };
+        let (maybe, present) = (spec("1", &[MAYBE]), spec("1", &[PRESENT]));
+        let difference = IdentityChange::new(&maybe).difference(&present);
+        assert_eq!(difference, "\n  field `d`: optional bytes in the cache, bytes in the code");
     }
 
     #[test]

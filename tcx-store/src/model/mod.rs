@@ -5,7 +5,7 @@
 //! and random names are drawn from the seed too.
 
 mod actor;
-mod chance;
+pub(crate) mod chance;
 mod compactions;
 mod folder;
 mod history;

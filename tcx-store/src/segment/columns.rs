@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::key::KeyType;
-use crate::schema::{DType, Leaf, LeafKind};
+use crate::schema::{ANY, DType, Leaf, LeafKind};
 
 /// The key column, and the view column behind it; then the leaves.
 const KEY: &str = "__key";
@@ -14,7 +14,7 @@ const VIEW: &str = "__view";
 /// Columns before the leaves.
 pub(super) const KEY_COLUMNS: usize = 2;
 
-/// The columns of a segment. No column holds nulls.
+/// The columns of a segment. Only those of optional leaves hold nulls.
 pub(crate) fn arrow_schema(key_type: KeyType, leaves: &[Leaf]) -> SchemaRef {
     let key = match key_type {
         KeyType::Text => DataType::LargeUtf8,
@@ -27,8 +27,14 @@ pub(crate) fn arrow_schema(key_type: KeyType, leaves: &[Leaf]) -> SchemaRef {
 }
 
 fn field(leaf: &Leaf) -> Field {
-    match &leaf.kind {
-        LeafKind::Text => Field::new(&leaf.name, DataType::LargeUtf8, false),
+    let (data_type, metadata) = match &leaf.kind {
+        LeafKind::Text => (DataType::LargeUtf8, HashMap::new()),
+        LeafKind::Bytes => (DataType::LargeBinary, HashMap::new()),
+        LeafKind::Ragged { dtype, shape } => {
+            let mut metadata = dtype_metadata(*dtype);
+            metadata.insert("tcx.shape".into(), json(shape));
+            (DataType::LargeList(Arc::new(item(*dtype))), metadata)
+        }
         LeafKind::Dense { dtype, shape } => {
             let mut metadata = dtype_metadata(*dtype);
             let data_type = if shape.is_empty() {
@@ -43,13 +49,15 @@ fn field(leaf: &Leaf) -> Field {
                 metadata.insert("ARROW:extension:metadata".into(), format!(r#"{{"shape":{}}}"#, json(shape)));
                 fixed_size_list(*dtype, shape.iter().product())
             };
-            Field::new(&leaf.name, data_type, false).with_metadata(metadata)
+            (data_type, metadata)
         }
-    }
+    };
+    Field::new(&leaf.name, data_type, leaf.optional).with_metadata(metadata)
 }
 
 fn json(shape: &[usize]) -> String {
-    let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    let dim = |&dim: &usize| if dim == ANY { "null".to_owned() } else { dim.to_string() };
+    let dims: Vec<String> = shape.iter().map(dim).collect();
     format!("[{}]", dims.join(","))
 }
 
@@ -75,8 +83,12 @@ fn element(dtype: DType) -> DataType {
     }
 }
 
+fn item(dtype: DType) -> Field {
+    Field::new("item", element(dtype), false)
+}
+
 fn fixed_size_list(dtype: DType, len: usize) -> DataType {
-    let item = Arc::new(Field::new("item", element(dtype), false));
+    let item = Arc::new(item(dtype));
     // Arrow's lists have at most i32::MAX elements; `Spec::new` refuses a larger row.
     DataType::FixedSizeList(item, i32::try_from(len).unwrap_or(i32::MAX))
 }

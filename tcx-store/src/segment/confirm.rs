@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::Segment;
+use super::layout::{BatchLayout, Place};
 use crate::prefetch::prefetch;
 
 impl Segment {
@@ -26,19 +27,22 @@ impl Segment {
     }
 
     /// Second step: where the key is; `None` if that cannot be trusted. Tells the processor that it is wanted, and the first
-    /// line of each of the row's leaves. `row` is one of the segment's.
+    /// line of each of the row's leaves that are. `row` is one of the segment's.
     #[inline]
-    pub(crate) fn find_key(&self, row: usize) -> Option<Range<usize>> {
+    pub(crate) fn find_key(&self, row: usize, wanted: Option<&[usize]>) -> Option<Range<usize>> {
         let (batch, row) = self.locate(row)?;
         let key = self.range_of(&batch.key, row)?;
         prefetch(&self.map, key.start);
         // A short key may reach into a second line.
         prefetch(&self.map, key.end.saturating_sub(1));
-        for leaf in &batch.leaves {
-            // Where a text begins would have to be read first.
-            if leaf.offsets.is_none() {
-                prefetch(&self.map, leaf.values + row * leaf.width);
-            }
+        let tell = |leaf: &Place| match leaf.offsets {
+            None => prefetch(&self.map, leaf.values + row * leaf.width),
+            // Where a row begins that differs in length would have to be read first.
+            Some(offsets) => prefetch(&self.map, offsets.get() + row * size_of::<i64>()),
+        };
+        match wanted {
+            None => batch.leaves.iter().for_each(tell),
+            Some(wanted) => wanted.iter().filter_map(|&leaf| batch.leaves.get(leaf)).for_each(tell),
         }
         Some(key)
     }
@@ -54,13 +58,22 @@ impl Segment {
         Some(view == own && self.verified(found)? == key)
     }
 
-    /// Whether every leaf of the row is as it was written; `row` is one of the segment's.
+    /// Whether every leaf of the row that is wanted is as it was written; `row` is one of the segment's.
     #[inline]
-    pub(crate) fn has_intact_leaves(&self, row: usize) -> bool {
+    pub(crate) fn has_intact_leaves(&self, row: usize, wanted: Option<&[usize]>) -> bool {
         let Some((batch, row)) = self.locate(row) else { return false };
-        batch.leaves.iter().all(|leaf| match (leaf.offsets, self.bytes_of(leaf, row)) {
-            (None, bytes) => bytes.is_some(),
-            (Some(_), bytes) => bytes.is_some_and(|bytes| std::str::from_utf8(bytes).is_ok()),
+        match wanted {
+            None => (0..batch.leaves.len()).all(|leaf| self.is_intact_leaf(batch, leaf, row)),
+            Some(wanted) => wanted.iter().all(|&leaf| self.is_intact_leaf(batch, leaf, row)),
+        }
+    }
+
+    #[inline]
+    fn is_intact_leaf(&self, batch: &BatchLayout, leaf: usize, row: usize) -> bool {
+        batch.leaves.get(leaf).is_some_and(|place| {
+            let bytes = self.bytes_of(place, row);
+            let good = bytes.is_some_and(|bytes| self.accepts(batch, leaf, row, bytes));
+            good && self.validity_of(place, row).is_some()
         })
     }
 }

@@ -8,6 +8,8 @@ use arrow_ipc::{Block, Footer, RecordBatch};
 
 use super::columns::KEY_COLUMNS;
 use super::piece::Stored;
+use crate::content::Content;
+use crate::schema::Leaf;
 
 /// Bytes before the flatbuffer of a message: the continuation marker and a length.
 const MESSAGE_PREFIX: usize = 8;
@@ -20,8 +22,12 @@ pub(super) struct Place {
     pub(super) len: usize,
     /// Where the 64-bit offsets begin, for keys and rows of differing length.
     pub(super) offsets: Option<NonZeroUsize>,
-    /// Bytes of a row, 0 where rows differ in length.
+    /// Bytes of a row; where rows differ in length, those that the offsets count in.
     pub(super) width: usize,
+    /// Where the bits begin that say which rows have a value, if not all have.
+    pub(super) validity: Option<NonZeroUsize>,
+    /// What the row of a leaf has to be.
+    pub(super) content: Content,
 }
 
 /// The columns of one record batch: key, view, leaves.
@@ -42,12 +48,17 @@ impl BatchLayout {
     }
 }
 
-/// Bytes of a row of this type, 0 where rows differ in length.
+/// Bytes of a row of this type; where rows differ in length, those that their offsets count in.
 fn width(data_type: &DataType) -> usize {
     match data_type {
         DataType::FixedSizeList(item, len) => *len as usize * width(item.data_type()),
-        other => other.primitive_width().unwrap_or(0),
+        DataType::LargeList(item) => width(item.data_type()),
+        other => other.primitive_width().unwrap_or(1),
     }
+}
+
+fn is_varying(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_))
 }
 
 /// Whether the file's columns have the names and kinds of `schema`.
@@ -59,6 +70,7 @@ pub(super) fn has_schema(footer: &Footer<'_>, schema: &Schema) -> bool {
                 DataType::FixedSizeList(_, len) => {
                     own.type_as_fixed_size_list().is_some_and(|list| list.listSize() == *len)
                 }
+                DataType::LargeList(_) => own.type_type() == arrow_ipc::Type::LargeList,
                 DataType::LargeUtf8 => own.type_type() == arrow_ipc::Type::LargeUtf8,
                 DataType::LargeBinary => own.type_type() == arrow_ipc::Type::LargeBinary,
                 DataType::Float16 | DataType::Float32 | DataType::Float64 => {
@@ -66,7 +78,7 @@ pub(super) fn has_schema(footer: &Footer<'_>, schema: &Schema) -> bool {
                 }
                 _ => own.type_type() == arrow_ipc::Type::Int,
             };
-            own.name() == Some(field.name()) && kind
+            own.name() == Some(field.name()) && own.nullable() == field.is_nullable() && kind
         })
 }
 
@@ -84,6 +96,7 @@ pub(super) fn parse_batch(
     body: usize,
     stop: usize,
     schema: &Schema,
+    leaves: &[Leaf],
 ) -> Result<BatchLayout, String> {
     let message = header.get(MESSAGE_PREFIX..).ok_or("a record batch has no header")?;
     let message =
@@ -92,43 +105,78 @@ pub(super) fn parse_batch(
     if batch.compression().is_some() {
         return Err("a record batch is compressed, which this version does not read".to_owned());
     }
-    layout(&batch, body, stop, schema)
+    layout(&batch, body, stop, schema, leaves)
         .ok_or_else(|| "a record batch's buffers do not fit its schema".to_owned())
 }
 
-fn layout(batch: &RecordBatch<'_>, body: usize, stop: usize, schema: &Schema) -> Option<BatchLayout> {
-    if batch.nodes()?.iter().any(|node| node.null_count() != 0) {
-        return None;
-    }
+fn layout(
+    batch: &RecordBatch<'_>,
+    body: usize,
+    stop: usize,
+    schema: &Schema,
+    leaves: &[Leaf],
+) -> Option<BatchLayout> {
     let rows = usize::try_from(batch.length()).ok()?;
-    let mut buffers = batch.buffers()?.iter().map(|buffer| {
+    let mut nulls = batch.nodes()?.iter().map(|node| usize::try_from(node.null_count()).ok());
+    let buffers = batch.buffers()?.iter().map(|buffer| {
         let start = body.checked_add(usize::try_from(buffer.offset()).ok()?)?;
         let len = usize::try_from(buffer.length()).ok()?;
         (start.checked_add(len)? <= stop).then_some((start, len))
     });
-    let mut next = || buffers.next().flatten();
+    let mut buffers = Buffers { rows, buffers };
     let mut columns = Vec::with_capacity(schema.fields().len());
-    for field in schema.fields() {
-        next()?; // validity: without nulls it says nothing
-        if matches!(field.data_type(), DataType::FixedSizeList(..)) {
-            next()?;
+    let contents = std::iter::repeat_n(Content::Any, KEY_COLUMNS)
+        .chain(leaves.iter().map(|leaf| Content::of(&leaf.kind)));
+    for (field, content) in schema.fields().iter().zip(contents) {
+        let (absent, bitmap) = (nulls.next()??, buffers.next()?);
+        if matches!(field.data_type(), DataType::FixedSizeList(..) | DataType::LargeList(_)) {
+            (nulls.next()?? == 0).then_some(())?;
         }
-        columns.push(place(width(field.data_type()), rows, &mut next)?);
+        let mut place = Place { content, ..buffers.values(field.data_type())? };
+        if absent > 0 {
+            place.validity = Some(validity(bitmap, rows).filter(|_| field.is_nullable() && absent <= rows)?);
+        }
+        columns.push(place);
     }
+    nulls.next().is_none().then_some(())?;
     let leaves = columns.split_off(KEY_COLUMNS);
     let [key, view] = columns[..] else { return None };
     Some(BatchLayout { rows, key, view, leaves })
 }
 
-fn place(width: usize, rows: usize, next: &mut impl FnMut() -> Option<(usize, usize)>) -> Option<Place> {
-    let (first, bytes) = next()?;
-    if width > 0 {
-        let len = rows.checked_mul(width)?;
-        return (len <= bytes).then_some(Place { values: first, len, offsets: None, width });
-    }
-    let complete = rows.checked_add(1)?.checked_mul(size_of::<i64>())? <= bytes;
-    let (values, len) = next()?;
+/// Where the bits are that say which rows have a value, if there is one for each.
+fn validity((start, len): (usize, usize), rows: usize) -> Option<NonZeroUsize> {
     // No buffer begins where the file does.
-    let offsets = Some(NonZeroUsize::new(first)?);
-    complete.then_some(Place { values, len, offsets, width })
+    NonZeroUsize::new(start).filter(|_| rows.div_ceil(8) <= len)
+}
+
+/// The buffers of a record batch, in order: where each begins in the file, and its length.
+struct Buffers<I> {
+    rows: usize,
+    buffers: I,
+}
+
+impl<I: Iterator<Item = Option<(usize, usize)>>> Buffers<I> {
+    fn next(&mut self) -> Option<(usize, usize)> {
+        self.buffers.next().flatten()
+    }
+
+    fn values(&mut self, data_type: &DataType) -> Option<Place> {
+        let width = width(data_type);
+        let offsets = if is_varying(data_type) {
+            let (start, len) = self.next()?;
+            (self.rows.checked_add(1)?.checked_mul(size_of::<i64>())? <= len).then_some(())?;
+            Some(NonZeroUsize::new(start)?)
+        } else {
+            None
+        };
+        if matches!(data_type, DataType::FixedSizeList(..) | DataType::LargeList(_)) {
+            // Validity of the elements, none of which is null.
+            self.next()?;
+        }
+        let (values, bytes) = self.next()?;
+        let len = if offsets.is_some() { bytes } else { self.rows.checked_mul(width)? };
+        let place = Place { values, len, offsets, width, validity: None, content: Content::Any };
+        (len <= bytes).then_some(place)
+    }
 }

@@ -67,9 +67,13 @@ impl BatchHeader {
 
     /// A column of so many values, none of them null: its buffers follow.
     pub(super) fn column(&mut self, values: usize) {
-        self.nodes.push(FieldNode::new(values as i64, 0));
-        // Validity: without nulls it has no bytes.
-        self.buffer(0);
+        self.nullable(values, 0, 0);
+    }
+
+    /// A column of so many values, of which some are null, as a bitmap of so many bytes says; there is none without nulls.
+    pub(super) fn nullable(&mut self, values: usize, nulls: usize, bitmap: usize) {
+        self.nodes.push(FieldNode::new(values as i64, nulls as i64));
+        self.buffer(bitmap);
     }
 
     /// The next buffer of the column, of so many bytes: values.

@@ -3,6 +3,8 @@
 mod body;
 mod columns;
 mod confirm;
+#[cfg(test)]
+mod forged_tests;
 mod layout;
 mod message;
 mod metadata;
@@ -27,6 +29,8 @@ use crate::changes::Tombstones;
 use crate::checksum::{VerifiedBlocks, checksum};
 use crate::mmap::Mapped;
 use crate::name::SegmentName;
+use crate::presence::is_set;
+use crate::schema::Leaf;
 use layout::{BatchLayout, Place};
 use metadata::{Metadata, MetadataError};
 use piece::Stored;
@@ -78,6 +82,7 @@ impl Segment {
         map: Mapped,
         name: SegmentName,
         schema: &Schema,
+        leaves: &[Leaf],
         identity: &str,
         instance: Random,
     ) -> Result<Self, SegmentError> {
@@ -97,7 +102,7 @@ impl Segment {
         }
         let checksums = VerifiedBlocks::new(metadata.checksums, tail);
         let blocks = checksums.ok_or_else(|| damaged("it has not one checksum a block"))?;
-        let batches = read_batches(&map[..tail], &footer, &blocks, schema)?;
+        let batches = read_batches(&map[..tail], &footer, &blocks, schema, leaves)?;
         let (rows, batch_rows, view) = (metadata.rows, metadata.batch_rows, metadata.view);
         let (batch, more_batches) = check_rows(batches, rows, batch_rows)
             .ok_or_else(|| damaged("its batches have not the rows it says"))?;
@@ -217,8 +222,8 @@ impl Segment {
         };
         let at = offsets.get() + row * size_of::<i64>();
         let both = self.verified(at..at + 2 * size_of::<i64>())?;
-        let start = usize::try_from(u64_at(both, 0)?).ok()?;
-        let end = usize::try_from(u64_at(both, size_of::<i64>())?).ok()?;
+        let position = |at| usize::try_from(u64_at(both, at)?).ok()?.checked_mul(place.width);
+        let (start, end) = (position(0)?, position(size_of::<i64>())?);
         (start <= end && end <= place.len).then(|| place.values + start..place.values + end)
     }
 
@@ -238,6 +243,24 @@ impl Segment {
         self.bytes_of(batch.leaves.get(leaf)?, row)
     }
 
+    /// Whether a row of a leaf has a value; `None` if the byte that says so cannot be trusted.
+    pub(crate) fn is_present(&self, leaf: usize, row: usize) -> Option<bool> {
+        let (batch, row) = self.locate(row)?;
+        self.validity_of(batch.leaves.get(leaf)?, row)
+    }
+
+    fn validity_of(&self, place: &Place, row: usize) -> Option<bool> {
+        let Some(validity) = place.validity else { return Some(true) };
+        let at = validity.get() + row / 8;
+        self.verified(at..at + 1)?.first().map(|&byte| is_set(byte, row))
+    }
+
+    /// Whether bytes, which stand in a row of a leaf, may stand there.
+    fn accepts(&self, batch: &BatchLayout, leaf: usize, row: usize, bytes: &[u8]) -> bool {
+        let sizes = || self.bytes_of(batch.leaves.get(leaf + 1)?, row);
+        batch.leaves[leaf].content.accepts(bytes, sizes)
+    }
+
     /// The verified bytes of the first of `rows`, and how many rows they are: as many as lie one after the other, if
     /// they are not too many bytes; a single row where rows differ in length. `None` if a byte cannot be trusted.
     fn slice(&self, column: Stored, rows: Range<usize>) -> Option<(&[u8], usize)> {
@@ -245,8 +268,11 @@ impl Segment {
         let place = batch.place(column)?;
         if place.offsets.is_some() {
             let bytes = self.bytes_of(place, first)?;
-            let good = column == Stored::Key || std::str::from_utf8(bytes).is_ok();
-            return good.then_some((bytes, 1));
+            let number = match column {
+                Stored::Key => return Some((bytes, 1)),
+                Stored::Leaf { number, .. } => number,
+            };
+            return self.accepts(batch, number, first, bytes).then_some((bytes, 1));
         }
         let count = rows.len().min(batch.rows - first).min(SLICE / place.width).max(1);
         let (start, len) = (place.values + first * place.width, count * place.width);
@@ -285,6 +311,7 @@ fn read_batches(
     footer: &arrow_ipc::Footer<'_>,
     blocks: &VerifiedBlocks,
     schema: &Schema,
+    leaves: &[Leaf],
 ) -> Result<Vec<BatchLayout>, SegmentError> {
     let read = |block| {
         let ranges = layout::block_ranges(block, body.len());
@@ -292,7 +319,7 @@ fn read_batches(
         if !blocks.verify(body, start, end) {
             return Err(damaged("the checksum of a record batch's header is wrong"));
         }
-        layout::parse_batch(&body[start..end], end, stop, schema).map_err(damaged)
+        layout::parse_batch(&body[start..end], end, stop, schema, leaves).map_err(damaged)
     };
     footer.recordBatches().into_iter().flatten().map(read).collect()
 }

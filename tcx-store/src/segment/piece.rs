@@ -106,6 +106,19 @@ impl Piece<'_> {
         }
     }
 
+    /// Calls `put` for every row of a leaf, with whether it has a value.
+    pub(super) fn presence(&self, leaf: usize, put: &mut dyn FnMut(bool)) -> io::Result<()> {
+        self.rows.runs().flatten().try_for_each(|row| {
+            put(match self.source {
+                Source::Batch(batch) => batch.columns[leaf].is_present(row),
+                Source::Segment(segment) => {
+                    segment.is_present(leaf, row).ok_or_else(|| damaged(segment, row))?
+                }
+            });
+            Ok(())
+        })
+    }
+
     /// Calls `put` with the bytes of every row of a column, in slices as long as can be.
     pub(super) fn values(&self, column: Stored, put: Put<'_>) -> io::Result<()> {
         self.rows.runs().try_for_each(|run| match self.source {

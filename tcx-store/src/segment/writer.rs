@@ -14,6 +14,7 @@ use crate::bytes::Random;
 use crate::checksum::checksum;
 use crate::key::KeyType;
 use crate::name::{FileName, SegmentName};
+use crate::presence::Presence;
 use crate::schema::{Leaf, LeafKind};
 use crate::storage::{Draft, Storage};
 
@@ -100,7 +101,13 @@ fn write_batch(body: &mut Body, columns: &[Column], rows: usize, pieces: &[Piece
 }
 
 /// A column of the new segment.
-enum Column {
+struct Column {
+    values: Values,
+    /// Which rows have a value, if not all have.
+    presence: Option<Presence>,
+}
+
+enum Values {
     View,
     /// Rows of equal width: a list of so many elements, or the value itself.
     Fixed {
@@ -108,71 +115,95 @@ enum Column {
         width: usize,
         list: Option<usize>,
     },
-    /// Rows that differ in length, and the bytes of all of them.
+    /// Rows that differ in length, and the bytes of all of them: strings, or lists of elements of a size.
     Varying {
         stored: Stored,
         bytes: usize,
+        element: Option<usize>,
     },
 }
 
 /// The columns in their order, see [`arrow_schema`](super::arrow_schema).
 fn columns(header: &SegmentHeader<'_>, pieces: &[Piece<'_>]) -> io::Result<Vec<Column>> {
-    let varying = |stored| {
-        let mut bytes = 0;
-        pieces.iter().try_for_each(|piece| {
-            piece.lengths(stored, &mut |len| {
-                bytes += len;
-                Ok(())
-            })
-        })?;
-        Ok::<_, io::Error>(Column::Varying { stored, bytes })
-    };
     let key = match header.key_type {
-        KeyType::Int => Column::Fixed { stored: Stored::Key, width: size_of::<i64>(), list: None },
-        KeyType::Text | KeyType::Bytes => varying(Stored::Key)?,
+        KeyType::Int => Values::Fixed { stored: Stored::Key, width: size_of::<i64>(), list: None },
+        KeyType::Text | KeyType::Bytes => varying(pieces, Stored::Key, None)?,
     };
-    let mut columns = vec![key, Column::View];
+    let mut columns: Vec<_> =
+        [key, Values::View].into_iter().map(|values| Column { values, presence: None }).collect();
     for (number, leaf) in header.leaves.iter().enumerate() {
-        columns.push(match (&leaf.kind, leaf.kind.width()) {
-            (LeafKind::Dense { shape, .. }, Some(width)) => Column::Fixed {
-                stored: Stored::Leaf { number, width },
-                width,
-                list: leaf.kind.elements().filter(|_| !shape.is_empty()),
-            },
-            _ => varying(Stored::Leaf { number, width: 0 })?,
-        });
+        let width = leaf.kind.width().unwrap_or(0);
+        let stored = Stored::Leaf { number, width };
+        let values = match &leaf.kind {
+            LeafKind::Dense { shape, .. } => {
+                let list = leaf.kind.elements().filter(|_| !shape.is_empty());
+                Values::Fixed { stored, width, list }
+            }
+            LeafKind::Ragged { dtype, .. } => varying(pieces, stored, Some(dtype.size()))?,
+            LeafKind::Text | LeafKind::Bytes => varying(pieces, stored, None)?,
+        };
+        let presence = if leaf.optional { presence(pieces, number)? } else { None };
+        columns.push(Column { values, presence });
     }
     Ok(columns)
+}
+
+fn varying(pieces: &[Piece<'_>], stored: Stored, element: Option<usize>) -> io::Result<Values> {
+    let mut bytes = 0;
+    pieces.iter().try_for_each(|piece| {
+        piece.lengths(stored, &mut |len| {
+            bytes += len;
+            Ok(())
+        })
+    })?;
+    Ok(Values::Varying { stored, bytes, element })
+}
+
+/// Which rows of a leaf have a value; nothing if all have.
+fn presence(pieces: &[Piece<'_>], leaf: usize) -> io::Result<Option<Presence>> {
+    let mut presence = Presence::default();
+    pieces.iter().try_for_each(|piece| piece.presence(leaf, &mut |present| presence.push(present)))?;
+    Ok(Some(presence).filter(|presence| presence.absent() > 0))
 }
 
 impl Column {
     /// Tells the header of the batch what is going to be written.
     fn announce(&self, rows: usize, header: &mut BatchHeader) {
-        header.column(rows);
-        match self {
-            Self::View => header.buffer(rows * size_of::<u32>()),
-            Self::Fixed { width, list, .. } => {
+        match &self.presence {
+            Some(presence) => header.nullable(rows, presence.absent(), presence.bits().len()),
+            None => header.column(rows),
+        }
+        match self.values {
+            Values::View => header.buffer(rows * size_of::<u32>()),
+            Values::Fixed { width, list, .. } => {
                 if let Some(elements) = list {
                     header.column(rows * elements);
                 }
                 header.values(rows * width);
             }
-            Self::Varying { bytes, .. } => {
+            Values::Varying { bytes, element, .. } => {
                 header.buffer((rows + 1) * size_of::<i64>());
-                header.buffer(*bytes);
+                if let Some(size) = element {
+                    header.column(bytes / size);
+                }
+                header.buffer(bytes);
             }
         }
     }
 
     fn write(&self, rows: usize, pieces: &[Piece<'_>], body: &mut Body) -> io::Result<()> {
-        match *self {
-            Self::View => write_views(pieces, body)?,
-            Self::Fixed { stored, width, .. } => {
+        if let Some(presence) = &self.presence {
+            body.put(presence.bits())?;
+            body.pad()?;
+        }
+        match self.values {
+            Values::View => write_views(pieces, body)?,
+            Values::Fixed { stored, width, .. } => {
                 body.pad_for_values(rows * width)?;
                 write_values(pieces, stored, body)?;
             }
-            Self::Varying { stored, .. } => {
-                write_offsets(pieces, stored, body)?;
+            Values::Varying { stored, element, .. } => {
+                write_offsets(pieces, stored, element.unwrap_or(1), body)?;
                 body.pad()?;
                 write_values(pieces, stored, body)?;
             }
@@ -185,13 +216,13 @@ fn write_values(pieces: &[Piece<'_>], stored: Stored, body: &mut Body) -> io::Re
     pieces.iter().try_for_each(|piece| piece.values(stored, &mut |bytes| body.put(bytes)))
 }
 
-/// Where each row begins, and where the last one ends.
-fn write_offsets(pieces: &[Piece<'_>], stored: Stored, body: &mut Body) -> io::Result<()> {
+/// Where each row begins, and where the last one ends, in elements of this size.
+fn write_offsets(pieces: &[Piece<'_>], stored: Stored, size: usize, body: &mut Body) -> io::Result<()> {
     let mut end = 0_i64;
     body.put(&end.to_le_bytes())?;
     pieces.iter().try_for_each(|piece| {
         piece.lengths(stored, &mut |len| {
-            end += len as i64;
+            end += (len / size) as i64;
             body.put(&end.to_le_bytes())
         })
     })

@@ -11,7 +11,6 @@ use crate::inspect::{Inspection, SegmentState};
 use crate::key::KeyHash;
 use crate::live::{Listing, key_hashes};
 use crate::name::{FileName, SegmentName};
-use crate::schema::LeafKind;
 use crate::segment::Segment;
 use crate::storage::Storage;
 
@@ -41,7 +40,7 @@ impl Check<'_> {
                 (Some(segment), _) => {
                     self.verified.segments += 1;
                     self.verified.rows += own.facts.rows;
-                    if let Some(what) = fault(segment, self.inspection) {
+                    if let Some(what) = fault(segment) {
                         self.damaged(name, DamagedFile::Segment, what);
                     }
                 }
@@ -134,21 +133,15 @@ impl Check<'_> {
 }
 
 /// What is wrong with a segment.
-fn fault(segment: &Segment, inspection: &Inspection) -> Option<String> {
+fn fault(segment: &Segment) -> Option<String> {
     if !segment.is_intact() {
         return Some("a checksum is wrong".to_owned());
     }
     if !segment.has_sound_keys() {
         return Some("a key cannot be read".to_owned());
     }
-    let texts = inspection.spec.leaves.iter().enumerate().filter(|(_, leaf)| leaf.kind == LeafKind::Text);
-    for (number, leaf) in texts {
-        let is_text = |row| segment.leaf(number, row).is_some_and(|bytes| std::str::from_utf8(bytes).is_ok());
-        if let Some(row) = (0..segment.rows()).find(|&row| !is_text(row)) {
-            return Some(format!("row {row} of `{}` is no text", leaf.name));
-        }
-    }
-    None
+    let broken = (0..segment.rows()).find(|&row| !segment.has_intact_leaves(row, None))?;
+    Some(format!("row {broken} is none of its outputs' types"))
 }
 
 /// The hashes of the keys of each segment, made when they are first asked for.

@@ -179,7 +179,7 @@ impl CacheableOutput for () where for<'a> OutputField<'a>: NotEmpty<()> {
 #[diagnostic::on_unimplemented(
     message = "`{T}` cannot be cached: it is there or missing for a whole batch, and the rows of a later batch may come from both kinds",
     label = "optional for the whole batch",
-    note = "make it present for every sample: store a placeholder where there is no value, and a `Vec<bool>` field that says where there is one"
+    note = "presence is per sample: use a `Vec<Option<…>>`, with one entry per sample of the batch"
 )]
 #[doc(hidden)]
 pub trait AlwaysPresent<T> {}
@@ -190,20 +190,4 @@ impl<T> CacheableOutput for Option<T> where for<'a> OutputField<'a>: AlwaysPrese
     const COLUMN: ColumnType = ColumnType::Struct(&[]);
     fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
     fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
-}
-
-#[diagnostic::on_unimplemented(
-    message = "optional values cannot be cached by this version of tcx",
-    label = "`{T}` may be absent",
-    note = "store a placeholder where there is no value, and a `Vec<bool>` field that says where there is one"
-)]
-#[doc(hidden)]
-pub trait PresentPerSample<T> {}
-impl PresentPerSample<f32> for OutputField<'_> {}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl<T> SampleValue for Option<T> where for<'a> OutputField<'a>: PresentPerSample<Option<T>> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(_: &[Self], _: &mut ColumnWriter) { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Vec<Self>> { never_compiled() }
 }

@@ -1,15 +1,22 @@
 //! Between tensors and columns: an output tensor is compared with its declaration and copied into the bytes
-//! of its rows; rows are gathered into one new tensor.
+//! of its rows; rows are gathered into one new tensor, or into one each where they differ.
 
+mod optional;
+mod packed;
+mod ragged;
 mod raw;
+mod storage;
 
 use tch::{Device, Kind, TchError, Tensor};
-use tcx_store::{Column, ColumnType, DType};
+use tcx_store::{ANY, Column, ColumnType, DType};
 
 use crate::Result;
+use crate::identity::Identity;
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::typed::{Element, Shape};
 
+pub use packed::Packed;
+pub use ragged::Ragged;
 pub(crate) use raw::{fill_numbers, numbers, with_bytes};
 
 const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
@@ -17,7 +24,8 @@ const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache a
 /// A field that `#[tensor(..)]` can store; `C` is the marker that says how.
 #[diagnostic::on_unimplemented(
     message = "`#[tensor(..)]` cannot store a field of type `{Self}`",
-    label = "expected `Tensor`",
+    label = "not a tensor of this shape",
+    note = "samples of one shape are a `Tensor`, and a `Vec<Option<Tensor>>` if not every sample has one; samples that differ in size, with `_` in the shape, are a `Vec<Tensor>`, a `Vec<Option<Tensor>>` or a `tcx::Packed`",
     note = "remove `#[tensor(..)]` from fields that are not tensors"
 )]
 #[doc(hidden)]
@@ -30,25 +38,23 @@ pub trait TensorField<C>: Sized {
 
     /// Gathers the rows asked for.
     fn read(reader: &mut ColumnReader<'_>) -> Result<Self>;
+
+    /// Enters what the column does not say: that it is stored as another dtype.
+    fn describe(_: &mut Identity) {}
 }
 
-/// Marks tensors of one dtype and one per-sample shape.
+/// Marks tensors of one dtype and one per-sample shape, stored as `T`.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Dense<E, S>(std::marker::PhantomData<(E, S)>);
+pub struct Dense<E, S, T = E>(std::marker::PhantomData<(E, S, T)>);
 
-impl<E: Element, S: Shape> TensorField<Dense<E, S>> for Tensor {
-    const COLUMN: ColumnType = ColumnType::Dense { dtype: E::DTYPE, shape: S::DIMS };
+impl<E: Element, S: Shape, T: Element> TensorField<Dense<E, S, T>> for Tensor {
+    const COLUMN: ColumnType = ColumnType::Dense { dtype: storage::of::<E, T>(), shape: S::DIMS };
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
-        check::<E, S>(self, writer)?;
-        if writer.refuses_gradients() && self.requires_grad() {
-            let found = "one that does: a trainable tensor takes part";
-            let error = writer.mismatch("a tensor that tracks no gradients", found);
-            return Err(error.with_remedy("hold it in `Frozen`, or detach the inputs"));
-        }
-        let dense = dense(self).map_err(|error| writer.mismatch("a dense tensor", error))?;
-        let column = raw::with_bytes(&dense, Column::dense)?;
+        let shape: Vec<usize> = std::iter::once(writer.rows()).chain(S::DIMS.iter().copied()).collect();
+        check::<E>(self, &shape, None, writer)?;
+        let column = with_elements(self, writer, |bytes| Column::dense(&storage::narrow::<E, T>(bytes)))?;
         writer.push(column);
         Ok(())
     }
@@ -57,35 +63,50 @@ impl<E: Element, S: Shape> TensorField<Dense<E, S>> for Tensor {
         let mut size = vec![reader.rows().len() as i64];
         size.extend(S::DIMS.iter().map(|&dim| dim as i64));
         let leaf = reader.next_leaf();
-        // A byte of a bool that is neither 0 nor 1 would be undefined behaviour in libtorch, whoever wrote
-        // it into the file; so its bytes are read as such, and compared.
-        let tensor = match E::KIND {
-            Kind::Bool => raw::tensor(reader.rows(), leaf, &size, Kind::Uint8)?.f_ne(0)?,
-            kind => raw::tensor(reader.rows(), leaf, &size, kind)?,
-        };
-        Ok(tensor.f_to_device(reader.device())?)
+        let tensor = raw::tensor(reader.rows(), leaf, &size, storage::kind::<T>())?;
+        storage::widen::<E, T>(tensor, reader.device())
+    }
+
+    fn describe(identity: &mut Identity) {
+        storage::describe::<E, T>(identity);
     }
 }
 
-/// Compares a tensor with its declaration.
-fn check<E: Element, S: Shape>(value: &Tensor, writer: &ColumnWriter) -> Result<()> {
-    let declared = || {
-        let dims = S::DIMS.iter().map(ToString::to_string);
-        let dims: Vec<_> = std::iter::once(writer.rows().to_string()).chain(dims).collect();
-        format!("{} [{}]", E::DTYPE, dims.join(", "))
+/// Compares a tensor with its declaration; `shape` has [`ANY`] where it may have any size. It may be that of one sample.
+fn check<E: Element>(
+    value: &Tensor,
+    shape: &[usize],
+    sample: Option<usize>,
+    writer: &ColumnWriter,
+) -> Result<()> {
+    let mismatch = |found: String| {
+        let dim = |&dim: &usize| if dim == ANY { "_".to_owned() } else { dim.to_string() };
+        let dims: Vec<_> = shape.iter().map(dim).collect();
+        let of = sample.map_or_else(String::new, |sample| format!(" for sample {sample} of the batch"));
+        writer.mismatch(format!("{} [{}]", E::DTYPE, dims.join(", ")), format!("{found}{of}"))
     };
     if !value.defined() {
-        return Err(writer.mismatch(declared(), "an undefined tensor"));
+        return Err(mismatch("an undefined tensor".to_owned()));
     }
     let (kind, size) = (value.f_kind(), value.size());
-    let fits = size.len() == S::DIMS.len() + 1
-        && size.first() == Some(&(writer.rows() as i64))
-        && size.iter().skip(1).zip(S::DIMS).all(|(&found, &dim)| found == dim as i64);
+    let fits = size.len() == shape.len()
+        && size.iter().zip(shape).all(|(&found, &dim)| dim == ANY || found == dim as i64);
     match kind {
         Ok(kind) if kind == E::KIND && fits => Ok(()),
-        Ok(kind) => Err(writer.mismatch(declared(), format!("{} {size:?}", kind_name(kind)))),
-        Err(_) => Err(writer.mismatch(declared(), format!("a dtype unknown to tch, {size:?}"))),
+        Ok(kind) => Err(mismatch(format!("{} {size:?}", kind_name(kind)))),
+        Err(_) => Err(mismatch(format!("a dtype unknown to tch, {size:?}"))),
     }
+}
+
+/// The bytes of a tensor's elements in row-major order, given to `use_bytes` for the time of a call.
+fn with_elements<T>(tensor: &Tensor, writer: &ColumnWriter, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    if writer.refuses_gradients() && tensor.requires_grad() {
+        let found = "one that does: a trainable tensor takes part";
+        let error = writer.mismatch("a tensor that tracks no gradients", found);
+        return Err(error.with_remedy("hold it in `Frozen`, or detach the inputs"));
+    }
+    let dense = dense(tensor).map_err(|error| writer.mismatch("a dense tensor", error))?;
+    raw::with_bytes(&dense, use_bytes)
 }
 
 /// The dtype as it is written in `#[tensor(..)]`, or libtorch's name if it cannot be written there.

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "libtorch gives addresses, the store takes slices")]
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::slice;
 
 use tch::{Device, Kind, Tensor};
@@ -27,11 +28,28 @@ pub(crate) fn with_bytes<T>(tensor: &Tensor, use_bytes: impl FnOnce(&[u8]) -> T)
 
 /// The rows of dense leaf number `leaf`, gathered into a new CPU tensor.
 pub(super) fn tensor(rows: &Lookup, leaf: usize, size: &[i64], kind: Kind) -> Result<Tensor> {
+    filled(size, kind, |bytes| rows.copy_dense(leaf, bytes))
+}
+
+/// Some rows of leaf number `leaf`, one after the other in a new CPU tensor, which has room for exactly them.
+pub(super) fn rows(
+    rows: &Lookup,
+    leaf: usize,
+    positions: Range<usize>,
+    size: &[i64],
+    kind: Kind,
+) -> Result<Tensor> {
+    filled(size, kind, |bytes| rows.copy_rows(leaf, positions, bytes))
+}
+
+/// A new CPU tensor; `fill` writes every byte of it.
+fn filled(size: &[i64], kind: Kind, fill: impl FnOnce(&mut [MaybeUninit<u8>])) -> Result<Tensor> {
     let tensor = Tensor::f_empty(size, (kind, Device::Cpu))?;
     if let Some((address, len)) = memory(&tensor)? {
         // SAFETY: as in `with_bytes`, but nobody else knows this tensor: it was made above. Its bytes are
-        // uninitialised, which `MaybeUninit` allows and `copy_dense` ends: it fills all it is given.
-        rows.copy_dense(leaf, unsafe { slice::from_raw_parts_mut(address.cast(), len) });
+        // uninitialised, which `MaybeUninit` allows and the two callers end: `copy_dense` and `copy_rows` write all
+        // they are given.
+        fill(unsafe { slice::from_raw_parts_mut(address.cast(), len) });
     }
     Ok(tensor)
 }

@@ -36,8 +36,8 @@ pub trait Item: Copy + 'static {
         let Dims { sizes, rank } = &Self::DIMS;
         sizes.split_at(*rank).0
     };
-    /// Any value.
-    const ANY: Self;
+    /// Zero, everywhere.
+    const ZERO: Self;
 
     /// The bytes, in order.
     fn bytes(items: &[Self]) -> &[u8];
@@ -47,11 +47,11 @@ pub trait Item: Copy + 'static {
 }
 
 macro_rules! numbers {
-    ($($number:ty),*) => {$(
+    ($($number:ty = $zero:expr),*) => {$(
         impl Item for $number {
             const DTYPE: DType = <$number as Element>::DTYPE;
             const DIMS: Dims = Dims { sizes: [0; MOST], rank: 0 };
-            const ANY: Self = <$number>::MIN;
+            const ZERO: Self = $zero;
 
             fn bytes(items: &[Self]) -> &[u8] {
                 bytemuck::cast_slice(items)
@@ -64,12 +64,12 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(f16, bf16, f32, f64, i8, i16, i32, i64, u8);
+numbers!(f16 = f16::ZERO, bf16 = bf16::ZERO, f32 = 0., f64 = 0., i8 = 0, i16 = 0, i32 = 0, i64 = 0, u8 = 0);
 
 impl Item for bool {
     const DTYPE: DType = <bool as Element>::DTYPE;
     const DIMS: Dims = Dims { sizes: [0; MOST], rank: 0 };
-    const ANY: Self = false;
+    const ZERO: Self = false;
 
     fn bytes(items: &[Self]) -> &[u8] {
         bytemuck::cast_slice(items)
@@ -96,7 +96,7 @@ impl<T: Item, const N: usize> Item for [T; N] {
         }
         Dims { sizes, rank }
     };
-    const ANY: Self = [T::ANY; N];
+    const ZERO: Self = [T::ZERO; N];
 
     fn bytes(items: &[Self]) -> &[u8] {
         T::bytes(items.as_flattened())
@@ -117,7 +117,23 @@ pub(super) fn write<T: Item>(rows: &[T], writer: &mut ColumnWriter) {
 
 pub(super) fn read<T: Item>(reader: &mut ColumnReader<'_>) -> Vec<T> {
     let leaf = reader.next_leaf();
-    let mut items = vec![T::ANY; reader.rows().len()];
+    all(reader, leaf)
+}
+
+fn all<T: Item>(reader: &ColumnReader<'_>, leaf: usize) -> Vec<T> {
+    let mut items = vec![T::ZERO; reader.rows().len()];
     T::fill(&mut items, reader.rows(), leaf);
     items
+}
+
+/// The rows; those that are absent are zeros.
+pub(super) fn some<T: Item>(rows: &[Option<T>]) -> Column {
+    let items: Vec<T> = rows.iter().map(|row| row.unwrap_or(T::ZERO)).collect();
+    Column::dense(T::bytes(&items))
+}
+
+pub(super) fn read_some<T: Item>(reader: &mut ColumnReader<'_>) -> Vec<Option<T>> {
+    let leaf = reader.next_leaf();
+    let items = all(reader, leaf).into_iter().enumerate();
+    items.map(|(row, item)| reader.is_present(leaf, row).then_some(item)).collect()
 }

@@ -29,22 +29,34 @@ pub const fn column<T: Variants>() -> ColumnType {
 
 /// Copies the numbers of the rows.
 pub fn write<T: Variants>(rows: &[T], writer: &mut ColumnWriter) {
-    let numbers = rows.iter().map(T::number);
-    writer.push(match dtype(T::VARIANTS) {
+    writer.push(numbered::<T>(rows.iter().map(T::number)));
+}
+
+/// The numbers of the rows; 0 for those that are absent.
+pub fn some<T: Variants>(rows: &[Option<T>]) -> Column {
+    numbered::<T>(rows.iter().map(|row| row.as_ref().map_or(0, T::number)))
+}
+
+fn numbered<T: Variants>(numbers: impl Iterator<Item = i128>) -> Column {
+    match dtype(T::VARIANTS) {
         DType::U8 => Column::dense(&numbers.map(|number| number as u8).collect::<Vec<_>>()),
         DType::I16 => Column::dense(&numbers.flat_map(|n| (n as i16).to_le_bytes()).collect::<Vec<_>>()),
         _ => Column::dense(&numbers.flat_map(|n| (n as i32).to_le_bytes()).collect::<Vec<_>>()),
-    });
+    }
 }
 
 /// Finds the values of the numbers.
 pub fn read<T: Variants>(reader: &mut ColumnReader<'_>) -> Result<Vec<T>> {
     let leaf = reader.next_leaf();
-    match dtype(T::VARIANTS) {
-        DType::U8 => values::<T, u8>(reader, leaf),
-        DType::I16 => values::<T, i16>(reader, leaf),
-        _ => values::<T, i32>(reader, leaf),
-    }
+    numbers_of::<T>(reader, leaf).into_iter().map(|number| value(reader, leaf, number)).collect()
+}
+
+/// Finds the values of the numbers, where there are values.
+pub fn read_some<T: Variants>(reader: &mut ColumnReader<'_>) -> Result<Vec<Option<T>>> {
+    let leaf = reader.next_leaf();
+    let numbers = numbers_of::<T>(reader, leaf).into_iter().enumerate();
+    let some = |(row, number)| reader.is_present(leaf, row).then(|| value(reader, leaf, number)).transpose();
+    numbers.map(some).collect()
 }
 
 /// Enters the names and the numbers.
@@ -52,19 +64,21 @@ pub fn describe<T: Variants>(identity: &mut Identity) {
     identity.value(listed(T::VARIANTS));
 }
 
-fn values<T: Variants, N: bytemuck::Pod + Into<i128>>(
-    reader: &ColumnReader<'_>,
-    leaf: usize,
-) -> Result<Vec<T>> {
-    let numbers: Vec<N> = numbers(reader.rows().len(), reader.rows(), leaf);
-    let value = |number: N| {
-        T::of_number(number.into()).ok_or_else(|| {
-            let expected = format!("the number of a variant ({})", listed(T::VARIANTS));
-            let found = format!("{} on disk", number.into());
-            reader.mismatch(leaf, expected, found)
-        })
-    };
-    numbers.into_iter().map(value).collect()
+/// The number of each row.
+fn numbers_of<T: Variants>(reader: &ColumnReader<'_>, leaf: usize) -> Vec<i32> {
+    let (rows, len) = (reader.rows(), reader.rows().len());
+    match dtype(T::VARIANTS) {
+        DType::U8 => numbers::<u8>(len, rows, leaf).into_iter().map(i32::from).collect(),
+        DType::I16 => numbers::<i16>(len, rows, leaf).into_iter().map(i32::from).collect(),
+        _ => numbers(len, rows, leaf),
+    }
+}
+
+fn value<T: Variants>(reader: &ColumnReader<'_>, leaf: usize, number: i32) -> Result<T> {
+    T::of_number(number.into()).ok_or_else(|| {
+        let expected = format!("the number of a variant ({})", listed(T::VARIANTS));
+        reader.mismatch(leaf, expected, format!("{number} on disk"))
+    })
 }
 
 fn listed(variants: &[(&str, i128)]) -> String {

@@ -9,13 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Lookup, Options, Spec, Store};
+use tcx_store::{
+    ANY, Column, ColumnType, DType, Field, Identity, KeyType, Keys, Lookup, Options, Spec, Store,
+};
 
-/// A tensor, a number and a text.
+/// A tensor, a number and a text; bytes, a number that not every sample has, and a tensor that differs in size.
 pub const OUTPUT: ColumnType = ColumnType::Struct(&[
     Field { name: "vector", column: ColumnType::Dense { dtype: DType::F32, shape: &[4, 8] } },
     Field { name: "score", column: ColumnType::Dense { dtype: DType::I64, shape: &[] } },
     Field { name: "caption", column: ColumnType::Text },
+    Field { name: "image", column: ColumnType::Bytes },
+    Field {
+        name: "maybe",
+        column: ColumnType::Optional(&ColumnType::Dense { dtype: DType::I64, shape: &[] }),
+    },
+    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
 ]);
 
 /// The module; `size` stands for its configuration.
@@ -41,12 +49,38 @@ pub fn row(id: &str) -> (Vec<u8>, i64, String) {
     (vector, i64::from(seed) - 5, format!("caption of {id}").repeat(1 + seed as usize % 3))
 }
 
+/// The rest of what it computes: bytes, a number that may be absent, and elements.
+pub fn varying(id: &str) -> (Vec<u8>, Option<i64>, Vec<u8>) {
+    let (_, score, caption) = row(id);
+    let some = score as usize;
+    let image = caption.into_bytes().into_iter().rev().take(some % 7).collect();
+    (image, (some % 3 > 0).then_some(score * 2), vec![some as u8; some % 5 * 4])
+}
+
+/// Rows that differ in length.
+fn joined<'a>(rows: impl Iterator<Item = &'a Vec<u8>> + Clone) -> Column {
+    let ends = rows.clone().scan(0, |end, row| {
+        *end += row.len();
+        Some(*end)
+    });
+    Column::varying(rows.clone().flatten().copied().collect(), ends)
+}
+
 /// What the module computes for a batch.
 pub fn columns(ids: &[&str]) -> Vec<Column> {
     let rows: Vec<_> = ids.iter().map(|id| row(id)).collect();
     let vectors: Vec<u8> = rows.iter().flat_map(|row| row.0.clone()).collect();
     let scores: Vec<u8> = rows.iter().flat_map(|row| row.1.to_le_bytes()).collect();
-    vec![Column::dense(&vectors), Column::dense(&scores), Column::text(rows.iter().map(|row| &row.2))]
+    let varying: Vec<_> = ids.iter().map(|id| varying(id)).collect();
+    let maybe: Vec<u8> = varying.iter().flat_map(|row| row.1.unwrap_or(0).to_le_bytes()).collect();
+    vec![
+        Column::dense(&vectors),
+        Column::dense(&scores),
+        Column::text(rows.iter().map(|row| &row.2)),
+        joined(varying.iter().map(|row| &row.0)),
+        Column::dense(&maybe).optional(varying.iter().map(|row| row.1.is_some())),
+        joined(varying.iter().map(|row| &row.2)),
+    ]
 }
 
 /// Finds what is there of these ids.
@@ -74,6 +108,11 @@ pub fn check(rows: &Lookup, ids: &[&str]) {
         assert_eq!(rows.bytes(0, position), vector, "vector of {id}");
         assert_eq!(rows.bytes(1, position), score.to_le_bytes(), "score of {id}");
         assert_eq!(rows.text(2, position).unwrap(), caption);
+        let (image, maybe, tokens) = varying(id);
+        assert_eq!(rows.bytes(3, position), image, "image of {id}");
+        assert_eq!(rows.is_present(4, position), maybe.is_some(), "whether {id} has a number");
+        assert_eq!(rows.bytes(4, position), maybe.unwrap_or(0).to_le_bytes(), "number of {id}");
+        assert_eq!(rows.bytes(5, position), tokens, "tokens of {id}");
     }
 }
 

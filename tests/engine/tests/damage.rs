@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tcx_engine_tests::{Dice, check, files, get_or_compute, lookup, open, options, spec};
-use tcx_store::{ErrorKind, Store};
+use tcx_engine_tests::{Dice, check, files, get_or_compute, lookup, open, options, row, spec};
+use tcx_store::{ErrorKind, Keys, Store};
 
 const IDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -55,6 +55,34 @@ fn a_changed_byte_anywhere_in_a_segment_is_a_miss_or_has_no_effect() {
     assert!(missed > bytes.len() / 7 * 9 / 10, "checksums cover every byte: {missed}");
     overwrite(segment, &bytes);
     assert_eq!(found(dir.path()), IDS.len());
+}
+
+#[test]
+fn a_damaged_column_costs_nothing_to_who_reads_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..3000).map(|i| format!("id{i}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let store = open(dir.path());
+    get_or_compute(&store, &ids);
+    store.flush().unwrap();
+    drop(store);
+    let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
+    let mut bytes = fs::read(segment).unwrap();
+    let (vector, ..) = row(ids[1500]);
+    let at = bytes.windows(vector.len()).position(|window| window == vector).unwrap();
+    bytes[at] ^= 1;
+    overwrite(segment, &bytes);
+    let store = open(dir.path());
+    let keys = || Keys::text(&ids, 0).unwrap();
+    let rows = store.lookup_leaves(keys(), &[1, 2].into()).unwrap();
+    assert_eq!((rows.missing(), store.stats().damaged_segments), (0, 0));
+    for (position, id) in ids.iter().enumerate() {
+        let (_, score, caption) = row(id);
+        assert_eq!(rows.bytes(1, position), score.to_le_bytes());
+        assert_eq!(rows.text(2, position).unwrap(), caption);
+    }
+    assert_eq!(store.lookup(keys()).unwrap().missing(), ids.len());
+    assert_eq!(store.stats().damaged_segments, 1);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use tcx_engine_tests::{files, get_or_compute, open, required, row};
-use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
+use tcx_store::{ANY, Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
 
 /// The Python with pyarrow, or the reason why there is none.
 fn python() -> Result<String, String> {
@@ -95,4 +95,67 @@ print(mask.storage.to_pylist()[0], table.schema.field('bf16').metadata[b'tcx.dty
     let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
     let Some(said) = run(script, segment) else { return };
     assert_eq!(said, "-7\n1.5\n16320\n1.5\n200\nTrue\n[0, 1] b'bf16'\n");
+}
+
+#[test]
+fn pyarrow_shows_bytes_tensors_that_differ_in_size_and_nulls() {
+    const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F32, shape: &[ANY, 2] };
+    const OUTPUT: ColumnType = ColumnType::Struct(&[
+        Field { name: "image", column: ColumnType::Bytes },
+        Field { name: "tokens", column: TOKENS },
+        Field { name: "maps", column: ColumnType::Ragged { dtype: DType::U8, shape: &[ANY, ANY] } },
+        Field {
+            name: "score",
+            column: ColumnType::Optional(&ColumnType::Dense { dtype: DType::F64, shape: &[] }),
+        },
+        Field {
+            name: "corner",
+            column: ColumnType::Optional(&ColumnType::Dense { dtype: DType::I16, shape: &[2] }),
+        },
+        Field { name: "caption", column: ColumnType::Optional(&ColumnType::Text) },
+        Field { name: "pieces", column: ColumnType::Optional(&TOKENS) },
+    ]);
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec::new("m_v1", KeyType::Int, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+    let store = Store::open(dir.path(), spec, &Options::default()).unwrap();
+    let mut rows = store.lookup(Keys::ints([1, 2, 3], 0)).unwrap();
+    let floats = |floats: &[f32]| floats.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let (second, not_first) = ([false, true, false], [false, true, true]);
+    let columns = vec![
+        Column::varying(vec![0, 255, 7], [2, 2, 3]),
+        Column::varying(floats(&[1., 2., 3., 4., 5., 6.]), [16, 16, 24]),
+        Column::varying(vec![1, 2, 3], [2, 3, 3]),
+        Column::dense(&[1_i64, 2, 1, 1, 0, 9].map(i64::to_le_bytes).concat()),
+        Column::dense(&[0., 1.5, 0.].map(f64::to_le_bytes).concat()).optional(second),
+        Column::dense(&[0, 0, 3, 4, 5, 6_i16].map(i16::to_le_bytes).concat()).optional(not_first),
+        Column::text(["", "", "a dog"]).optional(not_first),
+        Column::varying(floats(&[7., 8.]), [0, 8, 8]).optional(second),
+    ];
+    store.insert(&mut rows, &[0, 1, 2], columns).unwrap();
+    store.flush().unwrap();
+    let script = r"
+import sys, pyarrow as pa, pyarrow.ipc
+table = pa.ipc.open_file(pa.memory_map(sys.argv[1])).read_all()
+table.validate(full=True)
+for name in ['image', 'tokens', 'maps', 'maps.sizes', 'score', 'corner', 'caption', 'pieces']:
+    column = table.column(name).combine_chunks()
+    if isinstance(column, pa.ChunkedArray): column = column.chunk(0)
+    if isinstance(column, pa.ExtensionArray): column = column.storage
+    print(column.null_count, column.to_pylist())
+fields = [table.schema.field(name) for name in ['tokens', 'score']]
+print(fields[0].metadata[b'tcx.shape'], [field.nullable for field in fields])
+";
+    let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
+    let Some(said) = run(script, segment) else { return };
+    let expected = r"0 [b'\x00\xff', b'', b'\x07']
+0 [[1.0, 2.0, 3.0, 4.0], [], [5.0, 6.0]]
+0 [[1, 2], [3], []]
+0 [[1, 2], [1, 1], [0, 9]]
+2 [None, 1.5, None]
+1 [None, [3, 4], [5, 6]]
+1 [None, '', 'a dog']
+2 [None, [7.0, 8.0], None]
+b'[null,2]' [False, True]
+";
+    assert_eq!(said, expected);
 }

@@ -147,10 +147,26 @@ fn wrong_columns_and_keys_are_refused() {
         assert!(error.to_string().contains(said), "{error}");
     };
     wrong(columns(&["a"]), "column `vector`: expected 2 rows of f32 [4, 8]");
-    wrong(Vec::new(), "expected 3 columns, found 0");
+    wrong(Vec::new(), "expected 6 columns, found 0");
     let mut swapped = columns(&["a", "b"]);
     swapped.swap(1, 2);
     wrong(swapped, "column `score`");
+    let mut with = |number: usize, column: Column, said: &str| {
+        let mut columns = columns(&["a", "b"]);
+        columns[number] = column;
+        wrong(columns, said);
+    };
+    with(2, Column::varying(vec![b'a', 255], [1, 2]), "column `caption`: expected 2 rows of String");
+    with(4, Column::dense(&[0; 16]), "column `maybe`: expected 2 rows of optional i64 []");
+    with(4, Column::dense(&[0; 16]).optional([true]), "column `maybe`");
+    with(
+        3,
+        Column::varying(vec![1, 2], [1, 2]).optional([true; 2]),
+        "column `image`: expected 2 rows of bytes",
+    );
+    // A row has pairs of two bytes each.
+    with(5, Column::varying(vec![0; 6], [4, 6]), "column `tokens`: expected 2 rows of i16 [_, 2]");
+    with(5, Column::varying(vec![0; 8], [8, 4]), "column `tokens`");
     let error = store.lookup(Keys::ints([1], 0)).unwrap_err();
     assert!(error.to_string().contains("ids of `m_v1` are String, found i64"), "{error}");
     assert!(Keys::text([""], 0).unwrap_err().to_string().contains("id 0 of the batch is empty"));

@@ -18,6 +18,9 @@ where
     /// Of the constant's size.
     #[tensor(f32, [N, 2])]
     pub vectors: Tensor,
+    /// Of the constant's size, and of any.
+    #[tensor(f32, [_, N], store = f16)]
+    pub ragged: Vec<Tensor>,
     /// Anything.
     pub other: T,
 }
@@ -71,7 +74,7 @@ impl<B: Backbone + ?Sized, P, const N: usize> Extractor for Encoder<'_, B, P, N>
 
     fn forward(&self, input: &Self::Input) -> ::feature_cache::Result<Self::Output> {
         let vectors = self.shared.run(&self.dynamic.run(&input.0));
-        ::feature_cache::Result::Ok(Pair { vectors, other: Clone::clone(&input.1) })
+        ::feature_cache::Result::Ok(Pair { vectors, ragged: Vec::new(), other: Clone::clone(&input.1) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every name that generated code might be careless about means something else here.
 
 use ::feature_cache as other_name;
-use ::feature_cache::{D1, Typed, f16};
+use ::feature_cache::{D1, Packed, Typed, f16};
 use ::tch::Tensor;
 
 struct Vec;
@@ -29,6 +29,7 @@ impl<T> Extractor for T {}
 const LEN: usize = 3;
 
 type Texts = ::std::vec::Vec<::std::string::String>;
+type Some<T> = ::std::vec::Vec<::std::option::Option<T>>;
 
 /// Every kind of field.
 #[derive(other_name::CacheableOutput)]
@@ -44,6 +45,23 @@ pub(crate) struct Features {
     writer: ::std::vec::Vec<f16>,
     pair: (Typed<f32, D1<3>>, ::std::vec::Vec<bool>),
     inner: Inner,
+    #[tensor(f32, [_, LEN], store = bf16)]
+    packed: Packed,
+    #[tensor(u8, [_, 2, _])]
+    grids: ::std::vec::Vec<Tensor>,
+    #[tensor(f32, [LEN], store = f16)]
+    maybe: Some<Tensor>,
+    image: ::std::vec::Vec<::std::vec::Vec<u8>>,
+    number: Some<i64>,
+    choice: Some<Variant>,
+}
+
+/// A number on disk.
+#[derive(other_name::CacheableOutput)]
+#[tcx(crate = other_name)]
+pub(crate) enum Variant {
+    Ok,
+    Some,
 }
 
 /// A tuple struct.
@@ -75,6 +93,7 @@ pub(crate) struct Module {
         debug: Texts,
         pair: (Typed<f32, D1<3>>, ::std::vec::Vec<bool>),
         inner: Inner,
+        tokens: tensor(f32, [_, LEN], store = f16),
     )
 )]
 pub(crate) struct InPlace;
@@ -92,6 +111,7 @@ impl other_name::Extractor for InPlace {
             debug: Texts::new(),
             pair: (::std::convert::Into::into(part()), ::std::vec::Vec::new()),
             inner: Inner(part(), Texts::new()),
+            tokens: ::std::vec::Vec::new(),
         })
     }
 }
@@ -127,6 +147,12 @@ impl other_name::Extractor for Module {
             writer: ::std::vec::Vec::new(),
             pair: (::std::convert::Into::into(part()), ::std::vec::Vec::new()),
             inner: Inner(part(), Texts::new()),
+            packed: Packed { values: part(), offsets: part() },
+            grids: ::std::vec::Vec::new(),
+            maybe: Some::new(),
+            image: ::std::vec::Vec::new(),
+            number: Some::new(),
+            choice: Some::new(),
         })
     }
 }

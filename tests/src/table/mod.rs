@@ -3,6 +3,7 @@
 
 pub mod modules;
 pub mod values;
+pub mod varying;
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,6 +18,10 @@ use modules::{
     Rank2, Rank3, Rank4, Rank5, Tuple, U8,
 };
 use values::Values;
+use varying::{
+    Varying, VaryingBF16, VaryingBool, VaryingF16, VaryingF32, VaryingF64, VaryingI8, VaryingI16, VaryingI32,
+    VaryingI64, VaryingU8,
+};
 
 /// A module of the table.
 pub trait Module:
@@ -60,29 +65,35 @@ impl Case {
 
 /// The table.
 pub fn cases() -> Vec<Case> {
-    let mut cases = vec![Case::of::<Makes<Values>>("struct", "values")];
-    cases.extend(dtype::<f16, F16, InPlaceF16>("f16"));
-    cases.extend(dtype::<bf16, BF16, InPlaceBF16>("bf16"));
-    cases.extend(dtype::<f32, F32, InPlaceF32>("f32"));
-    cases.extend(dtype::<f64, F64, InPlaceF64>("f64"));
-    cases.extend(dtype::<i8, I8, InPlaceI8>("i8"));
-    cases.extend(dtype::<i16, I16, InPlaceI16>("i16"));
-    cases.extend(dtype::<i32, I32, InPlaceI32>("i32"));
-    cases.extend(dtype::<i64, I64, InPlaceI64>("i64"));
-    cases.extend(dtype::<u8, U8, InPlaceU8>("u8"));
-    cases.extend(dtype::<bool, Bool, InPlaceBool>("bool"));
+    let mut cases = vec![
+        Case::of::<Makes<Values>>("struct", "values"),
+        Case::of::<Makes<Varying>>("struct", "varying"),
+        Case::of::<Makes<Nested<Varying>>>("nested", "varying"),
+    ];
+    cases.extend(dtype::<f16, F16, InPlaceF16, VaryingF16>("f16"));
+    cases.extend(dtype::<bf16, BF16, InPlaceBF16, VaryingBF16>("bf16"));
+    cases.extend(dtype::<f32, F32, InPlaceF32, VaryingF32>("f32"));
+    cases.extend(dtype::<f64, F64, InPlaceF64, VaryingF64>("f64"));
+    cases.extend(dtype::<i8, I8, InPlaceI8, VaryingI8>("i8"));
+    cases.extend(dtype::<i16, I16, InPlaceI16, VaryingI16>("i16"));
+    cases.extend(dtype::<i32, I32, InPlaceI32, VaryingI32>("i32"));
+    cases.extend(dtype::<i64, I64, InPlaceI64, VaryingI64>("i64"));
+    cases.extend(dtype::<u8, U8, InPlaceU8, VaryingU8>("u8"));
+    cases.extend(dtype::<bool, Bool, InPlaceBool, VaryingBool>("bool"));
     cases
 }
 
-fn dtype<E, F, I>(name: &str) -> [Case; 10]
+fn dtype<E, F, I, V>(name: &str) -> [Case; 11]
 where
     E: Element,
     F: Made,
     I: Module,
+    V: Made,
 {
     let rank = |rank| format!("{name} rank {rank}");
     [
         Case::of::<Makes<F>>("struct", name),
+        Case::of::<Makes<V>>("struct", &format!("{name} varying")),
         Case::of::<Makes<Nested<F>>>("nested", name),
         Case::of::<Makes<Tuple<E>>>("tuple", name),
         Case::of::<I>("inline", name),

@@ -88,6 +88,13 @@ impl<O: Parts + CacheableOutput> Parts for Nested<O> {
     }
 }
 
+/// A tensor for each sample, of a shape that its seed decides.
+pub fn each(seeds: &Tensor, kind: Kind, dims: impl Fn(usize) -> Vec<usize>) -> Vec<Tensor> {
+    let seeds: Vec<i64> = Vec::try_from(seeds).unwrap();
+    let of = |seed: i64| bits(&Tensor::from_slice(&[seed]), &dims(seed as usize), kind).get(0);
+    seeds.into_iter().map(of).collect()
+}
+
 /// A dtype's struct, and the module that declares the same one in place.
 macro_rules! features {
     ($dtype:ident, $kind:ident, $features:ident, $module:ident, $output:ident, $id:literal) => {
@@ -105,6 +112,10 @@ macro_rules! features {
             rank4: Tensor,
             #[tensor($dtype, [1, 2, 2, 3, 1])]
             rank5: Tensor,
+            #[tensor($dtype, [_, 2])]
+            ragged: Vec<Tensor>,
+            #[tensor($dtype, [_, 2, _])]
+            grids: Vec<Tensor>,
         }
 
         #[cached_module(
@@ -117,6 +128,8 @@ macro_rules! features {
                 rank3: tensor($dtype, [2, 1, 33]),
                 rank4: tensor($dtype, [2, 3, 1, 2]),
                 rank5: tensor($dtype, [1, 2, 2, 3, 1]),
+                ragged: tensor($dtype, [_, 2]),
+                grids: tensor($dtype, [_, 2, _]),
             )
         )]
         #[derive(Default)]
@@ -127,8 +140,8 @@ macro_rules! features {
             type Output = $output;
 
             fn forward(&self, seeds: &Tensor) -> tcx::Result<$output> {
-                let $features { rank0, rank1, rank2, rank3, rank4, rank5 } = Made::made(seeds);
-                Ok($output { rank0, rank1, rank2, rank3, rank4, rank5 })
+                let $features { rank0, rank1, rank2, rank3, rank4, rank5, ragged, grids } = Made::made(seeds);
+                Ok($output { rank0, rank1, rank2, rank3, rank4, rank5, ragged, grids })
             }
         }
 
@@ -142,6 +155,8 @@ macro_rules! features {
                     rank3: bits(&[2, 1, 33]),
                     rank4: bits(&[2, 3, 1, 2]),
                     rank5: bits(&[1, 2, 2, 3, 1]),
+                    ragged: each(seeds, Kind::$kind, |seed| vec![seed % 4, 2]),
+                    grids: each(seeds, Kind::$kind, |seed| vec![seed % 3, 2, seed % 5]),
                 }
             }
         }
@@ -152,8 +167,9 @@ macro_rules! features {
     (@parts $output:ident) => {
         impl Parts for $output {
             fn parts(&self) -> Vec<Part> {
-                let Self { rank0, rank1, rank2, rank3, rank4, rank5 } = self;
-                [rank0, rank1, rank2, rank3, rank4, rank5].map(tensor).into()
+                let Self { rank0, rank1, rank2, rank3, rank4, rank5, ragged, grids } = self;
+                let dense = [rank0, rank1, rank2, rank3, rank4, rank5];
+                dense.into_iter().chain(ragged).chain(grids).map(tensor).collect()
             }
         }
     };

@@ -7,7 +7,7 @@ use tcx::{Extractor, cached_module};
         a: tensor(float32, [8]),
         b: tensor(f32),
         c: tensor(f32, [0, -1]),
-        d: tensor(f32, [_, 8]),
+        d: tensor(f32, [_, 8], store = f64),
         e: tensor,
         f: tenser(f32, [8]),
         g: Tensor,
@@ -23,6 +23,8 @@ use tcx::{Extractor, cached_module};
         __p: Vec<String>,
         q: Vec<i64>,
         q: Vec<f32>,
+        r: Vec<Option<Tensor>>,
+        s: Packed,
     )
 )]
 pub struct Clip {

@@ -4,7 +4,7 @@ use tcx::{Extractor, cached_module};
 
 #[cached_module(
     id = "clip_v1",
-    output(pooled: tensor(f32, [512]), extras: HashMap<String, Vec<f32>>, score: f32, maybe: Vec<Option<i64>>)
+    output(pooled: tensor(f32, [512]), extras: HashMap<String, Vec<f32>>, score: f32, maybe: Vec<Option<Option<i64>>>)
 )]
 pub struct Clip {
     size: i64,

@@ -5,6 +5,8 @@ use tcx::CacheableOutput;
 pub struct Features {
     #[tensor(f32, [8])]
     mask: Option<Tensor>,
+    #[tensor(f32, [_])]
+    pieces: Option<Vec<Tensor>>,
 }
 
 fn main() {}

@@ -1,10 +1,9 @@
-use tch::Tensor;
 use tcx::CacheableOutput;
+pub struct Rect;
 
 #[derive(CacheableOutput)]
 pub struct Features {
-    #[tensor(f16, [_, 768])]
-    tokens: Vec<Tensor>,
+    boxes: Vec<Option<Rect>>,
 }
 
 fn main() {}

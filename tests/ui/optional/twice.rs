@@ -2,7 +2,7 @@ use tcx::CacheableOutput;
 
 #[derive(CacheableOutput)]
 pub struct Features {
-    score: Vec<Option<f32>>,
+    score: Vec<Option<Option<f32>>>,
 }
 
 fn main() {}
