@@ -194,6 +194,21 @@ fn main() -> tcx::Result<()> {
     let reader = cache.with_mode(Mode::ReadOnly).module(encoder()?)?;
     reader.fetch(&ids, |missing| decode(missing.ids()))?;
 
+    // Ahead of time, and looking back.
+    let warmed = encoder_cache.warm(&ids, |missing| decode(missing.ids()))?;
+    println!("{} of {} images computed", warmed.computed, warmed.asked);
+    let verified = encoder_cache.verify(0.1, 42, |asked| decode(asked.ids()))?;
+    assert!(verified.is_sound(), "{verified}");
+
+    // In an asynchronous program.
+    let shared = std::sync::Arc::new(cache.module(WordCounts {})?);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(tcx::Error::loader)?;
+    let counts = runtime
+        .block_on(shared.fetch_owned(vec!["one text"], |missing| {
+            Ok(missing.ids().map(|id| (*id).to_owned()).collect())
+        }))?;
+    assert_eq!(counts, [2]);
+
     // Limits.
     let small = Cache::builder().max_bytes(10 << 30, WhenFull::Freeze).open(dir)?;
     println!("{} and {}", small.path().display(), encoder_cache.stats().rows);

@@ -33,7 +33,7 @@ pub(crate) fn fetch(cached: &Cached<ResNet50>, pictures: &[Picture]) -> anyhow::
     match features {
         Ok(features) => Ok(features.pooled),
         // It names the file, and that is all there is to say.
-        Err(tcx::Error::Loader(error)) => Err(anyhow!(error)),
+        Err(tcx::Error::Loader { error, .. }) => Err(anyhow!(error)),
         Err(error) => Err(error.into()),
     }
 }

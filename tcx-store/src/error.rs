@@ -4,6 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the caller should do about an [`Error`].
+///
+/// ```
+/// use tcx_store::{ErrorKind, Keys};
+///
+/// let error = Keys::text([""], 0).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {

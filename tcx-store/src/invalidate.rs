@@ -79,7 +79,7 @@ impl Store {
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.refresh()?;
         let mut keys = Vec::new();
-        self.core.each_key(|key, _| {
+        self.core.each_key(|key, _, _| {
             if is_doomed(key) {
                 keys.push(key.into());
             }
@@ -97,7 +97,7 @@ impl Store {
         let limit = time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
         self.refresh()?;
         let mut keys = Vec::new();
-        self.core.each_key(|key, born| {
+        self.core.each_key(|key, _, born| {
             if born < limit {
                 keys.push(key.into());
             }
@@ -147,14 +147,14 @@ impl Core {
         killed
     }
 
-    /// Calls `see` with every key that is there and when its row was computed, in milliseconds since 1970. A key may come
-    /// several times.
-    fn each_key(&self, mut see: impl FnMut(&[u8], u64)) {
+    /// Calls `see` with every key that is there, its view, and when its row was computed, in milliseconds since 1970. A key
+    /// may come several times.
+    pub(crate) fn each_key(&self, mut see: impl FnMut(&[u8], u32, u64)) {
         let snapshot = self.snapshot();
         for segment in &snapshot.segments {
             let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
             keys.filter(|(key, _)| !snapshot.tombstones.kill(segment.base(), key))
-                .for_each(|(key, _)| see(key, segment.born()));
+                .for_each(|(key, view)| see(key, view, segment.born()));
         }
         self.buffer.each_key(see);
     }

@@ -11,6 +11,14 @@ use crate::error::{Error, Result};
 pub const MAX_KEY_BYTES: usize = 4096;
 
 /// What the keys of a cache are. Part of its identity: a cache has keys of one type.
+///
+/// ```
+/// use tcx_store::{KeyType, Keys};
+///
+/// let keys = [Keys::text(["a"], 0)?, Keys::ints([1], 0), Keys::bytes([[0, 1]], 0)?];
+/// assert_eq!(keys.map(|keys| keys.key_type()), [KeyType::Text, KeyType::Int, KeyType::Bytes]);
+/// # Ok::<(), tcx_store::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -181,7 +189,17 @@ impl Keys {
     }
 
     /// The keys at `positions`.
-    pub(crate) fn select(&self, positions: &[usize]) -> Self {
+    ///
+    /// ```
+    /// let keys = tcx_store::Keys::ints([1, 2, 3], 0).select(&[2]);
+    /// assert_eq!(keys.key(0), 3_i64.to_le_bytes());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If a position is not below [`len`](Self::len).
+    #[must_use]
+    pub fn select(&self, positions: &[usize]) -> Self {
         let mut packed = Self::empty(self.key_type, self.view);
         for &position in positions {
             packed.push_checked(self.key(position));

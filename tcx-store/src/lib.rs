@@ -11,6 +11,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("rows are copied between memory and disk as they are, which is little-endian");
 
+mod browse;
 mod buffer;
 mod bytes;
 mod changes;

@@ -36,6 +36,17 @@ const MISSING: Address = Address { source: u32::MAX, row: 0 };
 ///
 /// It keeps what it found alive, whatever happens to the store meanwhile. Rows of segments have been
 /// verified when they were found: copying them cannot fail.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Spec};
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[2] };
+/// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+/// let mut rows = spec.lookup_nothing(Keys::text(["a", "b", "a"], 0)?);
+/// assert_eq!((rows.missing(), rows.missing_positions()), (3, vec![0, 1]));
+/// rows.complete(&[0, 1], vec![Column::dense(&[1, 2, 3, 4])])?;
+/// assert_eq!((rows.missing(), rows.bytes(0, 2)), (0, &[1, 2][..]));
+/// # Ok::<(), tcx_store::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Lookup {
     keys: Keys,
@@ -168,6 +179,18 @@ impl Lookup {
                 self.found(position, source, row as u32);
             }
         }
+    }
+
+    /// Reads the rows that are found in segments, all of them on their way at once.
+    pub(crate) fn bring_into_memory(&self) {
+        let stored = || {
+            self.rows.iter().filter_map(|address| match self.sources.get(address.source as usize) {
+                Some(Source::Segment(segment)) => Some((segment, address.row as usize)),
+                _ => None,
+            })
+        };
+        stored().for_each(|(segment, row)| segment.announce(row));
+        stored().for_each(|(segment, row)| segment.touch(row));
     }
 
     fn width(&self, leaf: usize) -> usize {

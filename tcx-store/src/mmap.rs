@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use memmap2::Mmap;
 
@@ -39,6 +39,17 @@ impl Mapped {
             #[cfg(test)]
             memory: None,
         })
+    }
+
+    /// Tells the system that these bytes are wanted soon: it reads them while the program goes on.
+    pub(crate) fn announce(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Some(map) = self.map.as_ref().filter(|map| range.end <= map.len() && !range.is_empty()) {
+            // A hint: who does not take it reads the bytes when they are asked for.
+            let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 
     /// Bytes that are in memory already.

@@ -10,6 +10,13 @@ const MAX_ID_BYTES: usize = 100;
 
 /// Checks the id of a module or table: it names a folder.
 ///
+/// ```
+/// use tcx_store::check_module_id;
+///
+/// assert!(check_module_id("resnet50_v1").is_ok());
+/// assert!(check_module_id("../elsewhere").is_err());
+/// ```
+///
 /// # Errors
 ///
 /// Anything but a letter or digit, then letters, digits, `_`, `-` and `.`; more than 100 bytes.

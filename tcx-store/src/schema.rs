@@ -86,6 +86,20 @@ impl fmt::Display for DType {
 pub const ANY: usize = usize::MAX;
 
 /// The type of an output or of a part of it. Its leaves, in order, are the columns.
+///
+/// ```
+/// use tcx_store::{ColumnType, DType, Field};
+///
+/// const POOLED: ColumnType = ColumnType::Dense { dtype: DType::F32, shape: &[2048] };
+/// const INNER: ColumnType = ColumnType::Struct(&[Field { name: "pooled", column: POOLED }]);
+/// let output = ColumnType::Struct(&[
+///     Field { name: "inner", column: INNER },
+///     Field { name: "caption", column: ColumnType::Text },
+/// ]);
+/// let leaves = output.leaves();
+/// assert_eq!((leaves[0].name.as_str(), leaves[1].name.as_str()), ("inner.pooled", "caption"));
+/// assert_eq!(leaves[0].kind.width(), Some(2048 * DType::F32.size()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColumnType {

@@ -290,6 +290,7 @@ impl Store {
     /// What kept rows from the disk: those in the buffer stay there and are tried again; those that were not
     /// accepted since the last flush, because writing was off, are gone.
     pub fn flush(&self) -> Result<()> {
+        let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
         if let Some(writer) = self.writer.get() {
             writer.flush()?;
         }

@@ -11,6 +11,22 @@ impl Store {
     /// Joins segments into as few as their rows fit in, without the rows that are dead. What they replace stays until it is
     /// [collected](Self::collect).
     ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// for key in ["a", "b", "c"] {
+    ///     let mut rows = store.lookup(Keys::text([key], 0)?)?;
+    ///     store.insert(&mut rows, &[0], vec![Column::dense(&[1])])?;
+    ///     store.flush()?;
+    /// }
+    /// store.compact()?;
+    /// assert_eq!(store.stats().segments, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// A store that is open to read only; what kept it from the disk: nothing is lost, and readers notice nothing.

@@ -17,6 +17,7 @@ use crate::mode::{Mode, Rows};
 use crate::output::CacheableOutput;
 use crate::provenance::provenance;
 use crate::registry::{check_no_module, check_unique};
+use crate::summary;
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     options: Options,
     stores: Mutex<Vec<Arc<Store>>>,
     closed: AtomicBool,
+    /// Whether people are shown what goes on.
+    progress: bool,
 }
 
 impl Cache {
@@ -76,7 +79,7 @@ impl Cache {
 
     /// The settings, to change some of them.
     pub fn builder() -> CacheBuilder {
-        CacheBuilder { options: Options::default(), mode: Mode::default() }
+        CacheBuilder { options: Options::default(), mode: Mode::default(), progress: true }
     }
 
     /// This cache, its modules to be opened in another mode. Those that are open stay as they are.
@@ -234,7 +237,7 @@ impl Cache {
     pub fn close(self) -> Result<()> {
         self.shared.closed.store(true, Ordering::Release);
         let flushed = self.flush_all();
-        self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.shared.sum_up();
         flushed
     }
 
@@ -245,6 +248,19 @@ impl Cache {
 }
 
 impl Shared {
+    /// Whether people are shown what goes on.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.progress
+    }
+
+    /// Lets go of the stores, and says what each has done.
+    fn sum_up(&self) {
+        let stores = std::mem::take(&mut *self.stores.lock().unwrap_or_else(PoisonError::into_inner));
+        for store in &stores {
+            summary::tell(store, self.progress);
+        }
+    }
+
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             let dir = self.dir.display();
@@ -255,14 +271,31 @@ impl Shared {
     }
 }
 
+/// When the last handle of the cache and of its modules goes.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.sum_up();
+    }
+}
+
 /// The settings of a [`Cache`]. None of them is part of a module's identity.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
+/// # use std::time::Duration;
+/// # use tcx::{Mode, WhenFull};
 /// let cache = tcx::Cache::builder()
-///     .seal_after(std::time::Duration::from_secs(2))
+///     .seal_bytes(16 << 20)
+///     .seal_after(Duration::from_secs(2))
 ///     .queue_bytes(1 << 30)
+///     .refresh_every(Duration::from_millis(200))
+///     .collect_after(Duration::from_secs(300))
+///     .time_to_live(Duration::from_hours(24 * 30))
+///     .max_bytes(100 << 30, WhenFull::EvictOldest)
+///     .mode(Mode::ReadOnly)
+///     .progress(false)
 ///     .open(dir.path())?;
+/// assert_eq!(cache.path(), dir.path());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -270,6 +303,7 @@ impl Shared {
 pub struct CacheBuilder {
     options: Options,
     mode: Mode,
+    progress: bool,
 }
 
 impl CacheBuilder {
@@ -324,6 +358,13 @@ impl CacheBuilder {
         self
     }
 
+    /// Whether [`Cached::warm`] shows a bar, and each module one line when the cache is closed, if stderr is a terminal
+    /// (`true`). With `tracing`, that line is an event of level INFO in any case.
+    pub fn progress(mut self, shown: bool) -> Self {
+        self.progress = shown;
+        self
+    }
+
     /// Opens the cache in directory `dir`.
     ///
     /// # Errors
@@ -336,7 +377,7 @@ impl CacheBuilder {
             return Err(Error::directory(message, "name another path"));
         }
         let (stores, closed) = (Mutex::default(), AtomicBool::new(false));
-        let shared = Shared { dir, options: self.options, stores, closed };
+        let shared = Shared { dir, options: self.options, stores, closed, progress: self.progress };
         Ok(Cache { shared: Arc::new(shared), mode: self.mode })
     }
 }

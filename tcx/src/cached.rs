@@ -12,12 +12,42 @@ use crate::compute::Compute;
 use crate::extractor::CachedModule;
 use crate::finite::FiniteWatch;
 use crate::id::{Id, KeyKind};
+use crate::inputs::{Selected, call_loader, select, taken};
 use crate::missing::Missing;
 use crate::mode::Rows;
 use crate::output::{CacheableOutput, ColumnReader};
 use crate::{Error, Result};
 
+/// How many samples are computed together where the caller hands over many.
+const BATCH_ROWS: usize = 64;
+
 /// A module whose outputs are computed once per sample. Made by [`Cache::module`](crate::Cache::module).
+///
+/// ```
+/// # use tch::{Device, Tensor};
+/// # use tcx::{Cache, Cached, Extractor, cached_module};
+/// #[cached_module(id = "squares_v1", key = i64)]
+/// struct Squares {}
+///
+/// impl Extractor for Squares {
+///     type Input = Vec<i64>;
+///     type Output = Vec<i64>;
+///
+///     fn forward(&self, x: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+///         Ok(x.iter().map(|x| x * x).collect())
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let squares: Cached<Squares> = Cache::open(dir.path())?.module(Squares {})?.output_device(Device::Cpu);
+/// assert_eq!(squares.forward(&[1, 2], &vec![1, 2])?, [1, 4]);
+/// assert_eq!(squares.fetch(&[2, 3], |missing| Ok(missing.ids().copied().collect()))?, [4, 9]);
+/// squares.flush()?; // durable
+/// squares.refresh()?; // looks for rows of other processes
+/// let stats = squares.stats();
+/// assert_eq!((stats.hits, stats.misses), (1, 3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// Threads share it by reference. Rows that are found take no lock; what is missing is computed by one thread
 /// at a time, each sample once.
@@ -29,6 +59,7 @@ pub struct Cached<M> {
     entries: Vec<(String, String)>,
     pub(crate) finite: FiniteWatch,
     output_device: Device,
+    pub(crate) batch_rows: usize,
 }
 
 impl<M: CachedModule> Cached<M> {
@@ -46,6 +77,7 @@ impl<M: CachedModule> Cached<M> {
             entries,
             finite: FiniteWatch::default(),
             output_device,
+            batch_rows: BATCH_ROWS,
         }
     }
 
@@ -58,6 +90,13 @@ impl<M: CachedModule> Cached<M> {
     #[must_use]
     pub fn output_device(mut self, device: Device) -> Self {
         self.output_device = device;
+        self
+    }
+
+    /// How many samples [`warm`](Self::warm) and [`verify`](Self::verify) load and compute together (64).
+    #[must_use]
+    pub fn batch_rows(mut self, rows: usize) -> Self {
+        self.batch_rows = rows.max(1);
         self
     }
 
@@ -97,6 +136,7 @@ impl<M: CachedModule> Cached<M> {
         leaves: Option<&Arc<[usize]>>,
         inputs: &M::Input,
     ) -> Result<Lookup> {
+        let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
         let samples = inputs.rows().map_err(|error| error.in_module(M::ID))?;
         if samples != ids.len() {
             let error = Error::batch(format!("{} ids and inputs for {samples} samples", ids.len()));
@@ -168,26 +208,37 @@ impl<M: CachedModule> Cached<M> {
         leaves: Option<&Arc<[usize]>>,
         load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
     ) -> Result<Lookup> {
+        let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
         let mut rows = self.lookup(ids, view, leaves)?;
         if rows.missing() > 0 {
-            // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
-            let asked = rows.missing_positions();
-            let loaded = load(Missing::new(ids, &asked))?;
-            let samples = loaded.rows().map_err(|error| error.in_module(M::ID))?;
-            if samples != asked.len() {
-                let asked = asked.len();
-                let error = format!("the loader was asked for {asked} samples and returned {samples}");
-                let error =
-                    Error::batch(error).with_expected(format!("{asked} samples"), samples.to_string());
-                let remedy = "return the inputs of the missing samples, in their order";
-                return Err(error.in_module(M::ID).with_remedy(remedy));
-            }
-            self.complete(&mut rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))?;
+            self.load_missing(&mut rows, |asked| load(Missing::new(ids, asked)))?;
         }
         Ok(rows)
     }
 
+    /// Loads the inputs of what is missing, computes it and stores it.
+    pub(crate) fn load_missing(
+        &self,
+        rows: &mut Lookup,
+        load: impl FnOnce(&[usize]) -> Result<M::Input>,
+    ) -> Result<()> {
+        // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
+        let asked = rows.missing_positions();
+        let loaded = call_loader::<M>(asked.len(), || load(&asked))?;
+        let samples = asked.len();
+        self.complete(rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))
+    }
+
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32, leaves: Option<&Arc<[usize]>>) -> Result<Lookup> {
+        let _span = tracing::debug_span!("lookup", module = M::ID, rows = ids.len()).entered();
         let keys = self.pack(ids, view)?;
         match leaves {
             None => self.rows.lookup(keys),
@@ -207,13 +258,19 @@ impl<M: CachedModule> Cached<M> {
         self.rows.writable(M::ID)
     }
 
+    /// The store, to look at what is in it.
+    pub(crate) fn readable(&self) -> Result<&Arc<Store>> {
+        self.shared.check_open()?;
+        self.rows.readable(M::ID)
+    }
+
     /// The positions of the ids that are not in the cache.
     pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Vec<usize>> {
         Ok(self.rows.peek(self.pack(ids, view)?)?.missing_rows().collect())
     }
 
     /// A module that panicked has left nothing half-done behind: rows are stored whole or not at all.
-    fn compute(&self) -> MutexGuard<'_, Compute<M>> {
+    pub(crate) fn compute(&self) -> MutexGuard<'_, Compute<M>> {
         self.compute.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -233,9 +290,11 @@ impl<M: CachedModule> Cached<M> {
         if positions.is_empty() {
             return Ok(());
         }
-        let columns = compute.columns(&*inputs(&positions)?, positions.len())?;
+        let span = tracing::debug_span!("compute", module = M::ID, rows = positions.len());
+        let columns = span.in_scope(|| compute.columns(&*inputs(&positions)?, positions.len()))?;
         let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
         self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
+        let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();
         self.rows.complete(rows, &positions, columns)
     }
 
@@ -300,43 +359,6 @@ impl<M: CachedModule> Cached<M> {
     pub fn release(&self) -> bool {
         self.compute().release()
     }
-}
-
-/// The inputs at `positions`; all of them are not copied.
-fn select<'a, B: Batch>(inputs: &'a B, samples: usize, positions: &[usize]) -> Result<Selected<'a, B>> {
-    if positions.iter().copied().eq(0..samples) {
-        return Ok(Selected::All(inputs));
-    }
-    inputs.select(positions).map(Selected::Some)
-}
-
-/// The inputs of what is missing.
-enum Selected<'a, B> {
-    All(&'a B),
-    Some(B),
-}
-
-impl<B> std::ops::Deref for Selected<'_, B> {
-    type Target = B;
-
-    fn deref(&self) -> &B {
-        match self {
-            Self::All(inputs) => inputs,
-            Self::Some(inputs) => inputs,
-        }
-    }
-}
-
-/// Where in `asked` the `positions` stand that are still missing. Both ascend.
-fn taken<M: CachedModule>(asked: &[usize], positions: &[usize]) -> Result<Vec<usize>> {
-    let place = |position| {
-        asked.binary_search(position).map_err(|_| {
-            // A file that was damaged between two looks can take a row away that was found before.
-            let error = Error::batch("rows that were found have gone meanwhile");
-            error.in_module(M::ID).with_remedy("ask again")
-        })
-    };
-    positions.iter().map(place).collect()
 }
 
 fn in_module<M: CachedModule>(error: &tcx_store::Error) -> Error {

@@ -48,6 +48,26 @@ pub(crate) fn difference(kind: &LeafKind, a: &[u8], b: &[u8], tolerance: Toleran
     Some(format!("is {} and {} at element {at}, where {allowed:.1e} is tolerated", a[at], b[at]))
 }
 
+/// The largest difference of an element, as a part of the largest value; what is no floating-point number is the same or
+/// differs wholly.
+pub(crate) fn distance(kind: &LeafKind, a: &[u8], b: &[u8]) -> f64 {
+    if a == b {
+        return 0.;
+    }
+    let Some(dtype) = kind.dtype().filter(|_| a.len() == b.len()) else { return 1. };
+    let (Some(a), Some(b)) = (floats(dtype, a), floats(dtype, b)) else { return 1. };
+    let largest = a.iter().chain(&b).filter(|x| x.is_finite()).fold(0., |most: f64, x| most.max(x.abs()));
+    let part = |(a, b): (&f64, &f64)| {
+        let gap = (a - b).abs();
+        if gap <= 0. || a.total_cmp(b).is_eq() || (a.is_nan() && b.is_nan()) {
+            return 0.;
+        }
+        let part = gap / largest;
+        if part.is_finite() { part } else { f64::INFINITY }
+    };
+    a.iter().zip(&b).map(part).fold(0., f64::max)
+}
+
 /// The elements, if they are floating-point numbers.
 fn floats(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
     fn each<const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> f64) -> Vec<f64> {
@@ -87,6 +107,20 @@ mod tests {
         assert_eq!(compare(&odd, &[-f32::NAN, f32::INFINITY, -0.], Tolerance::Repeated), None);
         assert!(compare(&odd, &[0., f32::INFINITY, 0.], Tolerance::Rebatched).is_some());
         assert!(compare(&odd, &[f32::NAN, f32::NEG_INFINITY, 0.], Tolerance::Rebatched).is_some());
+    }
+
+    #[test]
+    fn a_distance_is_a_part_of_the_largest_value_and_never_no_number() {
+        let kind = LeafKind::Dense { dtype: DType::F32, shape: vec![2] };
+        let far = |a: [f32; 2], b: [f32; 2]| {
+            distance(&kind, &a.map(f32::to_le_bytes).concat(), &b.map(f32::to_le_bytes).concat())
+        };
+        assert!((far([1., 100.], [2., 100.]) - 0.01).abs() < 1e-9);
+        assert!(far([0., f32::NAN], [-0., -f32::NAN]) <= 0.);
+        for odd in [f32::NAN, f32::INFINITY] {
+            assert!(far([odd, 1.], [1., 1.]).is_infinite());
+        }
+        assert!(distance(&LeafKind::Text, b"cat", b"dog") >= 1.);
     }
 
     #[test]

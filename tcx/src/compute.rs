@@ -94,7 +94,7 @@ impl<M: CachedModule> Compute<M> {
             return Err(module_error::<M>("has not been built", "ask again"));
         };
         watch.check().map_err(in_module::<M>)?;
-        let output = Extractor::forward(module, inputs)?;
+        let output = Extractor::forward(module, inputs).map_err(in_module::<M>)?;
         watch.check().map_err(in_module::<M>)?;
         output.write(&mut writer).map_err(in_module::<M>)?;
         Ok(writer.finish())

@@ -6,6 +6,19 @@ use std::fmt;
 use tch::TchError;
 
 /// An error of tcx. The message names the thing, what was expected, what was found, and what to do.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let table = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("errors_v1")?;
+/// let error = table.put(&["a", "b"], &vec![1]).unwrap_err();
+/// assert_eq!(error.module_id(), Some("errors_v1"));
+/// assert_eq!(error.expected(), Some("one value per sample, 2 in all"));
+/// assert_eq!(error.found(), Some("1 values"));
+/// assert!(error.remedy().is_some());
+/// // A whole output has no field, a loader's error none of the parts.
+/// assert_eq!(error.field(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,11 +26,21 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] tcx_store::Error),
     /// libtorch failed, in the module or while its outputs were copied.
-    #[error(transparent)]
-    Tensor(Box<TchError>),
+    #[error("{}{error}", InModule(module))]
+    Tensor {
+        /// What libtorch said.
+        error: Box<TchError>,
+        /// The id of the module.
+        module: Option<Box<str>>,
+    },
     /// The caller's loader failed; made by [`Error::loader`]. The message holds that of the loader's error.
-    #[error("loading the inputs failed: {0}")]
-    Loader(Box<dyn StdError + Send + Sync>),
+    #[error("{}loading the inputs failed: {error}", InModule(module))]
+    Loader {
+        /// The caller's own error.
+        error: Box<dyn StdError + Send + Sync>,
+        /// The id of the module.
+        module: Option<Box<str>>,
+    },
     /// What `forward` returned, or what was read, is not what its output type declares.
     #[error("{0}")]
     Output(Box<Report>),
@@ -36,6 +59,9 @@ pub enum Error {
     /// The cache was closed before.
     #[error("{0}")]
     Closed(Box<Report>),
+    /// There is no tokio runtime, or it is shutting down; of the asynchronous forms.
+    #[error("{0}")]
+    Runtime(Box<Report>),
 }
 
 /// A result of tcx.
@@ -59,12 +85,15 @@ impl Error {
     /// assert!(error.to_string().starts_with("loading the inputs failed: "));
     /// ```
     pub fn loader(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self::Loader(error.into())
+        Self::Loader { error: error.into(), module: None }
     }
 
     /// The id of the module that it is about.
     pub fn module_id(&self) -> Option<&str> {
-        self.report()?.module.as_deref()
+        match self {
+            Self::Tensor { module, .. } | Self::Loader { module, .. } => module.as_deref(),
+            _ => self.report()?.module.as_deref(),
+        }
     }
 
     /// The field of the output that it is about, by its path: `inner.tokens`.
@@ -89,25 +118,27 @@ impl Error {
 
     fn report(&self) -> Option<&Report> {
         match self {
-            Self::Store(_) | Self::Tensor(_) | Self::Loader(_) => None,
+            Self::Store(_) | Self::Tensor { .. } | Self::Loader { .. } => None,
             Self::Output(report)
             | Self::Module(report)
             | Self::Frozen(report)
             | Self::Batch(report)
             | Self::Directory(report)
-            | Self::Closed(report) => Some(report),
+            | Self::Closed(report)
+            | Self::Runtime(report) => Some(report),
         }
     }
 
     fn report_mut(&mut self) -> Option<&mut Report> {
         match self {
-            Self::Store(_) | Self::Tensor(_) | Self::Loader(_) => None,
+            Self::Store(_) | Self::Tensor { .. } | Self::Loader { .. } => None,
             Self::Output(report)
             | Self::Module(report)
             | Self::Frozen(report)
             | Self::Batch(report)
             | Self::Directory(report)
-            | Self::Closed(report) => Some(report),
+            | Self::Closed(report)
+            | Self::Runtime(report) => Some(report),
         }
     }
 
@@ -119,7 +150,10 @@ impl Error {
     }
 
     /// It is about this module, if it is not about another one.
-    pub(crate) fn in_module(self, id: &str) -> Self {
+    pub(crate) fn in_module(mut self, id: &str) -> Self {
+        if let Self::Tensor { module, .. } | Self::Loader { module, .. } = &mut self {
+            module.get_or_insert_with(|| id.into());
+        }
         self.with(|report| {
             report.module.get_or_insert_with(|| id.into());
         })
@@ -165,8 +199,21 @@ impl Error {
         Self::Directory(Box::new(Report::new(message))).with_remedy(remedy)
     }
 
+    pub(crate) fn runtime(message: impl Into<Box<str>>, remedy: &str) -> Self {
+        Self::Runtime(Box::new(Report::new(message))).with_remedy(remedy)
+    }
+
     pub(crate) fn closed(message: impl Into<Box<str>>, remedy: &str) -> Self {
         Self::Closed(Box::new(Report::new(message))).with_remedy(remedy)
+    }
+}
+
+/// The beginning of a message about a module.
+struct InModule<'a>(&'a Option<Box<str>>);
+
+impl fmt::Display for InModule<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |module| write!(f, "module `{module}`: "))
     }
 }
 
@@ -205,6 +252,6 @@ impl fmt::Display for Report {
 
 impl From<TchError> for Error {
     fn from(error: TchError) -> Self {
-        Self::Tensor(Box::new(error))
+        Self::Tensor { error: Box::new(error), module: None }
     }
 }

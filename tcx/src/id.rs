@@ -13,12 +13,17 @@ pub trait KeyKind: Sized + 'static {
     const KEY_TYPE: KeyType;
     /// What one id is read as.
     type Ref<'a>;
+    /// An id of one's own.
+    type Owned: Id<Self> + Clone + std::fmt::Debug;
 
     /// Packs the ids of a batch.
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys>;
 
     /// Reads an id from the bytes of a key.
     fn unpack(key: &[u8]) -> Option<Self::Ref<'_>>;
+
+    /// As [`unpack`](Self::unpack).
+    fn own(key: &[u8]) -> Option<Self::Owned>;
 }
 
 /// Ids that have a beginning.
@@ -58,6 +63,7 @@ pub enum BytesIds {}
 impl KeyKind for StringIds {
     const KEY_TYPE: KeyType = KeyType::Text;
     type Ref<'a> = &'a str;
+    type Owned = String;
 
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
         Keys::text(ids.iter().map(Id::id), view)
@@ -66,11 +72,16 @@ impl KeyKind for StringIds {
     fn unpack(key: &[u8]) -> Option<&str> {
         std::str::from_utf8(key).ok()
     }
+
+    fn own(key: &[u8]) -> Option<String> {
+        Self::unpack(key).map(str::to_owned)
+    }
 }
 
 impl KeyKind for I64Ids {
     const KEY_TYPE: KeyType = KeyType::Int;
     type Ref<'a> = i64;
+    type Owned = i64;
 
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
         Ok(Keys::ints(ids.iter().map(Id::id), view))
@@ -79,11 +90,16 @@ impl KeyKind for I64Ids {
     fn unpack(key: &[u8]) -> Option<i64> {
         key.try_into().ok().map(i64::from_le_bytes)
     }
+
+    fn own(key: &[u8]) -> Option<i64> {
+        Self::unpack(key)
+    }
 }
 
 impl KeyKind for BytesIds {
     const KEY_TYPE: KeyType = KeyType::Bytes;
     type Ref<'a> = &'a [u8];
+    type Owned = Vec<u8>;
 
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
         Keys::bytes(ids.iter().map(Id::id), view)
@@ -92,6 +108,10 @@ impl KeyKind for BytesIds {
     fn unpack(key: &[u8]) -> Option<&[u8]> {
         Some(key)
     }
+
+    fn own(key: &[u8]) -> Option<Vec<u8>> {
+        Some(key.to_vec())
+    }
 }
 
 /// The id of a sample, for a module whose ids are `K`.
@@ -99,6 +119,16 @@ impl KeyKind for BytesIds {
 /// Strings (`String`, `&str`, [`ContentId`](crate::ContentId), …) unless `#[cached_module(key = i64)]` or
 /// `#[cached_module(key = bytes)]` says otherwise. Bytes are `Vec<u8>`, `&[u8]`, `[u8; N]`, a `ContentId`, and, with the
 /// feature `uuid`, a `uuid::Uuid`, which is its 16 bytes.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let table = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("ids_v1")?;
+/// table.put(&["a"], &vec![1])?;
+/// // The same sample, however its id is held.
+/// assert_eq!(table.get(&[String::from("a")])?, Some(vec![1]));
+/// assert_eq!(table.get(&[&std::sync::Arc::<str>::from("a")])?, Some(vec![1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// An id has at least one byte and at most 4,096, and is compared byte by byte: `"Cat.jpg"` and `"cat.jpg"` are two
 /// samples. An id that stands twice in a batch is one sample, computed once, from the inputs at its first place.

@@ -1,11 +1,30 @@
 //! What a loader is asked for.
 
 /// The samples of a batch that are not in the cache, each once: the inputs to load, in this order.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let table = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("missing_v1")?;
+/// table.put(&["b"], &vec![2])?;
+/// table.get_or_compute(&["a", "b", "c", "a"], |missing| {
+///     assert_eq!((missing.positions(), missing.len()), (&[0, 2][..], 2));
+///     Ok(missing.ids().map(|id| id.len() as i64).collect())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Missing<'a, I> {
     ids: &'a [I],
     positions: &'a [usize],
 }
+
+impl<I> Clone for Missing<'_, I> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I> Copy for Missing<'_, I> {}
 
 impl<'a, I> Missing<'a, I> {
     pub(crate) fn new(ids: &'a [I], positions: &'a [usize]) -> Self {

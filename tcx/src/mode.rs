@@ -134,6 +134,14 @@ impl Rows {
         Err(Error::module(id, message, "open the module in mode ReadWrite"))
     }
 
+    /// The store, to look at what is in it.
+    pub(crate) fn readable(&self, id: &str) -> Result<&Arc<Store>> {
+        let off = || {
+            Error::module(id, "this handle has mode Off and reads nothing", "open the module in another mode")
+        };
+        self.store().ok_or_else(off)
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         self.store().map(|store| store.stats()).unwrap_or_default()
     }

@@ -47,6 +47,16 @@ impl<M: CachedModule> Cached<M> {
     }
 }
 
+impl<'a, M> View<'a, M> {
+    pub(crate) fn cached(&self) -> &'a Cached<M> {
+        self.cached
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
 impl<M: CachedModule> View<'_, M> {
     /// As [`Cached::forward`], for this view.
     ///

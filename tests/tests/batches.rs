@@ -31,7 +31,7 @@ impl Extractor for Random {
 
     fn forward(&self, (seeds, names): &Self::Input) -> tcx::Result<RandomOutput> {
         let score = Vec::try_from(seeds * 3)?;
-        let some = |name: &String| (name.len() % 3 > 0).then(|| name.clone());
+        let some = |name: &String| (!name.len().is_multiple_of(3)).then(|| name.clone());
         let samples: Vec<i64> = Vec::try_from(seeds)?;
         let samples = samples.into_iter();
         Ok(RandomOutput {

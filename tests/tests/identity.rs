@@ -3,9 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tch::{Device, Tensor, kind};
-use tcx::{Cache, CacheableOutput, Cached, Extractor, Frozen, Identity, Result, cached_module};
+use tcx::{Cache, CacheableOutput, Cached, Extractor, Frozen, Identity, Result, Table, cached_module};
 
 #[derive(CacheableOutput)]
 enum Side {
@@ -54,6 +55,8 @@ macro_rules! sums {
 
 sums!(Middle, "middle_v1");
 sums!(Last, "last_v1");
+sums!(OneTwin, "twins_v1");
+sums!(OtherTwin, "twins_v1");
 
 fn upstream(mean: f32, scale: f64) -> Upstream {
     Upstream { mean: Frozen::tensor(Tensor::from_slice(&[mean])).unwrap(), scale }
@@ -87,6 +90,56 @@ fn another_module_anywhere_before_in_a_chain_meets_no_old_rows() {
     assert!(error.contains(said), "{error}");
     let cached = last(dir.path(), upstream(1., 2.)).unwrap();
     assert_eq!(cached.fetch(&[1], |_| panic!("the same chain")).unwrap(), [1.]);
+}
+
+#[test]
+fn a_refusal_lists_everything_that_differs_and_the_next_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let cached = cache.module(upstream(1., 2.)).unwrap();
+    cached.forward(&[1], &Tensor::ones([1, 1], kind::FLOAT_CPU)).unwrap();
+    let table = Table::<Vec<i64>>::builder("numbers_v1").metadata("version", "1").metadata("unit", "m");
+    table.open(&cache).unwrap().put(&["a"], &vec![1]).unwrap();
+    cache.flush().unwrap();
+    let module = cache.module(upstream(0., 3.)).unwrap_err().to_string();
+    let table = Table::<Vec<f32>>::builder("numbers_v1").metadata("version", "2").metadata("scale", "1");
+    let table = table.open(&cache).unwrap_err().to_string();
+    for (error, lines) in [
+        (
+            &module,
+            ["`mean.weights`: blake3:", "`scale`: 2f64 in the cache, 3f64 in the code", "`upstream_v2`"],
+        ),
+        (
+            &table,
+            [
+                "i64 [] in the cache, f32 [] in the code",
+                "`version`: \"1\" in the cache, \"2\"",
+                "`numbers_v2`",
+            ],
+        ),
+        (
+            &table,
+            ["`unit`: \"m\" in the cache, absent", "`scale`: absent from the cache", "bump the id, as in"],
+        ),
+    ] {
+        for line in lines {
+            assert!(error.contains(line), "{line}: {error}");
+        }
+    }
+}
+
+#[test]
+fn two_modules_of_one_id_are_refused_with_both_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let errors = [cache.module(OneTwin).map(drop), cache.module(OtherTwin).map(drop)];
+    for error in errors.map(|opened| opened.unwrap_err()) {
+        assert_eq!(error.module_id(), Some("twins_v1"));
+        let places = error.to_string().matches("tests/identity.rs:").count();
+        assert_eq!(places, 2, "{error}");
+    }
+    let table = cache.table::<Vec<i64>>("twins_v1").map(drop).unwrap_err().to_string();
+    assert!(table.contains("is the id of a module"), "{table}");
 }
 
 #[test]
@@ -142,14 +195,23 @@ fn a_cache_that_was_moved_or_copied_stays_valid() {
     assert!(!first.exists());
 }
 
+fn millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
 #[test]
 fn a_cache_tells_where_it_comes_from() {
     let dir = tempfile::tempdir().unwrap();
     let cached = Cache::open(dir.path()).unwrap().module(Middle).unwrap();
+    let before = millis();
     cached.forward(&[1], &Tensor::ones([1, 1], kind::FLOAT_CPU)).unwrap();
     cached.flush().unwrap();
+    let after = millis();
     let change = dir.path().join("middle_v1").join(format!("change-{:020}", 0));
-    let bytes = String::from_utf8_lossy(&std::fs::read(change).unwrap()).into_owned();
+    let bytes = std::fs::read(change).unwrap();
+    let times = bytes.windows(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+    assert!(times.into_iter().any(|time| (before..=after).contains(&time)), "when it was made");
+    let bytes = String::from_utf8_lossy(&bytes).into_owned();
     for entry in ["tcx", "tch", "(libtorch 2.13)", "platform", "device", "cpu", "host", "program"] {
         assert!(bytes.contains(entry), "{entry}");
     }

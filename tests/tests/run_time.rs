@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex};
+use std::sync::{Barrier, Mutex, mpsc};
 
 use tch::{Device, Kind, Tensor};
 use tcx::{Cache, Cached, CachedModule, Extractor, Identity, Result, cached_module, f16};
@@ -168,6 +168,72 @@ fn a_panic_in_one_thread_leaves_the_samples_to_the_others_which_compute_each_onc
     assert_eq!((seen.len(), cached.stats().rows_accepted), (50, 50));
 }
 
+static INSIDE: Mutex<Option<mpsc::Sender<()>>> = Mutex::new(None);
+static GO_ON: Mutex<Option<mpsc::Receiver<()>>> = Mutex::new(None);
+
+/// Waits inside `forward` if it was told to.
+#[cached_module(id = "waits_v1", key = i64)]
+struct Waits;
+
+impl Extractor for Waits {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<i64>> {
+        if let Some(inside) = INSIDE.lock().unwrap().take() {
+            inside.send(()).unwrap();
+            GO_ON.lock().unwrap().take().unwrap().recv().unwrap();
+        }
+        Ok(inputs.clone())
+    }
+}
+
+#[test]
+fn hits_are_served_while_another_thread_is_inside_forward() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let cached = cache.module(Waits).unwrap();
+    cached.forward(&[1, 2], &vec![10, 20]).unwrap();
+    cached.flush().unwrap();
+    cached.forward(&[3], &vec![30]).unwrap();
+    let ((inside, is_inside), (go, go_on)) = (mpsc::channel(), mpsc::channel());
+    (*INSIDE.lock().unwrap(), *GO_ON.lock().unwrap()) = (Some(inside), Some(go_on));
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| cached.forward(&[4], &vec![40]).unwrap());
+        is_inside.recv().unwrap();
+        // Sealed rows and rows that wait to be written.
+        assert_eq!(cached.fetch(&[3, 1, 2], |_| panic!("all are there")).unwrap(), [30, 10, 20]);
+        assert!(cached.coverage(&[1, 2, 3]).unwrap().is_complete());
+        assert_eq!(cached.prefetch(&[1, 2, 4]).unwrap(), 2);
+        cached.flush().unwrap();
+        assert!(!slow.is_finished());
+        go.send(()).unwrap();
+        assert_eq!(slow.join().unwrap(), [40]);
+    });
+}
+
+#[test]
+fn threads_that_miss_the_same_ids_of_a_table_compute_them_once_and_a_panic_poisons_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = Cache::open(dir.path()).unwrap().table::<Vec<i64>>("shared_numbers_v1").unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| table.get_or_compute(&["a"], |_| panic!("as asked"))));
+    assert!(panicked.is_err());
+    let (barrier, computed) = (Barrier::new(6), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                barrier.wait();
+                let found = table.get_or_compute(&["a", "bb"], |missing| {
+                    computed.fetch_add(missing.len(), Ordering::SeqCst);
+                    Ok(missing.ids().map(|id| id.len() as i64).collect())
+                });
+                assert_eq!(found.unwrap(), [1, 2]);
+            });
+        }
+    });
+    assert_eq!(computed.load(Ordering::SeqCst), 2);
+}
+
 #[test]
 fn every_error_names_the_module_and_what_to_do() {
     fn said<M: CachedModule>(error: &tcx::Error) {
@@ -180,4 +246,15 @@ fn every_error_names_the_module_and_what_to_do() {
     said::<Divides>(&cached.forward(&[1], &Tensor::from_slice(&[1_f32, 2.])).map(|_| ()).unwrap_err());
     said::<Divides>(&cached.fetch(&[1], |_| Ok(Tensor::from_slice(&[1_f32, 2.]))).map(|_| ()).unwrap_err());
     said::<Divides>(&cached.forward(&[1], &Tensor::from_slice(&[1_f64])).map(|_| ()).unwrap_err());
+    said::<Divides>(&cached.verify(2., 0, |_| panic!("no such part")).map(|_| ()).unwrap_err());
+    // What is not tcx's own error has no remedy of tcx's, but the module.
+    let error = cached.forward(&[1], &Tensor::ones([1, 3], tch::kind::FLOAT_CPU)).map(|_| ()).unwrap_err();
+    assert!(matches!(error, tcx::Error::Tensor { .. }), "{error}");
+    assert!(error.to_string().starts_with("module `divides_v1`: ") && error.module_id().is_some(), "{error}");
+}
+
+#[test]
+fn an_error_is_small_enough_to_travel_through_every_return_value() {
+    assert!(size_of::<tcx::Error>() <= 64, "{} bytes", size_of::<tcx::Error>());
+    assert!(size_of::<Result<()>>() <= 64);
 }

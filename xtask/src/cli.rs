@@ -12,6 +12,8 @@ commands:
                     with `--model DIR` among them no model is downloaded)
   bench --quick     measure reads and fills against the limit of the machine (a minute;
                     the figures go to target/bench/report.json)
+  bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
+                    the figures go to target/bench/compile.json)
   test              provide everything, then format check, lints, all tests, docs and examples
   setup [--model]   provide libtorch (and the model), so that plain `cargo test` and `cargo run` work
   env               print the export lines that a crate of your own needs:
@@ -33,6 +35,7 @@ pub(crate) enum Command {
     Env,
     Demo { arguments: Vec<OsString> },
     Bench,
+    BenchCompile,
     Test,
 }
 
@@ -70,7 +73,8 @@ fn setup(rest: &[OsString]) -> Result<Command, String> {
 fn bench(rest: &[OsString]) -> Result<Command, String> {
     match rest {
         [flag] if flag == "--quick" => Ok(Command::Bench),
-        _ => Err("`bench` measures in one length so far: write `cargo xtask bench --quick`".to_owned()),
+        [flag] if flag == "--compile" => Ok(Command::BenchCompile),
+        _ => Err("`bench` wants to know what: write `cargo xtask bench --quick` or `--compile`".to_owned()),
     }
 }
 
@@ -107,6 +111,7 @@ mod tests {
         assert_eq!(parsed("env"), Ok(Command::Env));
         assert_eq!(parsed("test"), Ok(Command::Test));
         assert_eq!(parsed("bench --quick"), Ok(Command::Bench));
+        assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));
     }
 
     #[test]

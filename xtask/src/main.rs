@@ -4,6 +4,7 @@
 //! Everything it says goes to stderr; stdout belongs to `env`, whose output a shell evaluates.
 
 mod cli;
+mod compile;
 mod demo;
 mod digest;
 mod downloads;
@@ -56,6 +57,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Env => print!("{}", shell::exports(&libtorch::provide(&workspace)?)),
         Command::Demo { arguments } => return demo::run(&workspace, &arguments),
         Command::Bench => return demo::bench(&workspace),
+        Command::BenchCompile => compile::bench(&workspace)?,
         Command::Test => suite::run(&workspace)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,23 @@ use crate::{libtorch, model, process, pyarrow, toolchain};
 /// These build and pass without a libtorch.
 const WITHOUT_LIBTORCH: [&str; 4] = ["tcx-store", "tcx-cli", "tcx-derive", "tcx-engine-tests"];
 
+/// The examples that need neither arguments nor a model.
+const WITHOUT_ARGUMENTS: [&str; 13] = [
+    "quickstart",
+    "guide",
+    "structured",
+    "kfold",
+    "shared_backbone",
+    "progressive",
+    "views",
+    "chain",
+    "lazy",
+    "budget",
+    "dataset",
+    "ddp",
+    "async_service",
+];
+
 /// One check with a name.
 struct Step {
     name: String,
@@ -99,7 +116,8 @@ fn examples(workspace: &Workspace) -> Vec<(&'static str, Vec<OsString>)> {
     let model = ["--model".into(), workspace.model().into()];
     let minilm = model.into_iter().chain(small("minilm-cache", "40")).collect();
     let resnet50 = small("resnet50-cache", "8").into();
-    vec![("quickstart", Vec::new()), ("guide", Vec::new()), ("minilm", minilm), ("resnet50", resnet50)]
+    let alone = WITHOUT_ARGUMENTS.map(|name| (name, Vec::new()));
+    alone.into_iter().chain([("minilm", minilm), ("resnet50", resnet50)]).collect()
 }
 
 /// A folder that does not exist: should a dependency on tch creep in, building it fails at once.
@@ -131,6 +149,19 @@ mod tests {
             assert!(line("tests without libtorch").contains(&format!("--package {package}")));
             assert!(line("tests with libtorch").contains(&format!("--exclude {package}")));
         }
+    }
+
+    #[test]
+    fn every_example_is_run() {
+        let workspace = Workspace::find().unwrap();
+        let manifest = std::fs::read_to_string(workspace.root().join("examples/Cargo.toml")).unwrap();
+        let names =
+            manifest.split("[[example]]\nname = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        let mut names: Vec<&str> = names.collect();
+        let mut run: Vec<&str> = examples(&workspace).into_iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        run.sort_unstable();
+        assert_eq!(names, run);
     }
 
     #[test]

@@ -42,7 +42,9 @@ struct Compaction {
 pub(crate) fn compact(core: &Core, effort: Effort) -> Result<bool> {
     core.check()?;
     let Some(compaction) = plan(core, effort)? else { return Ok(false) };
-    let joined = join(core, &compaction);
+    let span =
+        tracing::debug_span!("compaction", module = core.spec.module_id, inputs = compaction.inputs.len());
+    let joined = span.in_scope(|| join(core, &compaction));
     let damaged = joined.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData);
     if damaged && drop_damaged(core, &compaction.inputs) {
         // The others are chosen anew.

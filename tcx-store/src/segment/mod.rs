@@ -14,6 +14,7 @@ mod tests;
 mod writer;
 
 use std::collections::HashMap;
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -43,6 +44,8 @@ const CLOSING: usize = 10;
 const END_OF_STREAM: usize = 8;
 /// The most bytes that are verified and handed out as one slice: they stay in the processor's cache.
 const SLICE: usize = 1 << 20;
+/// No page of memory is smaller.
+const PAGE: usize = 4096;
 
 /// Why a segment is not served.
 #[derive(Debug)]
@@ -241,6 +244,29 @@ impl Segment {
     pub(crate) fn leaf(&self, leaf: usize, row: usize) -> Option<&[u8]> {
         let (batch, row) = self.locate(row)?;
         self.bytes_of(batch.leaves.get(leaf)?, row)
+    }
+
+    /// Where the leaves of a row are.
+    fn ranges(&self, row: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        let located = self.locate(row);
+        located.into_iter().flat_map(move |(batch, row)| {
+            batch.leaves.iter().filter_map(move |place| self.range_of(place, row))
+        })
+    }
+
+    /// Tells the system that a row is wanted soon.
+    pub(crate) fn announce(&self, row: usize) {
+        self.ranges(row).for_each(|range| self.map.announce(range));
+    }
+
+    /// Waits until a row is in memory.
+    pub(crate) fn touch(&self, row: usize) {
+        for range in self.ranges(row) {
+            let bytes = self.map.get(range).unwrap_or_default();
+            bytes.iter().step_by(PAGE).chain(bytes.last()).for_each(|byte| {
+                black_box(*byte);
+            });
+        }
     }
 
     /// Whether a row of a leaf has a value; `None` if the byte that says so cannot be trusted.

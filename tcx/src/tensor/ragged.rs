@@ -115,7 +115,9 @@ impl<E: Element, S: Shape, T: Element> TensorField<Ragged<E, S, T>> for Vec<Opti
         writer.check_rows(self.len())?;
         let (values, sizes) = Ragged::<E, S, T>::write(self.iter().map(Option::as_ref), writer)?;
         writer.push(values.optional(self.iter().map(Option::is_some)));
-        sizes.into_iter().for_each(|column| writer.push(column));
+        if let Some(column) = sizes {
+            writer.push(column);
+        }
         Ok(())
     }
 

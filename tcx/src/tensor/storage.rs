@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use half::slice::HalfFloatSliceExt as _;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use tch::{Device, Kind, Tensor};
 use tcx_store::DType;
@@ -23,10 +23,10 @@ pub(super) const fn of<E: Element, T: Element>() -> DType {
 pub(super) fn narrow<E: Element, T: Element>(bytes: &[u8]) -> Cow<'_, [u8]> {
     match (E::DTYPE, T::DTYPE) {
         (DType::F32, DType::F16) => {
-            Cow::Owned(rounded(bytes, f16::ZERO, |to, from| to.convert_from_f32_slice(from)))
+            Cow::Owned(rounded(bytes, f16::ZERO, HalfFloatSliceExt::convert_from_f32_slice))
         }
         (DType::F32, DType::BF16) => {
-            Cow::Owned(rounded(bytes, bf16::ZERO, |to, from| to.convert_from_f32_slice(from)))
+            Cow::Owned(rounded(bytes, bf16::ZERO, HalfFloatSliceExt::convert_from_f32_slice))
         }
         _ => Cow::Borrowed(bytes),
     }

@@ -54,16 +54,17 @@ pub fn varying(id: &str) -> (Vec<u8>, Option<i64>, Vec<u8>) {
     let (_, score, caption) = row(id);
     let some = score as usize;
     let image = caption.into_bytes().into_iter().rev().take(some % 7).collect();
-    (image, (some % 3 > 0).then_some(score * 2), vec![some as u8; some % 5 * 4])
+    (image, (!some.is_multiple_of(3)).then_some(score * 2), vec![some as u8; some % 5 * 4])
 }
 
 /// Rows that differ in length.
-fn joined<'a>(rows: impl Iterator<Item = &'a Vec<u8>> + Clone) -> Column {
-    let ends = rows.clone().scan(0, |end, row| {
-        *end += row.len();
-        Some(*end)
-    });
-    Column::varying(rows.clone().flatten().copied().collect(), ends)
+fn joined<'a>(rows: impl Iterator<Item = &'a Vec<u8>>) -> Column {
+    let (mut values, mut ends) = (Vec::new(), Vec::new());
+    for row in rows {
+        values.extend_from_slice(row);
+        ends.push(values.len());
+    }
+    Column::varying(values, ends)
 }
 
 /// What the module computes for a batch.

@@ -77,8 +77,8 @@ fn a_damaged_column_costs_nothing_to_who_reads_others() {
     let rows = store.lookup_leaves(keys(), &[1, 2].into()).unwrap();
     assert_eq!((rows.missing(), store.stats().damaged_segments), (0, 0));
     for (position, id) in ids.iter().enumerate() {
-        let (_, score, caption) = row(id);
-        assert_eq!(rows.bytes(1, position), score.to_le_bytes());
+        let (_, number, caption) = row(id);
+        assert_eq!(rows.bytes(1, position), number.to_le_bytes());
         assert_eq!(rows.text(2, position).unwrap(), caption);
     }
     assert_eq!(store.lookup(keys()).unwrap().missing(), ids.len());

@@ -1,0 +1,75 @@
+//! What a module's cache has done, in one line, when the cache is closed.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use tcx_store::{Stats, Store};
+
+/// Says what a store has done in this process, if it was used.
+pub(crate) fn tell(store: &Store, on_terminal: bool) {
+    let stats = store.stats();
+    if stats.hits + stats.misses == 0 {
+        return;
+    }
+    let module = store.path().file_name().unwrap_or_default().to_string_lossy();
+    let summary = Summary { module: &module, stats };
+    tracing::info!(module = %module, "{summary}");
+    if on_terminal && std::io::stderr().is_terminal() {
+        eprintln!("{summary}");
+    }
+}
+
+struct Summary<'a> {
+    module: &'a str,
+    stats: Stats,
+}
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stats { hits, misses, rows, bytes, rows_dropped, .. } = self.stats;
+        let percent = 100. * hits as f64 / (hits + misses).max(1) as f64;
+        write!(f, "{}: {} hits, {} computed, ", self.module, Grouped(hits), Grouped(misses))?;
+        // Never 100% as long as something was computed.
+        write!(f, "{}% hits; {} rows, {} bytes on disk", percent as u64, Grouped(rows), Grouped(bytes))?;
+        match rows_dropped {
+            0 => Ok(()),
+            dropped => write!(f, "; {} rows not kept", Grouped(dropped)),
+        }
+    }
+}
+
+/// A number with a comma every three digits.
+struct Grouped(u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (index, digit) in digits.char_indices() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_one_line_with_readable_numbers() {
+        let mut stats = Stats::default();
+        (stats.hits, stats.misses, stats.rows, stats.bytes) = (48_112, 1888, 1888, 15_466_496);
+        let said = Summary { module: "resnet50_v1", stats }.to_string();
+        let numbers = "48,112 hits, 1,888 computed, 96% hits; 1,888 rows, 15,466,496 bytes on disk";
+        assert_eq!(said, format!("resnet50_v1: {numbers}"));
+        (stats.hits, stats.misses, stats.rows_dropped) = (999_999, 1, 12);
+        let said = Summary { module: "m", stats }.to_string();
+        assert!(
+            said.contains("999,999 hits, 1 computed, 99% hits") && said.ends_with("; 12 rows not kept"),
+            "{said}"
+        );
+    }
+}

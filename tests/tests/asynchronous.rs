@@ -1,0 +1,151 @@
+//! The asynchronous forms: in every runtime, without holding up its other tasks, and what a dropped future leaves.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+
+use tcx::{Cache, Cached, Extractor, Missing, Result, cached_module};
+use tokio::runtime::{Builder, Runtime};
+
+/// Twice the input; notes what it was given.
+#[cached_module(id = "async_doubles_v1", key = i64)]
+struct Doubles {
+    #[tcx(assume_stateless)]
+    seen: Arc<Mutex<Vec<i64>>>,
+}
+
+impl Extractor for Doubles {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<i64>> {
+        assert!(!inputs.contains(&-1), "as asked");
+        self.seen.lock().unwrap().extend(inputs);
+        Ok(inputs.iter().map(|x| 2 * x).collect())
+    }
+}
+
+fn runtimes() -> [Runtime; 2] {
+    [
+        Builder::new_current_thread().build().unwrap(),
+        Builder::new_multi_thread().worker_threads(2).build().unwrap(),
+    ]
+}
+
+fn doubles(cache: &Cache) -> (Arc<Cached<Doubles>>, Arc<Mutex<Vec<i64>>>) {
+    let seen = Arc::default();
+    (Arc::new(cache.module(Doubles { seen: Arc::clone(&seen) }).unwrap().batch_rows(4)), seen)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a loader may fail")]
+fn load(missing: Missing<'_, i64>) -> Result<Vec<i64>> {
+    Ok(missing.ids().copied().collect())
+}
+
+#[test]
+fn every_form_works_in_every_runtime() {
+    for runtime in runtimes() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        let (doubles, _) = doubles(&cache);
+        runtime.block_on(async {
+            assert_eq!(doubles.fetch_owned(vec![1, 2], load).await.unwrap(), [2, 4]);
+            assert_eq!(doubles.warm_async((0..10).collect(), load).await.unwrap().computed, 8);
+            assert_eq!(doubles.prefetch_async(vec![1, 2, 77]).await.unwrap(), 2);
+            doubles.flush_async().await.unwrap();
+            cache.flush_async().await.unwrap();
+            assert_eq!(doubles.stats().rows_sealed, 10);
+            // A future belongs to no task.
+            let found = tokio::spawn(doubles.fetch_owned(vec![9], load)).await.unwrap();
+            assert_eq!(found.unwrap(), [18]);
+            cache.close_async().await.unwrap();
+            assert!(doubles.flush_async().await.unwrap_err().to_string().contains("was closed"));
+        });
+    }
+}
+
+#[test]
+fn equal_requests_at_once_are_computed_once_and_other_tasks_go_on_meanwhile() {
+    for runtime in runtimes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (doubles, seen) = doubles(&Cache::open(dir.path()).unwrap());
+        // The first sample is computed more often, to see that the module is deterministic.
+        doubles.forward(&[0, 1], &vec![0, 1]).unwrap();
+        seen.lock().unwrap().clear();
+        runtime.block_on(async {
+            let (go, gone) = mpsc::channel();
+            let waits = move |missing: Missing<'_, i64>| {
+                gone.recv().unwrap();
+                load(missing)
+            };
+            let first = tokio::spawn(doubles.fetch_owned(vec![7], waits));
+            let others: Vec<_> = (0..8).map(|_| tokio::spawn(doubles.fetch_owned(vec![7], load))).collect();
+            for other in others {
+                assert_eq!(other.await.unwrap().unwrap(), [14]);
+            }
+            go.send(()).unwrap();
+            assert_eq!(first.await.unwrap().unwrap(), [14]);
+        });
+        assert_eq!(*seen.lock().unwrap(), [7]);
+    }
+}
+
+#[test]
+fn a_panic_goes_on_in_whoever_awaits_and_poisons_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (doubles, _) = doubles(&Cache::open(dir.path()).unwrap());
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let failed = tokio::spawn(doubles.fetch_owned(vec![-1], load)).await.unwrap_err();
+            assert!(failed.is_panic());
+            assert_eq!(doubles.fetch_owned(vec![3], load).await.unwrap(), [6]);
+        });
+    }
+}
+
+#[test]
+fn dropped_warming_stops_after_the_batch_at_hand_and_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (doubles, _) = doubles(&Cache::open(dir.path()).unwrap());
+    let (reached, at_second) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    let batches = AtomicUsize::new(0);
+    let warming = doubles.warm_async((0..100).collect(), move |missing| {
+        if batches.fetch_add(1, Ordering::SeqCst) == 1 {
+            reached.send(()).unwrap();
+            gone.recv().unwrap();
+        }
+        load(missing)
+    });
+    let runtime = Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let task = tokio::spawn(warming);
+        tokio::task::yield_now().await;
+        at_second.recv().unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        go.send(()).unwrap();
+    });
+    drop(runtime); // waits for what has begun
+    let coverage = doubles.coverage(&(0..100).collect::<Vec<i64>>()).unwrap();
+    assert_eq!(coverage.missing(), (8..100).collect::<Vec<_>>());
+    assert_eq!(doubles.stats().rows_sealed, 8, "and it is durable");
+}
+
+#[test]
+fn nothing_begins_before_it_is_polled_and_without_a_runtime_it_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (doubles, seen) = doubles(&Cache::open(dir.path()).unwrap());
+    drop(doubles.fetch_owned(vec![1], load));
+    let mut polled = pin!(doubles.fetch_owned(vec![1], load));
+    let Poll::Ready(done) = polled.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("there is nothing to wait for")
+    };
+    let error = done.unwrap_err();
+    assert!(error.to_string().starts_with("there is no tokio runtime here; "), "{error}");
+    assert!(seen.lock().unwrap().is_empty());
+}

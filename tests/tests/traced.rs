@@ -1,0 +1,95 @@
+//! What `tracing` is told: a span around each step, and one line when a cache is closed.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tcx::{Cache, Extractor, Mode, Result, cached_module};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// The spans by name, with the module they name, and the messages of level INFO.
+static SPANS: Mutex<BTreeSet<(&str, String)>> = Mutex::new(BTreeSet::new());
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Recorder;
+
+#[derive(Default)]
+struct Fields {
+    module: String,
+    message: String,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "module" => self.module = format!("{value:?}").replace('"', ""),
+            "message" => self.message = format!("{value:?}"),
+            _ => {}
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Recorder {
+    fn on_new_span(&self, span: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        SPANS.lock().unwrap().insert((span.metadata().name(), fields.module));
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == Level::INFO {
+            let mut fields = Fields::default();
+            event.record(&mut fields);
+            SAID.lock().unwrap().push(fields.message);
+        }
+    }
+}
+
+#[cached_module(id = "traced_v1", key = i64)]
+struct Traced;
+
+impl Extractor for Traced {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<i64>> {
+        Ok(inputs.clone())
+    }
+}
+
+#[test]
+fn every_step_has_a_span_and_a_closed_cache_is_summed_up_in_one_line() {
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Recorder)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let traced = cache.module(Traced).unwrap();
+    let expected = ["compaction", "compute", "enqueue", "flush", "forward", "lookup"];
+    let expected: BTreeSet<_> = expected.into_iter().map(|name| (name, "traced_v1".to_owned())).collect();
+    // The writer joins small segments in its own time.
+    let deadline = Instant::now() + Duration::from_mins(2);
+    let mut rows = 0;
+    while *SPANS.lock().unwrap() != expected {
+        assert!(Instant::now() < deadline, "{:?}", SPANS.lock().unwrap());
+        traced.forward(&[rows], &vec![rows]).unwrap();
+        rows += 1;
+        traced.flush().unwrap();
+    }
+    for _ in 0..2 {
+        traced.forward(&[0], &vec![0]).unwrap();
+    }
+    // A handle that reads nothing has nothing to say.
+    cache.with_mode(Mode::Off).module(Traced).unwrap().forward(&[0], &vec![0]).unwrap();
+    cache.clone().close().unwrap();
+    drop((cache, traced));
+    let said = SAID.lock().unwrap();
+    let [line] = said.as_slice() else { panic!("one line: {said:?}") };
+    let percent = 200 / (rows + 2);
+    let begins = format!("traced_v1: 2 hits, {rows} computed, {percent}% hits; {rows} rows, ");
+    assert!(line.starts_with(&begins), "{line}");
+}
