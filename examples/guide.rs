@@ -107,7 +107,7 @@ fn word_vectors<'a>(texts: impl Iterator<Item = &'a &'a str>) -> tcx::Result<Wor
         offsets.push(lengths.len() as i64);
         language.push(text.starts_with("ein ").then(|| "de".to_owned()));
     }
-    let values = Tensor::from_slice(&lengths).unsqueeze(1).expand([-1, 4], false);
+    let values = Tensor::from_slice(&lengths).f_unsqueeze(1)?.f_expand([-1, 4], false)?;
     Ok(Words { vectors: Packed { values, offsets: Tensor::from_slice(&offsets) }, language })
 }
 

@@ -24,11 +24,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, or that turned out to be another's.
+    /// A folder that cannot be listed, or that turned out to be another's; a file that cannot be read.
     pub fn each_key(&self, mut see: impl FnMut(&[u8], u32)) -> Result<()> {
         self.refresh()?;
-        self.core.each_key(|key, view, _| see(key, view));
-        Ok(())
+        self.core.each_key(|key, view, _| see(key, view))
     }
 
     /// A lookup that finds nothing: its rows are computed and kept nowhere.

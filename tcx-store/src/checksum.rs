@@ -1,6 +1,7 @@
 //! Checksums: one per 64 KiB block, made while a file is written, verified when a block is first used.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -127,11 +128,26 @@ impl VerifiedBlocks {
         bytes.chunks(CHECKSUM_BLOCK).map(checksum).eq(self.checksums.iter().copied())
     }
 
+    /// How many blocks there are.
+    pub(crate) fn count(&self) -> usize {
+        self.checksums.len()
+    }
+
+    /// The bytes of a block.
+    pub(crate) fn range(&self, block: usize) -> Option<Range<usize>> {
+        let start = block.checked_mul(CHECKSUM_BLOCK)?;
+        (block < self.count()).then(|| start..self.len.min(start + CHECKSUM_BLOCK))
+    }
+
+    /// Whether these are the bytes of a block.
+    pub(crate) fn is_block(&self, block: usize, bytes: &[u8]) -> bool {
+        self.range(block).is_some_and(|range| range.len() == bytes.len())
+            && Some(&checksum(bytes)) == self.checksums.get(block)
+    }
+
     fn verify_block(&self, bytes: &[u8], block: usize) -> bool {
-        let start = block * CHECKSUM_BLOCK;
-        let end = self.len.min(start + CHECKSUM_BLOCK);
-        let good =
-            bytes.get(start..end).is_some_and(|bytes| Some(&checksum(bytes)) == self.checksums.get(block));
+        let bytes = self.range(block).and_then(|range| bytes.get(range));
+        let good = bytes.is_some_and(|bytes| self.is_block(block, bytes));
         if let Some(word) = self.verified.get(block / 64).filter(|_| good) {
             word.fetch_or(1 << (block % 64), Ordering::Relaxed);
         }

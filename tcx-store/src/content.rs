@@ -27,7 +27,7 @@ impl Content {
     }
 
     /// Whether a row may be this; `sizes` is called for what the next column holds.
-    pub(crate) fn accepts<'a>(self, row: &[u8], sizes: impl FnOnce() -> Option<&'a [u8]>) -> bool {
+    pub(crate) fn accepts<B: AsRef<[u8]>>(self, row: &[u8], sizes: impl FnOnce() -> Option<B>) -> bool {
         match self {
             Self::Any => true,
             Self::Text => std::str::from_utf8(row).is_ok(),
@@ -35,7 +35,7 @@ impl Content {
             Self::Sized(bytes) => {
                 let size = |size: &[u8; 8]| usize::try_from(i64::from_le_bytes(*size)).ok();
                 let product = |product: usize, next: &[u8; 8]| product.checked_mul(size(next)?);
-                sizes().and_then(|sizes| sizes.as_chunks().0.iter().try_fold(bytes, product))
+                sizes().and_then(|sizes| sizes.as_ref().as_chunks().0.iter().try_fold(bytes, product))
                     == Some(row.len())
             }
         }
@@ -74,6 +74,6 @@ mod tests {
         for sizes in [[3, 3], [-2, -3], [1 << 62, 6], [0, 0], [i64::MAX, i64::MAX]] {
             assert!(!accepts(&maps, &[0; 36], &sizes), "{sizes:?}");
         }
-        assert!(!Content::of(&maps).accepts(&[0; 36], || None));
+        assert!(!Content::of(&maps).accepts(&[0; 36], || None::<&[u8]>));
     }
 }

@@ -9,16 +9,18 @@ use arrow::datatypes::SchemaRef;
 use crate::buffer::{Wanted, WriteBuffer};
 use crate::changes::now_millis;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hot::HotTier;
 use crate::key::KeyType;
 use crate::live::Live;
 use crate::lock::lock;
 use crate::lookup::Lookup;
-use crate::options::Options;
+use crate::options::{Compression, Options};
 use crate::probe::{Trouble, probe};
 use crate::refresh::{ListAt, Refresh};
 use crate::retention::Retention;
 use crate::schema::Leaf;
 use crate::segment::arrow_schema;
+use crate::segments::SegmentSet;
 use crate::snapshot::Snapshot;
 use crate::spec::Spec;
 use crate::stats::Counters;
@@ -34,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) buffer: WriteBuffer,
     pub(crate) counters: Arc<Counters>,
     pub(crate) retention: Retention,
+    pub(crate) compression: Compression,
+    pub(crate) hot: Arc<HotTier>,
     /// The bytes of the folder when they were last counted.
     pub(crate) used_bytes: AtomicU64,
     /// One thread at a time joins and removes files.
@@ -53,19 +57,25 @@ impl Core {
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
         let retention = Retention::new(options);
+        let hot = Arc::new(HotTier::new(options.hot_bytes));
+        let leaves: Arc<[Leaf]> = spec.leaves.clone().into();
+        let segments =
+            SegmentSet::new(storage.clone(), schema.clone(), leaves.clone(), hot.clone(), counters.clone());
         let mut live =
-            Live::new(storage.clone(), spec.clone(), schema.clone(), counters.clone(), !options.read_only);
+            Live::new(storage.clone(), spec.clone(), segments, counters.clone(), !options.read_only);
         let at = ListAt::new(storage.stamp().unwrap_or_default());
         live.refresh()?;
         let snapshot = ArcSwap::from_pointee(live.snapshot(&retention));
         Ok(Self {
-            leaves: spec.leaves.clone().into(),
+            leaves,
             spec,
             schema,
             storage,
             buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),
             counters,
             retention,
+            compression: options.compression,
+            hot,
             used_bytes: AtomicU64::new(0),
             upkeep: Mutex::default(),
             live: Mutex::new(live),
@@ -129,7 +139,8 @@ impl Core {
         }
         // Each round takes at least one damaged file out of service.
         while lookup.missing() > 0 {
-            let trouble = probe(lookup, &self.snapshot());
+            let trouble = probe(lookup, &self.snapshot(), &self.hot);
+            self.counters.failed_reads.add(trouble.unread);
             if trouble.is_empty() {
                 return;
             }

@@ -8,10 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::changes::{IdentityChange, KnownChanges};
 use crate::error::{Error, Result};
+use crate::hot::HotTier;
 use crate::live::{Listing, Live};
 use crate::name::{FileName, SegmentName, check_module_id};
 use crate::segment::{Segment, SegmentError, arrow_schema};
+use crate::segments::SegmentSet;
 use crate::spec::Spec;
+use crate::stats::Counters;
 use crate::storage::{Looking, Storage};
 use crate::verify::DAMAGED;
 
@@ -168,7 +171,11 @@ impl Inspection {
         let identity = read_identity(&*storage)?;
         let spec = identity.spec().map_err(|what| Error::corrupt(dir, what))?;
         let schema = arrow_schema(spec.key_type, &spec.leaves);
-        let mut live = Live::new(storage.clone(), spec.clone(), schema, Arc::default(), false);
+        let counters = Arc::new(Counters::default());
+        let hot = Arc::new(HotTier::new(0));
+        let segments =
+            SegmentSet::new(storage.clone(), schema, spec.leaves.clone().into(), hot, counters.clone());
+        let mut live = Live::new(storage.clone(), spec.clone(), segments, counters, false);
         live.refresh()?;
         let names = storage.list().map_err(failed)?;
         let segments = inspected(&mut live, &storage, &names);
@@ -242,7 +249,10 @@ fn inspected(live: &mut Live, storage: &Looking, names: &[String]) -> Vec<Inspec
                 (Some(segment.clone()), state)
             }
             Some(Err(SegmentError::Damaged(what))) => (None, SegmentState::Damaged(what.clone())),
-            Some(Err(SegmentError::Foreign(why))) => (None, SegmentState::Foreign(why.clone())),
+            Some(Err(SegmentError::Foreign(why) | SegmentError::Unknown(why))) => {
+                (None, SegmentState::Foreign(why.clone()))
+            }
+            Some(Err(SegmentError::Failed(error))) => (None, SegmentState::Unreadable(error.to_string())),
             // One that has come or gone since is left to the next look.
             None => match storage.map(&name.to_string()) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -1,5 +1,6 @@
 //! Invalidation: making rows dead, here and for every other process.
 
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::changes::Doomed;
@@ -75,7 +76,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed; otherwise as [`invalidate`](Self::invalidate).
+    /// A folder that cannot be listed, a file that cannot be read; otherwise as [`invalidate`](Self::invalidate).
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.refresh()?;
         let mut keys = Vec::new();
@@ -83,7 +84,7 @@ impl Store {
             if is_doomed(key) {
                 keys.push(key.into());
             }
-        });
+        })?;
         self.kill_keys(keys)
     }
 
@@ -101,7 +102,7 @@ impl Store {
             if born < limit {
                 keys.push(key.into());
             }
-        });
+        })?;
         self.kill_keys(keys)
     }
 
@@ -149,13 +150,23 @@ impl Core {
 
     /// Calls `see` with every key that is there, its view, and when its row was computed, in milliseconds since 1970. A key
     /// may come several times.
-    pub(crate) fn each_key(&self, mut see: impl FnMut(&[u8], u32, u64)) {
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, and may be another time. Rows that are damaged are not there.
+    pub(crate) fn each_key(&self, mut see: impl FnMut(&[u8], u32, u64)) -> Result<()> {
         let snapshot = self.snapshot();
         for segment in &snapshot.segments {
+            let failures = segment.failures();
             let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
             keys.filter(|(key, _)| !snapshot.tombstones.kill(segment.base(), key))
-                .for_each(|(key, view)| see(key, view, segment.born()));
+                .for_each(|(key, view)| see(&key, view, segment.born()));
+            if segment.failures() > failures {
+                let path = self.storage.path().join(segment.name().to_string());
+                return Err(Error::io("cannot read the keys of", path, io::ErrorKind::Other.into()));
+            }
         }
         self.buffer.each_key(see);
+        Ok(())
     }
 }

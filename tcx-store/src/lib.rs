@@ -19,12 +19,15 @@ mod checksum;
 mod clock;
 mod column;
 mod compaction;
+#[cfg(test)]
+mod compression_tests;
 mod content;
 mod core;
 mod error;
 mod fate;
 #[cfg(test)]
 mod fault_tests;
+mod hot;
 mod identity;
 mod index;
 mod inspect;
@@ -33,9 +36,11 @@ mod invalidate;
 mod key;
 mod large_writes;
 mod live;
+mod loaded;
 mod lock;
 mod lookup;
 mod maintain;
+mod memory;
 mod mmap;
 #[cfg(test)]
 mod model;
@@ -47,6 +52,8 @@ mod prefetch;
 mod presence;
 mod probe;
 mod publish;
+#[cfg(test)]
+mod read_tests;
 mod refresh;
 mod replacer;
 mod retention;
@@ -84,7 +91,7 @@ pub use inspect::{Inspection, OtherFiles, SegmentFacts, SegmentState, modules};
 pub use key::{KeyType, Keys, MAX_KEY_BYTES};
 pub use lookup::Lookup;
 pub use name::check_module_id;
-pub use options::{Options, WhenFull};
+pub use options::{Compression, Options, ReadMode, WhenFull};
 pub use replacer::Replacer;
 pub use rows::{Row, RowCount, Rows};
 pub use schema::{ANY, ColumnType, DType, Field, Leaf, LeafKind};

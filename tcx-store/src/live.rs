@@ -4,8 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-
 use crate::bytes::Random;
 use crate::changes::{KnownChanges, ListedChanges, MergePlan};
 use crate::error::{Error, Result};
@@ -80,12 +78,12 @@ impl Live {
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         spec: Spec,
-        schema: SchemaRef,
+        segments: SegmentSet,
         counters: Arc<Counters>,
         may_write: bool,
     ) -> Self {
         Self {
-            segments: SegmentSet::new(storage.clone(), schema, spec.leaves.clone(), counters.clone()),
+            segments,
             runs: RunSet::new(storage.clone()),
             storage,
             spec,
@@ -278,9 +276,13 @@ impl Live {
         let mut bare: Vec<_> = served.values().filter(|segment| !covered.contains(&segment.name())).collect();
         bare.sort_by_key(|segment| segment.name());
         for segment in bare {
+            let failures = segment.failures();
             let Some(hashes) = key_hashes(segment) else {
-                self.segments.drop_damaged(segment, "a key cannot be read");
-                are_sound = false;
+                // What only could not be read now is indexed another time.
+                if segment.failures() == failures {
+                    self.segments.drop_damaged(segment, "a key cannot be trusted");
+                    are_sound = false;
+                }
                 continue;
             };
             self.counters.rebuilt_runs.add(1);
@@ -294,5 +296,5 @@ impl Live {
 
 /// The hashes of all keys of a segment; `None` if one cannot be trusted.
 pub(crate) fn key_hashes(segment: &Segment) -> Option<Vec<KeyHash>> {
-    (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| hash(key, view))).collect()
+    (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| hash(&key, view))).collect()
 }

@@ -9,9 +9,10 @@ use crate::buffer::{BufferedRow, RowBatch};
 use crate::column::Column;
 use crate::error::{Error, Result};
 use crate::key::Keys;
+use crate::loaded::LoadedRows;
 use crate::replacer::Replacer;
 use crate::schema::{Leaf, LeafKind};
-use crate::segment::Segment;
+use crate::segment::{Segment, Unpacked};
 
 /// How many rows ahead of the copy the processor is told what comes.
 const AHEAD: usize = 8;
@@ -21,6 +22,7 @@ const AHEAD: usize = 8;
 enum Source {
     Segment(Arc<Segment>),
     Batch(Arc<RowBatch>),
+    Loaded(LoadedRows),
 }
 
 /// The place of one row; no source is a miss.
@@ -158,6 +160,35 @@ impl Lookup {
         self.rows[position] = Address { source, row };
     }
 
+    /// A row is found in a record batch that was decompressed, and copied: a lookup of few rows must not keep the many
+    /// around them. `None` if the batch has no such row.
+    pub(crate) fn found_unpacked(&mut self, position: usize, batch: &Unpacked, row: usize) -> Option<()> {
+        let value = |leaf| batch.value(leaf, row);
+        let values: Option<Vec<(&[u8], bool)>> = (0..self.leaves.len()).map(value).collect();
+        self.found_read(position, &values?);
+        Some(())
+    }
+
+    /// A row is found that was read: the bytes of each leaf, and whether it has a value.
+    pub(crate) fn found_read(&mut self, position: usize, leaves: &[(impl AsRef<[u8]>, bool)]) {
+        let (source, loaded) = self.loaded();
+        let row = loaded.push(leaves);
+        self.found(position, source, row);
+    }
+
+    /// The copied rows, and the number of this source.
+    fn loaded(&mut self) -> (u32, &mut LoadedRows) {
+        let is_loaded = |source: &Source| matches!(source, Source::Loaded(_));
+        let source = self.sources.iter().position(is_loaded).unwrap_or_else(|| {
+            self.sources.push(Source::Loaded(LoadedRows::new(&self.leaves)));
+            self.sources.len() - 1
+        });
+        match &mut self.sources[source] {
+            Source::Loaded(rows) => (source as u32, rows),
+            _ => unreachable!("the source was found by its kind"),
+        }
+    }
+
     /// A row is found in the write buffer.
     pub(crate) fn found_buffered(&mut self, position: usize, found: BufferedRow) {
         let same = |source: &Source| matches!(source, Source::Batch(own) if Arc::ptr_eq(own, &found.batch));
@@ -238,6 +269,7 @@ impl Lookup {
         let row = row as usize;
         match &self.sources[source as usize] {
             Source::Batch(batch) => batch.columns[leaf].row_of_width(row, self.width(leaf)),
+            Source::Loaded(rows) => rows.row(leaf, row),
             Source::Segment(segment) => {
                 segment.leaf(leaf, row).expect("the row was verified when it was found")
             }
@@ -255,6 +287,7 @@ impl Lookup {
         let row = row as usize;
         match &self.sources[source as usize] {
             Source::Batch(batch) => batch.columns[leaf].is_present(row),
+            Source::Loaded(rows) => rows.is_present(leaf, row),
             Source::Segment(segment) => {
                 segment.is_present(leaf, row).expect("the row was verified when it was found")
             }
@@ -302,6 +335,7 @@ impl Source {
         match self {
             Self::Segment(segment) => segment.dense(leaf),
             Self::Batch(batch) => Some(batch.columns[leaf].values()),
+            Self::Loaded(rows) => Some(rows.dense(leaf)),
         }
     }
 }

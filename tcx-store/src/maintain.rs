@@ -25,7 +25,7 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
             |run: &Run| !run.is_intact() || run.segments().iter().all(|name| gone.contains(name));
         let useless: Vec<_> = runs.iter().filter(|run| is_useless(run)).cloned().collect();
         if !useless.is_empty() {
-            core.drop_damaged(&Trouble { runs: useless, segments: Vec::new() });
+            core.drop_damaged(&Trouble { runs: useless, ..Trouble::default() });
             continue;
         }
         let gone = gone_segments(core, &runs);

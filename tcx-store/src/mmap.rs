@@ -24,11 +24,7 @@ impl Mapped {
     /// Maps the whole of `file`.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {
-            return Ok(Self {
-                map: None,
-                #[cfg(test)]
-                memory: None,
-            });
+            return Ok(Self::nothing());
         }
         #[expect(unsafe_code, reason = "mapping is unsafe: the file could be changed by another program")]
         // SAFETY: the map is only ever read as bytes, each checked before it is used as anything else, and the
@@ -39,6 +35,15 @@ impl Mapped {
             #[cfg(test)]
             memory: None,
         })
+    }
+
+    /// No bytes at all.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            map: None,
+            #[cfg(test)]
+            memory: None,
+        }
     }
 
     /// Tells the system that these bytes are wanted soon: it reads them while the program goes on.

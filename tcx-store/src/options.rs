@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::memory::memory;
+
 /// How a store writes and refreshes.
 ///
 /// ```
@@ -28,6 +30,13 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// What happens when the folder has [`max_bytes`](Self::max_bytes).
     pub when_full: WhenFull,
+    /// How new segments are compressed; those that are there stay readable, whatever they are.
+    pub compression: Compression,
+    /// The most bytes of decompressed and of read rows that are kept in memory, by all handles of the module together (a sixteenth of the
+    /// memory that the process may use, as the machine and its control groups say). 0 keeps none.
+    pub hot_bytes: usize,
+    /// How files are read.
+    pub read_mode: ReadMode,
     /// Nothing is written, no index run either: rows are looked up and that is all (`false`). A store that the process has
     /// open to read only is opened to write by whoever opens it so.
     pub read_only: bool,
@@ -44,6 +53,37 @@ pub enum WhenFull {
     EvictOldest,
 }
 
+/// How files are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReadMode {
+    /// As the file system asks for: [`Pread`](Self::Pread) where files come over a network or from another program (NFS, SMB,
+    /// FUSE, Lustre, 9p and others), [`Map`](Self::Map) everywhere else.
+    #[default]
+    Auto,
+    /// Files are mapped into memory, and rows are copied straight from there. On a network file system a page of a file that
+    /// another machine has removed kills the process (SIGBUS).
+    Map,
+    /// The parts that are wanted are read, and kept in the hot tier. What cannot be read is a miss.
+    Pread,
+}
+
+/// How the rows of new segments are compressed. Keys never are.
+///
+/// Rows of random access are fastest as they are: they are copied straight from the files. Compressed ones are
+/// decompressed 64 KiB or so at a time, and kept in the hot tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4: fast, and less small.
+    Lz4,
+    /// Zstandard: smaller, and slower.
+    Zstd,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -55,6 +95,9 @@ impl Default for Options {
             time_to_live: None,
             max_bytes: None,
             when_full: WhenFull::Freeze,
+            compression: Compression::None,
+            hot_bytes: memory() / 16,
+            read_mode: ReadMode::Auto,
             read_only: false,
         }
     }

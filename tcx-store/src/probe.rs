@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::changes::Tombstones;
+use crate::hot::{HotKey, HotTier, Kept, Part};
 use crate::index::{Candidate, DamagedRun, Look, Place, Run, Table};
 use crate::key::KeyHash;
 use crate::lookup::Lookup;
@@ -18,6 +19,8 @@ const STAGE: usize = 64;
 pub(crate) struct Trouble {
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) segments: Vec<Arc<Segment>>,
+    /// How many rows could not be read: the file system has failed.
+    pub(crate) unread: usize,
 }
 
 impl Trouble {
@@ -27,11 +30,11 @@ impl Trouble {
 }
 
 /// Finds what it can of the missing rows of `lookup`.
-pub(crate) fn probe(lookup: &mut Lookup, snapshot: &Snapshot) -> Trouble {
+pub(crate) fn probe(lookup: &mut Lookup, snapshot: &Snapshot, hot: &HotTier) -> Trouble {
     let mut open = Vec::with_capacity(lookup.missing());
     let (mut beyond, mut hits) = (Vec::with_capacity(STAGE), Vec::with_capacity(STAGE));
     let (trouble, sources) = (Trouble::default(), Vec::new());
-    let mut probe = Probe { lookup, tombstones: &snapshot.tombstones, trouble, sources };
+    let mut probe = Probe { lookup, tombstones: &snapshot.tombstones, hot, last: None, trouble, sources };
     for run in &snapshot.runs {
         if probe.lookup.missing() == 0 {
             break;
@@ -51,6 +54,9 @@ pub(crate) fn probe(lookup: &mut Lookup, snapshot: &Snapshot) -> Trouble {
 struct Probe<'a> {
     lookup: &'a mut Lookup,
     tombstones: &'a Tombstones,
+    hot: &'a HotTier,
+    /// The record batch that was decompressed last.
+    last: Option<(HotKey, Arc<Kept>)>,
     trouble: Trouble,
     /// By the segment's number in the run: its number in the lookup.
     sources: Vec<u32>,
@@ -150,8 +156,7 @@ impl Probe<'_> {
             return false;
         }
         if same.is_none() || !segment.has_intact_leaves(row, self.lookup.wanted()) {
-            self.trouble.segments.push(segment.clone());
-            return false;
+            return self.confirm_slowly(hit);
         }
         let source = &mut self.sources[usize::from(candidate.segment)];
         if *source == NO_SOURCE {
@@ -159,6 +164,51 @@ impl Probe<'_> {
         }
         self.lookup.found(position, *source, candidate.row);
         true
+    }
+
+    /// Whether the candidate is the row, if its bytes are not all to be had from a map. What they are not to be had from for
+    /// another reason is damaged.
+    #[cold]
+    fn confirm_slowly(&mut self, hit: &Hit<'_>) -> bool {
+        let failures = hit.segment.failures();
+        let found = if hit.segment.is_direct() { None } else { self.find_slowly(hit) };
+        match found {
+            Some(found) => return found,
+            None if hit.segment.failures() > failures => self.trouble.unread += 1,
+            None => self.trouble.segments.push(hit.segment.clone()),
+        }
+        false
+    }
+
+    fn find_slowly(&mut self, hit: &Hit<'_>) -> Option<bool> {
+        let keys = self.lookup.keys();
+        let (key, view) = hit.segment.key(hit.row)?;
+        let same = view == keys.view() && *key == *keys.key(hit.position);
+        if !same || !self.is_wanted(hit.segment.base(), hit.position) {
+            return Some(false);
+        }
+        self.load(hit.position, hit.segment, hit.row).map(|()| true)
+    }
+
+    /// Copies a row that has to be decompressed or read.
+    fn load(&mut self, position: usize, segment: &Segment, row: usize) -> Option<()> {
+        if !segment.is_compressed() {
+            self.lookup.found_read(position, &segment.read_row(row)?);
+            return Some(());
+        }
+        let (number, row) = segment.batch_of(row)?;
+        let kept = self.unpacked(segment, number)?;
+        self.lookup.found_unpacked(position, kept.batch()?, row)
+    }
+
+    fn unpacked(&mut self, segment: &Segment, number: usize) -> Option<Arc<Kept>> {
+        let key = HotKey { segment: segment.name().random, part: Part::Batch(number) };
+        if let Some((_, batch)) = self.last.as_ref().filter(|(last, _)| *last == key) {
+            return Some(batch.clone());
+        }
+        let batch = self.hot.get(key, || segment.unpack(number).map(Kept::Batch))?;
+        self.last = Some((key, batch.clone()));
+        Some(batch)
     }
 
     /// Whether a row of the key, in a segment of this base, is alive, and the replacer's own if one looks.

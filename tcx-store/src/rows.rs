@@ -1,5 +1,6 @@
 //! Going through the rows of a folder, and counting them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -16,7 +17,7 @@ pub struct Row<'a> {
     pub key: &'a [u8],
     /// The view of the sample.
     pub view: u32,
-    leaves: Vec<Option<&'a [u8]>>,
+    leaves: Vec<Option<Cow<'a, [u8]>>>,
 }
 
 impl Row<'_> {
@@ -26,7 +27,7 @@ impl Row<'_> {
     ///
     /// If there is no such leaf.
     pub fn leaf(&self, number: usize) -> Option<&[u8]> {
-        self.leaves[number]
+        self.leaves[number].as_deref()
     }
 }
 
@@ -81,7 +82,10 @@ impl<'a> Iterator for Rows<'a> {
         loop {
             let (segment, row, found) = self.places.next()?;
             let found = match found {
-                Found::Served(key, view) => self.read(segment, row, key, view),
+                Found::Served(key, view) => segment.read_row(row).map(|leaves| {
+                    let leaves = leaves.into_iter().map(|(bytes, present)| present.then_some(bytes));
+                    Row { key, view, leaves: leaves.collect() }
+                }),
                 Found::Damaged => None,
                 Found::Dead | Found::Copy => continue,
             };
@@ -96,19 +100,6 @@ impl<'a> Iterator for Rows<'a> {
             while matches!(self.places.next()?.2, Found::Dead | Found::Copy) {}
         }
         self.next()
-    }
-}
-
-impl<'a> Rows<'a> {
-    fn read(&self, segment: &'a Segment, row: usize, key: &'a [u8], view: u32) -> Option<Row<'a>> {
-        if !segment.has_intact_leaves(row, None) {
-            return None;
-        }
-        let leaves = (0..self.inspection.spec.leaves.len()).map(|number| {
-            let bytes = segment.leaf(number, row)?;
-            Some(segment.is_present(number, row)?.then_some(bytes))
-        });
-        Some(Row { key, view, leaves: leaves.collect::<Option<_>>()? })
     }
 }
 
@@ -147,7 +138,7 @@ impl<'a> Places<'a> {
     }
 
     fn judge(&mut self, segment: &'a Segment, number: usize, row: usize) -> Found<'a> {
-        let Some((key, view)) = segment.key(row) else { return Found::Damaged };
+        let Some((key, view)) = segment.mapped_key(row) else { return Found::Damaged };
         if self.inspection.changes.tombstones().kill(segment.base(), key) {
             return Found::Dead;
         }
@@ -155,7 +146,7 @@ impl<'a> Places<'a> {
             Entry::Vacant(vacant) => drop(vacant.insert((number as u32, row as u32))),
             Entry::Occupied(first) => {
                 let (first, at) = *first.get();
-                if self.segments[first as usize].key(at as usize) == Some((key, view)) {
+                if self.segments[first as usize].mapped_key(at as usize) == Some((key, view)) {
                     return Found::Copy;
                 }
             }

@@ -145,6 +145,7 @@ fn write_segment_of(
         base,
         born: pieces.iter().map(Piece::born).min().unwrap_or(0),
         inputs: &[],
+        compression: core.compression,
     };
     let segment = write_segment(&*core.storage, &header, pieces)?;
     let hashes = pieces.iter().map(Piece::hashes).collect::<io::Result<Vec<_>>>()?.concat();

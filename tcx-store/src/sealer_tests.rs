@@ -75,7 +75,7 @@ fn a_segment_is_written_while_the_one_before_is_synced() {
     let (store, begun) = two_generations(dir.path(), false);
     store.flush().unwrap();
     // Its index run may have been begun as well.
-    assert!(begun.meanwhile.load(SeqCst) >= 1);
+    assert_eq!(begun.meanwhile.load(SeqCst), 1);
     assert_eq!(values(&process(dir.path()), &["a", "b"]), [1, 2]);
 }
 
@@ -85,7 +85,7 @@ fn after_a_failed_sync_nothing_that_came_later_is_published_before_it() {
     let (store, begun) = two_generations(dir.path(), true);
     store.flush().unwrap_err();
     // Its index run may have been begun as well.
-    assert!(begun.meanwhile.load(SeqCst) >= 1);
+    assert_eq!(begun.meanwhile.load(SeqCst), 1);
     assert_eq!(names(dir.path(), "seg-").len() + names(dir.path(), "tmp-").len(), 0);
     assert_eq!(values(&store, &["a", "b"]), [1, 2], "they are in the buffer");
     begun.is_broken.store(false, SeqCst);

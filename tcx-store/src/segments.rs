@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 
 use crate::changes::KnownChanges;
+use crate::hot::HotTier;
 use crate::instance::KnownIdentity;
-use crate::mmap::Mapped;
 use crate::name::SegmentName;
 use crate::schema::Leaf;
 use crate::segment::{Segment, SegmentError};
@@ -31,7 +31,8 @@ enum State {
 pub(crate) struct SegmentSet {
     storage: Arc<dyn Storage>,
     schema: SchemaRef,
-    leaves: Vec<Leaf>,
+    hot: Arc<HotTier>,
+    leaves: Arc<[Leaf]>,
     counters: Arc<Counters>,
     known: BTreeMap<SegmentName, State>,
     warned: Warned,
@@ -41,10 +42,11 @@ impl SegmentSet {
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         schema: SchemaRef,
-        leaves: Vec<Leaf>,
+        leaves: Arc<[Leaf]>,
+        hot: Arc<HotTier>,
         counters: Arc<Counters>,
     ) -> Self {
-        Self { storage, schema, leaves, counters, known: BTreeMap::new(), warned: Warned::default() }
+        Self { storage, schema, leaves, hot, counters, known: BTreeMap::new(), warned: Warned::default() }
     }
 
     /// Opens what is new of the listed segments, and closes those that have vanished. Tells whether anything changed, and
@@ -66,35 +68,41 @@ impl SegmentSet {
 
     /// Opens a segment; `false` if it is not there any more.
     fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity) -> bool {
-        match self.storage.map(&name.to_string()) {
-            Ok(map) => {
-                self.note(name, self.read(map, name, identity));
-                true
-            }
-            Err(error) => {
-                self.warned.warn(&*self.storage, &name.to_string(), &error);
-                error.kind() != io::ErrorKind::NotFound
-            }
-        }
+        let Err(error) = self.read(name, identity) else { return true };
+        self.warned.warn(&*self.storage, &name.to_string(), &error);
+        error.kind() != io::ErrorKind::NotFound
     }
 
-    fn read(
-        &self,
-        map: Mapped,
-        name: SegmentName,
-        identity: &KnownIdentity,
-    ) -> Result<Segment, SegmentError> {
-        Segment::open(map, name, &self.schema, &self.leaves, &identity.digest, identity.instance)
-    }
-
-    fn note(&mut self, name: SegmentName, opened: Result<Segment, SegmentError>) {
+    /// # Errors
+    ///
+    /// A file that cannot be read: nothing is known of it.
+    fn read(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
+        let file = self.storage.open(&name.to_string())?;
+        let opened = Segment::open(
+            file,
+            &self.hot,
+            name,
+            (&self.schema, &self.leaves),
+            &identity.digest,
+            identity.instance,
+        );
         match &opened {
-            Ok(_) => {}
+            Ok(_) | Err(SegmentError::Failed(_)) => {}
             Err(SegmentError::Foreign(why)) => tracing::debug!(segment = %name, "not served: {why}"),
+            Err(SegmentError::Unknown(what)) => {
+                self.counters.unknown_segments.add(1);
+                let path = self.storage.path().join(name.to_string());
+                tracing::warn!(path = %path.display(), "unknown segment: {what}; its rows are computed again");
+            }
             Err(SegmentError::Damaged(what)) => self.count_damage(name, what),
         }
-        let usable = |segment| State::Usable(Arc::new(segment));
-        self.known.insert(name, opened.map_or_else(State::Unusable, usable));
+        let state = match opened {
+            Ok(segment) => State::Usable(Arc::new(segment)),
+            Err(SegmentError::Failed(error)) => return Err(error),
+            Err(why) => State::Unusable(why),
+        };
+        self.known.insert(name, state);
+        Ok(())
     }
 
     /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Tells whether any has,
@@ -110,7 +118,7 @@ impl SegmentSet {
         let replaced = self.replaced(changes);
         let (mut any_gone, mut unreplaced) = (false, false);
         for name in unlisted {
-            let opened = self.storage.map(&name.to_string());
+            let opened = self.storage.open(&name.to_string());
             if opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
                 any_gone = true;
                 if replaced.contains(&name) {
@@ -131,8 +139,7 @@ impl SegmentSet {
 
     /// A segment that this process has just written.
     pub(crate) fn add(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
-        let map = self.storage.map(&name.to_string())?;
-        self.note(name, self.read(map, name, identity));
+        self.read(name, identity)?;
         match self.known.get(&name) {
             Some(State::Usable(_)) => Ok(()),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the new segment does not verify")),
@@ -148,11 +155,12 @@ impl SegmentSet {
         });
         replacing.retain(|segment| {
             let is_here = |input: &SegmentName| matches!(self.known.get(input), Some(State::Usable(_)));
-            let is_sound = !segment.inputs().iter().any(is_here) || segment.has_sound_keys();
-            if !is_sound {
-                self.drop_damaged(segment, "a key cannot be read");
+            let is_needed = segment.inputs().iter().any(is_here);
+            let is_sound = if is_needed { segment.has_sound_keys() } else { Some(true) };
+            if is_sound == Some(false) {
+                self.drop_damaged(segment, "a key cannot be trusted");
             }
-            is_sound
+            is_sound == Some(true)
         });
         replacing
     }

@@ -26,6 +26,13 @@ pub struct Stats {
     pub bytes: u64,
     /// Segments that are not served because their bytes are not what was written.
     pub damaged_segments: u64,
+    /// Segments that are not served because another version of tcx has written them, in a format or with a codec that this
+    /// one does not know.
+    pub unknown_segments: u64,
+    /// Rows that were taken for missing because the file system failed when they were read.
+    pub failed_reads: u64,
+    /// Bytes of decompressed and of read rows that are kept in memory.
+    pub hot_bytes: u64,
     /// Index runs that were made again because they were damaged or missing.
     pub rebuilt_runs: u64,
     /// Rows that were computed with NaN or an infinity in them; counted by the crate `tcx`, for one handle.
@@ -42,6 +49,8 @@ pub(crate) struct Counters {
     pub(crate) rows_sealed: Counter,
     pub(crate) bytes_sealed: Counter,
     pub(crate) damaged_segments: Counter,
+    pub(crate) unknown_segments: Counter,
+    pub(crate) failed_reads: Counter,
     pub(crate) rebuilt_runs: Counter,
 }
 

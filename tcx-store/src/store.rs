@@ -75,7 +75,7 @@ impl Store {
             let message = format!("{} is a link: a module's folder is a directory of its own", dir.display());
             return Err(Error::invalid(message));
         }
-        let storage = Arc::new(LocalStorage::new(dir.clone(), System));
+        let storage = Arc::new(LocalStorage::new(dir.clone(), System).reading(options.read_mode));
         let store = Arc::new(Self::with_storage(storage, spec, options)?);
         open.retain(|_, store| store.strong_count() > 0);
         open.insert(dir, Arc::downgrade(&store));
@@ -340,6 +340,9 @@ impl Store {
             rows: snapshot.segments.iter().map(|segment| segment.rows() as u64).sum(),
             bytes: snapshot.segments.iter().map(|segment| segment.bytes() as u64).sum(),
             damaged_segments: counters.damaged_segments.get(),
+            unknown_segments: counters.unknown_segments.get(),
+            failed_reads: counters.failed_reads.get(),
+            hot_bytes: self.core.hot.bytes() as u64,
             rebuilt_runs: counters.rebuilt_runs.get(),
             non_finite_rows: 0,
         }

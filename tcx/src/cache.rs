@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tch::Device;
-use tcx_store::{KeyType, Options, Spec, Store, WhenFull};
+use tcx_store::{Compression, KeyType, Options, ReadMode, Spec, Store, WhenFull};
 
 use crate::cached::Cached;
 use crate::compute::Compute;
@@ -349,6 +349,33 @@ impl CacheBuilder {
     pub fn max_bytes(mut self, bytes: u64, when_full: WhenFull) -> Self {
         self.options.max_bytes = Some(bytes);
         self.options.when_full = when_full;
+        self
+    }
+
+    /// How new files are compressed ([`Compression::None`]). Each process may choose its own: files of every kind are served
+    /// side by side.
+    ///
+    /// ```
+    /// use tcx::Compression;
+    /// # let dir = tempfile::tempdir()?;
+    /// let cache = tcx::Cache::builder().compression(Compression::Zstd).open(dir.path())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.options.compression = compression;
+        self
+    }
+
+    /// How files are read ([`ReadMode::Auto`]: as the file system asks for).
+    pub fn read_mode(mut self, mode: ReadMode) -> Self {
+        self.options.read_mode = mode;
+        self
+    }
+
+    /// The most bytes of decompressed and of read rows that are kept in memory, for each module (a sixteenth of the memory that the process
+    /// may use); 0 keeps none.
+    pub fn hot_bytes(mut self, bytes: usize) -> Self {
+        self.options.hot_bytes = bytes;
         self
     }
 

@@ -5,6 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use tch::{Device, Kind, Tensor};
 use tcx::{Cache, Cached, CachedModule, Extractor, Identity, Result, cached_module, f16};
@@ -218,12 +219,16 @@ fn threads_that_miss_the_same_ids_of_a_table_compute_them_once_and_a_panic_poiso
     let table = Cache::open(dir.path()).unwrap().table::<Vec<i64>>("shared_numbers_v1").unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| table.get_or_compute(&["a"], |_| panic!("as asked"))));
     assert!(panicked.is_err());
-    let (barrier, computed) = (Barrier::new(6), AtomicUsize::new(0));
+    let (before, computed) = (table.stats().misses, AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                barrier.wait();
                 let found = table.get_or_compute(&["a", "bb"], |missing| {
+                    // Every thread has missed both before anything is there.
+                    let deadline = Instant::now() + Duration::from_mins(2);
+                    while table.stats().misses < before + 12 && Instant::now() < deadline {
+                        std::thread::yield_now();
+                    }
                     computed.fetch_add(missing.len(), Ordering::SeqCst);
                     Ok(missing.ids().map(|id| id.len() as i64).collect())
                 });

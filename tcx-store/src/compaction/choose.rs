@@ -36,8 +36,9 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
+    /// Not compressed, as the result may be.
     fn bytes(&self) -> usize {
-        self.segment.bytes()
+        self.segment.unpacked_bytes()
     }
 
     fn class(&self) -> u32 {

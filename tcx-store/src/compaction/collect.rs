@@ -155,16 +155,17 @@ impl Collection<'_> {
             return Ok(());
         }
         let mut is_intact = segment.is_intact();
-        if is_intact {
+        if is_intact == Some(true) {
             self.core.storage.sync()?;
             is_intact = segment.is_intact();
         }
-        if !is_intact {
-            self.core.drop_damaged(&Trouble { runs: Vec::new(), segments: vec![segment.clone()] });
-            return Ok(());
-        }
-        for input in segment.inputs() {
-            self.remove_segment(*input);
+        match is_intact {
+            Some(true) => segment.inputs().iter().for_each(|input| self.remove_segment(*input)),
+            Some(false) => {
+                let segments = vec![segment.clone()];
+                self.core.drop_damaged(&Trouble { segments, ..Trouble::default() });
+            }
+            None => self.collected.is_unfinished = true,
         }
         Ok(())
     }

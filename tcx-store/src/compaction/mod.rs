@@ -105,6 +105,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
         base: *base,
         born: inputs.iter().map(|input| input.born()).min().unwrap_or(0),
         inputs: &names,
+        compression: core.compression,
     };
     let written = write_segment(&*core.storage, &header, &pieces)?;
     if !may_commit(core, compaction)? {
@@ -125,10 +126,10 @@ fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, Vec<KeyHash>
     for (number, input) in inputs.iter().enumerate() {
         for row in 0..input.rows() {
             let (key, view) = input.key(row).ok_or_else(|| damaged(input))?;
-            if compaction.tombstones.kill(input.base(), key) {
+            if compaction.tombstones.kill(input.base(), &key) {
                 continue;
             }
-            let hash = hash(key, view);
+            let hash = hash(&key, view);
             match seen.entry(hash) {
                 Entry::Vacant(vacant) => drop(vacant.insert((number, row))),
                 Entry::Occupied(first) => {
@@ -174,8 +175,8 @@ fn may_commit(core: &Core, compaction: &Compaction) -> io::Result<bool> {
 
 /// Takes the damaged ones out of service; tells whether there were any.
 fn drop_damaged(core: &Core, inputs: &[Arc<Segment>]) -> bool {
-    let segments: Vec<_> = inputs.iter().filter(|input| !input.is_intact()).cloned().collect();
+    let segments: Vec<_> = inputs.iter().filter(|input| input.is_intact() == Some(false)).cloned().collect();
     let any = !segments.is_empty();
-    core.drop_damaged(&Trouble { runs: Vec::new(), segments });
+    core.drop_damaged(&Trouble { segments, ..Trouble::default() });
     any
 }

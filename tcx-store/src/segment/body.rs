@@ -7,6 +7,39 @@ use crate::checksum::BlockChecksums;
 use crate::large_writes::LargeWrites;
 use crate::storage::Draft;
 
+/// What the columns of a record batch are written to.
+pub(super) trait Sink {
+    /// Bytes so far.
+    fn len(&self) -> usize;
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Zeros up to the next multiple of the alignment.
+    fn pad(&mut self) -> io::Result<()> {
+        self.put(&[0; ALIGNMENT][..padding(self.len())])
+    }
+
+    /// Zeros up to where a column's values may begin that are `len` bytes.
+    fn pad_for_values(&mut self, len: usize) -> io::Result<()> {
+        let start = self.len().next_multiple_of(alignment_of_values(len));
+        while self.len() < start {
+            self.put(&[0; ALIGNMENT][..ALIGNMENT.min(start - self.len())])?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
 /// A file whose body is being written.
 pub(super) struct Body {
     writes: LargeWrites<Checksummed>,
@@ -17,33 +50,20 @@ impl Body {
         Self { writes: LargeWrites::new(Checksummed { draft, checksums: BlockChecksums::new() }) }
     }
 
-    /// Bytes so far.
-    pub(super) fn len(&self) -> usize {
-        self.writes.len()
-    }
-
-    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.writes.put(bytes)
-    }
-
-    /// Zeros up to the next multiple of the alignment.
-    pub(super) fn pad(&mut self) -> io::Result<()> {
-        self.put(&[0; ALIGNMENT][..padding(self.len())])
-    }
-
-    /// Zeros up to where a column's values may begin that are `len` bytes.
-    pub(super) fn pad_for_values(&mut self, len: usize) -> io::Result<()> {
-        let start = self.len().next_multiple_of(alignment_of_values(len));
-        while self.len() < start {
-            self.put(&[0; ALIGNMENT][..ALIGNMENT.min(start - self.len())])?;
-        }
-        Ok(())
-    }
-
     /// Ends the body: the file, to which the tail is written, and the checksums of the body's blocks.
     pub(super) fn finish(self) -> io::Result<(Box<dyn Draft>, Vec<u64>)> {
         let Checksummed { draft, checksums } = self.writes.finish()?;
         Ok((draft, checksums.finish()))
+    }
+}
+
+impl Sink for Body {
+    fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.writes.put(bytes)
     }
 }
 

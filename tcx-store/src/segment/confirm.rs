@@ -31,7 +31,7 @@ impl Segment {
     #[inline]
     pub(crate) fn find_key(&self, row: usize, wanted: Option<&[usize]>) -> Option<Range<usize>> {
         let (batch, row) = self.locate(row)?;
-        let key = self.range_of(&batch.key, row)?;
+        let key = batch.key.range(row, |range| self.in_map(range))?;
         prefetch(&self.map, key.start);
         // A short key may reach into a second line.
         prefetch(&self.map, key.end.saturating_sub(1));
@@ -48,20 +48,20 @@ impl Segment {
     }
 
     /// Third step: whether this is the row of a key, which [`find_key`](Self::find_key) has found, and of a view; `None` if
-    /// its bytes cannot be trusted.
+    /// its bytes cannot be trusted, or are in no map.
     #[inline]
     pub(crate) fn has_key(&self, row: usize, found: Range<usize>, key: &[u8], view: u32) -> Option<bool> {
         let own = match self.view {
             Some(view) => view,
             None => self.key(row)?.1,
         };
-        Some(view == own && self.verified(found)? == key)
+        Some(view == own && self.in_map(found)? == key)
     }
 
-    /// Whether every leaf of the row that is wanted is as it was written; `row` is one of the segment's.
+    /// Whether every leaf of the row that is wanted is served straight from the map, and as it was written; `row` is one of the segment's.
     #[inline]
     pub(crate) fn has_intact_leaves(&self, row: usize, wanted: Option<&[usize]>) -> bool {
-        let Some((batch, row)) = self.locate(row) else { return false };
+        let Some((batch, row)) = self.locate(row).filter(|_| self.is_direct) else { return false };
         match wanted {
             None => (0..batch.leaves.len()).all(|leaf| self.is_intact_leaf(batch, leaf, row)),
             Some(wanted) => wanted.iter().all(|&leaf| self.is_intact_leaf(batch, leaf, row)),
@@ -71,7 +71,7 @@ impl Segment {
     #[inline]
     fn is_intact_leaf(&self, batch: &BatchLayout, leaf: usize, row: usize) -> bool {
         batch.leaves.get(leaf).is_some_and(|place| {
-            let bytes = self.bytes_of(place, row);
+            let bytes = self.in_map_of(place, row);
             let good = bytes.is_some_and(|bytes| self.accepts(batch, leaf, row, bytes));
             good && self.validity_of(place, row).is_some()
         })

@@ -1,6 +1,7 @@
 //! Segments whose checksums are right and whose bytes are not: only another program can have written them. They cost
 //! misses, never a wrong row and never a panic.
 
+use crate::bytes::{Random, u64_at};
 use std::io;
 use std::num::NonZeroUsize;
 

@@ -2,17 +2,23 @@
 //! headers, every offset checked.
 
 use std::num::NonZeroUsize;
+use std::ops::{Deref, Range};
 
-use arrow::datatypes::{DataType, Schema};
-use arrow_ipc::{Block, Footer, RecordBatch};
+use arrow::datatypes::{DataType, FieldRef, Schema};
+use arrow_ipc::{Block, BodyCompressionMethod, Footer, RecordBatch};
 
+use super::codec::Codec;
 use super::columns::KEY_COLUMNS;
 use super::piece::Stored;
+use crate::bytes::u64_at;
 use crate::content::Content;
 use crate::schema::Leaf;
 
 /// Bytes before the flatbuffer of a message: the continuation marker and a length.
 const MESSAGE_PREFIX: usize = 8;
+
+/// Where a buffer begins, and its length.
+pub(super) type Span = (usize, usize);
 
 /// The bytes of one column of a record batch.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +43,26 @@ pub(super) struct BatchLayout {
     pub(super) key: Place,
     pub(super) view: Place,
     pub(super) leaves: Vec<Place>,
+}
+
+impl Place {
+    /// Where the bytes of a row are, by the offsets, if it has any, that `read` finds in a range; `None` if they are wrong.
+    #[inline]
+    pub(super) fn range<B: Deref<Target = [u8]>>(
+        &self,
+        row: usize,
+        read: impl FnOnce(Range<usize>) -> Option<B>,
+    ) -> Option<Range<usize>> {
+        let Some(offsets) = self.offsets else {
+            let start = self.values + row * self.width;
+            return Some(start..start + self.width);
+        };
+        let at = offsets.get() + row * size_of::<i64>();
+        let both = read(at..at + 2 * size_of::<i64>())?;
+        let position = |at| usize::try_from(u64_at(&both, at)?).ok()?.checked_mul(self.width);
+        let (start, end) = (position(0)?, position(size_of::<i64>())?);
+        (start <= end && end <= self.len).then(|| self.values + start..self.values + end)
+    }
 }
 
 impl BatchLayout {
@@ -90,44 +116,47 @@ pub(super) fn block_ranges(block: &Block, end: usize) -> Option<(usize, usize, u
     (stop <= end && start + MESSAGE_PREFIX <= body).then_some((start, body, stop))
 }
 
-/// The layout of the record batch whose header is `header` and whose buffers are `body..stop` of the file.
-pub(super) fn parse_batch(
-    header: &[u8],
-    body: usize,
-    stop: usize,
-    schema: &Schema,
-    leaves: &[Leaf],
-) -> Result<BatchLayout, String> {
+/// The record batch of a header, whose buffers have to be compressed with `codec`.
+pub(super) fn record_batch(header: &[u8], codec: Option<Codec>) -> Result<RecordBatch<'_>, String> {
     let message = header.get(MESSAGE_PREFIX..).ok_or("a record batch has no header")?;
     let message =
         arrow_ipc::root_as_message(message).map_err(|error| format!("a record batch's header: {error}"))?;
     let batch = message.header_as_record_batch().ok_or("a block is no record batch")?;
-    if batch.compression().is_some() {
-        return Err("a record batch is compressed, which this version does not read".to_owned());
+    let found = batch.compression().map(|compression| (compression.codec(), compression.method()));
+    let expected = codec.map(|codec| (codec.arrow(), BodyCompressionMethod::BUFFER));
+    if found != expected {
+        return Err(format!("a record batch's codec is {found:?}, the footer says {expected:?}"));
     }
-    layout(&batch, body, stop, schema, leaves)
-        .ok_or_else(|| "a record batch's buffers do not fit its schema".to_owned())
+    Ok(batch)
 }
 
-fn layout(
-    batch: &RecordBatch<'_>,
+/// Where the buffers of a batch begin, and their lengths; `None` for one that does not lie in `body..stop`.
+pub(super) fn spans<'a>(
+    batch: &RecordBatch<'a>,
     body: usize,
     stop: usize,
-    schema: &Schema,
+) -> impl Iterator<Item = Option<Span>> + use<'a> {
+    batch.buffers().into_iter().flatten().map(move |buffer| {
+        let start = body.checked_add(usize::try_from(buffer.offset()).ok()?)?;
+        let len = usize::try_from(buffer.length()).ok()?;
+        (start.checked_add(len)? <= stop).then_some((start, len))
+    })
+}
+
+/// The layout of the columns `fields`, which begin with the keys, in buffers at `spans`.
+pub(super) fn layout(
+    batch: &RecordBatch<'_>,
+    spans: impl Iterator<Item = Option<Span>>,
+    fields: &[FieldRef],
     leaves: &[Leaf],
 ) -> Option<BatchLayout> {
     let rows = usize::try_from(batch.length()).ok()?;
     let mut nulls = batch.nodes()?.iter().map(|node| usize::try_from(node.null_count()).ok());
-    let buffers = batch.buffers()?.iter().map(|buffer| {
-        let start = body.checked_add(usize::try_from(buffer.offset()).ok()?)?;
-        let len = usize::try_from(buffer.length()).ok()?;
-        (start.checked_add(len)? <= stop).then_some((start, len))
-    });
-    let mut buffers = Buffers { rows, buffers };
-    let mut columns = Vec::with_capacity(schema.fields().len());
+    let mut buffers = Buffers { rows, buffers: spans };
+    let mut columns = Vec::with_capacity(fields.len());
     let contents = std::iter::repeat_n(Content::Any, KEY_COLUMNS)
         .chain(leaves.iter().map(|leaf| Content::of(&leaf.kind)));
-    for (field, content) in schema.fields().iter().zip(contents) {
+    for (field, content) in fields.iter().zip(contents) {
         let (absent, bitmap) = (nulls.next()??, buffers.next()?);
         if matches!(field.data_type(), DataType::FixedSizeList(..) | DataType::LargeList(_)) {
             (nulls.next()?? == 0).then_some(())?;
@@ -138,7 +167,8 @@ fn layout(
         }
         columns.push(place);
     }
-    nulls.next().is_none().then_some(())?;
+    // Of a compressed batch the keys are looked at alone.
+    (fields.len() == KEY_COLUMNS || nulls.next().is_none()).then_some(())?;
     let leaves = columns.split_off(KEY_COLUMNS);
     let [key, view] = columns[..] else { return None };
     Some(BatchLayout { rows, key, view, leaves })

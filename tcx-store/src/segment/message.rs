@@ -8,10 +8,12 @@ use arrow::error::ArrowError;
 use arrow_ipc::convert::IpcSchemaEncoder;
 use arrow_ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_ipc::{
-    Block, Buffer, FieldNode, FooterBuilder, KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion,
-    RecordBatchBuilder,
+    Block, BodyCompression, BodyCompressionArgs, BodyCompressionMethod, Buffer, FieldNode, FooterBuilder,
+    KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
 };
 use flatbuffers::FlatBufferBuilder;
+
+use super::codec::Codec;
 
 /// Messages and buffers begin at multiples of this.
 pub(super) const ALIGNMENT: usize = 64;
@@ -58,11 +60,23 @@ pub(super) struct BatchHeader {
     /// Where the buffers begin in the file.
     start: usize,
     body: usize,
+    codec: Option<Codec>,
 }
 
 impl BatchHeader {
     pub(super) fn new(rows: usize, start: usize) -> Self {
-        Self { rows, nodes: Vec::new(), buffers: Vec::new(), start, body: 0 }
+        Self { rows, nodes: Vec::new(), buffers: Vec::new(), start, body: 0, codec: None }
+    }
+
+    /// The header of the same columns in buffers that are compressed, which follow.
+    pub(super) fn compressed(&self, codec: Codec) -> Self {
+        let nodes = self.nodes.clone();
+        Self { rows: self.rows, nodes, buffers: Vec::new(), start: 0, body: 0, codec: Some(codec) }
+    }
+
+    /// Where each buffer begins in the body, and its length.
+    pub(super) fn spans(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.buffers.iter().map(|buffer| (buffer.offset() as usize, buffer.length() as usize))
     }
 
     /// A column of so many values, none of them null: its buffers follow.
@@ -97,10 +111,17 @@ impl BatchHeader {
         let mut builder = FlatBufferBuilder::new();
         let nodes = builder.create_vector(&self.nodes);
         let buffers = builder.create_vector(&self.buffers);
+        let compression = self.codec.map(|codec| {
+            let args = BodyCompressionArgs { codec: codec.arrow(), method: BodyCompressionMethod::BUFFER };
+            BodyCompression::create(&mut builder, &args)
+        });
         let mut batch = RecordBatchBuilder::new(&mut builder);
         batch.add_length(self.rows as i64);
         batch.add_nodes(nodes);
         batch.add_buffers(buffers);
+        if let Some(compression) = compression {
+            batch.add_compression(compression);
+        }
         let batch = batch.finish();
         let mut message = MessageBuilder::new(&mut builder);
         message.add_version(MetadataVersion::V5);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use super::codec::Codec;
 use crate::bytes::{Random, parse_hex64};
 use crate::name::{FileName, SegmentName};
 
@@ -24,6 +25,8 @@ pub(crate) struct Metadata {
     pub(crate) view: Option<u32>,
     /// The segments that this one replaces.
     pub(crate) inputs: Vec<SegmentName>,
+    /// How the rows are compressed, and how many bytes they have without.
+    pub(crate) codec: Option<(Codec, usize)>,
     /// One per checksum block of the body.
     pub(crate) checksums: Vec<u64>,
 }
@@ -58,7 +61,10 @@ impl Metadata {
             ("tcx.checksum", CHECKSUM.to_owned()),
             ("tcx.checksums", checksums),
         ];
-        entries.into_iter().chain(view).chain(inputs).collect()
+        let codec = self.codec.map(|(codec, unpacked)| {
+            [("tcx.codec", codec.name().to_owned()), ("tcx.unpacked", unpacked.to_string())]
+        });
+        entries.into_iter().chain(view).chain(inputs).chain(codec.into_iter().flatten()).collect()
     }
 
     pub(crate) fn parse(entries: &HashMap<&str, &str>) -> Result<Self, MetadataError> {
@@ -86,6 +92,7 @@ impl Metadata {
                 .map_err(|_| MetadataError::Entry("tcx.view"))?,
             batch_rows: usize::try_from(batch_rows).map_err(|_| MetadataError::Entry("tcx.batch_rows"))?,
             inputs: inputs(entries.get("tcx.inputs")).ok_or(MetadataError::Entry("tcx.inputs"))?,
+            codec: codec(entries)?,
             checksums: checksums(get("tcx.checksums")?).ok_or(MetadataError::Entry("tcx.checksums"))?,
         })
     }
@@ -93,6 +100,16 @@ impl Metadata {
 
 fn number(text: &str, name: &'static str) -> Result<u64, MetadataError> {
     text.parse().map_err(|_| MetadataError::Entry(name))
+}
+
+fn codec(entries: &HashMap<&str, &str>) -> Result<Option<(Codec, usize)>, MetadataError> {
+    let Some(name) = entries.get("tcx.codec") else { return Ok(None) };
+    let codec = Codec::parse(name).ok_or_else(|| {
+        let known: Vec<_> = Codec::ALL.iter().map(|codec| format!("{:?}", codec.name())).collect();
+        MetadataError::Version(format!("its codec is {name:?}, this program knows {}", known.join(" and ")))
+    })?;
+    let unpacked = entries.get("tcx.unpacked").and_then(|bytes| bytes.parse().ok());
+    Ok(Some((codec, unpacked.ok_or(MetadataError::Entry("tcx.unpacked"))?)))
 }
 
 /// Names with a space between them; there is no entry where there is no name.
@@ -130,6 +147,7 @@ mod tests {
             batch_rows: 2,
             view: Some(7),
             inputs: vec![name(1), name(2)],
+            codec: Some((Codec::Zstd, 77)),
             checksums: vec![u64::MAX, 0],
         };
         let written = metadata.entries();
@@ -143,6 +161,7 @@ mod tests {
             match *name {
                 "tcx.view" => assert_eq!(missing.map(|metadata| metadata.view), Ok(None)),
                 "tcx.inputs" => assert_eq!(missing.map(|metadata| metadata.inputs), Ok(Vec::new())),
+                "tcx.codec" => assert_eq!(missing.map(|metadata| metadata.codec), Ok(None)),
                 name => assert_eq!(missing, Err(MetadataError::Entry(name))),
             }
         }
@@ -154,8 +173,11 @@ mod tests {
             wrong.insert("tcx.inputs", malformed);
             assert_eq!(Metadata::parse(&wrong), Err(MetadataError::Entry("tcx.inputs")), "{malformed:?}");
         }
-        let mut newer = entries;
-        newer.insert("tcx.format", "2");
-        assert!(matches!(Metadata::parse(&newer), Err(MetadataError::Version(_))));
+        for (name, value) in [("tcx.format", "2"), ("tcx.codec", "brotli")] {
+            let mut newer = entries.clone();
+            newer.insert(name, value);
+            let Err(MetadataError::Version(what)) = Metadata::parse(&newer) else { panic!("{name}") };
+            assert!(what.contains(value), "{what}");
+        }
     }
 }

@@ -1,133 +1,111 @@
-//! A segment: one sealed, immutable Arrow IPC file, mapped, whose rows are served straight from the map.
+//! A segment: one sealed, immutable Arrow IPC file. Where it is mapped and not compressed, its rows are served straight from
+//! the map.
 
+mod batches;
 mod body;
+mod codec;
 mod columns;
 mod confirm;
 #[cfg(test)]
 mod forged_tests;
+mod indirect;
 mod layout;
+#[cfg(test)]
+mod layout_tests;
 mod message;
 mod metadata;
+mod open;
+mod pack;
 mod piece;
+mod reader;
 #[cfg(test)]
 mod tests;
+mod unpacked;
 mod writer;
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::hint::black_box;
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
 pub(crate) use piece::{Piece, Rows, Source};
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
-use crate::bytes::{Random, u64_at};
 use crate::changes::Tombstones;
 use crate::checksum::{VerifiedBlocks, checksum};
 use crate::mmap::Mapped;
 use crate::name::SegmentName;
 use crate::presence::is_set;
 use crate::schema::Leaf;
+use batches::Batches;
+use codec::Codec;
 use layout::{BatchLayout, Place};
-use metadata::{Metadata, MetadataError};
 use piece::Stored;
+use reader::Reader;
+pub(crate) use unpacked::Unpacked;
 
 /// The most bytes of a segment, unless a single row has more.
 pub(crate) const MAX_SEGMENT_BYTES: usize = 512 << 20;
-/// The end of an Arrow IPC file: the footer's length and the magic.
-const CLOSING: usize = 10;
-/// The end-of-stream marker before the footer.
-const END_OF_STREAM: usize = 8;
 /// The most bytes that are verified and handed out as one slice: they stay in the processor's cache.
 const SLICE: usize = 1 << 20;
 /// No page of memory is smaller.
 const PAGE: usize = 4096;
+
+/// The bytes of a leaf in a row, and whether it has a value.
+pub(crate) type Value<'a> = (Cow<'a, [u8]>, bool);
 
 /// Why a segment is not served.
 #[derive(Debug)]
 pub(crate) enum SegmentError {
     /// Its bytes are not what was written.
     Damaged(String),
-    /// It belongs to another identity or instance, or to a version that this program does not know.
+    /// It belongs to another identity or instance.
     Foreign(String),
+    /// It could not be read.
+    Failed(io::Error),
+    /// A version or a codec that this program does not know has written it.
+    Unknown(String),
 }
 
-/// A mapped segment. What every lookup reads stands first, in few lines of the processor's cache.
+/// A segment. What every lookup reads stands first, in few lines of the processor's cache.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Segment {
     map: Mapped,
     damaged: AtomicBool,
+    /// Whether rows are served straight from the map: it is mapped, and not compressed.
+    is_direct: bool,
     view: Option<u32>,
     base: u64,
     rows: usize,
     blocks: VerifiedBlocks,
-    /// The first record batch, which nearly always is the only one.
+    /// The first record batch, which is the only one of a segment that is not compressed.
     batch: BatchLayout,
-    more_batches: Vec<BatchLayout>,
-    batch_rows: usize,
+    batches: Batches,
     body: usize,
     name: SegmentName,
+    schema: SchemaRef,
+    leaves: Arc<[Leaf]>,
+    codec: Option<Codec>,
+    /// Where the bytes come from if nothing is mapped.
+    reader: Option<Reader>,
+    /// Bytes of the rows when they are not compressed.
+    unpacked: usize,
     born: u64,
     inputs: Vec<SegmentName>,
     /// How many rows are dead, and the newest tombstone when they were counted.
     dead: Mutex<(u64, usize)>,
     sound_keys: OnceLock<bool>,
+    /// The record batch that was decompressed last for somebody who reads row after row.
+    last_unpacked: Mutex<Option<(usize, Arc<Unpacked>)>>,
 }
 
 impl Segment {
-    /// Reads the footer and the batches' headers; the rows are verified when they are first used.
-    pub(crate) fn open(
-        map: Mapped,
-        name: SegmentName,
-        schema: &Schema,
-        leaves: &[Leaf],
-        identity: &str,
-        instance: Random,
-    ) -> Result<Self, SegmentError> {
-        let tail = tail_start(&map).ok_or_else(|| damaged("it is no Arrow file"))?;
-        if checksum(&map[tail..]) != name.tail {
-            return Err(damaged("the checksum of its tail is wrong"));
-        }
-        let footer = &map[tail + END_OF_STREAM..map.len() - CLOSING];
-        let footer =
-            arrow_ipc::root_as_footer(footer).map_err(|error| damaged(format!("its footer: {error}")))?;
-        let metadata = footer_metadata(&footer)?;
-        if metadata.identity != identity || metadata.instance != instance {
-            return Err(SegmentError::Foreign("it belongs to another identity".to_owned()));
-        }
-        if !layout::has_schema(&footer, schema) {
-            return Err(damaged("its columns are not the module's"));
-        }
-        let checksums = VerifiedBlocks::new(metadata.checksums, tail);
-        let blocks = checksums.ok_or_else(|| damaged("it has not one checksum a block"))?;
-        let batches = read_batches(&map[..tail], &footer, &blocks, schema, leaves)?;
-        let (rows, batch_rows, view) = (metadata.rows, metadata.batch_rows, metadata.view);
-        let (batch, more_batches) = check_rows(batches, rows, batch_rows)
-            .ok_or_else(|| damaged("its batches have not the rows it says"))?;
-        Ok(Self {
-            map,
-            damaged: AtomicBool::new(false),
-            view,
-            base: metadata.base,
-            rows,
-            blocks,
-            batch,
-            more_batches,
-            batch_rows,
-            body: tail,
-            name,
-            born: metadata.born,
-            inputs: metadata.inputs,
-            dead: Mutex::default(),
-            sound_keys: OnceLock::new(),
-        })
-    }
-
     pub(crate) fn name(&self) -> SegmentName {
         self.name
     }
@@ -146,14 +124,37 @@ impl Segment {
         &self.inputs
     }
 
-    /// Whether every key is as it was written.
-    pub(crate) fn has_sound_keys(&self) -> bool {
-        *self.sound_keys.get_or_init(|| (0..self.rows).all(|row| self.key(row).is_some()))
+    /// Whether every key is as it was written; `None` if the file could not be read.
+    pub(crate) fn has_sound_keys(&self) -> Option<bool> {
+        if let Some(known) = self.sound_keys.get() {
+            return Some(*known);
+        }
+        let sound = self.judge(|| (0..self.rows).all(|row| self.key(row).is_some()))?;
+        Some(*self.sound_keys.get_or_init(|| sound))
     }
 
-    /// Reads the whole file once more; whether every byte is as it was written.
-    pub(crate) fn is_intact(&self) -> bool {
-        self.blocks.verify_again(self.body()) && checksum(&self.map[self.body..]) == self.name.tail
+    /// Reads the whole file once more; whether every byte is as it was written, `None` if it could not be read.
+    pub(crate) fn is_intact(&self) -> Option<bool> {
+        self.judge(|| {
+            let Some(reader) = &self.reader else {
+                let (body, tail) = self.map.split_at(self.body);
+                return self.blocks.verify_again(body) && checksum(tail) == self.name.tail;
+            };
+            let tail = || reader.read_raw(self.body..reader.bytes());
+            reader.is_intact(&self.blocks) && tail().is_some_and(|tail| checksum(&tail) == self.name.tail)
+        })
+    }
+
+    /// How often the file could not be read. Where something could not be had and this has not grown, it is damaged.
+    pub(crate) fn failures(&self) -> usize {
+        self.reader.as_ref().map_or(0, Reader::failures)
+    }
+
+    /// What is found; `None` if it is nothing good and the file could not be read.
+    fn judge(&self, is_good: impl FnOnce() -> bool) -> Option<bool> {
+        let before = self.failures();
+        let good = is_good();
+        (good || self.failures() == before).then_some(good)
     }
 
     /// How many rows are dead. Counted once for each state of the tombstones.
@@ -174,7 +175,18 @@ impl Segment {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.map.len()
+        self.reader.as_ref().map_or(self.map.len(), Reader::bytes)
+    }
+
+    /// The bytes that it would have if it were not compressed.
+    pub(crate) fn unpacked_bytes(&self) -> usize {
+        self.unpacked
+    }
+
+    /// Whether rows are served straight from the map.
+    #[inline]
+    pub(crate) fn is_direct(&self) -> bool {
+        self.is_direct
     }
 
     /// Whether this process has met a wrong checksum here.
@@ -187,10 +199,6 @@ impl Segment {
         !self.damaged.swap(true, Ordering::Relaxed)
     }
 
-    fn body(&self) -> &[u8] {
-        &self.map[..self.body]
-    }
-
     #[inline]
     fn locate(&self, row: usize) -> Option<(&BatchLayout, usize)> {
         // No division on the hot path.
@@ -198,40 +206,31 @@ impl Segment {
     }
 
     fn locate_further(&self, row: usize) -> Option<(&BatchLayout, usize)> {
-        let (number, row) = (row.checked_div(self.batch_rows)?, row.checked_rem(self.batch_rows)?);
-        let batch = self.more_batches.get(number.checked_sub(1)?)?;
-        (row < batch.rows).then_some((batch, row))
+        let (number, row) = self.batches.locate(row)?;
+        let read = |range| self.verified(range);
+        let batch = self.batches.later(number, (&self.schema, &self.leaves), self.codec, read)?;
+        Some((batch, row))
     }
 
-    /// The verified bytes of a row of a column; `None` if a checksum or an offset is wrong.
+    /// The verified bytes of a row of a column; `None` if a checksum or an offset is wrong, or the file cannot be read.
     #[inline]
-    fn bytes_of(&self, place: &Place, row: usize) -> Option<&[u8]> {
+    fn bytes_of(&self, place: &Place, row: usize) -> Option<Cow<'_, [u8]>> {
         self.verified(self.range_of(place, row)?)
     }
 
     #[inline]
-    fn verified(&self, range: Range<usize>) -> Option<&[u8]> {
-        let map = &*self.map;
-        let good = self.blocks.verify(map, range.start, range.end);
-        map.get(range).filter(|_| good)
+    fn verified(&self, range: Range<usize>) -> Option<Cow<'_, [u8]>> {
+        verified(&self.map, self.reader.as_ref(), &self.blocks, range)
     }
 
     /// Where the bytes of a row are, which are not verified; `None` if the offsets that say so are wrong.
     #[inline]
     fn range_of(&self, place: &Place, row: usize) -> Option<Range<usize>> {
-        let Some(offsets) = place.offsets else {
-            let start = place.values + row * place.width;
-            return Some(start..start + place.width);
-        };
-        let at = offsets.get() + row * size_of::<i64>();
-        let both = self.verified(at..at + 2 * size_of::<i64>())?;
-        let position = |at| usize::try_from(u64_at(both, at)?).ok()?.checked_mul(place.width);
-        let (start, end) = (position(0)?, position(size_of::<i64>())?);
-        (start <= end && end <= place.len).then(|| place.values + start..place.values + end)
+        place.range(row, |range| self.verified(range))
     }
 
     /// The key and view of a row; `None` if its bytes cannot be trusted.
-    pub(crate) fn key(&self, row: usize) -> Option<(&[u8], u32)> {
+    pub(crate) fn key(&self, row: usize) -> Option<(Cow<'_, [u8]>, u32)> {
         let (batch, row) = self.locate(row)?;
         let view = match self.view {
             Some(view) => view,
@@ -240,15 +239,27 @@ impl Segment {
         Some((self.bytes_of(&batch.key, row)?, view))
     }
 
-    /// A row of a leaf; `None` if its bytes cannot be trusted.
+    /// As [`bytes_of`](Self::bytes_of), if it is mapped.
+    #[inline]
+    fn in_map_of(&self, place: &Place, row: usize) -> Option<&[u8]> {
+        self.in_map(place.range(row, |range| self.in_map(range))?)
+    }
+
+    /// As [`verified`](Self::verified), if it is mapped.
+    #[inline]
+    fn in_map(&self, range: Range<usize>) -> Option<&[u8]> {
+        in_map(&self.map, &self.blocks, range)
+    }
+
+    /// A row of a leaf, if it is served straight from the map; `None` if its bytes cannot be trusted.
     pub(crate) fn leaf(&self, leaf: usize, row: usize) -> Option<&[u8]> {
         let (batch, row) = self.locate(row)?;
-        self.bytes_of(batch.leaves.get(leaf)?, row)
+        self.in_map_of(batch.leaves.get(leaf)?, row)
     }
 
     /// Where the leaves of a row are.
     fn ranges(&self, row: usize) -> impl Iterator<Item = Range<usize>> + '_ {
-        let located = self.locate(row);
+        let located = if self.is_compressed() { None } else { self.locate(row) };
         located.into_iter().flat_map(move |(batch, row)| {
             batch.leaves.iter().filter_map(move |place| self.range_of(place, row))
         })
@@ -271,6 +282,10 @@ impl Segment {
 
     /// Whether a row of a leaf has a value; `None` if the byte that says so cannot be trusted.
     pub(crate) fn is_present(&self, leaf: usize, row: usize) -> Option<bool> {
+        if self.is_compressed() {
+            let (number, row) = self.batches.locate(row)?;
+            return self.next_unpacked(number)?.value(leaf, row).map(|(_, present)| present);
+        }
         let (batch, row) = self.locate(row)?;
         self.validity_of(batch.leaves.get(leaf)?, row)
     }
@@ -289,7 +304,13 @@ impl Segment {
 
     /// The verified bytes of the first of `rows`, and how many rows they are: as many as lie one after the other, if
     /// they are not too many bytes; a single row where rows differ in length. `None` if a byte cannot be trusted.
-    fn slice(&self, column: Stored, rows: Range<usize>) -> Option<(&[u8], usize)> {
+    fn slice(&self, column: Stored, rows: Range<usize>) -> Option<(Cow<'_, [u8]>, usize)> {
+        if self.is_packed(column) {
+            let (number, first) = self.batches.locate(rows.start)?;
+            let batch = self.next_unpacked(number)?;
+            let count = rows.len().min(batch.rows() - first);
+            return Some((batch.slice(column, first..first + count)?.to_vec().into(), count));
+        }
         let (batch, first) = self.locate(rows.start)?;
         let place = batch.place(column)?;
         if place.offsets.is_some() {
@@ -298,78 +319,51 @@ impl Segment {
                 Stored::Key => return Some((bytes, 1)),
                 Stored::Leaf { number, .. } => number,
             };
-            return self.accepts(batch, number, first, bytes).then_some((bytes, 1));
+            return self.accepts(batch, number, first, &bytes).then_some((bytes, 1));
         }
         let count = rows.len().min(batch.rows - first).min(SLICE / place.width).max(1);
         let (start, len) = (place.values + first * place.width, count * place.width);
-        let good = self.blocks.verify(&self.map, start, start + len);
-        good.then(|| (&self.map[start..start + len], count))
+        Some((self.verified(start..start + len)?, count))
     }
 
     /// The length of a row; `None` if its offsets cannot be trusted.
     fn row_len(&self, column: Stored, row: usize) -> Option<usize> {
+        if self.is_packed(column) {
+            let (number, row) = self.batches.locate(row)?;
+            return self.next_unpacked(number)?.slice(column, row..row + 1).map(<[u8]>::len);
+        }
         let (batch, row) = self.locate(row)?;
         self.range_of(batch.place(column)?, row).map(|range| range.len())
     }
 
     /// All rows of a dense leaf, one after the other, where they lie in one piece; *not verified*.
     pub(crate) fn dense(&self, leaf: usize) -> Option<&[u8]> {
-        let place = self.batch.leaves.get(leaf).filter(|_| self.more_batches.is_empty())?;
+        let place = self.batch.leaves.get(leaf).filter(|_| self.batches.is_one())?;
         self.map.get(place.values..place.values + place.len)
     }
 }
 
-fn damaged(what: impl Into<String>) -> SegmentError {
-    SegmentError::Damaged(what.into())
-}
-
-/// Where the tail begins, by the footer's length at the end of the file.
-fn tail_start(file: &[u8]) -> Option<usize> {
-    let closing = file.len().checked_sub(CLOSING)?;
-    let len = u32::from_le_bytes(*file[closing..].first_chunk()?);
-    (file[closing + 4..] == *b"ARROW1").then_some(())?;
-    closing.checked_sub(usize::try_from(len).ok()?)?.checked_sub(END_OF_STREAM)
-}
-
-/// The layouts of the record batches; `body` is the file up to its tail.
-fn read_batches(
-    body: &[u8],
-    footer: &arrow_ipc::Footer<'_>,
+/// Verified bytes of a range of the body: from the map, or where nothing is mapped from the file.
+#[inline]
+fn verified<'m>(
+    map: &'m [u8],
+    reader: Option<&Reader>,
     blocks: &VerifiedBlocks,
-    schema: &Schema,
-    leaves: &[Leaf],
-) -> Result<Vec<BatchLayout>, SegmentError> {
-    let read = |block| {
-        let ranges = layout::block_ranges(block, body.len());
-        let (start, end, stop) = ranges.ok_or_else(|| damaged("a record batch leaves the file"))?;
-        if !blocks.verify(body, start, end) {
-            return Err(damaged("the checksum of a record batch's header is wrong"));
-        }
-        layout::parse_batch(&body[start..end], end, stop, schema, leaves).map_err(damaged)
-    };
-    footer.recordBatches().into_iter().flatten().map(read).collect()
+    range: Range<usize>,
+) -> Option<Cow<'m, [u8]>> {
+    match in_map(map, blocks, range.clone()) {
+        Some(bytes) => Some(Cow::Borrowed(bytes)),
+        None => read(reader, blocks, range).map(Cow::Owned),
+    }
 }
 
-fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata, SegmentError> {
-    let pairs = footer.custom_metadata().into_iter().flatten();
-    let entries: HashMap<&str, &str> = pairs.filter_map(|pair| Some((pair.key()?, pair.value()?))).collect();
-    Metadata::parse(&entries).map_err(|error| match error {
-        MetadataError::Version(what) => SegmentError::Foreign(what),
-        MetadataError::Entry(name) => damaged(format!("its entry `{name}` is missing or malformed")),
-    })
+#[inline]
+fn in_map<'m>(map: &'m [u8], blocks: &VerifiedBlocks, range: Range<usize>) -> Option<&'m [u8]> {
+    let good = blocks.verify(map, range.start, range.end);
+    map.get(range).filter(|_| good)
 }
 
-/// The first batch and the others, if all but the last have `batch_rows` rows, together they have `rows`, and a row's
-/// number fits 32 bits.
-fn check_rows(
-    batches: Vec<BatchLayout>,
-    rows: usize,
-    batch_rows: usize,
-) -> Option<(BatchLayout, Vec<BatchLayout>)> {
-    let (last, full) = batches.split_last()?;
-    let even = full.iter().all(|batch| batch.rows == batch_rows) && last.rows <= batch_rows;
-    let sum = full.len().checked_mul(batch_rows)?.checked_add(last.rows)?;
-    let fits = even && sum == rows && u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX);
-    let mut batches = batches.into_iter();
-    Some((batches.next().filter(|_| fits)?, batches.collect()))
+#[cold]
+fn read(reader: Option<&Reader>, blocks: &VerifiedBlocks, range: Range<usize>) -> Option<Vec<u8>> {
+    reader?.read(range, blocks)
 }

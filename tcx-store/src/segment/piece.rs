@@ -84,7 +84,7 @@ impl Piece<'_> {
                 Source::Batch(batch) => batch.keys.hash(row),
                 Source::Segment(segment) => segment
                     .key(row)
-                    .map(|(key, view)| hash(key, view))
+                    .map(|(key, view)| hash(&key, view))
                     .ok_or_else(|| damaged(segment, row))?,
             });
         }
@@ -156,7 +156,7 @@ fn segment_values(segment: &Segment, column: Stored, run: Range<usize>, put: Put
     let mut row = run.start;
     while row < run.end {
         let (bytes, rows) = segment.slice(column, row..run.end).ok_or_else(|| damaged(segment, row))?;
-        put(bytes)?;
+        put(&bytes)?;
         row += rows;
     }
     Ok(())

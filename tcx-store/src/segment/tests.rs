@@ -10,11 +10,15 @@ use arrow_ipc::MetadataVersion;
 use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 
+use super::metadata::Metadata;
+use super::open::tail_len;
 use super::*;
 use crate::buffer::RowBatch;
+use crate::bytes::Random;
 use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK};
+use crate::hot::HotTier;
 use crate::storage::{LocalStorage, Storage, System};
-use crate::{ANY, Column, ColumnType, DType, Field, KeyType, Keys, Leaf, LeafKind};
+use crate::{ANY, Column, ColumnType, Compression, DType, Field, KeyType, Keys, Leaf, LeafKind, ReadMode};
 
 const fn dense(name: &'static str, dtype: DType, shape: &'static [usize]) -> Field {
     Field { name, column: ColumnType::Dense { dtype, shape } }
@@ -51,6 +55,7 @@ const OUTPUT: ColumnType = ColumnType::Struct(&[
     Field { name: "text", column: ColumnType::Text },
 ]);
 const KEY_TYPES: [KeyType; 3] = [KeyType::Text, KeyType::Int, KeyType::Bytes];
+const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 const INSTANCE: Random = Random([9; 16]);
 
 /// A key and its view: what its row holds follows from them.
@@ -102,11 +107,17 @@ pub(super) struct Folder {
     key_type: KeyType,
     pub(super) leaves: Vec<Leaf>,
     schema: SchemaRef,
+    compression: Compression,
 }
 
 impl Folder {
     pub(super) fn new(key_type: KeyType) -> Self {
-        Self::with(key_type, OUTPUT.leaves())
+        Self::compressed(key_type, Compression::None)
+    }
+
+    /// One whose segments are compressed.
+    fn compressed(key_type: KeyType, compression: Compression) -> Self {
+        Self { compression, ..Self::with(key_type, OUTPUT.leaves()) }
     }
 
     /// One whose rows are short.
@@ -118,7 +129,7 @@ impl Folder {
         let dir = tempfile::tempdir().unwrap();
         let storage = LocalStorage::new(dir.path().to_owned(), System);
         let schema = arrow_schema(key_type, &leaves);
-        Self { dir, storage, key_type, leaves, schema }
+        Self { dir, storage, key_type, leaves, schema, compression: Compression::None }
     }
 
     pub(super) fn batch(&self, ids: Range<i64>, view: u32) -> RowBatch {
@@ -157,6 +168,7 @@ impl Folder {
             base: 3,
             born: 5,
             inputs,
+            compression: self.compression,
         };
         let written = write_segment(&self.storage, &header, pieces)?;
         let (name, bytes) = (written.name, written.bytes);
@@ -174,8 +186,13 @@ impl Folder {
     }
 
     pub(super) fn try_open(&self, name: SegmentName) -> Result<Segment, SegmentError> {
-        let map = self.storage.map(&name.to_string()).unwrap();
-        Segment::open(map, name, &self.schema, &self.leaves, "ab", INSTANCE)
+        self.open_from(&self.storage, name)
+    }
+
+    fn open_from(&self, storage: &dyn Storage, name: SegmentName) -> Result<Segment, SegmentError> {
+        let file = storage.open(&name.to_string()).unwrap();
+        let columns = (&self.schema, &self.leaves.clone().into());
+        Segment::open(file, &Arc::new(HotTier::new(0)), name, columns, "ab", INSTANCE)
     }
 
     /// The same rows as in `name`, in record batches of so many rows, as another writer may have made them.
@@ -198,6 +215,7 @@ impl Folder {
             batch_rows: rows,
             view: None,
             inputs: Vec::new(),
+            codec: None,
             checksums: checksums.finish(),
         };
         metadata.entries().into_iter().for_each(|(name, value)| file.write_metadata(name, value));
@@ -208,8 +226,10 @@ impl Folder {
     }
 
     /// Both readers find these rows, in this order.
-    fn check(&self, name: SegmentName, ids: &[Id]) {
+    pub(super) fn check(&self, name: SegmentName, ids: &[Id]) {
         let segment = self.open(name);
+        let reading = LocalStorage::new(self.dir.path().to_owned(), System).reading(ReadMode::Pread);
+        let read = self.open_from(&reading, name).unwrap();
         let batches = record_batches(&self.path(name));
         assert_eq!(batches[0].schema(), self.schema);
         let rows = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
@@ -217,12 +237,16 @@ impl Folder {
         assert_eq!((segment.rows(), rows.len()), (ids.len(), ids.len()));
         for (number, (&id, (batch, at))) in ids.iter().zip(rows).enumerate() {
             let key = key(self.key_type, id.0);
-            assert_eq!(segment.key(number), Some((&key[..], id.1)), "row {number}");
+            assert_eq!(segment.key(number), Some((Cow::Borrowed(&key[..]), id.1)), "row {number}");
             assert_eq!(value(batch.column(0), at), key, "row {number}");
             assert_eq!(value(batch.column(1), at), id.1.to_le_bytes(), "row {number}");
+            assert_eq!(read.key(number), segment.key(number), "row {number}");
+            let expected = self.leaves.iter().map(|leaf| (row(leaf, id).into(), is_present(leaf, id)));
+            assert!(read.read_row(number) == Some(expected.collect()), "row {number}, read");
             for (leaf, column) in self.leaves.iter().zip(2..) {
                 let expected = row(leaf, id);
-                assert!(segment.leaf(column - 2, number) == Some(&expected), "{} of row {number}", leaf.name);
+                let found = leaf_of(&segment, column - 2, number);
+                assert!(found.as_ref() == Some(&expected), "{} of row {number}", leaf.name);
                 assert!(value(batch.column(column), at) == expected, "{} of row {number}", leaf.name);
                 let present = is_present(leaf, id);
                 assert_eq!(
@@ -235,6 +259,15 @@ impl Folder {
             }
         }
     }
+}
+
+/// A row of a leaf, wherever it lies.
+fn leaf_of(segment: &Segment, leaf: usize, row: usize) -> Option<Vec<u8>> {
+    if segment.is_direct() {
+        return segment.leaf(leaf, row).map(<[u8]>::to_vec);
+    }
+    let (number, row) = segment.batch_of(row)?;
+    segment.unpack(number)?.value(leaf, row).map(|(bytes, _)| bytes.to_vec())
 }
 
 fn record_batches(path: &Path) -> Vec<RecordBatch> {
@@ -257,14 +290,18 @@ fn numbers(data: &ArrayData) -> Vec<u8> {
     data.buffers()[0][data.offset() * width..][..data.len() * width].to_vec()
 }
 
-fn ids(rows: impl IntoIterator<Item = i64>, view: u32) -> impl Iterator<Item = Id> {
+fn every_kind() -> impl Iterator<Item = (KeyType, Compression)> {
+    KEY_TYPES.into_iter().flat_map(|key_type| COMPRESSIONS.map(|compression| (key_type, compression)))
+}
+
+pub(super) fn ids(rows: impl IntoIterator<Item = i64>, view: u32) -> impl Iterator<Item = Id> {
     rows.into_iter().map(move |id| (id, view))
 }
 
 #[test]
-fn arrow_reads_every_leaf_kind_and_key_type_of_buffered_rows() {
-    for key_type in KEY_TYPES {
-        let folder = Folder::new(key_type);
+fn arrow_reads_every_leaf_kind_key_type_and_codec_of_buffered_rows() {
+    for (key_type, compression) in every_kind() {
+        let folder = Folder::compressed(key_type, compression);
         let (first, second) = (folder.batch(0..40, 0), folder.batch(100..110, 0));
         let pieces = [
             Piece { source: Source::Batch(&first), rows: Rows::Range(0..40) },
@@ -282,9 +319,9 @@ fn arrow_reads_every_leaf_kind_and_key_type_of_buffered_rows() {
 }
 
 #[test]
-fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_and_views() {
-    for key_type in KEY_TYPES {
-        let folder = Folder::new(key_type);
+fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_codecs_and_views() {
+    for (key_type, compression) in every_kind() {
+        let mut folder = Folder::new(key_type);
         let (plain, augmented) = (folder.batch(0..20, 0), folder.batch(0..20, 7));
         let mixed = folder.write(
             &[
@@ -296,7 +333,9 @@ fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_and_vie
         let mixed = mixed.unwrap();
         let in_batches = folder.open(folder.in_batches_of(mixed, 4));
         folder.check(in_batches.name(), &ids(0..20, 0).chain(ids(10..20, 7)).collect::<Vec<_>>());
-        let mixed = folder.open(mixed);
+        folder.compression = compression;
+        let whole = Piece { source: Source::Segment(&folder.open(mixed)), rows: Rows::Range(0..30) };
+        let mixed = folder.open(folder.write(&[whole], &[]).unwrap());
         let pieces = [
             Piece { source: Source::Segment(&in_batches), rows: Rows::Range(2..27) },
             Piece { source: Source::Segment(&mixed), rows: Rows::Selected(&[0, 1, 25, 29]) },
@@ -319,28 +358,13 @@ fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_and_vie
 }
 
 #[test]
-fn the_view_that_all_written_rows_share_is_the_segments() {
-    let folder = Folder::new(KeyType::Int);
-    let (plain, augmented) = (folder.batch(0..3, 0), folder.batch(0..3, 7));
-    let both =
-        [&plain, &augmented].map(|batch| Piece { source: Source::Batch(batch), rows: Rows::Range(0..3) });
-    let mixed = folder.open(folder.write(&both, &[]).unwrap());
-    assert_eq!(mixed.view, None);
-    assert_eq!(mixed.inputs(), []);
-    let rows = Rows::Selected(&[4, 5]);
-    let name = folder.write(&[Piece { source: Source::Segment(&mixed), rows }], &[]).unwrap();
-    assert_eq!(folder.open(name).view, Some(7));
-    folder.check(name, &[(1, 7), (2, 7)]);
-}
-
-#[test]
 fn a_row_that_does_not_verify_is_an_error_that_names_its_segment() {
     let folder = Folder::new(KeyType::Text);
     let batch = folder.batch(0..20, 0);
     let whole = || Piece { source: Source::Batch(&batch), rows: Rows::Range(0..20) };
     let name = folder.write(&[whole()], &[]).unwrap();
     let written = std::fs::read(folder.path(name)).unwrap();
-    let blocks = tail_start(&written).unwrap() / CHECKSUM_BLOCK;
+    let blocks = (written.len() - tail_len(&written).unwrap()) / CHECKSUM_BLOCK;
     let mut refused = 0;
     for block in 0..=blocks {
         let mut bytes = written.clone();
@@ -365,22 +389,4 @@ fn a_row_that_does_not_verify_is_an_error_that_names_its_segment() {
         folder.check(copy, &ids((0..20).chain(good), 0).collect::<Vec<_>>());
     }
     assert!(refused > 15, "{refused} blocks");
-}
-
-#[test]
-fn the_values_of_large_columns_begin_at_pages_and_those_of_small_ones_waste_none() {
-    let folder = Folder::new(KeyType::Text);
-    let batch = folder.batch(0..20, 0);
-    let rows = |rows: usize| [Piece { source: Source::Batch(&batch), rows: Rows::Range(0..rows) }];
-    let segment = folder.open(folder.write(&rows(20), &[]).unwrap());
-    let (mut large, mut end) = (0, 0);
-    for leaf in segment.batch.leaves.iter().take_while(|leaf| leaf.offsets.is_none()) {
-        let step = if leaf.len < 1 << 16 { 64 } else { 4096 };
-        assert_eq!(leaf.values % step, 0);
-        assert!(leaf.values - end < step + 64 || end == 0, "{} after {end}", leaf.values);
-        end = leaf.values + leaf.len;
-        large += usize::from(step == 4096);
-    }
-    assert_eq!(large, 1, "the one of 70,000 bytes a row");
-    folder.check(segment.name(), &ids(0..20, 0).collect::<Vec<_>>());
 }

@@ -6,14 +6,17 @@ use std::io;
 use arrow::datatypes::SchemaRef;
 use arrow_ipc::Block;
 
-use super::body::Body;
+use super::body::{Body, Sink};
+use super::codec::Codec;
 use super::message::{BatchHeader, file_start, tail};
 use super::metadata::Metadata;
+use super::pack::{Packed, write_packed};
 use super::piece::{Piece, Stored};
 use crate::bytes::Random;
 use crate::checksum::checksum;
 use crate::key::KeyType;
 use crate::name::{FileName, SegmentName};
+use crate::options::Compression;
 use crate::presence::Presence;
 use crate::schema::{Leaf, LeafKind};
 use crate::storage::{Draft, Storage};
@@ -29,6 +32,7 @@ pub(crate) struct SegmentHeader<'a> {
     pub(crate) born: u64,
     /// The segments that the new one replaces.
     pub(crate) inputs: &'a [SegmentName],
+    pub(crate) compression: Compression,
 }
 
 /// A complete file that waits for its name.
@@ -56,10 +60,14 @@ pub(crate) fn write_segment(
     pieces: &[Piece<'_>],
 ) -> io::Result<WrittenSegment> {
     let rows = pieces.iter().map(Piece::rows).sum::<usize>();
-    let columns = columns(header, pieces)?;
+    let codec = Codec::of(header.compression);
     let mut body = Body::new(storage.draft()?);
     body.put(&file_start(header.schema)?)?;
-    let block = write_batch(&mut body, &columns, rows, pieces)?;
+    let Packed { blocks, batch_rows, unpacked } = match codec {
+        None => write_plain(&mut body, header, pieces)?,
+        Some(codec) => write_packed(&mut body, header, pieces, codec)?,
+    };
+    let body_bytes = body.len();
     let (mut draft, checksums) = body.finish()?;
     let metadata = Metadata {
         identity: header.identity.to_owned(),
@@ -67,41 +75,53 @@ pub(crate) fn write_segment(
         base: header.base,
         born: header.born,
         rows,
-        batch_rows: rows,
+        batch_rows,
         view: common_view(pieces)?,
         inputs: header.inputs.to_vec(),
+        codec: codec.map(|codec| (codec, unpacked)),
         checksums,
     };
-    let tail = tail(header.schema, &[block], &metadata.entries())?;
+    let tail = tail(header.schema, &blocks, &metadata.entries())?;
     draft.write_all(&tail)?;
-    let bytes = (block.offset() + i64::from(block.metaDataLength()) + block.bodyLength()) as u64;
     let name = SegmentName { random: Random::new(), tail: checksum(&tail) };
-    Ok(WrittenSegment { name, bytes: bytes + tail.len() as u64, draft })
+    Ok(WrittenSegment { name, bytes: (body_bytes + tail.len()) as u64, draft })
 }
 
-fn write_batch(body: &mut Body, columns: &[Column], rows: usize, pieces: &[Piece<'_>]) -> io::Result<Block> {
-    let announce = |start| {
-        let mut header = BatchHeader::new(rows, start);
-        for column in columns {
-            column.announce(rows, &mut header);
-        }
-        header
-    };
+/// All rows in one record batch, as they are.
+fn write_plain(body: &mut Body, header: &SegmentHeader<'_>, pieces: &[Piece<'_>]) -> io::Result<Packed> {
+    let (columns, rows) = (columns(header, pieces)?, pieces.iter().map(Piece::rows).sum());
     // The header is as long wherever the buffers begin, which is where it ends.
     let start = body.len();
-    let header = announce(start + announce(start).message()?.len());
+    let header =
+        batch_header(&columns, pieces, start + batch_header(&columns, pieces, start).message()?.len());
     let message = header.message()?;
     body.put(&message)?;
     columns.iter().try_for_each(|column| column.write(rows, pieces, body))?;
     if body.len() != start + message.len() + header.body() {
-        return Err(io::Error::other("the rows have not the lengths they had"));
+        return Err(changed());
     }
     let message = i32::try_from(message.len()).map_err(io::Error::other)?;
-    Ok(Block::new(start as i64, message, header.body() as i64))
+    let block = Block::new(start as i64, message, header.body() as i64);
+    Ok(Packed { blocks: vec![block], batch_rows: rows, unpacked: header.body() })
+}
+
+/// The header of a record batch of these columns, whose buffers begin at `start`.
+pub(super) fn batch_header(columns: &[Column], pieces: &[Piece<'_>], start: usize) -> BatchHeader {
+    let rows = pieces.iter().map(Piece::rows).sum();
+    let mut header = BatchHeader::new(rows, start);
+    for column in columns {
+        column.announce(rows, &mut header);
+    }
+    header
+}
+
+/// A source that is not what it was a moment ago.
+pub(super) fn changed() -> io::Error {
+    io::Error::other("the rows have not the lengths they had")
 }
 
 /// A column of the new segment.
-struct Column {
+pub(super) struct Column {
     values: Values,
     /// Which rows have a value, if not all have.
     presence: Option<Presence>,
@@ -124,7 +144,7 @@ enum Values {
 }
 
 /// The columns in their order, see [`arrow_schema`](super::arrow_schema).
-fn columns(header: &SegmentHeader<'_>, pieces: &[Piece<'_>]) -> io::Result<Vec<Column>> {
+pub(super) fn columns(header: &SegmentHeader<'_>, pieces: &[Piece<'_>]) -> io::Result<Vec<Column>> {
     let key = match header.key_type {
         KeyType::Int => Values::Fixed { stored: Stored::Key, width: size_of::<i64>(), list: None },
         KeyType::Text | KeyType::Bytes => varying(pieces, Stored::Key, None)?,
@@ -191,7 +211,7 @@ impl Column {
         }
     }
 
-    fn write(&self, rows: usize, pieces: &[Piece<'_>], body: &mut Body) -> io::Result<()> {
+    pub(super) fn write(&self, rows: usize, pieces: &[Piece<'_>], body: &mut impl Sink) -> io::Result<()> {
         if let Some(presence) = &self.presence {
             body.put(presence.bits())?;
             body.pad()?;
@@ -212,12 +232,12 @@ impl Column {
     }
 }
 
-fn write_values(pieces: &[Piece<'_>], stored: Stored, body: &mut Body) -> io::Result<()> {
+fn write_values(pieces: &[Piece<'_>], stored: Stored, body: &mut impl Sink) -> io::Result<()> {
     pieces.iter().try_for_each(|piece| piece.values(stored, &mut |bytes| body.put(bytes)))
 }
 
 /// Where each row begins, and where the last one ends, in elements of this size.
-fn write_offsets(pieces: &[Piece<'_>], stored: Stored, size: usize, body: &mut Body) -> io::Result<()> {
+fn write_offsets(pieces: &[Piece<'_>], stored: Stored, size: usize, body: &mut impl Sink) -> io::Result<()> {
     let mut end = 0_i64;
     body.put(&end.to_le_bytes())?;
     pieces.iter().try_for_each(|piece| {
@@ -228,7 +248,7 @@ fn write_offsets(pieces: &[Piece<'_>], stored: Stored, size: usize, body: &mut B
     })
 }
 
-fn write_views(pieces: &[Piece<'_>], body: &mut Body) -> io::Result<()> {
+fn write_views(pieces: &[Piece<'_>], body: &mut impl Sink) -> io::Result<()> {
     pieces.iter().try_for_each(|piece| {
         piece.views(&mut |view, rows| (0..rows).try_for_each(|_| body.put(&view.to_le_bytes())))
     })

@@ -145,4 +145,8 @@ impl Steps for Faulty {
     fn open(&self, path: &Path) -> io::Result<File> {
         self.step("open", path, || System.open(path))
     }
+
+    fn read_at(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        self.step("read_at", Path::new(OPEN_FILE), || System.read_at(file, bytes, at))
+    }
 }

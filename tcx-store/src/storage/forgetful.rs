@@ -196,4 +196,8 @@ impl Steps for Forgetful {
     fn open(&self, path: &Path) -> io::Result<File> {
         self.read(|| System.open(path))
     }
+
+    fn read_at(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        System.read_at(file, bytes, at)
+    }
 }

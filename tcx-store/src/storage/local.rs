@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use super::file_system::is_remote;
+use super::sealed::{LocalFile, ReadAt, Sealed};
 use super::steps::{Stamp, Steps};
 use super::{Draft, FileInfo, Storage};
 use crate::bytes::Random;
 use crate::mmap::Mapped;
 use crate::name::FileName;
+use crate::options::ReadMode;
 
 /// A directory. It is created when the first file is written to it, never by reading.
 #[derive(Debug)]
@@ -19,11 +22,23 @@ pub(crate) struct LocalStorage<S> {
     steps: S,
     /// Whether this process has made sure that the directory itself can be found after a power loss.
     named: AtomicBool,
+    /// Whether files are read instead of mapped.
+    reads: bool,
 }
 
 impl<S: Steps + Clone> LocalStorage<S> {
     pub(crate) fn new(dir: PathBuf, steps: S) -> Self {
-        Self { dir, steps, named: AtomicBool::new(false) }
+        Self { dir, steps, named: AtomicBool::new(false), reads: false }
+    }
+
+    /// Reads files in this way.
+    pub(crate) fn reading(self, mode: ReadMode) -> Self {
+        let reads = match mode {
+            ReadMode::Map => false,
+            ReadMode::Pread => true,
+            ReadMode::Auto => is_remote(&self.dir),
+        };
+        Self { reads, ..self }
     }
 
     fn create_draft(&self) -> io::Result<LocalDraft<S>> {
@@ -99,7 +114,23 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
     }
 
     fn map(&self, name: &str) -> io::Result<Mapped> {
-        Mapped::new(&self.steps.open(&self.dir.join(name))?)
+        let path = self.dir.join(name);
+        if !self.reads {
+            return Mapped::new(&self.steps.open(&path)?);
+        }
+        // What is mapped is a copy that nobody can take away.
+        let file = LocalFile::open(path, self.steps.clone())?;
+        let mut bytes = vec![0; file.bytes()];
+        file.read_at(&mut bytes, 0)?;
+        self.map_unnamed(&bytes)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Sealed> {
+        if !self.reads {
+            return self.map(name).map(Sealed::Mapped);
+        }
+        let file = LocalFile::open(self.dir.join(name), self.steps.clone())?;
+        Ok(Sealed::Read(Box::new(file)))
     }
 
     fn draft(&self) -> io::Result<Box<dyn Draft>> {

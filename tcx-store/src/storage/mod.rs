@@ -5,10 +5,12 @@
 mod disk;
 #[cfg(test)]
 mod faulty;
+mod file_system;
 #[cfg(test)]
 mod forgetful;
 mod local;
 mod looking;
+mod sealed;
 mod steps;
 
 use std::fmt;
@@ -24,6 +26,7 @@ pub(crate) use faulty::{Fault, Faulty};
 pub(crate) use forgetful::Forgetful;
 pub(crate) use local::LocalStorage;
 pub(crate) use looking::Looking;
+pub(crate) use sealed::{ReadAt, Sealed};
 #[cfg(test)]
 pub(crate) use steps::Steps;
 pub(crate) use steps::{Stamp, System};
@@ -41,8 +44,13 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
     /// When the folder last changed, as coarsely as the file system tells; `None` if it does not exist.
     fn stamp(&self) -> io::Result<Option<Stamp>>;
 
-    /// The bytes of a sealed file.
+    /// All bytes of a sealed file, at hand whatever becomes of the file.
     fn map(&self, name: &str) -> io::Result<Mapped>;
+
+    /// A sealed file of which only parts may be wanted.
+    fn open(&self, name: &str) -> io::Result<Sealed> {
+        self.map(name).map(Sealed::Mapped)
+    }
 
     /// A new file that has no name yet. The folder is created if it does not exist.
     fn draft(&self) -> io::Result<Box<dyn Draft>>;

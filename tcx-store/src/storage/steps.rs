@@ -31,6 +31,7 @@ pub(crate) trait Steps: Send + Sync + std::fmt::Debug + 'static {
     fn stamp(&self, path: &Path) -> io::Result<Stamp>;
     fn metadata(&self, path: &Path) -> io::Result<fs::Metadata>;
     fn open(&self, path: &Path) -> io::Result<File>;
+    fn read_at(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize>;
 }
 
 /// The operating system.
@@ -98,6 +99,20 @@ impl Steps for System {
     fn open(&self, path: &Path) -> io::Result<File> {
         open_regular(path)
     }
+
+    fn read_at(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        read_at(file, bytes, at)
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, bytes, at)
 }
 
 /// Opens a plain file and nothing else: a link could lead out of the cache, a pipe would block for ever.

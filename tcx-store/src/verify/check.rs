@@ -134,11 +134,15 @@ impl Check<'_> {
 
 /// What is wrong with a segment.
 fn fault(segment: &Segment) -> Option<String> {
-    if !segment.is_intact() {
+    if segment.is_intact() != Some(true) {
         return Some("a checksum is wrong".to_owned());
     }
-    if !segment.has_sound_keys() {
+    if segment.has_sound_keys() != Some(true) {
         return Some("a key cannot be read".to_owned());
+    }
+    if segment.is_compressed() {
+        let row = segment.first_batch_in_doubt()?;
+        return Some(format!("the record batch that begins with row {row} is not what a writer makes"));
     }
     let broken = (0..segment.rows()).find(|&row| !segment.has_intact_leaves(row, None))?;
     Some(format!("row {broken} is none of its outputs' types"))

@@ -119,7 +119,9 @@ mod tests {
         let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         let wide = widen::<f32, f16>(Tensor::from_slice(&halves), Device::Cpu).unwrap();
         let wide = Vec::<f32>::try_from(wide).unwrap();
-        let same = |(half, wide): (&f16, &f32)| half.is_nan() && wide.is_nan() || half.to_f32() == *wide;
+        let same = |(half, wide): (&f16, &f32)| {
+            half.is_nan() && wide.is_nan() || half.to_f32().to_bits() == wide.to_bits()
+        };
         assert!(halves.iter().zip(&wide).all(same));
     }
 }

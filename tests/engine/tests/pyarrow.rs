@@ -4,8 +4,10 @@
 
 use std::process::Command;
 
-use tcx_engine_tests::{files, get_or_compute, open, required, row};
-use tcx_store::{ANY, Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
+use tcx_engine_tests::{files, get_or_compute, open, options, required, row, spec};
+use tcx_store::{
+    ANY, Column, ColumnType, Compression, DType, Field, Identity, KeyType, Keys, Options, Spec, Store,
+};
 
 /// The Python with pyarrow, or the reason why there is none.
 fn python() -> Result<String, String> {
@@ -95,6 +97,35 @@ print(mask.storage.to_pylist()[0], table.schema.field('bf16').metadata[b'tcx.dty
     let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
     let Some(said) = run(script, segment) else { return };
     assert_eq!(said, "-7\n1.5\n16320\n1.5\n200\nTrue\n[0, 1] b'bf16'\n");
+}
+
+#[test]
+fn pyarrow_reads_compressed_segments() {
+    for compression in [Compression::Lz4, Compression::Zstd] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { compression, ..options() };
+        let store = Store::open(dir.path(), spec("224"), &options).unwrap();
+        let ids: Vec<String> = (0..2000).map(|i| format!("id{i}")).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        get_or_compute(&store, &ids);
+        store.flush().unwrap();
+        let script = r"
+import sys, pyarrow as pa, pyarrow.ipc
+file = pa.ipc.open_file(pa.memory_map(sys.argv[1]))
+table = file.read_all()
+table.validate(full=True)
+print(file.num_record_batches > 1, table.num_rows, table.column('__key').to_pylist()[1999])
+print(table.column('score').to_pylist()[1234])
+print(table.column('caption').to_pylist()[1234])
+print(table.column('vector').chunk(0).storage.flatten().to_pylist()[0:2])
+";
+        let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
+        let Some(said) = run(script, segment) else { return };
+        let (first, later) = (row("id0"), row("id1234"));
+        let floats: Vec<f32> = first.0.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let expected = format!("True 2000 id1999\n{}\n{}\n{:?}\n", later.1, later.2, &floats[..2]);
+        assert_eq!(said, expected, "{compression:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! Segments that are read instead of mapped.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use crate::compression_tests::{add, check, open_with, options, segments, spec};
+use crate::storage::{Fault, Faulty, LocalStorage, Sealed, Storage, System};
+use crate::{Compression, Options, ReadMode, Store};
+
+const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+
+fn reading(read_mode: ReadMode, hot_bytes: usize) -> Options {
+    Options { hot_bytes, read_mode, ..options(Compression::None) }
+}
+
+/// A folder of a segment.
+fn folder(compression: Compression, rows: i64) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    add(&open_with(dir.path(), &options(compression)), 0..rows);
+    dir
+}
+
+/// A reader whose reads and opens fail as `rule` says, by the name of the step.
+fn failing(
+    dir: &Path,
+    options: &Options,
+    rule: impl Fn(&str) -> Option<ErrorKind> + Send + Sync + 'static,
+) -> Store {
+    let steps = Faulty::with(move |_, step, _| rule(step).map(Fault::Refused));
+    let storage = LocalStorage::new(dir.join("m_v1"), steps).reading(options.read_mode);
+    Store::with_storage(Arc::new(storage), spec(), options).unwrap()
+}
+
+#[test]
+fn what_is_read_is_what_is_mapped_under_every_codec_with_and_without_the_hot_tier() {
+    for compression in ALL {
+        let dir = folder(compression, 500);
+        let ids: Vec<i64> = (0..500).map(|i| i * 77 % 500).collect();
+        for (mode, hot_bytes) in
+            [(ReadMode::Map, 0), (ReadMode::Pread, 0), (ReadMode::Pread, 300_000), (ReadMode::Pread, 1 << 30)]
+        {
+            let store = open_with(dir.path(), &reading(mode, hot_bytes));
+            assert_eq!(check(&store, &ids), 0, "{compression:?} {mode:?} {hot_bytes}");
+            assert_eq!(check(&store, &[499, 7, 7, 0]), 0);
+            assert!(store.stats().hot_bytes as usize <= hot_bytes);
+            assert_eq!((store.stats().failed_reads, store.stats().damaged_segments), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn segments_that_are_read_are_written_joined_and_invalidated_as_mapped_ones_are() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, compression) in ALL.into_iter().enumerate() {
+        let store = open_with(dir.path(), &Options { compression, ..reading(ReadMode::Pread, 1 << 20) });
+        add(&store, 100 * number as i64..100 * (number as i64 + 1));
+    }
+    let store = open_with(dir.path(), &reading(ReadMode::Pread, 1 << 20));
+    store.invalidate(&crate::Keys::ints([5], 0)).unwrap();
+    store.compact().unwrap();
+    let ids: Vec<i64> = (0..300).collect();
+    assert_eq!((check(&store, &ids), store.stats().segments, store.stats().rows), (1, 1, 299));
+    assert_eq!(check(&open_with(dir.path(), &reading(ReadMode::Map, 0)), &ids), 1);
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_misses_and_no_damage_until_they_can_be_read_again() {
+    for compression in ALL {
+        let dir = folder(compression, 200);
+        let fails = Arc::new(AtomicUsize::new(0));
+        let rule = fails.clone();
+        let options = reading(ReadMode::Pread, 0);
+        let store = failing(dir.path(), &options, move |step| {
+            (step == "read_at" && rule.load(SeqCst) > 0).then_some(ErrorKind::Other)
+        });
+        let ids: Vec<i64> = (0..200).collect();
+        assert_eq!(check(&store, &ids), 0);
+        fails.store(1, SeqCst);
+        assert_eq!(check(&store, &ids), 200);
+        // Keys that are there and cannot be read: nobody could say which to invalidate.
+        assert_eq!(store.invalidate_where(|_| true).unwrap_err().kind(), crate::ErrorKind::Io);
+        assert!(store.stats().failed_reads >= 200);
+        fails.store(0, SeqCst);
+        assert_eq!((check(&store, &ids), store.stats().damaged_segments), (0, 0));
+    }
+}
+
+#[test]
+fn a_handle_that_has_become_stale_is_opened_again() {
+    let dir = folder(Compression::None, 200);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let rule = reads.clone();
+    let store = failing(dir.path(), &reading(ReadMode::Pread, 0), move |step| {
+        let stale = step == "read_at" && rule.fetch_add(1, SeqCst) % 2 == 1;
+        stale.then_some(ErrorKind::StaleNetworkFileHandle)
+    });
+    assert_eq!(check(&store, &[3, 4, 199]), 0);
+    assert!(reads.load(SeqCst) > 4);
+}
+
+#[test]
+fn rows_of_a_file_that_was_removed_are_misses() {
+    let dir = folder(Compression::Zstd, 200);
+    let gone = Arc::new(AtomicUsize::new(0));
+    let rule = gone.clone();
+    let store = failing(dir.path(), &reading(ReadMode::Pread, 0), move |step| {
+        (step == "read_at" && rule.load(SeqCst) > 0).then_some(ErrorKind::StaleNetworkFileHandle)
+    });
+    assert_eq!(check(&store, &[1, 2]), 0);
+    gone.store(1, SeqCst);
+    let rows = store.lookup(crate::Keys::ints([1, 2], 0)).unwrap();
+    assert_eq!((rows.missing(), store.stats().damaged_segments), (2, 0));
+    std::fs::remove_file(&segments(dir.path())[0].0).unwrap();
+    assert_eq!((check(&store, &[1, 2]), store.stats().segments), (2, 0));
+}
+
+#[test]
+fn damage_that_is_read_is_a_miss_and_is_counted() {
+    for compression in ALL {
+        let dir = folder(compression, 1000);
+        let [(path, _)] = &segments(dir.path())[..] else { panic!("one segment") };
+        let mut bytes = std::fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 4;
+        std::fs::remove_file(path).unwrap();
+        std::fs::write(path, bytes).unwrap();
+        let store = open_with(dir.path(), &reading(ReadMode::Pread, 1 << 20));
+        assert!(check(&store, &(0..1000).collect::<Vec<_>>()) > 0);
+        assert_eq!((store.stats().damaged_segments, store.stats().failed_reads), (1, 0));
+    }
+}
+
+#[test]
+fn files_of_a_local_directory_are_mapped_unless_one_asks_for_reads() {
+    let dir = folder(Compression::None, 1);
+    let name = segments(dir.path())[0].1.to_string();
+    for (mode, maps) in [(ReadMode::Map, true), (ReadMode::Pread, false)] {
+        let storage = LocalStorage::new(dir.path().join("m_v1"), System).reading(mode);
+        assert_eq!(matches!(storage.open(&name).unwrap(), Sealed::Mapped(_)), maps, "{mode:?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Opening a segment: its tail and the header of its first record batch, every byte of them verified.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use arrow::datatypes::SchemaRef;
+
+use super::batches::Batches;
+use super::metadata::{Metadata, MetadataError};
+use super::reader::Reader;
+use super::{Segment, SegmentError, layout, verified};
+use crate::bytes::Random;
+use crate::checksum::{VerifiedBlocks, checksum};
+use crate::hot::HotTier;
+use crate::mmap::Mapped;
+use crate::name::SegmentName;
+use crate::schema::Leaf;
+use crate::storage::Sealed;
+
+/// The end of an Arrow IPC file: the footer's length and the magic.
+const CLOSING: usize = 10;
+/// The end-of-stream marker before the footer.
+const END_OF_STREAM: usize = 8;
+/// The most bytes that a segment is taken to have when it is not compressed, whatever it says.
+const MOST_BYTES: usize = 1 << 40;
+
+impl Segment {
+    /// Reads the footer and the batches' headers; the rows are verified when they are first used.
+    pub(crate) fn open(
+        file: Sealed,
+        hot: &Arc<HotTier>,
+        name: SegmentName,
+        (schema, leaves): (&SchemaRef, &Arc<[Leaf]>),
+        identity: &str,
+        instance: Random,
+    ) -> Result<Self, SegmentError> {
+        let (map, reader) = match file {
+            Sealed::Mapped(map) => (map, None),
+            Sealed::Read(file) => (Mapped::nothing(), Some(Reader::new(file, name.random, hot.clone()))),
+        };
+        let bytes = reader.as_ref().map_or(map.len(), Reader::bytes);
+        let tail_bytes = &*read_tail(&map, reader.as_ref())?;
+        if checksum(tail_bytes) != name.tail {
+            return Err(damaged("the checksum of its tail is wrong"));
+        }
+        let tail = bytes - tail_bytes.len();
+        let footer = &tail_bytes[END_OF_STREAM..tail_bytes.len() - CLOSING];
+        let footer =
+            arrow_ipc::root_as_footer(footer).map_err(|error| damaged(format!("its footer: {error}")))?;
+        let metadata = footer_metadata(&footer)?;
+        if metadata.identity != identity || metadata.instance != instance {
+            return Err(SegmentError::Foreign("it belongs to another identity".to_owned()));
+        }
+        if !layout::has_schema(&footer, schema) {
+            return Err(damaged("its columns are not the module's"));
+        }
+        let checksums = VerifiedBlocks::new(metadata.checksums, tail);
+        let blocks = checksums.ok_or_else(|| damaged("it has not one checksum a block"))?;
+        let (codec, unpacked) = metadata.codec.unzip();
+        let batches = Batches::new(&footer, tail, metadata.rows, metadata.batch_rows).map_err(damaged)?;
+        let read = |range: Range<usize>| verified(&map, reader.as_ref(), &blocks, range);
+        let failed = || reader.as_ref().is_some_and(|reader| reader.failures() > 0);
+        let batch = batches.read(0, (schema, leaves), codec, read).map_err(|what| {
+            if failed() { SegmentError::Failed(io::Error::other(what)) } else { damaged(what) }
+        })?;
+        Ok(Self {
+            damaged: AtomicBool::new(false),
+            is_direct: codec.is_none() && reader.is_none(),
+            view: metadata.view,
+            base: metadata.base,
+            rows: metadata.rows,
+            blocks,
+            batch,
+            batches,
+            body: tail,
+            name,
+            schema: schema.clone(),
+            leaves: leaves.clone(),
+            codec,
+            reader,
+            unpacked: unpacked.unwrap_or(0).clamp(bytes, MOST_BYTES.max(bytes)),
+            born: metadata.born,
+            inputs: metadata.inputs,
+            dead: Mutex::default(),
+            sound_keys: OnceLock::new(),
+            last_unpacked: Mutex::default(),
+            map,
+        })
+    }
+}
+
+/// The tail of a file, which is not verified.
+fn read_tail<'m>(map: &'m [u8], reader: Option<&Reader>) -> Result<Cow<'m, [u8]>, SegmentError> {
+    let tail = if let Some(reader) = reader {
+        reader.read_tail().map_err(SegmentError::Failed)?.map(Cow::Owned)
+    } else {
+        let start = tail_len(map).and_then(|len| map.len().checked_sub(len));
+        start.and_then(|start| map.get(start..)).map(Cow::Borrowed)
+    };
+    tail.ok_or_else(|| damaged("it is no Arrow file"))
+}
+
+fn damaged(what: impl Into<String>) -> SegmentError {
+    SegmentError::Damaged(what.into())
+}
+
+/// How long the tail of a file is, by the footer's length at its end.
+pub(super) fn tail_len(file: &[u8]) -> Option<usize> {
+    let closing = file.len().checked_sub(CLOSING)?;
+    let len = u32::from_le_bytes(*file[closing..].first_chunk()?);
+    (file[closing + 4..] == *b"ARROW1").then_some(())?;
+    usize::try_from(len).ok()?.checked_add(CLOSING + END_OF_STREAM)
+}
+
+fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata, SegmentError> {
+    let pairs = footer.custom_metadata().into_iter().flatten();
+    let entries: HashMap<&str, &str> = pairs.filter_map(|pair| Some((pair.key()?, pair.value()?))).collect();
+    Metadata::parse(&entries).map_err(|error| match error {
+        MetadataError::Version(what) => SegmentError::Unknown(what),
+        MetadataError::Entry(name) => damaged(format!("its entry `{name}` is missing or malformed")),
+    })
+}

@@ -1,0 +1,131 @@
+//! A segment whose bytes are read piece by piece, not mapped.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::open::tail_len;
+use crate::bytes::Random;
+use crate::checksum::{CHECKSUM_BLOCK, VerifiedBlocks};
+use crate::hot::{HotKey, HotTier, Kept, Part};
+use crate::storage::ReadAt;
+
+/// A range of so many blocks and more is read at once and not kept: it would push everything else aside.
+const MANY: usize = 8;
+
+/// So much of a file's end is read at first: nearly always all of its tail.
+const TAIL: usize = CHECKSUM_BLOCK;
+
+/// Reads blocks, verifies each when it is read, and keeps them in the hot tier.
+#[derive(Debug)]
+pub(super) struct Reader {
+    file: Box<dyn ReadAt>,
+    segment: Random,
+    hot: Arc<HotTier>,
+    /// How often the file could not be read.
+    failures: AtomicUsize,
+}
+
+impl Reader {
+    pub(super) fn new(file: Box<dyn ReadAt>, segment: Random, hot: Arc<HotTier>) -> Self {
+        Self { file, segment, hot, failures: AtomicUsize::new(0) }
+    }
+
+    /// How often the file could not be read so far. Whoever finds that something cannot be had, and that this number has
+    /// grown meanwhile, has met a failure and no damage.
+    pub(super) fn failures(&self) -> usize {
+        self.failures.load(Ordering::Acquire)
+    }
+
+    /// The size of the file.
+    pub(super) fn bytes(&self) -> usize {
+        self.file.bytes()
+    }
+
+    /// What stands in a range, as it is; `None` if it cannot be read.
+    pub(super) fn read_raw(&self, range: Range<usize>) -> Option<Vec<u8>> {
+        if range.end > self.bytes() {
+            return None;
+        }
+        let mut bytes = vec![0; range.len()];
+        match self.file.read_at(&mut bytes, range.start) {
+            Ok(()) => Some(bytes),
+            Err(error) => {
+                tracing::debug!(segment = %self.segment, "cannot read: {error}");
+                self.failures.fetch_add(1, Ordering::Release);
+                None
+            }
+        }
+    }
+
+    /// The tail of the file, which is not verified; nothing if it has none.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read.
+    pub(super) fn read_tail(&self) -> io::Result<Option<Vec<u8>>> {
+        let mut len = self.bytes().min(TAIL);
+        loop {
+            let mut end = vec![0; len];
+            self.file.read_at(&mut end, self.bytes() - len)?;
+            match tail_len(&end) {
+                Some(tail) if tail <= len => return Ok(Some(end.split_off(len - tail))),
+                Some(tail) if tail <= self.bytes() => len = tail,
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// The bytes of a range of the body, verified; `None` if they cannot be read or trusted.
+    pub(super) fn read(&self, range: Range<usize>, blocks: &VerifiedBlocks) -> Option<Vec<u8>> {
+        if range.is_empty() {
+            return Some(Vec::new());
+        }
+        let numbers = range.start / CHECKSUM_BLOCK..(range.end - 1) / CHECKSUM_BLOCK + 1;
+        if numbers.len() >= MANY {
+            return self.read_blocks(range, numbers, blocks);
+        }
+        let mut bytes = Vec::with_capacity(range.len());
+        for number in numbers {
+            let start = number * CHECKSUM_BLOCK;
+            let kept = self.block(number, blocks)?;
+            let block = kept.block()?;
+            let wanted = range.start.max(start) - start..block.len().min(range.end - start);
+            bytes.extend_from_slice(block.get(wanted)?);
+        }
+        (bytes.len() == range.len()).then_some(bytes)
+    }
+
+    fn block(&self, number: usize, blocks: &VerifiedBlocks) -> Option<Arc<Kept>> {
+        let key = HotKey { segment: self.segment, part: Part::Block(number) };
+        self.hot
+            .get(key, || self.read_blocks(blocks.range(number)?, number..number + 1, blocks).map(Kept::Block))
+    }
+
+    /// Reads whole blocks at once and cuts the range out of them.
+    fn read_blocks(
+        &self,
+        range: Range<usize>,
+        numbers: Range<usize>,
+        blocks: &VerifiedBlocks,
+    ) -> Option<Vec<u8>> {
+        let (first, last) = (blocks.range(numbers.start)?, blocks.range(numbers.end.checked_sub(1)?)?);
+        let mut bytes = self.read_raw(first.start..last.end)?;
+        let mut good = numbers.zip(bytes.chunks(CHECKSUM_BLOCK));
+        if !good.all(|(number, block)| blocks.is_block(number, block)) {
+            return None;
+        }
+        bytes.truncate(range.end.checked_sub(first.start)?);
+        bytes.drain(..range.start.checked_sub(first.start)?);
+        (bytes.len() == range.len()).then_some(bytes)
+    }
+
+    /// Reads all blocks; whether every byte of them is as it was written.
+    pub(super) fn is_intact(&self, blocks: &VerifiedBlocks) -> bool {
+        (0..blocks.count()).all(|number| {
+            let block = blocks.range(number).and_then(|range| self.read_raw(range));
+            block.is_some_and(|block| blocks.is_block(number, &block))
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! Sealed files, mapped or read piece by piece.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use super::steps::Steps;
+use crate::mmap::Mapped;
+
+/// A sealed file.
+#[derive(Debug)]
+pub(crate) enum Sealed {
+    /// All of its bytes are at hand.
+    Mapped(Mapped),
+    /// They are read when they are wanted.
+    Read(Box<dyn ReadAt>),
+}
+
+/// A file that is read at chosen places.
+pub(crate) trait ReadAt: Send + Sync + std::fmt::Debug {
+    /// Its size.
+    fn bytes(&self) -> usize;
+
+    /// Fills `bytes` with what stands at `at`.
+    fn read_at(&self, bytes: &mut [u8], at: usize) -> io::Result<()>;
+}
+
+/// A file of a directory.
+#[derive(Debug)]
+pub(super) struct LocalFile<S> {
+    path: PathBuf,
+    steps: S,
+    bytes: usize,
+    file: Mutex<std::sync::Arc<File>>,
+}
+
+impl<S: Steps> LocalFile<S> {
+    pub(super) fn open(path: PathBuf, steps: S) -> io::Result<Self> {
+        let file = steps.open(&path)?;
+        let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        Ok(Self { path, steps, bytes, file: Mutex::new(file.into()) })
+    }
+
+    fn fill(&self, file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.steps.read_at(file, bytes, at) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    bytes = &mut bytes[read..];
+                    at += read as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Steps> ReadAt for LocalFile<S> {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: usize) -> io::Result<()> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match self.fill(&file, bytes, at as u64) {
+            // The server has forgotten the handle, not the file: under its name there is another.
+            Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => {
+                let file = std::sync::Arc::new(self.steps.open(&self.path)?);
+                *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file.clone();
+                self.fill(&file, bytes, at as u64)
+            }
+            other => other,
+        }
+    }
+}
