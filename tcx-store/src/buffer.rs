@@ -194,6 +194,7 @@ impl Wanted<'_> {
 /// How much is in the buffer, and why nothing more is taken while writing is off.
 #[derive(Debug, Default)]
 struct Room {
+    rows: usize,
     bytes: usize,
     trouble: Option<Error>,
     /// Rows that were not taken since somebody asked, and why.
@@ -254,6 +255,7 @@ impl WriteBuffer {
             return Accepted::No;
         }
         room.bytes += bytes;
+        room.rows += batch.rows();
         // The room stays locked until the rows are where a seal finds them: whoever waits for room must not ask for
         // one that has nothing to seal yet.
         let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
@@ -298,9 +300,10 @@ impl WriteBuffer {
         }
     }
 
-    /// The bytes of the rows that wait.
-    pub(crate) fn bytes(&self) -> usize {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    /// The rows that wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        (room.rows, room.bytes)
     }
 
     /// Since when the oldest row has waited to be sealed; the rows of `written`, the oldest generation, do not wait.
@@ -353,6 +356,7 @@ impl WriteBuffer {
         self.batches.fetch_sub(batches.len(), Ordering::Release);
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         room.bytes = room.bytes.saturating_sub(*bytes);
+        room.rows = room.rows.saturating_sub(batches.iter().map(|batch| batch.rows()).sum());
         drop(room);
         self.more_room.notify_all();
     }

@@ -25,6 +25,7 @@ use crate::snapshot::Snapshot;
 use crate::spec::Spec;
 use crate::stats::Counters;
 use crate::storage::Storage;
+use crate::warned::Failing;
 
 /// One folder in this process.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) buffer: WriteBuffer,
     pub(crate) counters: Arc<Counters>,
+    #[cfg(feature = "metrics")]
+    pub(crate) published: crate::metrics::Published,
     pub(crate) retention: Retention,
     pub(crate) compression: Compression,
     pub(crate) hot: Arc<HotTier>,
@@ -42,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) used_bytes: AtomicU64,
     /// One thread at a time joins and removes files.
     pub(crate) upkeep: Mutex<()>,
+    /// What of it has failed.
+    pub(crate) failing: Failing,
     live: Mutex<Live>,
     snapshot: ArcSwap<Snapshot>,
     refresh: Mutex<Refresh>,
@@ -73,11 +78,14 @@ impl Core {
             storage,
             buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),
             counters,
+            #[cfg(feature = "metrics")]
+            published: crate::metrics::Published::default(),
             retention,
             compression: options.compression,
             hot,
             used_bytes: AtomicU64::new(0),
             upkeep: Mutex::default(),
+            failing: Failing::default(),
             live: Mutex::new(live),
             snapshot,
             refresh: Mutex::new(Refresh::new(options.refresh_every, at)),

@@ -1,5 +1,6 @@
 //! Change 0 of a folder: reading it, creating it, and noticing that it is another's.
 
+use std::io;
 use std::path::Path;
 
 use crate::bytes::Random;
@@ -51,7 +52,8 @@ impl KnownIdentity {
     ///
     /// # Errors
     ///
-    /// Another folder; one that cannot be read, or that was removed and must not be made again.
+    /// Another folder; one that cannot be read, or that was removed and must not be made again. It may come back: that of a
+    /// mount that is lost for a while looks the same.
     pub(crate) fn check(&self, storage: &dyn Storage, spec: &Spec, newest: Option<u64>) -> Result<bool> {
         match read(storage) {
             Ok(found) if found.instance == self.instance => return Ok(true),
@@ -60,12 +62,10 @@ impl KnownIdentity {
             Err(error) => {
                 // A listing that fails as well says nothing: the mount may be lost for a while.
                 let is_removed = storage.list().is_ok_and(|names| names.is_empty());
-                if !is_removed {
-                    return Err(error);
-                }
-                if newest <= Some(0) {
+                if is_removed && newest <= Some(0) {
                     return Ok(false);
                 }
+                return Err(if is_removed { removed(storage) } else { error });
             }
         }
         let (id, path) = (&spec.module_id, storage.path().display());
@@ -73,6 +73,11 @@ impl KnownIdentity {
             "the cache of `{id}` at {path} was removed and made again by another process: open the module again"
         )))
     }
+}
+
+fn removed(storage: &dyn Storage) -> Error {
+    let advice = "the folder is empty or gone, and rows were invalidated in it: bring it back, or open the module again";
+    Error::io("cannot write to", storage.path(), io::Error::new(io::ErrorKind::NotFound, advice))
 }
 
 fn read(storage: &dyn Storage) -> Result<IdentityChange> {

@@ -14,6 +14,7 @@ compile_error!("rows are copied between memory and disk as they are, which is li
 mod browse;
 mod buffer;
 mod bytes;
+mod causes;
 mod changes;
 mod checksum;
 mod clock;
@@ -23,10 +24,15 @@ mod compaction;
 mod compression_tests;
 mod content;
 mod core;
+mod count;
+mod disk_usage;
 mod error;
 mod fate;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hot;
 mod identity;
 mod index;
@@ -41,6 +47,8 @@ mod lock;
 mod lookup;
 mod maintain;
 mod memory;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod mmap;
 #[cfg(test)]
 mod model;
@@ -72,18 +80,23 @@ mod snapshot;
 mod spawn;
 mod spec;
 mod stats;
+#[cfg(test)]
+mod stats_tests;
 mod storage;
 mod store;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tombstone_tests;
+#[cfg(test)]
+mod trouble_tests;
 mod upkeep;
 mod verify;
 mod wait;
 mod warned;
 mod writer;
 
+pub use causes::MissCauses;
 pub use column::Column;
 pub use error::{Error, ErrorKind, Result};
 pub use identity::Identity;
@@ -96,6 +109,6 @@ pub use replacer::Replacer;
 pub use rows::{Row, RowCount, Rows};
 pub use schema::{ANY, ColumnType, DType, Field, Leaf, LeafKind};
 pub use spec::Spec;
-pub use stats::Stats;
+pub use stats::{DiskUsage, Stats, Times};
 pub use store::Store;
 pub use verify::{Damage, DamagedFile, Repaired, Verified, repair, verify};

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::bytes::Random;
+use crate::causes::Cause;
 use crate::changes::{KnownChanges, ListedChanges, MergePlan};
 use crate::error::{Error, Result};
 use crate::index::{Run, build_run};
@@ -16,7 +17,7 @@ use crate::retention::Retention;
 use crate::runs::RunSet;
 use crate::segment::Segment;
 use crate::segments::SegmentSet;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Unserved};
 use crate::spec::Spec;
 use crate::stats::Counters;
 use crate::storage::Storage;
@@ -205,8 +206,24 @@ impl Live {
         let tombstones = self.changes.tombstones().clone();
         let known = self.changes.newest().unwrap_or(0);
         let expires = retention.expires(served.values());
+        let unserved = self.unserved(&served);
         let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
-        Snapshot { runs, segments, known, expires, tombstones }
+        Snapshot { runs, unserved, segments, known, expires, tombstones }
+    }
+
+    /// What the runs know of rows that are not served.
+    fn unserved(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> Vec<Unserved> {
+        let replaced = self.segments.replaced(&self.changes);
+        self.runs.unserved(|name| {
+            let segment = self.segments.find(name);
+            if served.contains_key(&name) || replaced.contains(&name) {
+                Cause::Absent
+            } else if segment.is_some_and(|segment| !self.changes.serves(segment.base())) {
+                Cause::Unreadable
+            } else {
+                self.segments.why_unserved(name)
+            }
+        })
     }
 
     /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::{BufferedRow, RowBatch};
+use crate::causes::{Cause, MissCauses};
 use crate::column::Column;
 use crate::error::{Error, Result};
 use crate::key::Keys;
@@ -25,14 +26,14 @@ enum Source {
     Loaded(LoadedRows),
 }
 
-/// The place of one row; no source is a miss.
+/// The place of one row; no source is a miss, and the row is its cause then.
 #[derive(Clone, Copy, Debug)]
 struct Address {
     source: u32,
     row: u32,
 }
 
-const MISSING: Address = Address { source: u32::MAX, row: 0 };
+const MISSING: Address = Address { source: u32::MAX, row: Cause::Absent as u32 };
 
 /// The rows of a batch of keys, in the order asked, each found or missing.
 ///
@@ -187,6 +188,23 @@ impl Lookup {
             Source::Loaded(rows) => (source as u32, rows),
             _ => unreachable!("the source was found by its kind"),
         }
+    }
+
+    /// Notes why a missing row is missing.
+    pub(crate) fn missed(&mut self, position: usize, cause: Cause) {
+        self.rows[position].row = cause as u32;
+    }
+
+    /// How many rows are missing for each cause.
+    pub(crate) fn causes(&self) -> [usize; MissCauses::COUNT] {
+        let mut counts = [0; MissCauses::COUNT];
+        if self.missing == 0 {
+            return counts;
+        }
+        for address in self.rows.iter().filter(|address| address.source == MISSING.source) {
+            counts[address.row as usize] += 1;
+        }
+        counts
     }
 
     /// A row is found in the write buffer.

@@ -2,8 +2,9 @@
 //! is removed.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bytes::Random;
 use crate::compaction::{Collected, Effort, Grace, collect, compact, evict};
@@ -14,6 +15,7 @@ use crate::live::Listing;
 use crate::lock::lock;
 use crate::name::{FileName, SegmentName};
 use crate::probe::Trouble;
+use crate::stats::Work;
 
 /// Merges index runs until none is due; into one, if there is not too much in them, when the writer `ends`. A merge that fails costs speed and nothing else.
 pub(crate) fn merge_runs(core: &Core, ends: bool) {
@@ -29,15 +31,15 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
             continue;
         }
         let gone = gone_segments(core, &runs);
-        let merged = Random::new();
+        let (merged, start) = (Random::new(), Instant::now());
         let published = core.storage.draft().and_then(|mut draft| {
             write_merged(&mut draft, &runs, &|name| gone.contains(&name))?;
             draft.publish(&FileName::Run(merged).to_string(), false)
         });
-        if let Err(error) = published {
-            tracing::warn!(path = %core.storage.path().display(), "cannot merge index runs: {error}");
+        if core.tried("merge index runs", published).is_none() {
             return;
         }
+        core.took(Work::Merge, start);
         let mut live = core.live();
         let replaced = live.replace_runs(merged);
         core.install(&mut live);
@@ -73,13 +75,7 @@ pub(crate) fn merge_changes(core: &Core) {
     let storage = &*core.storage;
     let Some((plan, instance)) = core.live().mergeable_changes() else { return };
     let merged = storage.sync().and_then(|()| plan.write(storage, instance));
-    let number = match merged {
-        Ok(number) => number,
-        Err(error) => {
-            tracing::warn!(path = %storage.path().display(), "cannot merge changes: {error}");
-            return;
-        }
-    };
+    let Some(number) = core.tried("merge changes", merged) else { return };
     let mut live = core.live();
     live.adopt_merged_changes(number);
     core.install(&mut live);
@@ -95,7 +91,7 @@ pub(crate) fn merge_changes(core: &Core) {
 const SEGMENTS_COME_WITHIN: Duration = Duration::from_mins(10);
 
 /// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
-const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
+pub(crate) const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
 
 impl Core {
     /// Joins segments as long as it is worth it; tells whether it did.
@@ -119,7 +115,10 @@ impl Core {
     /// A folder that cannot be listed or synced, or that is another's.
     pub(crate) fn collect(&self, replaced: Duration) -> Result<Collected> {
         let _alone = lock(&self.upkeep);
-        collect(self, Grace { replaced, temporary: TEMPORARY_FILES_STAY.max(replaced) })
+        let start = Instant::now();
+        let collected = collect(self, Grace { replaced, temporary: TEMPORARY_FILES_STAY.max(replaced) })?;
+        self.took(Work::Collection, start);
+        Ok(collected)
     }
 
     /// Removes the oldest segments until so many bytes are free.
@@ -134,11 +133,11 @@ impl Core {
 
     /// What is done after every seal; everything else waits until the writer has nothing to do.
     pub(crate) fn tidy(&self) {
-        warn(self.compact(Effort::Small));
+        self.tried("join segments", self.compact(Effort::Small));
         merge_runs(self, false);
         merge_changes(self);
         self.remove_pruned_runs();
-        warn(self.keep_within_limits());
+        self.tried("keep within the limits", self.keep_within_limits());
     }
 
     /// Removes the runs that compaction or merging has made superfluous. One that stays is opened again by others, and
@@ -152,7 +151,7 @@ impl Core {
 
     /// What is done before the writer ends.
     pub(crate) fn tidy_at_the_end(&self) {
-        warn(self.compact(Effort::Small));
+        self.tried("join segments", self.compact(Effort::Small));
         merge_runs(self, true);
         merge_changes(self);
         self.remove_pruned_runs();
@@ -160,16 +159,16 @@ impl Core {
 
     /// What is done when the writer has nothing to do; tells whether something is left for later.
     pub(crate) fn tidy_thoroughly(&self, collect_after: Duration) -> bool {
-        warn(self.compact(Effort::Steady));
+        self.tried("join segments", self.compact(Effort::Steady));
         merge_runs(self, false);
-        let collected = warn(self.collect(collect_after));
-        warn(self.keep_within_limits());
+        let collected = self.tried("remove what nobody needs", self.collect(collect_after));
+        self.tried("keep within the limits", self.keep_within_limits());
         let is_unfinished = collected.is_some_and(|collected| collected.is_unfinished);
         is_unfinished || self.snapshot().expires.is_some()
     }
-}
 
-/// What fails here is done another time.
-fn warn<T>(done: Result<T>) -> Option<T> {
-    done.inspect_err(|error| tracing::warn!("{error}")).ok()
+    /// What fails here is done another time.
+    fn tried<T, E: Display>(&self, action: &'static str, done: Result<T, E>) -> Option<T> {
+        self.failing.note(action, self.storage.path(), done)
+    }
 }

@@ -87,9 +87,10 @@ impl FileName {
     }
 }
 
+/// There is a number behind each.
 fn parse_number(digits: &str) -> Option<u64> {
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| digits.parse().ok())?
+    plain.then(|| digits.parse().ok())?.filter(|&number| number < u64::MAX)
 }
 
 impl fmt::Display for FileName {
@@ -113,7 +114,7 @@ mod tests {
         let names = [
             FileName::Segment(SegmentName { random: Random::new(), tail: 7 }),
             FileName::Change(0),
-            FileName::Change(u64::MAX),
+            FileName::Change(u64::MAX - 1),
             FileName::Merged(3),
             FileName::Run(Random::new()),
             FileName::Temporary(Random::new()),
@@ -129,6 +130,7 @@ mod tests {
             "seg-a-b.arrow",
             "notes.txt",
             "change-99999999999999999999",
+            "change-18446744073709551615",
         ];
         for stranger in strangers {
             assert_eq!(FileName::parse(stranger), None, "{stranger}");

@@ -57,7 +57,9 @@ impl Retention {
 impl Core {
     /// Whether the folder is full, and nothing more is kept.
     pub(crate) fn is_frozen(&self) -> bool {
-        let is_full = |max| self.used_bytes.load(Ordering::Relaxed) + self.buffer.bytes() as u64 >= max;
+        let is_full = |max| {
+            self.used_bytes.load(Ordering::Relaxed).saturating_add(self.buffer.waiting().1 as u64) >= max
+        };
         self.retention.when_full == WhenFull::Freeze && self.retention.max_bytes.is_some_and(is_full)
     }
 
@@ -85,7 +87,10 @@ impl Core {
         let names = self.storage.list().map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
         let own = names.iter().filter(|name| FileName::parse(name).is_some());
         // One that has vanished takes none.
-        let used = own.filter_map(|name| self.storage.info(name).ok()).map(|info| info.bytes).sum();
+        let used = own
+            .filter_map(|name| self.storage.info(name).ok())
+            .map(|info| info.bytes)
+            .fold(0, u64::saturating_add);
         self.used_bytes.store(used, Ordering::Relaxed);
         Ok(used)
     }

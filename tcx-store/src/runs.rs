@@ -6,10 +6,11 @@ use std::io;
 use std::sync::Arc;
 
 use crate::bytes::Random;
+use crate::causes::Cause;
 use crate::index::{Run, fit_in_one, mergeable};
 use crate::name::{FileName, SegmentName};
 use crate::segment::Segment;
-use crate::snapshot::IndexedRun;
+use crate::snapshot::{IndexedRun, Unserved};
 use crate::storage::Storage;
 use crate::warned::Warned;
 
@@ -92,6 +93,15 @@ impl RunSet {
             segments.iter().any(Option::is_some).then(|| IndexedRun { run: run.clone(), segments })
         });
         indexed.collect()
+    }
+
+    /// The runs that lead to rows which are not served, `why` of each segment.
+    pub(crate) fn unserved(&self, why: impl Fn(SegmentName) -> Cause) -> Vec<Unserved> {
+        let unserved = self.used.iter().map(|run| {
+            let causes = run.segments().iter().map(|name| why(*name)).collect();
+            Unserved { run: run.clone(), causes }
+        });
+        unserved.filter(|own| own.causes.iter().any(|cause| *cause != Cause::Absent)).collect()
     }
 
     /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.

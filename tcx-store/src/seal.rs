@@ -21,6 +21,7 @@ const SEGMENT_ELEMENTS: usize = i32::MAX as usize;
 pub(crate) fn give_up(core: &Core, error: &Error) {
     core.remember(error);
     if core.buffer.set_trouble(Some(error.clone())).is_none() {
+        core.counters.troubles.add(1);
         tracing::error!("writing is off, rows are computed but not kept: {error}");
     }
     if error.kind() == ErrorKind::Io {

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::seal::{Written, give_up, publish, write};
 use crate::spawn::spawn;
+use crate::stats::Work;
 use crate::wait::wait;
 
 /// Moves rows from the buffer to the disk.
@@ -71,19 +72,28 @@ impl Sealer {
 
     fn write_frozen(&mut self) -> Result<()> {
         while let Some(generation) = self.core.buffer.oldest_after(self.publishing()) {
+            let start = Instant::now();
             let written = write(&self.core, &generation)?;
             // Where that failed, what was written now is let go of too, and written again from the buffer.
             self.wait_for_publishing()?;
-            self.publish(generation, written)?;
+            self.publish(generation, written, start)?;
         }
         Ok(())
     }
 
-    fn publish(&mut self, generation: Arc<Generation>, written: Vec<Written>) -> Result<()> {
+    /// What has been written since `start`.
+    fn publish(&mut self, generation: Arc<Generation>, written: Vec<Written>, start: Instant) -> Result<()> {
         let (done, published) = oneshot::channel();
         let (core, oldest) = (self.core.clone(), Arc::downgrade(&generation));
-        // Nobody who has lost interest can be told.
-        let task = move || drop(done.send(publish(&core, &generation, written)));
+        let task = move || {
+            let published = publish(&core, &generation, written);
+            drop(generation);
+            if published.is_ok() {
+                core.took(Work::Seal, start);
+            }
+            // Nobody who has lost interest can be told.
+            drop(done.send(published));
+        };
         let failed = |e| Error::io("cannot start a thread that syncs", self.core.storage.path(), e);
         spawn("tcx-sync", task).map_err(failed)?;
         self.publishing = Some(Publishing { generation: oldest, published });

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 
+use crate::causes::Cause;
 use crate::changes::KnownChanges;
 use crate::hot::HotTier;
 use crate::instance::KnownIdentity;
@@ -204,6 +205,20 @@ impl SegmentSet {
             State::Unusable(_) | State::Gone => None,
         });
         usable.collect()
+    }
+
+    /// Why the rows of a segment are not served. Those of a replaced one are elsewhere, if anywhere.
+    pub(crate) fn why_unserved(&self, name: SegmentName) -> Cause {
+        match self.known.get(&name) {
+            // Nothing else keeps one from being served whose changes are known.
+            Some(State::Usable(_)) => Cause::Expired,
+            Some(State::Unusable(SegmentError::Damaged(_))) => Cause::Damaged,
+            Some(State::Unusable(SegmentError::Foreign(_)) | State::Gone) => Cause::Absent,
+            // Of a codec that is not known, or its file cannot be read at the moment.
+            Some(State::Unusable(SegmentError::Unknown(_) | SegmentError::Failed(_))) | None => {
+                Cause::Unreadable
+            }
+        }
     }
 
     /// Whether a segment has been replaced, and its file is gone.

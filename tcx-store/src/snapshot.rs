@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::causes::Cause;
 use crate::changes::Tombstones;
 use crate::index::Run;
 use crate::segment::Segment;
@@ -11,6 +12,8 @@ use crate::segment::Segment;
 pub(crate) struct Snapshot {
     /// The largest first; runs that were just made again stand last.
     pub(crate) runs: Vec<IndexedRun>,
+    /// Runs that lead to rows which are not served.
+    pub(crate) unserved: Vec<Unserved>,
     pub(crate) segments: Vec<Arc<Segment>>,
     /// The newest change known; 0 as long as there is none.
     pub(crate) known: u64,
@@ -25,4 +28,12 @@ pub(crate) struct Snapshot {
 pub(crate) struct IndexedRun {
     pub(crate) run: Arc<Run>,
     pub(crate) segments: Vec<Option<Arc<Segment>>>,
+}
+
+/// A run, and by the segment's number in it why rows of that segment are not served; those that are, or that others hold too,
+/// are [absent](Cause::Absent).
+#[derive(Debug)]
+pub(crate) struct Unserved {
+    pub(crate) run: Arc<Run>,
+    pub(crate) causes: Vec<Cause>,
 }

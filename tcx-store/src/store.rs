@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Instant;
 
 use crate::buffer::Accepted;
 use crate::changes::IdentityChange;
@@ -14,7 +15,7 @@ use crate::lookup::Lookup;
 use crate::options::Options;
 use crate::replacer::Replacer;
 use crate::spec::Spec;
-use crate::stats::Stats;
+use crate::stats::{Stats, Work};
 use crate::storage::{LocalStorage, Storage, System};
 use crate::writer::{Times, Writer};
 
@@ -66,9 +67,9 @@ impl Store {
     pub fn open(cache: &Path, spec: Spec, options: &Options) -> Result<Arc<Self>> {
         let dir = resolve(cache)?.join(&spec.module_id);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        // A store that was refused stays so for its handles; who opens again gets a new one.
-        if let Some(store) = open.get(&dir).and_then(Weak::upgrade).filter(|store| store.core.check().is_ok())
-        {
+        // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
+        // gets a new one.
+        if let Some(store) = open.get(&dir).and_then(Weak::upgrade).filter(|store| !store.is_given_up()) {
             return store.shared_with(&spec, options);
         }
         if dir.is_symlink() {
@@ -142,7 +143,7 @@ impl Store {
     ///
     /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
     pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
-        Ok(self.count(self.look(keys, None, None)?))
+        Ok(self.core.counted(self.look(keys, None, None)?))
     }
 
     /// Finds the rows of these keys, of which only the leaves of these numbers are going to be read: nothing of the others is
@@ -170,13 +171,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
-        Ok(self.count(self.look(keys, None, Some(leaves))?))
-    }
-
-    fn count(&self, lookup: Lookup) -> Lookup {
-        self.core.counters.misses.add(lookup.missing());
-        self.core.counters.hits.add(lookup.len() - lookup.missing());
-        lookup
+        Ok(self.core.counted(self.look(keys, None, Some(leaves))?))
     }
 
     /// Finds the rows of these keys without counting hits and misses: for a look at what is there.
@@ -194,7 +189,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn lookup_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        Ok(self.count(self.look(keys, Some(replacer.clone()), None)?))
+        Ok(self.core.counted(self.look(keys, Some(replacer.clone()), None)?))
     }
 
     /// Finds as [`lookup_replacing`](Self::lookup_replacing) does, without counting.
@@ -233,11 +228,9 @@ impl Store {
     /// A folder that turned out to be another's.
     pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
         self.core.check()?;
-        let before = lookup.missing();
+        let before = lookup.causes();
         self.core.find(lookup);
-        let found = before - lookup.missing();
-        self.core.counters.misses.take_back(found);
-        self.core.counters.hits.add(found);
+        self.core.count_found(&before, lookup);
         Ok(())
     }
 
@@ -271,9 +264,11 @@ impl Store {
             return Ok(());
         }
         let accepted = self.core.buffer.accept(&batch, || writer.seal());
-        match accepted {
-            Accepted::No => self.core.counters.rows_dropped.add(batch.rows()),
-            _ => self.core.counters.rows_accepted.add(batch.rows()),
+        if accepted == Accepted::No {
+            self.core.counters.rows_dropped.add(batch.rows());
+        } else {
+            self.core.counters.rows_accepted.add(batch.rows());
+            self.core.counters.bytes_accepted.add(batch.bytes());
         }
         match accepted {
             Accepted::First => writer.rows_came(),
@@ -292,7 +287,10 @@ impl Store {
     pub fn flush(&self) -> Result<()> {
         let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
         if let Some(writer) = self.writer.get() {
-            writer.flush()?;
+            let start = Instant::now();
+            let flushed = writer.flush();
+            self.core.took(Work::Flush, start);
+            flushed?;
         }
         match self.core.buffer.take_dropped() {
             Some((rows, cause)) => Err(cause.dropped(rows)),
@@ -321,6 +319,11 @@ impl Store {
         self.core.snapshot().runs.len()
     }
 
+    fn is_given_up(&self) -> bool {
+        let waits_for_folder = || self.trouble().is_some_and(|error| error.is_not_found());
+        self.core.check().is_err() || waits_for_folder() && !self.path().exists()
+    }
+
     /// The folder of the store.
     pub fn path(&self) -> &Path {
         self.core.storage.path()
@@ -328,24 +331,7 @@ impl Store {
 
     /// What this store has done since it was opened in this process.
     pub fn stats(&self) -> Stats {
-        let (counters, snapshot) = (&self.core.counters, self.core.snapshot());
-        Stats {
-            hits: counters.hits.get(),
-            misses: counters.misses.get(),
-            rows_accepted: counters.rows_accepted.get(),
-            rows_dropped: counters.rows_dropped.get(),
-            rows_sealed: counters.rows_sealed.get(),
-            bytes_sealed: counters.bytes_sealed.get(),
-            segments: snapshot.segments.len() as u64,
-            rows: snapshot.segments.iter().map(|segment| segment.rows() as u64).sum(),
-            bytes: snapshot.segments.iter().map(|segment| segment.bytes() as u64).sum(),
-            damaged_segments: counters.damaged_segments.get(),
-            unknown_segments: counters.unknown_segments.get(),
-            failed_reads: counters.failed_reads.get(),
-            hot_bytes: self.core.hot.bytes() as u64,
-            rebuilt_runs: counters.rebuilt_runs.get(),
-            non_finite_rows: 0,
-        }
+        self.core.stats()
     }
 }
 

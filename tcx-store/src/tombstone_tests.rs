@@ -238,5 +238,5 @@ fn a_folder_with_changes_that_is_removed_is_not_made_again_by_who_had_it_open() 
     std::fs::remove_dir_all(dir.path().join("m_v1")).unwrap();
     compute(&store, &["x"], 2);
     let error = store.flush().unwrap_err().to_string();
-    assert!(error.contains("was removed"), "{error}");
+    assert!(error.contains("the folder is empty or gone"), "{error}");
 }

@@ -1,8 +1,12 @@
-//! Warning of a file once, and not at every listing.
+//! Warning of a file once, and not at every listing; and of what fails in the background once, and not whenever it is tried.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::io;
+use std::path::Path;
+use std::sync::Mutex;
 
+use crate::lock::lock;
 use crate::storage::Storage;
 
 /// The files that could not be opened and were warned of.
@@ -16,5 +20,33 @@ impl Warned {
             let path = storage.path().join(name);
             tracing::warn!(path = %path.display(), "cannot open it, tried again at every listing: {error}");
         }
+    }
+}
+
+/// What is done in the background, and has failed the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Failing(Mutex<HashMap<&'static str, String>>);
+
+impl Failing {
+    /// A failure is warned of unless the same was the last time: it is tried again and again.
+    pub(crate) fn note<T, E: Display>(
+        &self,
+        action: &'static str,
+        folder: &Path,
+        done: Result<T, E>,
+    ) -> Option<T> {
+        let mut failing = lock(&self.0);
+        let error = match done {
+            Ok(done) => {
+                failing.remove(action);
+                return Some(done);
+            }
+            Err(error) => error.to_string(),
+        };
+        if failing.get(action) != Some(&error) {
+            tracing::warn!(path = %folder.display(), "cannot {action}, tried again: {error}");
+            failing.insert(action, error);
+        }
+        None
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::Device;
-use tcx_store::{Keys, Lookup, Stats, Store};
+use tcx_store::{DiskUsage, Keys, Lookup, Stats, Store};
 
 use crate::batch::Batch;
 use crate::cache::Shared;
@@ -326,7 +326,18 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.rows.store().map_or(Ok(()), |store| store.refresh())?)
     }
 
-    /// What this module's cache has done in this process.
+    /// What the module's folder takes on disk, and how much of it could go.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that another module has taken.
+    pub fn disk_usage(&self) -> Result<DiskUsage> {
+        self.shared.check_open()?;
+        Ok(self.rows.store().map_or(Ok(DiskUsage::default()), |store| store.disk_usage())?)
+    }
+
+    /// What this module's cache has done in this process: hits, misses and their causes, what was written, and how long that
+    /// took. With the feature `metrics`, the recorder of the crate `metrics` is told the same.
     pub fn stats(&self) -> Stats {
         let mut stats = self.rows.stats();
         stats.non_finite_rows = self.finite.rows();

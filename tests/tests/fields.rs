@@ -149,30 +149,35 @@ fn refusal<P: CacheableOutput>() -> String {
     open(dir.path()).fields::<P>().unwrap_err().to_string()
 }
 
+/// Not rounded.
+#[derive(CacheableOutput)]
+struct Exact {
+    #[tensor(f16, [_, 2])]
+    tokens: Packed,
+}
+
+/// The same names, other numbers.
+#[derive(CacheableOutput)]
+enum Other {
+    Even,
+    Odd,
+}
+
+#[derive(CacheableOutput)]
+struct Renamed {
+    inner: Labels,
+}
+
+#[derive(CacheableOutput)]
+struct Labels {
+    label: Vec<Other>,
+}
+
 #[test]
 fn fields_that_mean_something_else_are_refused() {
-    #[derive(CacheableOutput)]
-    struct Exact {
-        #[tensor(f16, [_, 2])]
-        tokens: Packed,
-    }
-    #[derive(CacheableOutput)]
-    enum Other {
-        Even,
-        Odd,
-    }
-    #[derive(CacheableOutput)]
-    struct Labels {
-        label: Vec<Other>,
-    }
-    #[derive(CacheableOutput)]
-    struct Renamed {
-        inner: Labels,
-    }
     let said = "module `parts_v1`: output field `tokens`: expected f16 [_, 2] (f32, stored as f16), found f16 [_, 2]; \
                 declare the field as the output of the module does";
     assert_eq!(refusal::<Exact>(), said);
-
     let said = "`inner.label`: expected u8 [] (Odd = 0, Even = 1), found u8 [] (Even = 0, Odd = 1)";
     assert!(refusal::<Renamed>().contains(said));
     let _ = (Other::Even, Other::Odd);

@@ -14,6 +14,9 @@ commands:
                     the figures go to target/bench/report.json)
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
+  stress [--minutes M] [--only TRIAL]
+                    what the engine's tests do in seconds, for up to an hour: kill -9, many processes, full disks,
+                    fuzzing, damage, 100 million keys (a table, and target/stress/report.json)
   test              provide everything, then format check, lints, all tests, docs and examples
   setup [--model]   provide libtorch (and the model), so that plain `cargo test` and `cargo run` work
   env               print the export lines that a crate of your own needs:
@@ -36,6 +39,7 @@ pub(crate) enum Command {
     Demo { arguments: Vec<OsString> },
     Bench,
     BenchCompile,
+    Stress { arguments: Vec<OsString> },
     Test,
 }
 
@@ -53,6 +57,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("setup") => setup(&rest),
         Some("env") => alone(&name, &rest, Command::Env),
         Some("bench") => bench(&rest),
+        Some("stress") => Ok(Command::Stress { arguments: rest }),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
     }
@@ -112,6 +117,8 @@ mod tests {
         assert_eq!(parsed("test"), Ok(Command::Test));
         assert_eq!(parsed("bench --quick"), Ok(Command::Bench));
         assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));
+        let arguments = vec!["--minutes".into(), "5".into()];
+        assert_eq!(parsed("stress --minutes 5"), Ok(Command::Stress { arguments }));
     }
 
     #[test]

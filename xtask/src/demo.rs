@@ -1,7 +1,7 @@
 //! `cargo xtask demo` and `cargo xtask bench`: programs of the workspace with everything they need.
 
 use std::ffi::{OsStr, OsString};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::failure::Result;
 use crate::workspace::{Workspace, cargo};
@@ -18,7 +18,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitC
         example.arg("--model").arg(model::provide(workspace)?);
     }
     example.args(arguments);
-    hand_over(&mut example)
+    process::hand_over(&mut example)
 }
 
 /// Measures, in release mode.
@@ -28,21 +28,7 @@ pub(crate) fn bench(workspace: &Workspace) -> Result<ExitCode> {
     let mut bench = cargo("run");
     bench.args(["--release", "--package", "tcx-benches", "--manifest-path"]);
     bench.arg(workspace.root().join("Cargo.toml"));
-    hand_over(&mut bench)
-}
-
-/// Becomes the example: it alone then gets Ctrl-C and ends in its own way, and its exit code is this one's.
-#[cfg(unix)]
-fn hand_over(example: &mut Command) -> Result<ExitCode> {
-    use std::os::unix::process::CommandExt as _;
-    let error = example.exec();
-    Err(process::cannot_start(example, &error))
-}
-
-#[cfg(not(unix))]
-fn hand_over(example: &mut Command) -> Result<ExitCode> {
-    let status = example.status().map_err(|error| process::cannot_start(example, &error))?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    process::hand_over(&mut bench)
 }
 
 fn names_model(arguments: &[OsString]) -> bool {

@@ -16,6 +16,7 @@ mod process;
 mod pyarrow;
 mod python;
 mod shell;
+mod stress;
 mod suite;
 mod toolchain;
 mod unpack;
@@ -57,6 +58,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Env => print!("{}", shell::exports(&libtorch::provide(&workspace)?)),
         Command::Demo { arguments } => return demo::run(&workspace, &arguments),
         Command::Bench => return demo::bench(&workspace),
+        Command::Stress { arguments } => return stress::run(&workspace, &arguments),
         Command::BenchCompile => compile::bench(&workspace)?,
         Command::Test => suite::run(&workspace)?,
     }

@@ -1,7 +1,7 @@
 //! Running other programs.
 
 use std::io;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use crate::failure::{Failure, Result};
 
@@ -21,6 +21,20 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     let last = complaint.lines().rev().find(|line| !line.trim().is_empty());
     Err(Failure::new(last.map_or_else(|| ended(output.status), |line| line.trim().to_owned())))
+}
+
+/// Becomes the program: it alone then gets Ctrl-C and ends in its own way, and its exit code is this one's.
+#[cfg(unix)]
+pub(crate) fn hand_over(program: &mut Command) -> Result<ExitCode> {
+    use std::os::unix::process::CommandExt as _;
+    let error = program.exec();
+    Err(cannot_start(program, &error))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn hand_over(program: &mut Command) -> Result<ExitCode> {
+    let status = program.status().map_err(|error| cannot_start(program, &error))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// An exit status in words.

@@ -9,7 +9,7 @@ use crate::workspace::{self, Workspace};
 use crate::{libtorch, model, process, pyarrow, toolchain};
 
 /// These build and pass without a libtorch.
-const WITHOUT_LIBTORCH: [&str; 4] = ["tcx-store", "tcx-cli", "tcx-derive", "tcx-engine-tests"];
+const WITHOUT_LIBTORCH: [&str; 5] = ["tcx-store", "tcx-cli", "tcx-derive", "tcx-engine-tests", "tcx-stress"];
 
 /// The examples that need neither arguments nor a model.
 const WITHOUT_ARGUMENTS: [&str; 13] = [
@@ -90,7 +90,11 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     let mut steps = vec![
         Step::new("formatting", cargo("fmt"), &["--all", "--check"]),
         Step::new("lints", cargo("clippy"), &lints),
-        Step::new("tests without libtorch", without_libtorch(cargo("test")), &packages("--package")),
+        Step::new(
+            "tests without libtorch",
+            without_libtorch(cargo("test")),
+            &[&packages("--package")[..], &["--features", "tcx-store/metrics"]].concat(),
+        ),
         Step::new(
             "tests with libtorch",
             cargo("test"),

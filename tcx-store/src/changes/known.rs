@@ -191,6 +191,9 @@ impl KnownChanges {
         loop {
             let number = self.next;
             let Some(doomed) = doomed(&self.tombstones, number - 1) else { return Ok(None) };
+            if number == u64::MAX {
+                return Err(io::Error::other("no number is left for another change"));
+            }
             let bytes = encode(number, KIND_TOMBSTONE, Random::new(), &doomed.payload(number));
             let name = FileName::Change(number).to_string();
             self.make_durable(storage)?;
@@ -347,6 +350,19 @@ mod tests {
         assert!(!reader.are_settled());
         assert!(!reader.serves(1) && reader.serves(2));
         assert!(reader.tombstones().kill(2, b"key 1") && !reader.tombstones().kill(2, b"key 2"));
+    }
+
+    #[test]
+    fn numbers_that_come_to_an_end_are_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+        for number in [u64::MAX - 1, u64::MAX] {
+            MergePlan { number, tables: Vec::new() }.write(&storage, INSTANCE).unwrap();
+        }
+        let mut known = known(&storage);
+        assert_eq!(known.newest(), Some(u64::MAX - 1), "the last one names no file");
+        assert!(known.kill(&storage, keys(0..1)).unwrap_err().to_string().contains("no number is left"));
+        assert!(known.tombstones().kill(u64::MAX - 1, b"key 0"), "it holds here all the same");
     }
 
     #[test]

@@ -23,8 +23,8 @@ fn merged_at() -> usize {
 /// Known tombstones that are to become one file.
 #[derive(Debug)]
 pub(crate) struct MergePlan {
-    number: u64,
-    tables: Vec<Arc<TombstoneTable>>,
+    pub(super) number: u64,
+    pub(super) tables: Vec<Arc<TombstoneTable>>,
 }
 
 impl MergePlan {

@@ -187,7 +187,8 @@ fn read_header(payload: &[u8]) -> Option<Header> {
     let entries = FIXED.checked_add(count.checked_mul(2)?)?;
     let names = entries.checked_add(len.checked_mul(ENTRY)?)?;
     (names <= payload.len()).then_some(())?;
-    let lengths = (0..count).map(|_| cursor.u16()).collect::<Option<_>>()?;
+    let lengths = (0..count).map(|_| cursor.u16()).collect::<Option<Vec<_>>>()?;
+    lengths.is_sorted_by(|length, next| length < next).then_some(())?;
     Some(Header { all, newest, lengths, len, entries, names })
 }
 

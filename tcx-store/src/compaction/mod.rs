@@ -10,6 +10,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 pub(crate) use choose::Effort;
 pub(crate) use collect::{Collected, Grace, collect, evict};
@@ -24,6 +25,7 @@ use crate::probe::Trouble;
 use crate::publish::publish_segment;
 use crate::seal::most_rows;
 use crate::segment::{Piece, Rows, Segment, SegmentHeader, Source, write_segment};
+use crate::stats::Work;
 use choose::{Candidate, choose};
 
 /// What is joined, and at which number.
@@ -87,6 +89,7 @@ fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
 /// Writes the new segment; `false` if another process was faster.
 fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     let Compaction { inputs, identity, base, .. } = compaction;
+    let start = Instant::now();
     let (rows, hashes) = live_rows(compaction)?;
     if hashes.is_empty() {
         return Ok(false);
@@ -113,6 +116,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     }
     let name = written.name;
     publish_segment(core, written, hashes)?;
+    core.took(Work::Compaction, start);
     tracing::debug!(segment = %name, inputs = names.len(), "compacted");
     Ok(true)
 }

@@ -2,6 +2,8 @@
 
 mod builder;
 mod check;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod merge;
 mod run;
 mod table;

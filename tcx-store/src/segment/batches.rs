@@ -41,12 +41,14 @@ impl Batches {
         rows: usize,
         batch_rows: usize,
     ) -> Result<Self, String> {
+        let mut after = 0;
         let place = |block| {
-            let (start, header, stop) = block_ranges(block, body)?;
+            let (start, header, stop) = block_ranges(block, body).filter(|&(start, ..)| start >= after)?;
+            after = stop;
             Some(BatchPlace { header: start..header, stop, layout: OnceLock::new() })
         };
         let places = footer.recordBatches().into_iter().flatten().map(place).collect::<Option<Vec<_>>>();
-        let places = places.ok_or("a record batch leaves the file")?;
+        let places = places.ok_or("a record batch leaves the file or lies over another")?;
         let needed = rows.div_ceil(batch_rows.max(1)).max(1);
         // A row's number fits 32 bits.
         let fits = u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX);
@@ -127,5 +129,5 @@ fn raw<'m>((start, len): Span, read: &impl Fn(Range<usize>) -> Option<Cow<'m, [u
         return Some((start, len));
     }
     let prefix = u64_at(&read(start..start.checked_add(PREFIX)?)?, 0)?.cast_signed();
-    (prefix == RAW && len >= PREFIX).then_some((start + PREFIX, len - PREFIX))
+    (prefix == RAW && len >= PREFIX).then(|| (start + PREFIX, len - PREFIX))
 }

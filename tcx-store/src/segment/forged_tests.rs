@@ -164,3 +164,21 @@ fn whatever_stands_in_headers_offsets_and_bitmaps_nothing_panics() {
     }
     assert!(opened > 300, "{opened}");
 }
+
+#[test]
+fn record_batches_that_lie_over_each_other_are_refused() {
+    let folder = Folder::new(KeyType::Int);
+    let batch = folder.batch(0..9, 0);
+    let name =
+        folder.write(&[Piece { source: Source::Batch(&batch), rows: Rows::Range(0..9) }], &[]).unwrap();
+    let segment = folder.open(name);
+    let footer = arrow_ipc::root_as_footer(fuzzing::footer_of(&segment.map)).unwrap();
+    let block = *footer.recordBatches().unwrap().get(0);
+    // Each is right for itself, and a million of them would take hours to look at.
+    let metadata = metadata::Metadata { rows: 18, ..open::footer_metadata(&footer).unwrap() };
+    let tail = message::tail(&folder.schema, &[block, block], &metadata.entries()).unwrap();
+    let twice = SegmentName { random: Random::new(), tail: checksum(&tail) };
+    std::fs::write(folder.path(twice), [&segment.map[..segment.body], &tail].concat()).unwrap();
+    let opened = folder.try_open(twice);
+    assert!(matches!(opened, Err(SegmentError::Damaged(what)) if what.contains("lies over another")));
+}

@@ -8,6 +8,8 @@ mod columns;
 mod confirm;
 #[cfg(test)]
 mod forged_tests;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod indirect;
 mod layout;
 #[cfg(test)]
@@ -33,6 +35,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow::datatypes::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
+#[cfg(any(test, fuzzing))]
+pub(crate) use pack::MOST_UNPACKED;
 pub(crate) use piece::{Piece, Rows, Source};
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 

@@ -22,9 +22,9 @@ use crate::schema::Leaf;
 use crate::storage::Sealed;
 
 /// The end of an Arrow IPC file: the footer's length and the magic.
-const CLOSING: usize = 10;
+pub(super) const CLOSING: usize = 10;
 /// The end-of-stream marker before the footer.
-const END_OF_STREAM: usize = 8;
+pub(super) const END_OF_STREAM: usize = 8;
 /// The most bytes that a segment is taken to have when it is not compressed, whatever it says.
 const MOST_BYTES: usize = 1 << 40;
 
@@ -116,7 +116,7 @@ pub(super) fn tail_len(file: &[u8]) -> Option<usize> {
     usize::try_from(len).ok()?.checked_add(CLOSING + END_OF_STREAM)
 }
 
-fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata, SegmentError> {
+pub(super) fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata, SegmentError> {
     let pairs = footer.custom_metadata().into_iter().flatten();
     let entries: HashMap<&str, &str> = pairs.filter_map(|pair| Some((pair.key()?, pair.value()?))).collect();
     Metadata::parse(&entries).map_err(|error| match error {

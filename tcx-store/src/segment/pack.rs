@@ -13,7 +13,7 @@ use super::writer::{SegmentHeader, batch_header, changed, columns};
 /// What the rows of a record batch take before they are compressed, keys not counted; more if a single row has more.
 const BATCH: usize = 64 << 10;
 /// No batch is compressed that has more bytes than this: whoever reads it makes room for what it says it has.
-pub(super) const MOST_UNPACKED: usize = 16 << 20;
+pub(crate) const MOST_UNPACKED: usize = 16 << 20;
 /// What stands before the bytes of a buffer that is not compressed, instead of their number.
 pub(super) const RAW: i64 = -1;
 /// Bytes of that number.

@@ -56,7 +56,7 @@ const OUTPUT: ColumnType = ColumnType::Struct(&[
 ]);
 const KEY_TYPES: [KeyType; 3] = [KeyType::Text, KeyType::Int, KeyType::Bytes];
 const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
-const INSTANCE: Random = Random([9; 16]);
+pub(super) const INSTANCE: Random = Random([9; 16]);
 
 /// A key and its view: what its row holds follows from them.
 type Id = (i64, u32);
@@ -103,10 +103,10 @@ fn row(leaf: &Leaf, id: Id) -> Vec<u8> {
 /// A folder of segments of one key type.
 pub(super) struct Folder {
     dir: tempfile::TempDir,
-    storage: LocalStorage<System>,
+    pub(super) storage: LocalStorage<System>,
     key_type: KeyType,
     pub(super) leaves: Vec<Leaf>,
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
     compression: Compression,
 }
 

@@ -4,6 +4,19 @@
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test that cannot go on panics")]
 
 pub mod churn;
+pub mod crowd;
+pub mod damage;
+pub mod endure;
+mod findings;
+pub mod forge;
+pub mod growth;
+pub mod hostile;
+pub mod kill;
+pub mod worker;
+mod workers;
+
+pub use findings::Findings;
+pub use workers::{Ended, Worker, Workers};
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,22 +112,36 @@ pub fn get_or_compute(store: &Store, ids: &[&str]) -> usize {
     missing.len()
 }
 
-/// Every row is the one of its id.
+/// Every row is there and the one of its id.
 pub fn check(rows: &Lookup, ids: &[&str]) {
-    assert_eq!(rows.missing(), 0);
+    judge(rows, ids).assert_none();
     let mut vectors = vec![std::mem::MaybeUninit::new(0); ids.len() * 128];
     rows.copy_dense(0, &mut vectors);
+}
+
+/// Rows that are not there, and rows that are not those of their ids.
+pub fn judge(rows: &Lookup, ids: &[&str]) -> Findings {
+    let mut findings = Findings::default();
+    let mut missing = rows.missing_rows().peekable();
     for (position, id) in ids.iter().enumerate() {
+        if missing.next_if_eq(&position).is_some() {
+            findings.lost.push((*id).to_owned());
+            continue;
+        }
         let (vector, score, caption) = row(id);
-        assert_eq!(rows.bytes(0, position), vector, "vector of {id}");
-        assert_eq!(rows.bytes(1, position), score.to_le_bytes(), "score of {id}");
-        assert_eq!(rows.text(2, position).unwrap(), caption);
         let (image, maybe, tokens) = varying(id);
-        assert_eq!(rows.bytes(3, position), image, "image of {id}");
-        assert_eq!(rows.is_present(4, position), maybe.is_some(), "whether {id} has a number");
-        assert_eq!(rows.bytes(4, position), maybe.unwrap_or(0).to_le_bytes(), "number of {id}");
-        assert_eq!(rows.bytes(5, position), tokens, "tokens of {id}");
+        let same = rows.bytes(0, position) == vector
+            && rows.bytes(1, position) == score.to_le_bytes()
+            && rows.text(2, position).is_ok_and(|found| found == caption)
+            && rows.bytes(3, position) == image
+            && rows.is_present(4, position) == maybe.is_some()
+            && rows.bytes(4, position) == maybe.unwrap_or(0).to_le_bytes()
+            && rows.bytes(5, position) == tokens;
+        if !same {
+            findings.wrong.push(format!("{id} has the row of another: {:?}", rows.bytes(0, position)));
+        }
     }
+    findings
 }
 
 /// The files of the module whose name begins so.

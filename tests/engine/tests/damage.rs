@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use tcx_engine_tests::damage::{Campaign, Damage, Effect, overwrite};
 use tcx_engine_tests::{Dice, check, files, get_or_compute, lookup, open, options, row, spec};
-use tcx_store::{Compression, ErrorKind, Keys, Options, Store};
+use tcx_store::{Compression, ErrorKind, Keys, Store};
 
 const IDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -16,14 +18,6 @@ fn filled() -> tempfile::TempDir {
     get_or_compute(&store, &IDS);
     store.flush().unwrap();
     dir
-}
-
-fn overwrite(path: &Path, bytes: &[u8]) {
-    // Sealed files are read-only: what damages one replaces it. A damaged run has been removed by who met it.
-    if path.exists() {
-        fs::remove_file(path).unwrap();
-    }
-    fs::write(path, bytes).unwrap();
 }
 
 /// What is found is right.
@@ -81,8 +75,9 @@ fn a_damaged_column_costs_nothing_to_who_reads_others() {
         assert_eq!(rows.bytes(1, position), number.to_le_bytes());
         assert_eq!(rows.text(2, position).unwrap(), caption);
     }
-    // Whoever wants all columns misses the rows of the block, and from then on all: the segment is out of service.
-    assert!((1..ids.len()).contains(&store.lookup(keys()).unwrap().missing()));
+    let whole = store.lookup(keys()).unwrap();
+    assert!(whole.missing_rows().any(|position| position == 1500));
+    // From then on the segment is out of service.
     assert_eq!(store.stats().damaged_segments, 1);
     assert_eq!(store.lookup(keys()).unwrap().missing(), ids.len());
 }
@@ -162,109 +157,82 @@ fn a_read_only_directory_is_read_without_writing_to_it() {
     fs::set_permissions(&folder, writable).unwrap();
 }
 
-/// A cache of several segments and checksum blocks, and its files with their bytes.
-struct Campaign {
-    dir: tempfile::TempDir,
-    ids: Vec<String>,
-    files: Vec<(PathBuf, Vec<u8>)>,
+/// A cache with files of every kind.
+fn campaign(compression: Compression) -> Campaign {
+    let campaign = Campaign::new(150, 40, compression);
+    for (prefix, least) in [("seg-", 6), ("change-", 25), ("merged-", 1), ("run-", 1)] {
+        assert!(campaign.count(prefix) >= least, "{} files {prefix}", campaign.count(prefix));
+    }
+    campaign
 }
 
-impl Campaign {
-    fn new() -> Self {
-        Self::compressed(Compression::None)
-    }
+/// What damage has done to files of a kind, by the kind and whether it is the identity: nothing, misses, closed the cache.
+type Effects = HashMap<(String, bool), [usize; 3]>;
 
-    fn compressed(compression: Compression) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let ids: Vec<String> = (0..900).map(|i| format!("id{i}")).collect();
-        let options = Options { compression, ..options() };
-        let store = Store::open(dir.path(), spec("224"), &options).unwrap();
-        for part in ids.chunks(300) {
-            get_or_compute(&store, &part.iter().map(String::as_str).collect::<Vec<_>>());
-            store.flush().unwrap();
-        }
-        drop(store);
-        let files =
-            files(dir.path(), "").into_iter().map(|file| (file.clone(), fs::read(&file).unwrap())).collect();
-        Self { dir, ids, files }
-    }
+fn inflict(campaign: &Campaign, file: usize, damage: Damage, dice: &mut Dice, effects: &mut Effects) {
+    let (effect, findings) = campaign.damage(file, damage, dice);
+    findings.assert_none();
+    let kind = campaign.name(file).split('-').next().unwrap().to_owned();
+    let effects = effects.entry((kind, campaign.name(file).ends_with("-00000000000000000000"))).or_default();
+    effects[match effect {
+        Effect::None => 0,
+        Effect::Misses(_) => 1,
+        Effect::Closed => 2,
+    }] += 1;
+}
 
-    /// What is found with file number `file` as it is now is right; then every file is as it was before.
-    fn check(&self, file: usize, what: &str) {
-        let (path, bytes) = &self.files[file];
-        match Store::open(self.dir.path(), spec("224"), &options()) {
-            Ok(store) => {
-                // Every twentieth row: all segments and all regions of each.
-                let ids: Vec<&str> = self.ids.iter().step_by(20).map(String::as_str).collect();
-                let rows = lookup(&store, &ids);
-                let missing: Vec<usize> = rows.missing_rows().collect();
-                let found: Vec<&str> =
-                    (0..ids.len()).filter(|i| missing.binary_search(i).is_err()).map(|i| ids[i]).collect();
-                check(&lookup(&store, &found), &found);
-                let damaged = store.stats().damaged_segments > 0;
-                assert!(
-                    missing.is_empty() || damaged,
-                    "{what} of {}: misses without a count",
-                    path.display()
-                );
-            }
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Corrupt, "{what} of {}: {error}", path.display());
-                assert!(path.to_str().unwrap().contains("change-"), "{what} of {}: {error}", path.display());
-            }
-        }
-        overwrite(path, bytes);
-        // Runs that were made again.
-        for other in files(self.dir.path(), "") {
-            if !self.files.iter().any(|(file, _)| *file == other) {
-                fs::remove_file(other).unwrap();
-            }
-        }
-    }
+fn check_effects(effects: &Effects) {
+    println!("{effects:?}");
+    let of = |kind: &str, is_first| effects[&(kind.to_owned(), is_first)];
+    assert_eq!(of("change", true)[..2], [0, 0], "nothing is served without an identity");
+    assert!(of("seg", false)[1] > 0 && of("change", false)[1] > 0, "it is noticed at all");
+    assert_eq!(of("merged", false)[1..], [0, 0], "the changes themselves are there");
+    assert_eq!(of("run", false)[1..], [0, 0], "runs are made again");
 }
 
 #[test]
-fn ten_thousand_flipped_bits_cost_misses_and_no_wrong_row() {
-    let campaign = Campaign::new();
-    let mut dice = Dice(0x5eed);
-    // Every byte of the first header of each kind of file, then anywhere.
-    let headers = (0..campaign.files.len()).flat_map(|file| (0..64).map(move |at| (file, at)));
-    let flips: Vec<(usize, usize)> = headers.chain((0..10_000).map(|_| (usize::MAX, 0))).collect();
-    for (file, at) in flips {
-        let file = if file == usize::MAX { dice.roll(campaign.files.len()) } else { file };
-        let mut bytes = campaign.files[file].1.clone();
-        let at = if at == 0 { dice.roll(bytes.len()) } else { at.min(bytes.len() - 1) };
-        bytes[at] ^= 1 << dice.roll(8);
-        overwrite(&campaign.files[file].0, &bytes);
-        campaign.check(file, &format!("byte {at}"));
+fn ten_thousand_flipped_bits_cost_misses_no_wrong_row_and_bring_no_dead_row_back() {
+    let (campaign, mut dice, mut effects) = (campaign(Compression::None), Dice(0x5eed), Effects::new());
+    campaign.look_undamaged(&mut dice).assert_none();
+    // Every byte of the first header of a file of each kind, then anywhere.
+    for prefix in ["change-00000000000000000000", "change-", "merged-", "seg-", "run-"] {
+        let file = (0..campaign.files()).rev().find(|&file| campaign.name(file).starts_with(prefix)).unwrap();
+        for at in 0..campaign.len(file).min(64) {
+            let damage = Damage::Flip { at, bit: dice.roll(8) as u8 };
+            inflict(&campaign, file, damage, &mut dice, &mut effects);
+        }
     }
+    for _ in 0..10_000 {
+        let file = dice.roll(campaign.files());
+        let damage = Damage::flip_anywhere(&mut dice, campaign.len(file));
+        inflict(&campaign, file, damage, &mut dice, &mut effects);
+    }
+    campaign.look_undamaged(&mut dice).assert_none();
+    check_effects(&effects);
 }
 
 #[test]
-fn a_thousand_cuts_cost_misses_and_no_wrong_row() {
-    let campaign = Campaign::new();
-    let mut dice = Dice(0xc07);
+fn a_thousand_cuts_cost_misses_no_wrong_row_and_bring_no_dead_row_back() {
+    let (campaign, mut dice, mut effects) = (campaign(Compression::None), Dice(0xc07), Effects::new());
     for _ in 0..1000 {
-        let file = dice.roll(campaign.files.len());
-        let (path, bytes) = &campaign.files[file];
-        let len = dice.roll(bytes.len());
-        overwrite(path, &bytes[..len]);
-        campaign.check(file, &format!("a cut to {len} bytes"));
+        let file = dice.roll(campaign.files());
+        let damage = Damage::Cut { len: dice.roll(campaign.len(file)) };
+        inflict(&campaign, file, damage, &mut dice, &mut effects);
     }
+    campaign.look_undamaged(&mut dice).assert_none();
+    check_effects(&effects);
 }
 
 #[test]
-fn flipped_bits_of_compressed_files_cost_misses_and_no_wrong_row() {
+fn damage_of_compressed_files_costs_misses_no_wrong_row_and_brings_no_dead_row_back() {
     for compression in [Compression::Lz4, Compression::Zstd] {
-        let campaign = Campaign::compressed(compression);
-        let mut dice = Dice(0x219);
-        for _ in 0..300 {
-            let file = dice.roll(campaign.files.len());
-            let (path, bytes) = &campaign.files[file];
-            let (mut bytes, at) = (bytes.clone(), dice.roll(bytes.len()));
-            bytes[at] ^= 1 << dice.roll(8);
-            overwrite(path, &bytes);
-            campaign.check(file, &format!("{compression:?}, byte {at}"));
+        let (campaign, mut dice, mut effects) = (campaign(compression), Dice(0x219), Effects::new());
+        for _ in 0..500 {
+            let file = dice.roll(campaign.files());
+            let damage = Damage::anywhere(&mut dice, campaign.len(file));
+            inflict(&campaign, file, damage, &mut dice, &mut effects);
         }
+        campaign.look_undamaged(&mut dice).assert_none();
+        check_effects(&effects);
     }
 }

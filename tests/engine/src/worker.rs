@@ -6,35 +6,46 @@
 //! worker check DIR PREFIX COUNT            print how many rows are missing
 //! worker soak DIR SEED SECONDS             random batches; print `steps N` at the end, all flushed
 //! worker churn DIR PREFIX                  compute, invalidate, join and remove for ever; print what is begun and done
+//! worker read DIR LOGS SECONDS             look at what churning workers do, whose words are in the files of LOGS
+//! worker join DIR SECONDS                  join and remove all the time
+//! worker endure DIR PREFIX                 compute and flush for ever, whatever fails
+//! worker visit DIR [made-up]               everything a store can do, once, in a directory that may be a trap
 //! ```
 //!
 //! Every row found is compared with what its id says; a wrong one is a panic.
 
-#![expect(clippy::unwrap_used, reason = "a helper of tests, which read what it prints")]
-
 mod churn;
+mod crowd;
+mod endure;
+mod visit;
 
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tcx_engine_tests::{Dice, check, get_or_compute, lookup, options, soak_batch, spec};
 use tcx_store::{Options, Store};
+
+use crate::{Dice, check, get_or_compute, lookup, options, soak_batch, spec};
 
 const BATCH: usize = 50;
 
-fn main() {
+/// Does what the command line says.
+pub fn run(arguments: &[String]) {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
         ["fill", dir, prefix, from, to] => fill(dir, prefix, number(from), number(to), "224"),
         ["fill", dir, prefix, from, to, size] => fill(dir, prefix, number(from), number(to), size),
         ["watch", dir, prefix, count] => watch(dir, prefix, number(count)),
         ["check", dir, prefix, count] => say(&missing(dir, prefix, number(count)).to_string()),
         ["soak", dir, seed, seconds] => soak(dir, number(seed) as u64, number(seconds) as u64),
         ["churn", dir, prefix] => churn::run(dir, prefix),
-        _ => panic!("usage: worker fill|watch|check|soak|churn DIR …, found {args:?}"),
+        ["read", dir, logs, seconds] => crowd::read(dir, logs, number(seconds) as u64),
+        ["join", dir, seconds] => crowd::join(dir, number(seconds) as u64),
+        ["endure", dir, prefix] => endure::run(dir, prefix),
+        ["visit", dir] => visit::run(dir, false),
+        ["visit", dir, "made-up"] => visit::run(dir, true),
+        _ => panic!("a worker has other commands, found {arguments:?}"),
     }
 }
 

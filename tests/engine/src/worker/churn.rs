@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tcx_engine_tests::churn::{BLOCKS, Event, block_ids, block_rows, values};
-use tcx_engine_tests::{Dice, options, spec};
 use tcx_store::{Keys, Options, Store};
 
-use crate::{refused, say};
+use super::{refused, say};
+use crate::churn::{BLOCKS, Event, block_ids, block_rows, values};
+use crate::{Dice, options, spec};
 
-pub(crate) fn run(dir: &str, prefix: &str) -> ! {
+pub(super) fn run(dir: &str, prefix: &str) -> ! {
     let options = Options { collect_after: Duration::ZERO, ..options() };
     let store = Store::open(Path::new(dir), spec("224"), &options).unwrap_or_else(|error| refused(&error));
     let seed = prefix.bytes().fold(1, |seed: u64, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte)));

@@ -1,0 +1,17 @@
+//! `TCX_DECODER=segment decode CORPUS…`: libFuzzer on one of tcx-store's decoders.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tcx_store::fuzzing::DECODERS;
+
+static DECODE: LazyLock<fn(&[u8])> = LazyLock::new(|| {
+    let wanted = std::env::var("TCX_DECODER").unwrap_or_default();
+    let found = DECODERS.into_iter().find(|(name, _)| *name == wanted);
+    let names = DECODERS.map(|(name, _)| name).join(", ");
+    found.unwrap_or_else(|| panic!("TCX_DECODER is {wanted:?}, expected one of {names}")).1
+});
+
+fuzz_target!(|bytes: &[u8]| DECODE(bytes));

@@ -1,0 +1,140 @@
+//! What a store does, told to the recorder that the program has installed for the crate `metrics`.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use metrics::{counter, gauge, histogram};
+
+use crate::stats::{Stats, Work};
+
+/// Readers tell what they have done so often.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// When everything was told last.
+#[derive(Debug)]
+pub(crate) struct Published(Mutex<Instant>);
+
+impl Default for Published {
+    fn default() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+}
+
+impl Published {
+    /// Tells if it is time to; another thread may be at it.
+    pub(crate) fn if_due(&self, publish: impl FnOnce()) {
+        let Ok(mut last) = self.0.try_lock() else { return };
+        if last.elapsed() >= EVERY {
+            publish();
+            *last = Instant::now();
+        }
+    }
+}
+
+/// How long something took.
+pub(crate) fn record(module: &str, work: Work, took: Duration) {
+    let name = match work {
+        Work::Flush => "tcx_flush_seconds",
+        Work::Seal => "tcx_seal_seconds",
+        Work::Merge => "tcx_merge_seconds",
+        Work::Compaction => "tcx_compaction_seconds",
+        Work::Collection => "tcx_collection_seconds",
+    };
+    histogram!(name, "module" => module.to_owned()).record(took.as_secs_f64());
+}
+
+/// Everything that is counted, and what is so at this moment.
+pub(crate) fn publish(module: &str, stats: &Stats) {
+    let counts = [
+        ("tcx_hits_total", stats.hits),
+        ("tcx_served_bytes_total", stats.bytes_served),
+        ("tcx_accepted_rows_total", stats.rows_accepted),
+        ("tcx_accepted_bytes_total", stats.bytes_accepted),
+        ("tcx_dropped_rows_total", stats.rows_dropped),
+        ("tcx_sealed_rows_total", stats.rows_sealed),
+        ("tcx_sealed_bytes_total", stats.bytes_sealed),
+        ("tcx_damaged_segments_total", stats.damaged_segments),
+        ("tcx_rebuilt_runs_total", stats.rebuilt_runs),
+        ("tcx_troubles_total", stats.troubles),
+    ];
+    for (name, count) in counts {
+        counter!(name, "module" => module.to_owned()).absolute(count);
+    }
+    for (cause, count) in stats.miss_causes.named() {
+        counter!("tcx_misses_total", "module" => module.to_owned(), "cause" => cause).absolute(count);
+    }
+    let levels = [
+        ("tcx_buffered_rows", stats.buffered_rows),
+        ("tcx_buffered_bytes", stats.buffered_bytes),
+        ("tcx_segments", stats.segments),
+        ("tcx_rows", stats.rows),
+        ("tcx_bytes", stats.bytes),
+        ("tcx_writing_off", u64::from(stats.is_writing_off)),
+    ];
+    for (name, level) in levels {
+        gauge!(name, "module" => module.to_owned()).set(level as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+    use super::*;
+
+    /// Keeps counters and gauges by their names and labels.
+    #[derive(Default)]
+    struct Kept(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+
+    impl Kept {
+        fn number(&self, key: &Key) -> Arc<AtomicU64> {
+            let labels = key.labels().map(|label| format!("{}={}", label.key(), label.value()));
+            let name = [key.name().to_owned()].into_iter().chain(labels).collect::<Vec<_>>().join(" ");
+            self.0.lock().unwrap().entry(name).or_default().clone()
+        }
+
+        fn get(&self, name: &str) -> u64 {
+            self.0.lock().unwrap()[name].load(SeqCst)
+        }
+    }
+
+    impl Recorder for Kept {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(self.number(key))
+        }
+
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(self.number(key))
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn a_recorder_is_told_what_was_counted() {
+        let (kept, dir) = (Kept::default(), tempfile::tempdir().unwrap());
+        metrics::with_local_recorder(&kept, || {
+            let store = crate::testing::process(dir.path());
+            crate::testing::compute(&store, &["a", "b"], 7);
+            store.lookup(crate::testing::keys(&["a"])).unwrap();
+            store.flush().unwrap();
+        });
+        assert_eq!(kept.get("tcx_hits_total module=m_v1"), 1);
+        assert_eq!(kept.get("tcx_misses_total module=m_v1 cause=absent"), 2);
+        assert_eq!(kept.get("tcx_misses_total module=m_v1 cause=damaged"), 0);
+        assert_eq!(kept.get("tcx_sealed_rows_total module=m_v1"), 2);
+        assert_eq!(kept.get("tcx_rows module=m_v1"), 2.0_f64.to_bits());
+        assert_eq!(kept.get("tcx_writing_off module=m_v1"), 0.0_f64.to_bits());
+    }
+}

@@ -1,0 +1,215 @@
+//! Trouble with the disk stays inside: it is told once, turns writing off and on again, and costs no computed row that
+//! was accepted before.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::storage::{Fault, Faulty};
+use crate::testing::{compute, keys, names, process, spec, values, with_steps};
+use crate::{Options, Store};
+
+/// What the whole program has logged: the writer's thread has no subscriber of its own.
+static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct Log;
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOGGED.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        Self
+    }
+}
+
+fn listen() {
+    static LISTENING: OnceLock<()> = OnceLock::new();
+    LISTENING.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).init());
+}
+
+/// How many lines about this folder say so.
+fn told(dir: &Path, what: &str) -> usize {
+    let logged = LOGGED.lock().unwrap();
+    let text = String::from_utf8_lossy(&logged);
+    text.lines().filter(|line| line.contains(what) && line.contains(dir.to_str().unwrap())).count()
+}
+
+/// Fails every step that changes something with this error, as long as it is told to.
+fn unwritable(kind: ErrorKind) -> (Faulty, Arc<AtomicBool>) {
+    let off = Arc::new(AtomicBool::new(false));
+    let is_off = off.clone();
+    let changes = ["create_dir", "create_file", "write", "sync", "rename", "link", "rename_no_replace"];
+    let rule = move |_, step: &str, _: &Path| {
+        (is_off.load(SeqCst) && changes.contains(&step)).then_some(Fault::Refused(kind))
+    };
+    (Faulty::with(rule), off)
+}
+
+#[test]
+fn whatever_the_disk_says_writing_goes_off_is_told_once_and_goes_on_again() {
+    use ErrorKind::{
+        Other, OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StaleNetworkFileHandle,
+        StorageFull, TimedOut,
+    };
+    listen();
+    let kinds = [
+        Other,
+        OutOfMemory,
+        PermissionDenied,
+        QuotaExceeded,
+        ReadOnlyFilesystem,
+        StaleNetworkFileHandle,
+        StorageFull,
+        TimedOut,
+    ];
+    for kind in kinds {
+        let dir = tempfile::tempdir().unwrap();
+        let (steps, off) = unwritable(kind);
+        let store = with_steps(dir.path(), steps);
+        compute(&store, &["a"], 1);
+        store.flush().unwrap();
+        for round in 1..=2 {
+            off.store(true, SeqCst);
+            let (kept, dropped) = (format!("kept {round}"), format!("dropped {round}"));
+            compute(&store, &[&kept], 2);
+            for _ in 0..5 {
+                store.flush().unwrap_err();
+            }
+            compute(&store, &[&dropped], 3);
+            assert_eq!(values(&store, &["a", &kept, &dropped]), [1, 2, -1], "{kind:?}");
+            off.store(false, SeqCst);
+            store.flush().unwrap_err();
+            store.flush().unwrap();
+            assert!(store.trouble().is_none());
+            assert_eq!(store.stats().rows_dropped, round);
+            assert_eq!(values(&process(dir.path()), &["a", &kept]), [1, 2], "{kind:?}");
+            assert_eq!(told(dir.path(), "writing is off"), round as usize, "{kind:?}");
+            assert_eq!(told(dir.path(), "writing works again"), round as usize, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn what_fails_in_the_background_is_told_once_and_again_after_it_has_worked() {
+    listen();
+    let dir = tempfile::tempdir().unwrap();
+    let (steps, off) = unwritable(ErrorKind::StorageFull);
+    let store = with_steps(dir.path(), steps);
+    for round in 1..=2 {
+        // Of the same size, so that they are joined, or their runs merged.
+        off.store(false, SeqCst);
+        for row in 0..4 {
+            compute(&store, &[&format!("{round} {row}")], 1);
+            crate::testing::seal_all(&store);
+        }
+        off.store(true, SeqCst);
+        (0..5).for_each(|_| store.core.tidy());
+        assert_eq!(told(dir.path(), "cannot join segments"), round, "{}", told(dir.path(), ""));
+        off.store(false, SeqCst);
+        store.core.tidy();
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_costs_misses_and_no_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let lost = Arc::new(AtomicBool::new(false));
+    let is_lost = lost.clone();
+    let rule = move |_, _: &str, _: &Path| {
+        is_lost.load(SeqCst).then_some(Fault::Refused(ErrorKind::StaleNetworkFileHandle))
+    };
+    let store = with_steps(dir.path(), Faulty::with(rule));
+    compute(&store, &["a"], 1);
+    store.flush().unwrap();
+    let other = process(dir.path());
+    compute(&other, &["b"], 2);
+    other.flush().unwrap();
+    lost.store(true, SeqCst);
+    for _ in 0..3 {
+        let rows = store.lookup(keys(&["a", "b"])).unwrap();
+        assert_eq!(
+            rows.missing_positions(),
+            [1],
+            "what is mapped is served, what would have to be opened is missed"
+        );
+    }
+    compute(&store, &["c"], 3);
+    store.flush().unwrap_err();
+    assert_eq!(store.lookup(keys(&["c"])).unwrap().missing(), 0);
+    lost.store(false, SeqCst);
+    store.flush().unwrap();
+    assert_eq!(values(&store, &["a", "b", "c"]), [1, 2, 3]);
+    assert_eq!(values(&process(dir.path()), &["a", "b", "c"]), [1, 2, 3]);
+}
+
+/// The folder is gone while this lasts, as when a mount is lost.
+struct Gone(PathBuf);
+
+impl Gone {
+    fn new(dir: &Path) -> Self {
+        std::fs::rename(dir.join("m_v1"), dir.join("gone")).unwrap();
+        Self(dir.to_owned())
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        std::fs::rename(self.0.join("gone"), self.0.join("m_v1")).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_vanishes_after_an_invalidation_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["a", "b"], 1);
+    store.flush().unwrap();
+    store.invalidate(&keys(&["b"])).unwrap();
+    let gone = Gone::new(dir.path());
+    compute(&store, &["b", "c"], 2);
+    let error = store.flush().unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Io);
+    assert!(error.to_string().contains("bring it back, or open the module again"), "{error}");
+    store.collect(Duration::ZERO).unwrap_err();
+    assert_eq!(values(&store, &["a", "b", "c"]), [-1, 2, 2], "what is buffered stays readable");
+    assert!(names(dir.path(), "").is_empty(), "the numbers of changes must not begin anew");
+    drop(gone);
+    store.flush().unwrap();
+    assert_eq!(values(&store, &["a", "b", "c"]), [1, 2, 2]);
+    assert_eq!(values(&process(dir.path()), &["a", "b", "c"]), [1, 2, 2]);
+}
+
+#[test]
+fn a_module_is_opened_anew_where_its_folder_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Store::open(dir.path(), spec(), &Options::default()).unwrap();
+    let first = open();
+    compute(&first, &["a"], 1);
+    first.flush().unwrap();
+    first.invalidate(&keys(&["b"])).unwrap();
+    std::fs::remove_dir_all(dir.path().join("m_v1")).unwrap();
+    assert!(Arc::ptr_eq(&first, &open()), "nobody has noticed");
+    compute(&first, &["b"], 1);
+    first.flush().unwrap_err();
+    let second = open();
+    compute(&second, &["a"], 2);
+    second.flush().unwrap();
+    assert_eq!(values(&process(dir.path()), &["a"]), [2]);
+    assert!(first.flush().unwrap_err().to_string().contains("removed and made again"));
+}

@@ -1,0 +1,48 @@
+//! A process that goes on computing, whatever the disk does.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use tcx_store::ErrorKind;
+
+use super::open;
+use crate::endure::BATCH;
+use crate::get_or_compute;
+
+/// Says `durable N` for each batch whose flush says so, and `failed N: WHY` for each that is not.
+pub(super) fn run(dir: &str, prefix: &str) {
+    let said = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
+    let say = |line: &str| write_all(&said, &format!("{line}\n"));
+    let store = open(dir, "224");
+    for batch in 0.. {
+        let ids: Vec<String> = (0..BATCH).map(|row| format!("{prefix}{batch}/{row}")).collect();
+        // Changes have to be written too, or later; what cannot be is told by the flush.
+        if batch % 7 == 3 {
+            let _ = store.invalidate_prefix(format!("{prefix}nobody's").as_bytes());
+        }
+        // Found or computed, every row is right.
+        get_or_compute(&store, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+        match store.flush() {
+            Ok(()) => say(&format!("durable {batch}")),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+                say(&format!("failed {batch}: {}", error.to_string().replace('\n', " ")));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        assert_eq!(store.stats().damaged_segments, 0);
+    }
+}
+
+/// Until it is said: this may fail too.
+fn write_all(mut file: &File, line: &str) {
+    let mut rest = line.as_bytes();
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! System calls that fail now and then: a process goes on computing, nothing acknowledged is lost, and once they work again,
+//! so does writing. libfiu makes them fail.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tcx_engine_tests::endure::{acknowledged, durable, failed};
+use tcx_engine_tests::{Dice, Findings, Worker};
+
+use crate::arguments::{Arguments, workers};
+use crate::budget::Budget;
+use crate::machine::runs;
+use crate::report::Outcome;
+
+/// What may fail, in libfiu's names. A file that is not there would be a lie of another kind: it is another process's doing.
+const CALLS: [&str; 7] = [
+    "posix/io/oc/open",
+    "posix/io/rw/write",
+    "posix/io/rw/write/reduce",
+    "posix/io/sync/fsync",
+    "posix/io/dir/rename",
+    "posix/io/dir/unlink",
+    "posix/mm/mmap",
+];
+/// Input/output error, out of memory, too many open files, no space left, permission denied.
+const ERRORS: [usize; 5] = [5, 12, 24, 28, 13];
+
+/// A process makes its first rows in so long.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
+    if !runs("fiu-run", &["-x", "true"]) {
+        return outcome.skip("there is no fiu-run (Debian has it in the package fiu-utils)");
+    }
+    for round in 1..=budget.count(80) as u64 {
+        if round > 1 && budget.is_over() {
+            return;
+        }
+        let findings = try_one(round, outcome);
+        outcome.tried(findings);
+    }
+}
+
+fn try_one(seed: u64, outcome: &mut Outcome) -> Findings {
+    let (dir, mut dice) = (tempfile::tempdir().unwrap(), Dice(seed));
+    let (cache, control) = (dir.path().join("cache"), dir.path().join("control"));
+    let mut under_fiu = Command::new("fiu-run");
+    let worker = workers().command("endure", &cache, &["f"]);
+    under_fiu.arg("-x").arg("-f").arg(&control).arg(worker.get_program()).args(worker.get_args());
+    let mut worker = Worker::start(&mut under_fiu);
+    if !worker.waits_for("durable 0") {
+        return Findings::of_wrong(format!("it did not begin: {}{}", worker.said(), worker.complaints()));
+    }
+    // From now on: what a process needs to start is not in question.
+    let failing: Vec<String> = (0..=dice.roll(3)).map(|_| enable(&mut dice)).collect();
+    for what in &failing {
+        if !tell(&control, worker.id(), what) {
+            return Findings::of_wrong(format!(
+                "fiu-ctrl does not reach the process: {}",
+                worker.complaints()
+            ));
+        }
+    }
+    std::thread::sleep(Duration::from_millis(300 + dice.roll(2500) as u64));
+    let complaints = worker.complaints();
+    let mut findings = Findings::default();
+    let said = worker.kill().unwrap_or_else(|why| {
+        findings.wrong.push(why);
+        String::new()
+    });
+    if complaints.contains("panicked") {
+        findings.wrong.push(complaints);
+    }
+    let kept = durable(&said);
+    outcome.count("batches kept", kept.len());
+    outcome.count("flushes failed", failed(&said));
+    findings.add(acknowledged(&cache, "f", &kept));
+    let mut again = workers().start("endure", &cache, &["again"]);
+    if !again.waits_for("durable 2") {
+        findings.wrong.push(format!("writing does not work again: {}{}", again.said(), again.complaints()));
+    }
+    findings.add(acknowledged(&cache, "f", &kept));
+    for what in findings.wrong.iter_mut().chain(&mut findings.lost) {
+        *what = format!("{failing:?}: {what}");
+    }
+    findings
+}
+
+fn enable(dice: &mut Dice) -> String {
+    let (call, error) = (CALLS[dice.roll(CALLS.len())], ERRORS[dice.roll(ERRORS.len())]);
+    let probability = [0.003, 0.03, 0.3][dice.roll(3)];
+    // Of a write that is cut short it says by how much.
+    let info = if call.ends_with("reduce") { 1 + dice.roll(4000) } else { error };
+    format!("enable_random name={call},probability={probability},failinfo={info}")
+}
+
+/// Makes calls fail in a process that runs already.
+fn tell(control: &Path, process: u32, what: &str) -> bool {
+    let mut controller = Command::new("fiu-ctrl");
+    controller.args(["-c", what, "-f"]).arg(control).arg(process.to_string());
+    Worker::start(&mut controller)
+        .end_within(PATIENCE)
+        .is_some_and(|ended| ended.status.success() && ended.said.is_empty())
+}

@@ -1,0 +1,32 @@
+//! What the trials run on, and where they write.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder under the checkout's `target`.
+pub(crate) fn target() -> PathBuf {
+    let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/stress");
+    std::fs::create_dir_all(&target).unwrap();
+    target.canonicalize().unwrap()
+}
+
+/// The processor, as the system calls it.
+pub(crate) fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Bytes that can be written to the file system of this folder.
+pub(crate) fn free_bytes(folder: &Path) -> u64 {
+    rustix::fs::statvfs(folder).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Whether a program is there and runs.
+pub(crate) fn runs(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}

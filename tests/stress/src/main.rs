@@ -1,0 +1,102 @@
+//! `cargo xtask stress`: what the engine's tests do in seconds, for up to an hour.
+//!
+//! | trial | |
+//! |---|---|
+//! | `kill` | processes that fill a cache, and processes that compute, invalidate, join and remove, killed at any moment |
+//! | `crowd` | eight writers, four readers and two that join and remove, on one directory |
+//! | `full` | a disk that is full, read-only or not there, and then good again |
+//! | `faults` | system calls that fail |
+//! | `fuzz` | coverage-guided fuzzing of everything that decodes bytes |
+//! | `growth` | 20,000 small flushes |
+//! | `keys` | 100 million keys in the index |
+//! | `damage` | flipped bits and cut files of every kind |
+//! | `hostile` | directories that somebody has prepared |
+//!
+//! A row that is lost after an acknowledged flush, a wrong one, a panic or a process that hangs is a failure.
+
+#![expect(clippy::unwrap_used, reason = "a trial that cannot go on panics, which the report tells")]
+
+mod arguments;
+mod budget;
+mod crowd;
+mod damage;
+mod faults;
+mod full;
+mod fuzz;
+mod growth;
+mod hostile;
+mod keys;
+mod kill;
+mod machine;
+mod report;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use arguments::Arguments;
+use budget::Budget;
+use report::{Outcome, Report};
+
+/// One of the trials.
+struct Trial {
+    name: &'static str,
+    /// Its share of the hour.
+    minutes: f64,
+    run: fn(&Budget, &Arguments, &mut Outcome),
+}
+
+const TRIALS: [Trial; 9] = [
+    Trial { name: "kill", minutes: 10.0, run: kill::run },
+    Trial { name: "crowd", minutes: 6.0, run: crowd::run },
+    Trial { name: "full", minutes: 3.0, run: full::run },
+    Trial { name: "faults", minutes: 4.0, run: faults::run },
+    Trial { name: "fuzz", minutes: 12.0, run: fuzz::run },
+    Trial { name: "growth", minutes: 6.0, run: growth::run },
+    Trial { name: "keys", minutes: 9.0, run: keys::run },
+    Trial { name: "damage", minutes: 5.0, run: damage::run },
+    Trial { name: "hostile", minutes: 4.0, run: hostile::run },
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.first().map(String::as_str) {
+        // The program is its own workers.
+        Some("worker") => tcx_engine_tests::worker::run(&words[1..]),
+        Some(full::INSIDE) => full::inside(&words[1..]),
+        Some(keys::MEASURE) => keys::measure(&words[1..]),
+        _ => return stress(&words),
+    }
+    ExitCode::SUCCESS
+}
+
+fn stress(words: &[String]) -> ExitCode {
+    let arguments = match Arguments::parse(words, &TRIALS.map(|trial| trial.name)) {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            eprintln!("error: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    let trials = TRIALS.iter().filter(|trial| arguments.wants(trial.name));
+    let all: f64 = trials.clone().map(|trial| trial.minutes).sum();
+    let mut report = Report::new(&arguments);
+    for trial in trials {
+        let granted = arguments.minutes * trial.minutes / all;
+        eprintln!("==> {}, up to {granted:.1} minutes", trial.name);
+        let budget = Budget::new(Duration::from_secs_f64(granted * 60.0), granted / trial.minutes);
+        let (start, mut outcome) = (Instant::now(), Outcome::default());
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (trial.run)(&budget, &arguments, &mut outcome)))
+        {
+            outcome.wrong(format!("the trial panicked: {}", message(&*panic)));
+        }
+        eprintln!("    {}", outcome.line());
+        report.add(trial.name, outcome, start.elapsed());
+    }
+    if report.write() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message").to_owned()
+}
