@@ -1,6 +1,11 @@
 //! Where and on what it is measured.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::report::Figures;
+use crate::workload::Workload;
+use crate::{Result, Settings};
 
 /// A folder under the checkout's `target`.
 pub(crate) fn target() -> std::io::Result<PathBuf> {
@@ -9,9 +14,43 @@ pub(crate) fn target() -> std::io::Result<PathBuf> {
     Ok(target)
 }
 
-/// The processor, as the system calls it.
-pub(crate) fn processor() -> String {
+/// The processor, as the system calls it, and how many of its threads there are.
+pub(crate) fn describe() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+    let name = name.map_or(std::env::consts::ARCH, |(_, name)| name.trim());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{threads} threads of {name}, tcx {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Resident memory of this process, in MiB.
+pub(crate) fn resident_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.)
+}
+
+/// Asks the system to forget what it holds of these files; `false` if it does not do such things.
+pub(crate) fn forget(dir: &Path) -> Result<bool> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if !forget(&path)? {
+                return Ok(false);
+            }
+            continue;
+        }
+        let file = format!("if={}", path.display());
+        // `dd` tells the system that it is done with the file's pages.
+        let dd = Command::new("dd").args([&file, "iflag=nocache", "count=0", "status=none"]).status();
+        if !dd.is_ok_and(|status| status.success()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Removes what the phases of a workload have left.
+pub(crate) fn clear<W: Workload>(settings: &Settings, _: &mut Figures) -> Result<()> {
+    Ok(std::fs::remove_dir_all(settings.dir.join(W::NAME))?)
 }

@@ -1,26 +1,95 @@
-//! `cargo xtask bench --quick`: how fast rows are read and written, against the limit of the machine measured in
-//! the same run, so that the figures are ratios and not times.
+//! `cargo xtask bench`: how fast rows are read and written, against the limits of the machine and against other
+//! stores, measured in the same run in turns, so that the figures are ratios and a machine that drifts hits all
+//! alike.
 //!
-//! | figure | against |
-//! |---|---|
-//! | `w1.random_read.vs_raw_gather` | a copy loop over a memory map of the same rows that knows where they are |
-//! | `w1.fill.vs_raw_write_fsync` | writing the same bytes to a file, in order, and syncing it |
-//!
-//! and the same for `w2`. Above 1 is faster than the limit.
+//! Every phase is a process of its own: what one leaves in memory helps no other. Above 1 is faster than what it is
+//! measured against, except where a figure says otherwise by its name (`overhead`, `mib`, `ms`).
 
+mod allocations;
+mod child;
+mod compressed;
+mod e2e;
 mod fill;
+mod growth;
 mod machine;
+mod open;
+#[cfg(feature = "full")]
+mod plot;
+mod python;
+mod ragged;
+mod reach;
 mod read;
 mod report;
+mod rivals;
+mod rows;
 mod workload;
 
+use std::path::PathBuf;
+
+use child::Phase;
+use report::{Figures, Report};
 use workload::{W1, W2};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut report = report::Report::new();
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// What a phase needs to know.
+struct Settings {
+    /// Fewer rows and shorter rounds.
+    quick: bool,
+    /// Where the phases keep their data.
+    dir: PathBuf,
+}
+
+impl Settings {
+    /// `rows`, or a part of them.
+    fn rows(&self, rows: usize) -> usize {
+        if self.quick { rows / 2 } else { rows }
+    }
+}
+
+/// In this order; what a phase leaves in the folder is used by those that follow.
+const PHASES: &[Phase] = &[
+    Phase { name: "w1.fill", run: fill::measure::<W1> },
+    Phase { name: "w1.read", run: read::measure::<W1> },
+    Phase { name: "w1.cold", run: read::cold::<W1> },
+    Phase { name: "w1.python", run: python::measure::<W1> },
+    Phase { name: "w1.done", run: machine::clear::<W1> },
+    Phase { name: "w2.fill", run: fill::measure::<W2> },
+    Phase { name: "w2.open", run: open::measure::<W2> },
+    Phase { name: "w2.read", run: read::measure::<W2> },
+    Phase { name: "w2.allocations", run: allocations::measure::<W2> },
+    Phase { name: "w2.python", run: python::measure::<W2> },
+    Phase { name: "w2.done", run: machine::clear::<W2> },
+    Phase { name: "w3.fill", run: ragged::fill },
+    Phase { name: "w3.read", run: ragged::read },
+    Phase { name: "compressed", run: compressed::measure },
+    Phase { name: "e2e", run: e2e::measure },
+    Phase { name: "growth", run: growth::measure },
+];
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     tch::set_num_threads(1);
-    fill::measure::<W1>(&mut report)?;
-    fill::measure::<W2>(&mut report)?;
-    report.write()?;
-    Ok(())
+    match words[..] {
+        [child::WORD, phase, quick, dir] => {
+            let settings = Settings { quick: quick == "quick", dir: dir.into() };
+            child::run(PHASES, phase, &settings)
+        }
+        [] => bench(false),
+        ["--quick"] => bench(true),
+        _ => Err(format!("expected nothing or `--quick`, found `{}`", words.join(" ")).into()),
+    }
+}
+
+fn bench(quick: bool) -> Result<()> {
+    // On the disk of the checkout: a temporary folder may be in memory.
+    let dir = tempfile::tempdir_in(machine::target()?)?;
+    let settings = Settings { quick, dir: dir.path().to_owned() };
+    let mut figures = Figures::default();
+    for phase in PHASES {
+        eprintln!("· {}", phase.name);
+        figures.extend(child::start(phase.name, &settings)?);
+    }
+    Report::new(figures, quick).write()
 }

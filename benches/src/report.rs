@@ -1,45 +1,154 @@
-//! The figures: on the screen as they come, and in `target/bench/report.json`.
+//! The figures: on the screen, in `target/bench/report.json` and in `target/bench/report.md`.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::{Result, machine, reach};
+
 /// Rounds of each measurement; the median counts.
 pub(crate) const ROUNDS: usize = 5;
 
-/// Figures by name.
+/// Figures by name, in order, and what was skipped.
+#[derive(Default)]
+pub(crate) struct Figures {
+    values: Vec<(String, f64)>,
+    skipped: Vec<String>,
+}
+
+impl Figures {
+    pub(crate) fn add(&mut self, name: impl Into<String>, value: f64) {
+        self.values.push((name.into(), (value * 1000.).round() / 1000.));
+    }
+
+    /// How much faster `ours` is than `other`: the ratio of the medians.
+    pub(crate) fn ratio(&mut self, name: impl Into<String>, other: &[Duration], ours: &[Duration]) {
+        self.add(name, median(other) / median(ours));
+    }
+
+    pub(crate) fn skip(&mut self, why: impl Into<String>) {
+        self.skipped.push(why.into());
+    }
+
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.values.extend(other.values);
+        self.skipped.extend(other.skipped);
+    }
+
+    /// The figures whose names begin so, with the rest of their names.
+    #[cfg(feature = "full")]
+    pub(crate) fn under<'a>(&'a self, start: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+        self.values.iter().filter_map(move |(name, value)| Some((name.strip_prefix(start)?, *value)))
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({ "values": self.values, "skipped": self.skipped })
+    }
+
+    pub(crate) fn from_json(text: &str) -> Result<Self> {
+        let json: Value = serde_json::from_str(text)?;
+        let pair = |pair: &Value| Some((pair[0].as_str()?.to_owned(), pair[1].as_f64()?));
+        let values = json["values"].as_array().ok_or("no figures")?.iter().filter_map(pair).collect();
+        let skipped = json["skipped"].as_array().ok_or("no figures")?;
+        let skipped = skipped.iter().filter_map(|why| Some(why.as_str()?.to_owned())).collect();
+        Ok(Self { values, skipped })
+    }
+}
+
+/// The README's place for figures.
+#[cfg(feature = "full")]
+const BEGIN: &str = "<!-- figures of `cargo xtask bench` -->";
+#[cfg(feature = "full")]
+const END: &str = "<!-- end of the figures -->";
+
+/// All figures of a run.
 pub(crate) struct Report {
-    figures: Map<String, Value>,
+    figures: Figures,
+    command: &'static str,
+    #[cfg_attr(
+        not(feature = "full"),
+        expect(dead_code, reason = "only the whole program refreshes the README")
+    )]
+    quick: bool,
 }
 
 impl Report {
-    pub(crate) fn new() -> Self {
-        println!("{:<32} {:>7}   medians of {ROUNDS} rounds", "figure", "ratio");
-        Self { figures: Map::new() }
+    pub(crate) fn new(figures: Figures, quick: bool) -> Self {
+        Self {
+            figures,
+            command: if quick { "cargo xtask bench --quick" } else { "cargo xtask bench" },
+            quick,
+        }
     }
 
-    /// How much faster `ours` is than the limit: the ratio of the medians.
-    pub(crate) fn ratio(&mut self, name: &str, limit: &[Duration], ours: &[Duration]) {
-        let (limit, ours) = (median(limit), median(ours));
-        let ratio = limit / ours;
-        println!("{name:<32} {ratio:>7.2}   {:.0} ms against {:.0} ms", ours * 1e3, limit * 1e3);
-        self.figures.insert(name.to_owned(), json!((ratio * 1000.).round() / 1000.));
-    }
-
-    pub(crate) fn write(self) -> std::io::Result<()> {
-        let path = crate::machine::target()?.join("report.json");
+    pub(crate) fn write(&self) -> Result<()> {
+        let target = machine::target()?;
+        let values: Map<String, Value> =
+            self.figures.values.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         let report = json!({
-            "command": "cargo xtask bench --quick",
-            "processor": crate::machine::processor(),
-            "figures": self.figures,
+            "command": self.command,
+            "machine": machine::describe(),
+            "figures": values,
+            "skipped": self.figures.skipped,
         });
-        std::fs::write(&path, format!("{report:#}\n"))?;
-        println!("written to target/bench/report.json");
+        std::fs::write(target.join("report.json"), format!("{report:#}\n"))?;
+        let table = self.table(|_| true) + &self.skipped();
+        print!("{table}");
+        std::fs::write(target.join("report.md"), table)?;
+        #[cfg(feature = "full")]
+        {
+            crate::plot::write(&self.figures, &target)?;
+            if !self.quick {
+                self.refresh_readme(&target)?;
+            }
+        }
+        println!("\nwritten to target/bench");
         Ok(())
+    }
+
+    /// Puts the figures that have a goal into the README, and the pictures beside the documents.
+    #[cfg(feature = "full")]
+    fn refresh_readme(&self, target: &std::path::Path) -> Result<()> {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let pictures = root.join("docs/bench");
+        std::fs::create_dir_all(&pictures)?;
+        for picture in ["w1.svg", "w2.svg", "growth.svg"] {
+            std::fs::copy(target.join(picture), pictures.join(picture))?;
+        }
+        let path = root.join("README.md");
+        let readme = std::fs::read_to_string(&path)?;
+        let (before, rest) = readme.split_once(BEGIN).ok_or("the README has no place for figures")?;
+        let (_, after) = rest.split_once(END).ok_or("the README's place for figures has no end")?;
+        let table = self.table(|name| reach::of(name).is_some());
+        std::fs::write(path, format!("{before}{BEGIN}\n{table}{END}{after}"))?;
+        Ok(())
+    }
+
+    fn table(&self, is_shown: impl Fn(&str) -> bool) -> String {
+        let mut out = format!("`{}`, {}\n\n", self.command, machine::describe());
+        out.push_str("| figure | value | wanted | |\n|---|---:|---:|---|\n");
+        for (name, value) in self.figures.values.iter().filter(|(name, _)| is_shown(name)) {
+            let (reach, met) = match reach::of(name) {
+                Some(reach) => (reach.to_string(), if reach.is_met(*value) { "met" } else { "not met" }),
+                None => Default::default(),
+            };
+            let _ = writeln!(out, "| `{name}` | {value} | {reach} | {met} |");
+        }
+        out
+    }
+
+    fn skipped(&self) -> String {
+        let mut out = String::new();
+        for why in &self.figures.skipped {
+            let _ = writeln!(out, "\nSkipped: {why}.");
+        }
+        out
     }
 }
 
-fn median(times: &[Duration]) -> f64 {
+/// The middle one, in seconds.
+pub(crate) fn median(times: &[Duration]) -> f64 {
     let mut seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     seconds.sort_by(f64::total_cmp);
     seconds[seconds.len() / 2]

@@ -3,18 +3,29 @@
 use tch::{Kind, Tensor, kind};
 use tcx::{CachedModule, D1, Extractor, Typed, cached_module};
 
+use crate::Settings;
+
 /// Rows in a batch.
 pub(crate) const BATCH: usize = 256;
 
 /// One shape of rows.
 pub(crate) trait Workload:
-    CachedModule<Input = Tensor, Key = <W1 as CachedModule>::Key> + Send
+    CachedModule<Input = Tensor, Key = <W1 as CachedModule>::Key> + Send + Sync + 'static
 {
     const NAME: &'static str;
     const ROWS: usize;
     const WIDTH: usize;
     fn new() -> Self;
     fn tensor(output: Self::Output) -> Tensor;
+
+    fn rows(settings: &Settings) -> usize {
+        settings.rows(Self::ROWS)
+    }
+
+    /// Bytes of a row.
+    fn bytes() -> usize {
+        Self::WIDTH * 4
+    }
 }
 
 /// 100,000 rows of 2048 f32: the features of a ResNet-50.
@@ -24,6 +35,10 @@ pub(crate) struct W1 {}
 /// 1,000,000 rows of 64 f32: many small rows.
 #[cached_module(id = "w2_v1")]
 pub(crate) struct W2 {}
+
+/// Rows of 8 f32, as many as a growing cache has.
+#[cached_module(id = "tiny_v1")]
+pub(crate) struct Tiny {}
 
 macro_rules! workload {
     ($module:ident, $name:literal, $rows:literal, $width:literal) => {
@@ -55,6 +70,7 @@ macro_rules! workload {
 
 workload!(W1, "w1", 100_000, 2048);
 workload!(W2, "w2", 1_000_000, 64);
+workload!(Tiny, "tiny", 10_000_000, 8);
 
 /// The inputs of rows `start..start + rows`: each element is its row's number.
 pub(crate) fn rows<W: Workload>(start: usize, rows: usize) -> Tensor {

@@ -1,7 +1,6 @@
 //! The write buffer: rows that are accepted and readable, but not sealed yet.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::Instant;
@@ -10,7 +9,7 @@ use crate::changes::{Tombstones, now_millis};
 use crate::column::Column;
 use crate::error::{Error, Result};
 use crate::fate::Fate;
-use crate::key::{KeyHash, Keys};
+use crate::key::{KeyHash, Keys, TakeBits};
 use crate::replacer::Replacer;
 use crate::schema::Leaf;
 
@@ -70,29 +69,11 @@ pub(crate) struct BufferedRow {
     pub(crate) row: u32,
 }
 
-/// Key hashes are random bits already.
-#[derive(Default)]
-struct TakeBits(u64);
-
-impl Hasher for TakeBits {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.first_chunk().map_or(0, |bits| u64::from_le_bytes(*bits));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
 /// Batches that are sealed together.
 #[derive(Debug, Default)]
 pub(crate) struct Generation {
     pub(crate) batches: Vec<Arc<RowBatch>>,
-    index: HashMap<KeyHash, (u32, u32), BuildHasherDefault<TakeBits>>,
+    index: HashMap<KeyHash, (u32, u32), TakeBits>,
     /// By a row of the index: the one before it. A row that was looked up long ago may be dead already.
     older: HashMap<(u32, u32), (u32, u32)>,
     bytes: usize,

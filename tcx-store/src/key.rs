@@ -1,6 +1,7 @@
 //! Keys: the caller's stable sample ids, packed for a batch, each with its view and its hash.
 
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -188,6 +189,10 @@ impl Keys {
         self.hashes[position]
     }
 
+    pub(crate) fn hashed(&self, position: usize) -> HashedKey<'_> {
+        HashedKey { hash: self.hash(position), key: self.key(position) }
+    }
+
     /// The keys at `positions`.
     ///
     /// ```
@@ -210,6 +215,39 @@ impl Keys {
     /// The memory the keys take.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.bytes.len() + self.len() * (size_of::<usize>() + size_of::<KeyHash>())
+    }
+}
+
+/// A key with its hash, which is not made again where keys are compared: in maps of this [`TakeBits`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HashedKey<'a> {
+    hash: KeyHash,
+    key: &'a [u8],
+}
+
+impl Hash for HashedKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Key hashes are random bits already.
+pub(crate) type TakeBits = BuildHasherDefault<FirstBits>;
+
+#[derive(Default)]
+pub(crate) struct FirstBits(u64);
+
+impl Hasher for FirstBits {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.first_chunk().map_or(0, |bits| u64::from_le_bytes(*bits));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
 

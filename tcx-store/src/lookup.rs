@@ -9,7 +9,7 @@ use crate::buffer::{BufferedRow, RowBatch};
 use crate::causes::{Cause, MissCauses};
 use crate::column::Column;
 use crate::error::{Error, Result};
-use crate::key::Keys;
+use crate::key::{Keys, TakeBits};
 use crate::loaded::LoadedRows;
 use crate::replacer::Replacer;
 use crate::schema::{Leaf, LeafKind};
@@ -99,8 +99,8 @@ impl Lookup {
 
     /// The positions of the missing rows, in order, each key once: what has to be computed.
     pub fn missing_positions(&self) -> Vec<usize> {
-        let mut seen = HashSet::with_capacity(self.missing);
-        self.missing_rows().filter(|&position| seen.insert(self.keys.key(position))).collect()
+        let mut seen = HashSet::<_, TakeBits>::with_capacity_and_hasher(self.missing, TakeBits::default());
+        self.missing_rows().filter(|&position| seen.insert(self.keys.hashed(position))).collect()
     }
 
     /// The keys that were asked for.
@@ -125,7 +125,7 @@ impl Lookup {
     pub(crate) fn take(&mut self, positions: &[usize], columns: Vec<Column>) -> Result<Arc<RowBatch>> {
         let keys = self.keys.select(positions);
         let batch = Arc::new(RowBatch::new(keys, columns, &self.leaves, self.known, self.replacer.clone())?);
-        self.fill(&batch);
+        self.fill(&batch, positions);
         Ok(batch)
     }
 
@@ -217,15 +217,23 @@ impl Lookup {
         self.found(position, source as u32, found.row);
     }
 
-    /// The missing rows that `batch` brings are found, repeated keys everywhere they stand.
-    fn fill(&mut self, batch: &Arc<RowBatch>) {
-        let rows: HashMap<&[u8], usize> = (0..batch.rows()).map(|row| (batch.keys.key(row), row)).collect();
+    /// The missing rows that `batch` brings, those at `positions`, are found, repeated keys everywhere they stand.
+    fn fill(&mut self, batch: &Arc<RowBatch>, positions: &[usize]) {
         let open: Vec<usize> = self.missing_rows().collect();
         self.sources.push(Source::Batch(batch.clone()));
         let source = (self.sources.len() - 1) as u32;
-        for position in open {
-            if let Some(&row) = rows.get(self.keys.key(position)) {
+        if open == positions {
+            // No key is repeated.
+            for (row, position) in open.into_iter().enumerate() {
                 self.found(position, source, row as u32);
+            }
+            return;
+        }
+        let rows = (0..batch.rows()).map(|row| (batch.keys.hashed(row), row as u32));
+        let rows: HashMap<_, _, TakeBits> = rows.collect();
+        for position in open {
+            if let Some(&row) = rows.get(&self.keys.hashed(position)) {
+                self.found(position, source, row);
             }
         }
     }

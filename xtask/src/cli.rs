@@ -10,10 +10,12 @@ commands:
   demo [ARGS…]      provide libtorch and the model, then run the example `minilm` with ARGS
                     (`cargo xtask demo -- --help` shows the example's own options;
                     with `--model DIR` among them no model is downloaded)
-  bench --quick     measure reads and fills against the limit of the machine (a minute;
-                    the figures go to target/bench/report.json)
+  bench [--quick]   measure reads, fills and epochs against the limits of the machine and against other stores
+                    (the figures go to target/bench; `--quick` takes minutes and fewer rows, without it the
+                    README's table and pictures are refreshed)
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
+  counts            compare the instructions of the hot paths with those checked in (part of `test`; needs valgrind)
   stress [--minutes M] [--only TRIAL]
                     what the engine's tests do in seconds, for up to an hour: kill -9, many processes, full disks,
                     fuzzing, damage, 100 million keys (a table, and target/stress/report.json)
@@ -27,7 +29,7 @@ environment:
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            a Python with pyarrow for the tests, instead of one of their own
-  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow), or `all`
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, valgrind), or `all`
 ";
 
 /// One call of this program.
@@ -37,8 +39,9 @@ pub(crate) enum Command {
     Setup { model: bool },
     Env,
     Demo { arguments: Vec<OsString> },
-    Bench,
+    Bench { quick: bool },
     BenchCompile,
+    Counts,
     Stress { arguments: Vec<OsString> },
     Test,
 }
@@ -57,6 +60,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("setup") => setup(&rest),
         Some("env") => alone(&name, &rest, Command::Env),
         Some("bench") => bench(&rest),
+        Some("counts") => alone(&name, &rest, Command::Counts),
         Some("stress") => Ok(Command::Stress { arguments: rest }),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
@@ -77,9 +81,10 @@ fn setup(rest: &[OsString]) -> Result<Command, String> {
 
 fn bench(rest: &[OsString]) -> Result<Command, String> {
     match rest {
-        [flag] if flag == "--quick" => Ok(Command::Bench),
+        [] => Ok(Command::Bench { quick: false }),
+        [flag] if flag == "--quick" => Ok(Command::Bench { quick: true }),
         [flag] if flag == "--compile" => Ok(Command::BenchCompile),
-        _ => Err("`bench` wants to know what: write `cargo xtask bench --quick` or `--compile`".to_owned()),
+        [other, ..] => Err(format!("`bench` knows `--quick` and `--compile`, found `{}`", other.display())),
     }
 }
 
@@ -115,7 +120,9 @@ mod tests {
         assert_eq!(parsed("setup --model"), Ok(Command::Setup { model: true }));
         assert_eq!(parsed("env"), Ok(Command::Env));
         assert_eq!(parsed("test"), Ok(Command::Test));
-        assert_eq!(parsed("bench --quick"), Ok(Command::Bench));
+        assert_eq!(parsed("counts"), Ok(Command::Counts));
+        assert_eq!(parsed("bench"), Ok(Command::Bench { quick: false }));
+        assert_eq!(parsed("bench --quick"), Ok(Command::Bench { quick: true }));
         assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));
         let arguments = vec!["--minutes".into(), "5".into()];
         assert_eq!(parsed("stress --minutes 5"), Ok(Command::Stress { arguments }));
@@ -134,7 +141,7 @@ mod tests {
     fn mistakes_are_named() {
         assert!(parsed("tset").unwrap_err().contains("`tset`"));
         assert!(parsed("test --fast").unwrap_err().contains("`--fast`"));
-        assert!(parsed("bench").unwrap_err().contains("bench --quick"));
+        assert!(parsed("bench --fast").unwrap_err().contains("`--fast`"));
         assert!(parsed("setup --modle").unwrap_err().contains("`--modle`"));
     }
 }

@@ -21,13 +21,16 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitC
     process::hand_over(&mut example)
 }
 
-/// Measures, in release mode.
-pub(crate) fn bench(workspace: &Workspace) -> Result<ExitCode> {
+/// Measures, in release mode, with the rivals.
+pub(crate) fn bench(workspace: &Workspace, quick: bool) -> Result<ExitCode> {
     toolchain::require_compiler()?;
     eprintln!("{}", libtorch::provide(workspace)?);
     let mut bench = cargo("run");
-    bench.args(["--release", "--package", "tcx-benches", "--manifest-path"]);
+    bench.args(["--release", "--package", "tcx-benches", "--features", "full", "--manifest-path"]);
     bench.arg(workspace.root().join("Cargo.toml"));
+    if quick {
+        bench.args(["--", "--quick"]);
+    }
     process::hand_over(&mut bench)
 }
 

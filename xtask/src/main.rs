@@ -5,6 +5,7 @@
 
 mod cli;
 mod compile;
+mod counts;
 mod demo;
 mod digest;
 mod downloads;
@@ -57,7 +58,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Setup { model } => setup(&workspace, model)?,
         Command::Env => print!("{}", shell::exports(&libtorch::provide(&workspace)?)),
         Command::Demo { arguments } => return demo::run(&workspace, &arguments),
-        Command::Bench => return demo::bench(&workspace),
+        Command::Bench { quick } => return demo::bench(&workspace, quick),
+        Command::Counts => counts::check(&workspace)?,
         Command::Stress { arguments } => return stress::run(&workspace, &arguments),
         Command::BenchCompile => compile::bench(&workspace)?,
         Command::Test => suite::run(&workspace)?,

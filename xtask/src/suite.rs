@@ -101,6 +101,11 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
             &[&["--workspace"], &packages("--exclude")[..]].concat(),
         ),
         Step::new("documentation", documentation, &["--workspace", "--no-deps"]),
+        Step::new(
+            "instructions of the hot paths",
+            cargo("run"),
+            &["--quiet", "--package", "xtask", "counts"],
+        ),
     ];
     for (name, arguments) in examples(workspace) {
         let mut run = cargo("run");

@@ -1,0 +1,69 @@
+//! The two hot paths of the store, for callgrind to count their instructions: `cargo xtask test` compares the counts
+//! with those in `benches/engine/counts.json`. Instructions and not times: they are nearly the same on every machine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const BATCH: usize = 256;
+const BATCHES: usize = 40;
+const WIDTH: usize = 64 * 4;
+
+fn main() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let store = open(dir.path())?;
+    let ids: Vec<Vec<String>> = (0..BATCHES).map(ids).collect();
+    for ids in &ids {
+        write_path(&store, ids)?;
+    }
+    store.flush()?;
+    drop(store);
+    let store = open(dir.path())?;
+    let mut buffer = vec![0; BATCH * WIDTH];
+    // Every checksum is verified here.
+    for ids in &ids {
+        drop(store.lookup(Keys::text(ids, 0)?)?);
+    }
+    for ids in &ids {
+        read_path(&store, ids, &mut buffer)?;
+    }
+    Ok(())
+}
+
+fn open(dir: &Path) -> Result<Arc<Store>> {
+    let output = ColumnType::Dense { dtype: DType::F32, shape: &[64] };
+    let spec = Spec::new("counts_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+    // Nothing but these calls does anything.
+    let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::from_hours(1));
+    let options = Options { seal_after, refresh_every, ..Options::default() };
+    Ok(Store::open(dir, spec, &options)?)
+}
+
+fn ids(batch: usize) -> Vec<String> {
+    (batch * BATCH..(batch + 1) * BATCH).map(|number| format!("sample_{number}")).collect()
+}
+
+/// Rows that nobody has computed yet, from the lookup to where the writer takes over.
+#[inline(never)]
+fn write_path(store: &Store, ids: &[String]) -> Result<()> {
+    let values = vec![1; BATCH * WIDTH];
+    let mut rows = store.lookup(Keys::text(ids, 0)?)?;
+    let positions = rows.missing_positions();
+    store.insert(&mut rows, &positions, vec![Column::dense(&values)])?;
+    Ok(())
+}
+
+/// A batch that is there: ids are packed, looked up, confirmed, and their rows are copied.
+#[inline(never)]
+fn read_path(store: &Store, ids: &[String], buffer: &mut [u8]) -> Result<()> {
+    let rows = store.lookup(Keys::text(ids, 0)?)?;
+    for position in 0..rows.len() {
+        buffer[position * WIDTH..(position + 1) * WIDTH].copy_from_slice(rows.bytes(0, position));
+    }
+    std::hint::black_box(buffer);
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! How often a warm batch allocates: the number must not grow with that of the rows.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::report::Figures;
+use crate::rivals::{Ours, read};
+use crate::workload::{Workload, ids};
+use crate::{Result, Settings};
+
+/// The system's allocator, counted. libtorch has its own.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+#[expect(unsafe_code, reason = "an allocator is")]
+// SAFETY: every call is handed on as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(address, layout) }
+    }
+
+    unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(address, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Batches of 64, 256 and 1024 rows.
+pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
+    let ours = Ours::<W>::new(&settings.dir.join(W::NAME))?;
+    for size in [64, 256, 1024] {
+        let rows: Vec<usize> = (0..size).map(|i| i * 7).collect();
+        let ids = ids(rows.iter().copied());
+        read(ours.cached(), &rows, &ids)?;
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        read(ours.cached(), &rows, &ids)?;
+        let count = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        figures.add(format!("{}.allocations_per_batch.{size}_rows", W::NAME), count as f64);
+    }
+    Ok(())
+}

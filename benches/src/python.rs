@@ -1,0 +1,38 @@
+//! Stores of Python, read by a script of their own from the same plain file, in the same order.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::report::Figures;
+use crate::workload::{BATCH, Workload, shuffled};
+use crate::{Result, Settings};
+
+/// The rows per second of each store that is installed, and how much faster tcx is.
+pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
+    let (dir, rows) = (settings.dir.join(W::NAME), W::rows(settings));
+    let order: Vec<u8> = shuffled(rows).iter().flat_map(|row| (*row as u64).to_le_bytes()).collect();
+    std::fs::write(dir.join("order"), order)?;
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("rivals.py");
+    let interpreter = std::env::var_os("TCX_PYTHON").unwrap_or_else(|| "python3".into());
+    let mut python = Command::new(interpreter);
+    python.arg(script).arg(&dir).args([rows, W::WIDTH, BATCH].map(|number| number.to_string()));
+    let Ok(output) = python.stderr(Stdio::inherit()).output() else {
+        figures.skip(format!("{}: Python's stores: there is no Python", W::NAME));
+        return Ok(());
+    };
+    if !output.status.success() {
+        figures.skip(format!("{}: Python's stores: the script has failed", W::NAME));
+        return Ok(());
+    }
+    let found: Value = serde_json::from_slice(&output.stdout)?;
+    let ours = crate::rivals::seconds_per_round::<W>(&dir, rows)?;
+    for (store, seconds) in found.as_object().ok_or("no object")? {
+        match seconds.as_f64() {
+            Some(seconds) => figures.add(format!("{}.random_read.vs_{store}", W::NAME), seconds / ours),
+            None => figures.skip(format!("{}: {store}: {seconds}", W::NAME)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! What the figures are to reach.
+
+/// At least, or at most.
+#[derive(Clone, Copy)]
+pub(crate) enum Reach {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Reach {
+    pub(crate) fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(floor) => value >= floor,
+            Self::AtMost(ceiling) => value <= ceiling,
+        }
+    }
+}
+
+impl std::fmt::Display for Reach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtLeast(floor) => write!(f, "≥ {floor}"),
+            Self::AtMost(ceiling) => write!(f, "≤ {ceiling}"),
+        }
+    }
+}
+
+/// The goal of a figure, if it has one.
+pub(crate) fn of(figure: &str) -> Option<Reach> {
+    use Reach::{AtLeast, AtMost};
+    Some(match figure {
+        "w1.random_read.vs_raw_gather" => AtLeast(0.9),
+        "w1.random_read.two_threads.vs_raw_gather" => AtLeast(1.6),
+        "w2.random_read.vs_raw_gather" => AtLeast(0.5),
+        "w2.random_read.vs_memmap_hash_map" => AtLeast(2.5),
+        "w1.random_read.vs_lmdb" => AtLeast(2.),
+        "w2.random_read.vs_lmdb" | "w1.random_read.vs_lance" => AtLeast(5.),
+        "w2.random_read.vs_lance" => AtLeast(10.),
+        "w3.random_read.vs_raw_gather" | "w1.fill.vs_raw_write_fsync" => AtLeast(0.8),
+        "w1.fill.caller_ms_vs_memcpy" => AtMost(1.5),
+        "e2e.first_epoch_overhead" => AtMost(1.03),
+        "e2e.second_epoch_speedup" => AtLeast(40.),
+        "w1.lz4.hot_vs_cold" | "w2.open.rss_mib" => {
+            if figure == "w2.open.rss_mib" {
+                AtMost(4.)
+            } else {
+                AtLeast(4.)
+            }
+        }
+        _ => return None,
+    })
+}

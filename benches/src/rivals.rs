@@ -1,0 +1,138 @@
+//! Who reads the same rows: each takes a batch of ids (or, to be the limit, of row numbers) and brings the rows
+//! into memory of the caller's.
+
+#[cfg(feature = "full")]
+mod lmdb;
+#[cfg(feature = "full")]
+mod redb;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use memmap2::Mmap;
+use tcx::{Cache, Cached};
+
+use crate::Result;
+use crate::rows::map;
+use crate::workload::{BATCH, Workload, ids};
+
+/// One that reads batches.
+pub(crate) trait Reader {
+    fn name(&self) -> &'static str;
+
+    /// Reads a batch; the first number of its last row is the row's own.
+    fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<f32>;
+}
+
+/// All readers of the rows of `dir`; who is not there yet is made.
+pub(crate) fn all<W: Workload>(dir: &Path, rows: usize) -> Result<Vec<Box<dyn Reader>>> {
+    let mut all: Vec<Box<dyn Reader>> = vec![
+        Box::new(Gather::new(dir, W::bytes())?),
+        Box::new(Ours::<W>::new(dir)?),
+        Box::new(HashMapGather::new(dir, W::bytes(), rows)?),
+    ];
+    #[cfg(feature = "full")]
+    {
+        all.push(Box::new(lmdb::Lmdb::new(dir, W::bytes(), rows)?));
+        all.push(Box::new(redb::Redb::new(dir, W::bytes(), rows)?));
+    }
+    all.truncate(if cfg!(feature = "full") { 5 } else { 3 });
+    Ok(all)
+}
+
+/// The first number of the last row of a batch.
+fn last(buffer: &[u8], rows: usize, width: usize) -> f32 {
+    let at = (rows - 1) * width;
+    f32::from_le_bytes(buffer[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// A loop that knows where the rows are, into one buffer that is used again and again: the limit.
+pub(crate) struct Gather {
+    map: Mmap,
+    buffer: Vec<u8>,
+    width: usize,
+}
+
+impl Gather {
+    pub(crate) fn new(dir: &Path, width: usize) -> Result<Self> {
+        Ok(Self { map: map(&dir.join("raw"))?, buffer: vec![0; BATCH * width], width })
+    }
+}
+
+impl Reader for Gather {
+    fn name(&self) -> &'static str {
+        "raw_gather"
+    }
+
+    fn read(&mut self, rows: &[usize], _: &[String]) -> Result<f32> {
+        for (to, &row) in self.buffer.chunks_exact_mut(self.width).zip(rows) {
+            to.copy_from_slice(&self.map[row * self.width..][..self.width]);
+        }
+        Ok(last(std::hint::black_box(&self.buffer), rows.len(), self.width))
+    }
+}
+
+/// The same with a hash map that says where the rows are.
+struct HashMapGather {
+    gather: Gather,
+    places: HashMap<String, usize>,
+}
+
+impl HashMapGather {
+    fn new(dir: &Path, width: usize, rows: usize) -> Result<Self> {
+        Ok(Self { gather: Gather::new(dir, width)?, places: ids(0..rows).into_iter().zip(0..).collect() })
+    }
+}
+
+impl Reader for HashMapGather {
+    fn name(&self) -> &'static str {
+        "memmap_hash_map"
+    }
+
+    fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<f32> {
+        let Gather { map, buffer, width } = &mut self.gather;
+        for (to, id) in buffer.chunks_exact_mut(*width).zip(ids) {
+            to.copy_from_slice(&map[self.places[id] * *width..][..*width]);
+        }
+        Ok(last(std::hint::black_box(buffer), rows.len(), *width))
+    }
+}
+
+/// tcx: one new tensor for each batch.
+pub(crate) struct Ours<W> {
+    cached: Cached<W>,
+}
+
+impl<W: Workload> Ours<W> {
+    pub(crate) fn new(dir: &Path) -> Result<Self> {
+        Ok(Self { cached: Cache::open(dir.join("cache"))?.module(W::new())? })
+    }
+
+    pub(crate) fn cached(&self) -> &Cached<W> {
+        &self.cached
+    }
+}
+
+impl<W: Workload> Reader for Ours<W> {
+    fn name(&self) -> &'static str {
+        "tcx"
+    }
+
+    fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<f32> {
+        read(&self.cached, rows, ids)
+    }
+}
+
+/// A batch through the typed face.
+pub(crate) fn read<W: Workload>(cached: &Cached<W>, rows: &[usize], ids: &[String]) -> Result<f32> {
+    let output = W::tensor(cached.fetch(ids, |_| Err(tcx::Error::loader("a row is missing")))?);
+    Ok(output.double_value(&[rows.len() as i64 - 1, 0]) as f32)
+}
+
+/// The median time in which tcx reads all rows in shuffled batches.
+pub(crate) fn seconds_per_round<W: Workload>(dir: &Path, rows: usize) -> Result<f64> {
+    let mut ours = Ours::<W>::new(dir)?;
+    let batches = crate::rows::Batches::new(crate::workload::shuffled(rows));
+    let times = crate::read::in_turns(&mut [&mut ours], &batches)?;
+    Ok(crate::report::median(&times[0]))
+}

@@ -1,0 +1,108 @@
+//! The instructions of the store's hot paths, counted by callgrind and compared with those that are checked in.
+//!
+//! callgrind runs a processor of its own making, the same wherever the machine has what it imitates, so that the
+//! libraries choose the same code for it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::{Failure, Result};
+use crate::process;
+use crate::workspace::{Workspace, cargo};
+
+/// The functions of the program `counts`.
+const PATHS: [&str; 2] = ["read_path", "write_path"];
+/// More than this above what is checked in is a failure.
+const TOLERANCE: f64 = 1.05;
+
+/// Counts and compares. Without valgrind it says so and passes, unless `TCX_REQUIRE` asks for it; with `TCX_BLESS=1` the counts
+/// are checked in.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        let message = "the instructions of the hot paths are not compared: valgrind is not installed";
+        if is_required(env::var_os("TCX_REQUIRE").as_deref()) {
+            return Err(Failure::new(message));
+        }
+        eprintln!("{message}");
+        return Ok(());
+    }
+    let mut build = cargo("build");
+    build.args(["--release", "--package", "tcx-engine-benches", "--bin", "counts"]);
+    process::run(build.current_dir(workspace.root()), "building the program that is counted")?;
+    let program = workspace.root().join("target/release/counts");
+    let counted = PATHS.iter().map(|path| count(&program, path)).collect::<Result<Vec<u64>>>()?;
+    let file = workspace.root().join("benches/engine/counts.txt");
+    if env::var_os("TCX_BLESS").is_some() {
+        let lines = PATHS.iter().zip(&counted).map(|(path, count)| format!("{path} {count}\n"));
+        return fs::write(&file, lines.collect::<String>())
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())));
+    }
+    let text = fs::read_to_string(&file)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
+    compare(&text, &counted)
+}
+
+/// The instructions that callgrind sees within a function.
+fn count(program: &Path, function: &str) -> Result<u64> {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    valgrind.arg(format!("--toggle-collect=*{function}*")).arg(program);
+    let output = valgrind.output().map_err(|error| process::cannot_start(&valgrind, &error))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let collected = said.lines().find_map(|line| line.split_once("Collected :"));
+    let count = collected.and_then(|(_, count)| count.trim().parse().ok());
+    count.ok_or_else(|| Failure::new(format!("callgrind has not counted `{function}`: {}", said.trim())))
+}
+
+fn compare(checked_in: &str, counted: &[u64]) -> Result<()> {
+    for (path, &count) in PATHS.iter().zip(counted) {
+        let expected =
+            checked_in.lines().find_map(|line| line.strip_prefix(path)?.trim().parse::<u64>().ok());
+        let expected = expected.ok_or_else(|| Failure::new(format!("no count of `{path}` is checked in")))?;
+        let ratio = count as f64 / expected as f64;
+        eprintln!("{path}: {count} instructions, {ratio:.3} of those checked in");
+        if ratio > TOLERANCE {
+            return Err(Failure::new(format!(
+                "`{path}` takes {count} instructions, {expected} are checked in: make it shorter, or, if they are worth it, \
+                 check in the new counts with `TCX_BLESS=1 cargo xtask counts`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_required(require: Option<&OsStr>) -> bool {
+    let words = require.and_then(OsStr::to_str).unwrap_or_default();
+    words.split(',').any(|word| matches!(word.trim(), "all" | "valgrind"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHECKED_IN: &str = "read_path 1000\nwrite_path 2000\n";
+
+    #[test]
+    fn more_instructions_than_are_checked_in_are_a_failure_that_says_what_to_do() {
+        compare(CHECKED_IN, &[1049, 2000]).unwrap();
+        let error = compare(CHECKED_IN, &[1000, 2101]).unwrap_err().to_string();
+        assert!(error.contains("`write_path`") && error.contains("TCX_BLESS=1"), "{error}");
+    }
+
+    #[test]
+    fn a_path_without_a_count_is_a_failure() {
+        assert!(compare("read_path 1000\n", &[1000, 1]).unwrap_err().to_string().contains("`write_path`"));
+    }
+
+    #[test]
+    fn valgrind_is_required_by_name_or_with_everything() {
+        for (require, expected) in
+            [("all", true), ("pyarrow, valgrind", true), ("pyarrow", false), ("", false)]
+        {
+            assert_eq!(is_required(Some(OsStr::new(require))), expected, "{require}");
+        }
+    }
+}
