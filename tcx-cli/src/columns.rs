@@ -26,7 +26,7 @@ pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
     };
     let mut fields = vec![Field::new("id", id, false), Field::new("view", DataType::UInt32, false)];
     fields.extend(spec.leaves().iter().map(|leaf| {
-        let field = Field::new(&leaf.name, data_type(&leaf.kind), leaf.optional);
+        let field = Field::new(exported_name(leaf), data_type(&leaf.kind), leaf.optional);
         match &leaf.kind {
             LeafKind::Dense { shape, .. } | LeafKind::Ragged { shape, .. } if shape.len() > 1 => {
                 field.with_metadata(HashMap::from([("shape".to_owned(), shape_told(shape))]))
@@ -37,6 +37,11 @@ pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
     let metadata = [("tcx.module", spec.module_id()), ("tcx.identity", digest)];
     let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Arc::new(Schema::new(fields).with_metadata(HashMap::from(metadata)))
+}
+
+/// The name of an output's column: two names are those of the sample's own.
+pub(crate) fn exported_name(leaf: &Leaf) -> String {
+    if matches!(&*leaf.name, "id" | "view") { format!("{} (output)", leaf.name) } else { leaf.name.clone() }
 }
 
 /// `[2,3]`; a dimension that differs from row to row is `null`.

@@ -5,10 +5,30 @@ use std::path::Path;
 
 use tcx_store::{KeyType, Keys};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Code, Failure, Result};
 
 /// Reads a file of ids, one a line; `-` is standard input. Empty lines are passed over.
 pub(crate) fn read(path: &Path) -> Result<Vec<String>> {
+    Ok(lines(path)?.into_iter().filter(|line| !line.is_empty()).collect())
+}
+
+/// As [`read`], where the lines of other files stand beside them.
+///
+/// # Errors
+///
+/// An empty line.
+pub(crate) fn read_each(path: &Path) -> Result<Vec<String>> {
+    let ids = lines(path)?;
+    match ids.iter().position(String::is_empty) {
+        Some(at) => {
+            let what = format!("{}: line {} is empty: every row needs an id", path.display(), at + 1);
+            Err(Failure::new(Code::Unfit, what))
+        }
+        None => Ok(ids),
+    }
+}
+
+fn lines(path: &Path) -> Result<Vec<String>> {
     let text = if path == Path::new("-") {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).map(|_| text)
@@ -16,7 +36,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<String>> {
         std::fs::read_to_string(path)
     };
     let text = text.map_err(|error| Failure::file("read", path, &error))?;
-    Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// The bytes of an id.

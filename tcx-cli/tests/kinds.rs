@@ -97,3 +97,55 @@ fn what_is_no_array_is_not_exported_as_one() {
     assert!(said.contains("`score`, optional f32 [2], is no array: export to Parquet or Arrow"), "{said}");
     assert!(!dir.path().join("out").exists());
 }
+
+#[test]
+fn outputs_named_as_the_id_and_the_view_are_come_back_as_outputs() {
+    const OUTPUT: ColumnType = ColumnType::Struct(&[
+        Field { name: "id", column: ColumnType::Text },
+        Field { name: "view", column: ColumnType::Dense { dtype: DType::I64, shape: &[] } },
+    ]);
+    let fill = |cache: &Path| {
+        let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+        let store = open(cache, spec);
+        let mut rows = store.lookup(Keys::text(["a", "b"], 0).unwrap()).unwrap();
+        let numbers: Vec<u8> = [7_i64, 8].into_iter().flat_map(i64::to_le_bytes).collect();
+        store.insert(&mut rows, &[0, 1], vec![Column::text(["b", "x"]), Column::dense(&numbers)]).unwrap();
+        store.flush().unwrap();
+    };
+    for to in ["out.arrow", "out.parquet", "segment"] {
+        let dir = tempfile::tempdir().unwrap();
+        for cache in ["cache", "copy"] {
+            fill(&dir.path().join(cache));
+        }
+        if to == "segment" {
+            let mut files =
+                std::fs::read_dir(dir.path().join("cache/m_v1")).unwrap().map(|file| file.unwrap().path());
+            let is_segment = |file: &std::path::PathBuf| file.extension().is_some_and(|kind| kind == "arrow");
+            std::fs::copy(files.find(is_segment).unwrap(), dir.path().join(to)).unwrap();
+        } else {
+            json(dir.path(), &["export", "cache", "m_v1", "--to", to]);
+        }
+        json(dir.path(), &["rm", "copy", "m_v1", "--id", "a", "--id", "b", "--yes"]);
+        assert_eq!(json(dir.path(), &["import", "copy", "m_v1", to, "--revive"])["added"], 2, "{to}");
+        assert_eq!(json(dir.path(), &["diff", "cache", "copy"])["modules"][0]["same"], 2, "{to}");
+    }
+}
+
+#[test]
+fn a_folder_whose_lines_are_not_those_of_its_ids_is_not_imported() {
+    const OUTPUT: ColumnType = ColumnType::Struct(&[Field { name: "caption", column: ColumnType::Text }]);
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+    let store = open(&dir.path().join("cache"), spec);
+    let mut rows = store.lookup(Keys::text(["z"], 0).unwrap()).unwrap();
+    store.insert(&mut rows, &[0], vec![Column::text(["Z"])]).unwrap();
+    store.flush().unwrap();
+    let folder = dir.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("caption.jsonl"), "\"A\"\n\"B\"\n\"C\"\n").unwrap();
+    for ids in ["a\n\nc\n", "a\nb\n"] {
+        std::fs::write(folder.join("ids.txt"), ids).unwrap();
+        let output = tcx(dir.path(), &["import", "cache", "m_v1", "folder"]);
+        assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -271,14 +271,11 @@ impl WriteBuffer {
         }
     }
 
-    /// Calls `see` with the key of every row and when it was computed, dead or not.
-    pub(crate) fn each_key(&self, mut see: impl FnMut(&[u8], u32, u64)) {
+    /// Every batch, its rows dead or not.
+    pub(crate) fn all_batches(&self) -> Vec<Arc<RowBatch>> {
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
         let frozen = generations.frozen.iter().flat_map(|frozen| &frozen.generation.batches);
-        for batch in frozen.chain(&generations.active.batches) {
-            let view = batch.keys.view();
-            (0..batch.rows()).for_each(|row| see(batch.keys.key(row), view, batch.born));
-        }
+        frozen.chain(&generations.active.batches).cloned().collect()
     }
 
     /// The rows that wait, and their bytes.

@@ -5,6 +5,24 @@ use crate::lookup::Lookup;
 use crate::snapshot::{IndexedRun, Snapshot, Unserved};
 
 /// Misses by their cause: what the index still knew of them.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// store.flush()?;
+/// store.invalidate(&Keys::ints([2], 0))?;
+/// let before = store.stats().miss_causes;
+/// store.lookup(Keys::ints([1, 2, 3], 0))?;
+/// let causes = store.stats().miss_causes;
+/// assert_eq!(causes.invalidated - before.invalidated, 1);
+/// assert_eq!(causes.absent - before.absent, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissCauses {
@@ -89,9 +107,9 @@ fn of_served(lookup: &Lookup, snapshot: &Snapshot, indexed: &IndexedRun, positio
     let keys = lookup.keys();
     candidates(&indexed.run, lookup, position).find_map(|(number, row)| {
         let segment = indexed.segments.get(number)?.as_ref().filter(|segment| row < segment.rows())?;
-        let found = segment.find_key(row, None);
         let broken = if segment.failures() > 0 { Cause::Unreadable } else { Cause::Damaged };
-        match found.and_then(|found| segment.has_key(row, found, keys.key(position), keys.view())) {
+        let own = segment.key(row);
+        match own.map(|(key, view)| *key == *keys.key(position) && view == keys.view()) {
             None => Some(broken),
             Some(false) => None,
             Some(true) if snapshot.tombstones.kill_row(segment.base(), keys, position) => {

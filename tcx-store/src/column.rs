@@ -10,6 +10,16 @@ use crate::schema::{Leaf, LeafKind};
 
 /// The rows of one leaf: their bytes, for rows of differing length where each begins and ends, and for an optional leaf
 /// which of them have a value.
+///
+/// ```
+/// use tcx_store::{Column, DType, LeafKind};
+///
+/// let pairs = LeafKind::Dense { dtype: DType::U8, shape: vec![2] };
+/// let column = Column::dense(&[1, 2, 3, 4]);
+/// assert_eq!(column.row(1, &pairs), [3, 4]);
+/// let reversed = column.select(&[1, 0], &pairs);
+/// assert_eq!(reversed.row(0, &pairs), [3, 4]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Column {
     values: Buffer,

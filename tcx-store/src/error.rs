@@ -25,6 +25,14 @@ pub enum ErrorKind {
 }
 
 /// An error of the store. The message names the thing, what was expected and what was found.
+///
+/// ```
+/// use tcx_store::{ErrorKind, check_module_id};
+///
+/// let error = check_module_id("a/b").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// assert!(error.to_string().contains("a/b"));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Arc<Repr>);
@@ -44,6 +52,14 @@ enum Repr {
 }
 
 /// A result of the store.
+///
+/// ```
+/// fn keys() -> tcx_store::Result<tcx_store::Keys> {
+///     tcx_store::Keys::text(["cat.jpg"], 0)
+/// }
+/// assert_eq!(keys()?.len(), 1);
+/// # Ok::<(), tcx_store::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {

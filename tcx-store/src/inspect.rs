@@ -20,6 +20,19 @@ use crate::verify::DAMAGED;
 
 /// The modules of a cache directory: the folders that hold files of tcx, in the order of their names.
 ///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// assert_eq!(tcx_store::modules(dir.path())?, ["m_v1"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// A directory that cannot be listed.
@@ -45,6 +58,21 @@ fn holds_files_of_tcx(dir: &Path) -> bool {
 }
 
 /// What has become of a segment.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # use tcx_store::{Inspection, SegmentState};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let module = Inspection::open(&dir.path().join("m_v1"))?;
+/// assert!(module.segments().all(|segment| segment.state == SegmentState::Served));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SegmentState {
@@ -65,6 +93,21 @@ pub enum SegmentState {
 }
 
 /// What the footer of a segment says.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let module = Inspection::open(&dir.path().join("m_v1"))?;
+/// let segment = module.segments().next().expect("a flush has sealed one");
+/// assert_eq!((segment.rows, segment.base), (2, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentFacts {
@@ -83,6 +126,20 @@ pub struct SegmentFacts {
 }
 
 /// The files of a folder besides the segments.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, OtherFiles, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let others = OtherFiles::read(&dir.path().join("m_v1"))?;
+/// assert_eq!((others.changes, others.temporary, others.strangers.len()), (1, 0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OtherFiles {

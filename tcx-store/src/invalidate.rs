@@ -7,6 +7,7 @@ use crate::changes::Doomed;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{KeyType, Keys, MAX_KEY_BYTES};
+use crate::name::SegmentName;
 use crate::store::Store;
 
 /// Rows are dead once this returns, those too that are computed but not written yet, and those that another process
@@ -76,16 +77,19 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, a file that cannot be read; otherwise as [`invalidate`](Self::invalidate).
+    /// A folder that cannot be listed; a file that cannot be read, then it holds for all others; otherwise as
+    /// [`invalidate`](Self::invalidate).
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.refresh()?;
         let mut keys = Vec::new();
-        self.core.each_key(|key, _, _| {
+        let seen = self.core.each_key(|key, _, _| {
             if is_doomed(key) {
                 keys.push(key.into());
             }
-        })?;
-        self.kill_keys(keys)
+        });
+        // What was seen is dead all the same.
+        self.kill_keys(keys)?;
+        seen
     }
 
     /// Invalidates the rows that were computed before `time`. A row is taken to be as old as the oldest that is stored in
@@ -98,12 +102,14 @@ impl Store {
         let limit = time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
         self.refresh()?;
         let mut keys = Vec::new();
-        self.core.each_key(|key, _, born| {
+        let seen = self.core.each_key(|key, _, born| {
             if born < limit {
                 keys.push(key.into());
             }
-        })?;
-        self.kill_keys(keys)
+        });
+        // What was seen is dead all the same.
+        self.kill_keys(keys)?;
+        seen
     }
 
     /// The positions of the keys that have been invalidated at some time, ascending; they may have been computed again since.
@@ -153,8 +159,16 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, and may be another time. Rows that are damaged are not there.
+    /// A file that cannot be read, and may be another time; the keys of all others have been seen. Rows that are damaged are not
+    /// there.
     pub(crate) fn each_key(&self, mut see: impl FnMut(&[u8], u32, u64)) -> Result<()> {
+        let unread = |name: SegmentName| {
+            let path = self.storage.path().join(name.to_string());
+            Error::io("cannot read the keys of", path, io::ErrorKind::Other.into())
+        };
+        let mut first_unread = self.live().unopened();
+        // The buffer first: a row leaves it only after the snapshot holds its segment.
+        let buffered = self.buffer.all_batches();
         let snapshot = self.snapshot();
         for segment in &snapshot.segments {
             let failures = segment.failures();
@@ -162,11 +176,12 @@ impl Core {
             keys.filter(|(key, _)| !snapshot.tombstones.kill(segment.base(), key))
                 .for_each(|(key, view)| see(&key, view, segment.born()));
             if segment.failures() > failures {
-                let path = self.storage.path().join(segment.name().to_string());
-                return Err(Error::io("cannot read the keys of", path, io::ErrorKind::Other.into()));
+                first_unread = first_unread.or(Some(segment.name()));
             }
         }
-        self.buffer.each_key(see);
-        Ok(())
+        for batch in &buffered {
+            (0..batch.rows()).for_each(|row| see(batch.keys.key(row), batch.keys.view(), batch.born));
+        }
+        first_unread.map_or(Ok(()), |name| Err(unread(name)))
     }
 }

@@ -106,6 +106,11 @@ impl Live {
     /// Lists the folder and learns what is new in it. Tells whether readers have to be shown anything, be it that something
     /// failed after it was learned.
     ///
+    /// A segment that was listed last and could not be read, if there is one.
+    pub(crate) fn unopened(&self) -> Option<SegmentName> {
+        self.segments.unopened()
+    }
+
     /// # Errors
     ///
     /// A folder of another identity, a damaged identity, a listing that fails.

@@ -37,6 +37,18 @@ impl Mapped {
         })
     }
 
+    /// A copy of these bytes in memory that no file stands behind.
+    pub(crate) fn copied(bytes: &[u8]) -> io::Result<Self> {
+        if bytes.is_empty() {
+            return Ok(Self::nothing());
+        }
+        let mut map = memmap2::MmapMut::map_anon(bytes.len())?;
+        map.copy_from_slice(bytes);
+        let mut copied = Self::nothing();
+        copied.map = Some(map.make_read_only()?);
+        Ok(copied)
+    }
+
     /// No bytes at all.
     pub(crate) fn nothing() -> Self {
         Self {

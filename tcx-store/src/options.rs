@@ -43,6 +43,21 @@ pub struct Options {
 }
 
 /// What happens when a folder takes as much room as it may.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store, WhenFull};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// let options = Options { max_bytes: Some(0), when_full: WhenFull::Freeze, ..Default::default() };
+/// let store = Store::open(dir.path(), spec, &options)?;
+/// let mut rows = store.lookup(Keys::ints([1], 0))?;
+/// store.insert(&mut rows, &[0], vec![Column::dense(&[10])])?;
+/// assert_eq!(rows.bytes(0, 0), [10]);
+/// store.flush()?;
+/// assert_eq!((store.stats().rows_sealed, store.stats().rows_dropped), (0, 1)); // there is no room
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenFull {
@@ -54,6 +69,21 @@ pub enum WhenFull {
 }
 
 /// How files are read.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, ReadMode, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// let options = Options { read_mode: ReadMode::Pread, ..Default::default() };
+/// let store = Store::open(dir.path(), spec, &options)?;
+/// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// store.flush()?;
+/// assert_eq!(store.lookup(Keys::ints([2], 0))?.bytes(0, 0), [20]);
+/// assert!(store.stats().hot_bytes > 0); // what was read is kept
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReadMode {
@@ -72,6 +102,21 @@ pub enum ReadMode {
 ///
 /// Rows of random access are fastest as they are: they are copied straight from the files. Compressed ones are
 /// decompressed 64 KiB or so at a time, and kept in the hot tier.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, Compression, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[65_536] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// let options = Options { compression: Compression::Zstd, ..Default::default() };
+/// let store = Store::open(dir.path(), spec, &options)?;
+/// let mut rows = store.lookup(Keys::ints([1], 0))?;
+/// store.insert(&mut rows, &[0], vec![Column::dense(&[7; 65_536])])?;
+/// store.flush()?;
+/// assert!(store.stats().bytes < 65_536);
+/// assert_eq!(store.lookup(Keys::ints([1], 0))?.bytes(0, 0), [7; 65_536]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {

@@ -82,6 +82,11 @@ impl Core {
         Ok(())
     }
 
+    /// Looks how much room the folder takes, if that matters.
+    pub(crate) fn note_room(&self) -> Result<()> {
+        self.retention.max_bytes.map_or(Ok(()), |_| self.measure().map(drop))
+    }
+
     /// The bytes of all files, temporary and replaced ones too.
     fn measure(&self) -> Result<u64> {
         let names = self.storage.list().map_err(|e| Error::io("cannot list", self.storage.path(), e))?;

@@ -10,6 +10,22 @@ use crate::key::{KeyHash, hash};
 use crate::segment::Segment;
 
 /// A row that is served.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let module = Inspection::open(&dir.path().join("m_v1"))?;
+/// let row = module.rows().next().expect("two rows are served")?;
+/// assert_eq!((row.key, row.view), (1_i64.to_le_bytes().as_slice(), 0));
+/// assert_eq!(row.leaf(0), Some([10].as_slice()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row<'a> {
@@ -32,6 +48,21 @@ impl Row<'_> {
 }
 
 /// What the keys of a folder say.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// store.invalidate(&Keys::ints([2], 0))?;
+/// let count = Inspection::open(&dir.path().join("m_v1"))?.count();
+/// assert_eq!((count.served, count.dead, count.copies, count.damaged), (1, 1, 0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RowCount {
@@ -69,6 +100,21 @@ impl Inspection {
 }
 
 /// The served rows of an [`Inspection`].
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let module = Inspection::open(&dir.path().join("m_v1"))?;
+/// let sample: Result<Vec<_>, _> = module.rows().step_by(2).collect();
+/// assert_eq!((module.rows().count(), sample?.len()), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Rows<'a> {
     places: Places<'a>,

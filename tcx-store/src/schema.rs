@@ -5,6 +5,12 @@ use std::fmt;
 /// The type of one element of a tensor or of a column of numbers.
 ///
 /// The discriminants are part of the format and never change.
+///
+/// ```
+/// use tcx_store::DType;
+///
+/// assert_eq!((DType::BF16.size(), DType::BF16.name()), (2, "bf16"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -83,6 +89,13 @@ impl fmt::Display for DType {
 }
 
 /// A dimension that differs from sample to sample, `_` in `#[tensor(f16, [_, 768])]`.
+///
+/// ```
+/// use tcx_store::{ANY, ColumnType, DType};
+///
+/// let tokens = ColumnType::Ragged { dtype: DType::F16, shape: &[ANY, 768] };
+/// assert_eq!(tokens.leaves()[0].kind.to_string(), "f16 [_, 768]");
+/// ```
 pub const ANY: usize = usize::MAX;
 
 /// The type of an output or of a part of it. Its leaves, in order, are the columns.
@@ -128,6 +141,13 @@ pub enum ColumnType {
 }
 
 /// A named part of an output.
+///
+/// ```
+/// use tcx_store::{ColumnType, Field};
+///
+/// let output = ColumnType::Struct(&[Field { name: "caption", column: ColumnType::Text }]);
+/// assert_eq!(output.leaves()[0].name, "caption");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The field's name in the struct, or its number in a tuple.
@@ -137,6 +157,12 @@ pub struct Field {
 }
 
 /// One column of a segment: a leaf of the output's type, with its path as name.
+///
+/// ```
+/// let leaf = &tcx_store::ColumnType::Optional(&tcx_store::ColumnType::Text).leaves()[0];
+/// assert_eq!((leaf.name.as_str(), leaf.optional), ("value", true));
+/// assert_eq!(leaf.described(), "optional String");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// The names on the way from the root, joined by dots; `value` for an output that is a leaf itself.
@@ -155,6 +181,13 @@ impl Leaf {
 }
 
 /// What a row of a column is.
+///
+/// ```
+/// use tcx_store::{DType, LeafKind};
+///
+/// let kind = LeafKind::Dense { dtype: DType::F32, shape: vec![77, 768] };
+/// assert_eq!((kind.width(), LeafKind::Text.width()), (Some(77 * 768 * 4), None));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeafKind {

@@ -36,6 +36,8 @@ pub(crate) struct SegmentSet {
     leaves: Arc<[Leaf]>,
     counters: Arc<Counters>,
     known: BTreeMap<SegmentName, State>,
+    /// Of those listed last, one of which nothing is known: it could not be read.
+    unopened: Option<SegmentName>,
     warned: Warned,
 }
 
@@ -47,7 +49,16 @@ impl SegmentSet {
         hot: Arc<HotTier>,
         counters: Arc<Counters>,
     ) -> Self {
-        Self { storage, schema, leaves, hot, counters, known: BTreeMap::new(), warned: Warned::default() }
+        Self {
+            storage,
+            schema,
+            leaves,
+            hot,
+            counters,
+            known: BTreeMap::new(),
+            unopened: None,
+            warned: Warned::default(),
+        }
     }
 
     /// Opens what is new of the listed segments, and closes those that have vanished. Tells whether anything changed, and
@@ -59,8 +70,14 @@ impl SegmentSet {
         changes: &KnownChanges,
     ) -> (bool, bool) {
         let (known, mut vanished) = (self.known.len(), false);
+        self.unopened = None;
         for name in listed {
-            vanished |= !self.known.contains_key(name) && !self.open_one(*name, identity);
+            if !self.known.contains_key(name) {
+                let is_there = self.open_one(*name, identity);
+                vanished |= !is_there;
+                self.unopened =
+                    self.unopened.or((is_there && !self.known.contains_key(name)).then_some(*name));
+            }
         }
         let is_new = self.known.len() > known;
         let (closed, unreplaced) = self.close_vanished(listed, changes);
@@ -205,6 +222,11 @@ impl SegmentSet {
             State::Unusable(_) | State::Gone => None,
         });
         usable.collect()
+    }
+
+    /// A segment that was listed last and could not be read, if there is one.
+    pub(crate) fn unopened(&self) -> Option<SegmentName> {
+        self.unopened
     }
 
     /// Why the rows of a segment are not served. Those of a replaced one are elsewhere, if anywhere.

@@ -13,6 +13,17 @@ use crate::schema::{ColumnType, Leaf};
 use crate::storage::Looking;
 
 /// The module, keys, schema and identity that a store is opened for.
+///
+/// ```
+/// use tcx_store::{ColumnType, DType, Identity, KeyType, Spec};
+///
+/// let output = ColumnType::Dense { dtype: DType::F32, shape: &[512] };
+/// let spec = Spec::new("clip_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+/// assert_eq!(spec.module_id(), "clip_v1");
+/// assert_eq!(spec.leaves()[0].described(), "f32 [512]");
+/// assert!(Spec::new("no/folder", KeyType::Text, &output, Identity::default(), Vec::new()).is_err());
+/// # Ok::<(), tcx_store::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub(crate) module_id: String,

@@ -85,6 +85,21 @@ pub struct Stats {
 }
 
 /// How often something was done, and how long it took.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// store.flush()?;
+/// let flushes = store.stats().flush_times;
+/// assert_eq!(flushes.count, 1);
+/// assert!(flushes.longest <= flushes.total);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
@@ -97,6 +112,21 @@ pub struct Times {
 }
 
 /// What the folder of a store takes on disk, whoever wrote it.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let usage = store.disk_usage()?;
+/// assert!(usage.files >= 2); // the identity and a segment
+/// assert!(usage.bytes > 0 && usage.dead_bytes == 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {

@@ -169,8 +169,12 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`lookup`](Self::lookup).
+    /// A leaf that the store has not; otherwise as [`lookup`](Self::lookup).
     pub fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
+        let count = self.core.leaves.len();
+        if let Some(leaf) = leaves.iter().find(|leaf| **leaf >= count) {
+            return Err(Error::invalid(format!("there is no leaf {leaf}: the store has {count}")));
+        }
         Ok(self.core.counted(self.look(keys, None, Some(leaves))?))
     }
 
@@ -306,6 +310,11 @@ impl Store {
     pub fn refresh(&self) -> Result<()> {
         self.core.check()?;
         self.core.refresh_now().map(drop)
+    }
+
+    /// Whether the folder is full, and nothing more is kept ([`WhenFull::Freeze`](crate::WhenFull::Freeze)).
+    pub fn is_full(&self) -> bool {
+        self.core.is_frozen()
     }
 
     /// Why writing is off, if it is.

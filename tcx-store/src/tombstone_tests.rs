@@ -240,3 +240,27 @@ fn a_folder_with_changes_that_is_removed_is_not_made_again_by_who_had_it_open() 
     let error = store.flush().unwrap_err().to_string();
     assert!(error.contains("the folder is empty or gone"), "{error}");
 }
+
+#[test]
+fn a_predicate_may_use_the_store_while_rows_wait_to_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["a", "b"], 1);
+    let invalidated = store.invalidate_where(|key| {
+        compute(&store, &["c"], 2);
+        key == b"a"
+    });
+    invalidated.unwrap();
+    assert_eq!(values(&store, &["a", "b", "c"]), [-1, 1, 2]);
+}
+
+#[test]
+fn a_leaf_that_is_not_there_is_an_error_and_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["a"], 1);
+    store.flush().unwrap();
+    let error = store.lookup_leaves(keys(&["a"]), &[7].into()).unwrap_err();
+    assert!(error.to_string().contains("no leaf 7"), "{error}");
+    assert_eq!((values(&store, &["a"]), store.stats().damaged_segments), (vec![1], 0));
+}

@@ -63,7 +63,10 @@ impl Store {
     /// A store that is open to read only; a folder that cannot be listed or synced.
     pub fn collect(&self, age: Duration) -> Result<usize> {
         self.writer()?;
-        Ok(self.core.collect(age)?.removed)
+        let removed = self.core.collect(age)?.removed;
+        // There may be room again.
+        self.core.note_room()?;
+        Ok(removed)
     }
 
     /// Removes the oldest rows, segment by segment, until so many bytes are free.

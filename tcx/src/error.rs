@@ -65,6 +65,14 @@ pub enum Error {
 }
 
 /// A result of tcx.
+///
+/// ```
+/// fn lengths(texts: &[&str]) -> tcx::Result<Vec<i64>> {
+///     texts.iter().map(|text| i64::try_from(text.len()).map_err(tcx::Error::loader)).collect()
+/// }
+/// assert_eq!(lengths(&["a cat"])?, [5]);
+/// # Ok::<(), tcx::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 const _: () = assert!(size_of::<Error>() <= 64, "errors travel through every return value of a hit");
@@ -219,6 +227,16 @@ impl fmt::Display for InModule<'_> {
 
 /// What an [`Error`] says; its parts are at hand by [`Error::module_id`], [`field`](Error::field),
 /// [`expected`](Error::expected), [`found`](Error::found) and [`remedy`](Error::remedy).
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let table = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("reports_v1")?;
+/// let error = table.put(&["a", "b"], &vec![1]).unwrap_err();
+/// let tcx::Error::Output(report) = &error else { unreachable!("the values are too few") };
+/// assert!(report.to_string().starts_with("module `reports_v1`: "));
+/// assert!(report.to_string().ends_with(error.remedy().expect("something can be done")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Report {
     module: Option<Box<str>>,

@@ -52,6 +52,26 @@ pub trait Extractor {
 
 /// An [`Extractor`] whose outputs may be cached. Implemented by
 /// [`#[cached_module]`](macro@crate::cached_module) and by nothing else.
+///
+/// ```
+/// use tcx::{CachedModule, Extractor, cached_module};
+///
+/// #[cached_module(id = "module_ids_v1")]
+/// struct Lengths {}
+/// # impl Extractor for Lengths {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+///
+/// /// Works with whatever module may be cached.
+/// fn folder<M: CachedModule>(cache: &std::path::Path, _: &M) -> std::path::PathBuf {
+///     cache.join(M::ID)
+/// }
+/// assert!(folder("cache".as_ref(), &Lengths {}).ends_with("module_ids_v1"));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a cached module",
     label = "no `#[cached_module]` on this type",

@@ -15,6 +15,32 @@ use crate::missing::Missing;
 use crate::output::CacheableOutput;
 
 /// A cached module, of whose outputs only the fields of `P` are read. Made by [`Cached::fields`].
+///
+/// ```
+/// # use tcx::{Cache, Extractor, cached_module};
+/// use tcx::{CacheableOutput, Fields};
+///
+/// #[cached_module(id = "some_fields_v1", output(length: Vec<i64>, text: Vec<String>))]
+/// struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = WordsOutput;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<WordsOutput> {
+/// #         Ok(WordsOutput { length: x.iter().map(|text| text.len() as i64).collect(), text: x.clone() })
+/// #     }
+/// # }
+///
+/// #[derive(CacheableOutput)]
+/// struct Length {
+///     length: Vec<i64>,
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let words = Cache::open(dir.path())?.module(Words {})?;
+/// let lengths: Fields<'_, Words, Length> = words.fields()?;
+/// assert_eq!(lengths.forward(&["a"], &vec!["one".to_owned()])?.length, [3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Fields<'a, M, P> {
     cached: &'a Cached<M>,
     /// The numbers of the leaves.

@@ -22,6 +22,25 @@ use crate::{Error, Result};
 /// - a `Vec` of an enum without data that has `#[derive(CacheableOutput)]`;
 /// - a `Vec` with an `Option` of one of these per sample;
 /// - a tuple of up to twelve of these.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let cache = tcx::Cache::open(dir.path())?;
+/// use tcx::CacheableOutput;
+///
+/// #[derive(CacheableOutput)]
+/// struct Caption {
+///     text: Vec<String>,
+///     score: Vec<Option<f32>>,
+/// }
+///
+/// let captions = cache.table::<(Caption, Vec<i64>)>("captions_v1")?;
+/// let caption = Caption { text: vec!["a cat".to_owned()], score: vec![None] };
+/// captions.put(&["cat.jpg"], &(caption, vec![3]))?;
+/// let (caption, label) = captions.get(&["cat.jpg"])?.expect("it was put");
+/// assert_eq!((caption.text[0].as_str(), caption.score[0], label[0]), ("a cat", None, 3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be cached: it is not a `CacheableOutput`",
     label = "not a cacheable output",

@@ -23,6 +23,18 @@ use crate::identity::{Identity, quoted};
 ///
 /// A hash map is none, although its values may be: the order it goes through them changes from run to run.
 /// A `tch::Device` is, and enters nothing: outputs do not depend on where they were computed.
+///
+/// ```
+/// use tcx::{Identity, Stateless};
+///
+/// let resize = ("bicubic", Some(224_u32));
+/// let entries = Identity::of(&resize).to_string();
+/// assert!(entries.contains("bicubic") && entries.contains("224u32"));
+/// assert_ne!(entries, Identity::of(&("bicubic", Some(256_u32))).to_string());
+///
+/// fn holds<T: Stateless>() {}
+/// holds::<std::collections::BTreeMap<String, Vec<f64>>>();
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a cached module: it is not `Stateless`",
     label = "not known to be free of state",

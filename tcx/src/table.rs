@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Device;
-use tcx_store::{Column, Keys, Lookup, Replacer, Stats};
+use tcx_store::{Column, Keys, Lookup, Replacer, Stats, Store};
 
 use crate::cache::{Cache, Shared};
 use crate::coverage::Coverage;
@@ -50,6 +50,20 @@ pub struct Table<T> {
 }
 
 /// The settings of a [`Table`].
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let cache = tcx::Cache::open(dir.path())?;
+/// let settings = tcx::Table::<Vec<i64>>::builder("token_counts_v1").metadata("tokenizer", "bert-base");
+/// let counts = settings.open(&cache)?;
+/// counts.put(&["a.txt"], &vec![7])?;
+/// assert_eq!(counts.get(&["a.txt"])?, Some(vec![7]));
+/// counts.flush()?;
+/// // Another tokenizer needs another id.
+/// let other = tcx::Table::<Vec<i64>>::builder("token_counts_v1").metadata("tokenizer", "gpt-2");
+/// assert!(other.open(&cache).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "`open` opens the table"]
 pub struct TableBuilder<T> {
     id: Box<str>,
@@ -133,12 +147,24 @@ impl<T: CacheableOutput> Table<T> {
     ///
     /// # Errors
     ///
-    /// Ids and values that differ in number; otherwise as [`get_or_compute`](Self::get_or_compute).
+    /// Ids and values that differ in number; a handle whose mode changes nothing; a folder that is full; otherwise as
+    /// [`get_or_compute`](Self::get_or_compute).
     pub fn put<I: Id<StringIds>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
+        self.with_room()?;
         let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         self.keep(self.rows.peek(keys)?, &columns)
+    }
+
+    /// The store, if it keeps what it is given.
+    fn with_room(&self) -> Result<&Arc<Store>> {
+        let store = self.rows.writable(&self.id)?;
+        if store.is_full() {
+            let remedy = "raise `max_bytes`, or remove rows";
+            return Err(Error::module(&self.id, "its folder is full and keeps nothing more", remedy));
+        }
+        Ok(store)
     }
 
     /// Puts these values in the place of what is there, durably.
@@ -149,7 +175,7 @@ impl<T: CacheableOutput> Table<T> {
     pub fn replace<I: Id<StringIds>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
-        let store = self.rows.writable(&self.id)?;
+        let store = self.with_room()?;
         let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rows = store.peek_replacing(keys, &Replacer::new())?;
         self.check_distinct(&rows)?;

@@ -14,6 +14,16 @@ mod sealed {
 
 /// The type of a tensor's elements: [`f16`](crate::f16), [`bf16`](crate::bf16), `f32`, `f64`, `i8`,
 /// `i16`, `i32`, `i64`, `u8` or `bool`.
+///
+/// ```
+/// use tcx::{D1, Element, Typed, bf16};
+///
+/// fn vectors<E: Element>(tensor: tch::Tensor) -> Typed<E, D1<2>> {
+///     tensor.into()
+/// }
+/// let zeros = tch::Tensor::zeros([3, 2], (tch::Kind::BFloat16, tch::Device::Cpu));
+/// assert_eq!(vectors::<bf16>(zeros).size(), [3, 2]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the dtype of a tensor",
     label = "not a dtype",
@@ -29,6 +39,17 @@ pub trait Element: sealed::Sealed + Copy + 'static {
 }
 
 /// The per-sample shape of a tensor, without the batch dimension: [`D0`] to [`D5`].
+///
+/// ```
+/// use tcx::{D0, D2, Shape, Typed};
+///
+/// fn floats<S: Shape>(tensor: tch::Tensor) -> Typed<f32, S> {
+///     tensor.into()
+/// }
+/// let zeros = |size: &[i64]| tch::Tensor::zeros(size, tch::kind::FLOAT_CPU);
+/// assert_eq!(floats::<D0>(zeros(&[3])).size(), [3]);
+/// assert_eq!(floats::<D2<77, 768>>(zeros(&[3, 77, 768])).size(), [3, 77, 768]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape",
     label = "not a shape",

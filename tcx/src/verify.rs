@@ -19,6 +19,28 @@ use crate::{Error, Result};
 type OwnId<M> = <<M as CachedModule>::Key as KeyKind>::Owned;
 
 /// What [`Cached::verify`] has found.
+///
+/// ```
+/// # use tcx::{Extractor, cached_module};
+/// # #[cached_module(id = "verified_v1")]
+/// # struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
+/// words.forward(&["a", "b"], &vec!["one".to_owned(), "three".to_owned()])?;
+/// let verified = words.verify(1., 0, |asked| {
+///     Ok(asked.ids().map(|id| if id == "a" { "one" } else { "three" }.to_owned()).collect())
+/// })?;
+/// assert!(verified.is_sound());
+/// assert_eq!((verified.checked, verified.largest_difference), (2, 0.));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Verified<I> {
@@ -32,6 +54,28 @@ pub struct Verified<I> {
 }
 
 /// A row that came out differently.
+///
+/// ```
+/// # use tcx::{Different, Extractor, cached_module};
+/// # #[cached_module(id = "different_v1")]
+/// # struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
+/// words.forward(&["a"], &vec!["one".to_owned()])?;
+/// // Another text than that of the time.
+/// let verified = words.verify(1., 0, |_| Ok(vec!["three".to_owned()]))?;
+/// let Different { id, field, how, .. } = &verified.different[0];
+/// assert_eq!((id.as_str(), field.as_str()), ("a", "value"));
+/// assert_eq!(how, "is not the same");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Different<I> {

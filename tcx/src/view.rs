@@ -10,6 +10,28 @@ use crate::id::Id;
 use crate::missing::Missing;
 
 /// A cached module, for one view of its samples. Made by [`Cached::view`].
+///
+/// ```
+/// # use tcx::{Extractor, cached_module};
+/// # #[cached_module(id = "view_handle_v1")]
+/// # struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
+/// let (plain, flipped) = (words.view(0), words.view(1));
+/// plain.forward(&["a"], &vec!["one".to_owned()])?;
+/// flipped.forward(&["a"], &vec!["eno, twice".to_owned()])?;
+/// // One id, a row for each view.
+/// let load = |_: tcx::Missing<'_, &str>| unreachable!("everything is there");
+/// assert_eq!((plain.fetch(&["a"], load)?, flipped.fetch(&["a"], load)?), (vec![3], vec![10]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct View<'a, M> {
     cached: &'a Cached<M>,
     number: u32,

@@ -17,6 +17,27 @@ const TOGETHER: usize = 1 << 16;
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// What [`Cached::warm`] has done.
+///
+/// ```
+/// # use tcx::{Extractor, cached_module};
+/// # #[cached_module(id = "warmed_v1")]
+/// # struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
+/// words.forward(&["a"], &vec!["one".to_owned()])?;
+/// let warmed = words.warm(&["a", "b"], |missing| {
+///     Ok(missing.ids().map(|id| format!("text {id}")).collect())
+/// })?;
+/// assert_eq!((warmed.asked, warmed.computed, warmed.not_kept), (2, 1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warmed {

@@ -1,7 +1,7 @@
 //! What a table promises: values computed once, replaced only where that is said, refused where they are another's.
 
 use tch::{Tensor, kind};
-use tcx::{Cache, CacheableOutput, Error, Missing, Mode, Table};
+use tcx::{Cache, CacheableOutput, Error, Missing, Mode, Table, WhenFull};
 
 #[derive(CacheableOutput)]
 struct Features {
@@ -62,6 +62,24 @@ fn put_keeps_what_is_there_and_replace_does_not() {
     let table = cache.with_mode(Mode::ReadOnly).table::<Vec<i64>>("numbers_v1").unwrap();
     assert_eq!(table.get(&["a", "c", "d"]).unwrap(), Some(vec![11, 3, 40]));
     table.replace(&["a"], &vec![12]).unwrap_err();
+    table.put(&["e"], &vec![5]).unwrap_err();
+}
+
+#[test]
+fn what_a_full_folder_does_not_keep_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    cache.table::<Vec<i64>>("numbers_v1").unwrap().put(&["a"], &vec![1]).unwrap();
+    cache.close().unwrap();
+    let cache = Cache::builder().max_bytes(1, WhenFull::Freeze).open(dir.path()).unwrap();
+    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+    // What it takes is looked up before the first row.
+    let computed = table.get_or_compute(&["b"], |_| Ok(vec![2])).unwrap();
+    assert_eq!(computed, [2]);
+    let error = table.replace(&["a"], &vec![3]).unwrap_err();
+    assert!(error.to_string().contains("full"), "{error}");
+    table.put(&["c"], &vec![4]).unwrap_err();
+    assert_eq!(table.get(&["a"]).unwrap(), Some(vec![1]));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `tcx coverage`: which of some ids are there.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -48,7 +49,9 @@ pub(super) fn run(
     bar.finish_and_clear();
     if let Some(path) = missing_to {
         let lines = missing.iter().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
-        std::fs::write(path, lines).map_err(|error| Failure::file("write", path, &error))?;
+        // Not over what is there, which may be the list of ids itself.
+        let written = File::create_new(path).and_then(|mut file| file.write_all(lines.as_bytes()));
+        written.map_err(|error| Failure::file("write", path, &error))?;
     }
     let is_complete = missing.is_empty();
     let (ids, present) = (wanted.len(), wanted.len() - missing.len());

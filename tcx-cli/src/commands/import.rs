@@ -13,7 +13,7 @@ use super::npy_folder::{FolderReader, Part};
 use crate::add::{Added, Adder, BATCH, How};
 use crate::args::Module;
 use crate::cache;
-use crate::columns::{ids_of, leaf_of, views_of};
+use crate::columns::{exported_name, ids_of, leaf_of, views_of};
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::human;
 use crate::output::{Output, Report};
@@ -106,15 +106,25 @@ fn batches(from: &Path, digest: &str, adder: &mut Adder) -> Result<()> {
 
 /// The rows of a batch: an export's, or those of a segment of tcx.
 fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
-    let column = |names: &[&str]| names.iter().find_map(|name| batch.column_by_name(name));
-    let ids = column(&["id", "__key"]).ok_or("it has no column `id`")?;
+    let schema = batch.schema_ref();
+    let mut names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+    names.sort();
+    if let Some([twice, _]) = names.array_windows().find(|[name, next]| name == next) {
+        return Err(format!("it has two columns `{twice}`"));
+    }
+    let column = |name: &str| batch.column_by_name(name);
+    // The columns of tcx's own segments: outputs may have any name that does not begin so.
+    let is_segment = column("__key").is_some();
+    let (id, view) = if is_segment { ("__key", "__view") } else { ("id", "view") };
+    let ids = column(id).ok_or("it has no column `id`")?;
     let keys = ids_of(spec.key_type(), ids).map_err(|what| format!("column `id`: {what}"))?;
-    let views = match column(&["view", "__view"]) {
+    let views = match column(view) {
         Some(views) => views_of(views).map_err(|what| format!("column `view`: {what}"))?,
         None => vec![0; keys.len()],
     };
     let leaves = spec.leaves().iter().map(|leaf| {
-        let found = column(&[&leaf.name]).ok_or_else(|| format!("it has no column `{}`", leaf.name))?;
+        let name = if is_segment { leaf.name.clone() } else { exported_name(leaf) };
+        let found = column(&name).ok_or_else(|| format!("it has no column `{name}`"))?;
         leaf_of(leaf, found).map_err(|what| format!("column `{}`: {what}", leaf.name))
     });
     Ok(Part { keys, views, leaves: leaves.collect::<Result<_, _>>()? })

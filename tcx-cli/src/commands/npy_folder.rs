@@ -130,7 +130,7 @@ pub(super) struct Part {
 
 impl FolderReader {
     pub(super) fn open(path: &Path, spec: &Spec) -> Result<Self> {
-        let ids = ids::read(&path.join(IDS))?;
+        let ids = ids::read_each(&path.join(IDS))?;
         let views = path.join(VIEWS);
         let views = if views.exists() { read_views(&views, ids.len())? } else { vec![0; ids.len()] };
         let columns = spec.leaves().iter().map(|leaf| {
@@ -169,7 +169,14 @@ impl FolderReader {
         self.at = range.end;
         let keys = self.ids[range.clone()].iter().map(|id| ids::parse(spec.key_type(), id));
         let keys = keys.collect::<Result<_>>()?;
-        let leaves = self.columns.iter_mut().map(|(leaf, source)| source.next(leaf, range.len()));
+        let is_last = self.at == self.ids.len();
+        let leaves = self.columns.iter_mut().map(|(leaf, source)| {
+            let rows = source.next(leaf, range.len())?;
+            if is_last {
+                source.check_end(leaf)?;
+            }
+            Ok(rows)
+        });
         Ok(Some(Part {
             keys,
             views: self.views[range.clone()].to_vec(),
@@ -179,6 +186,16 @@ impl FolderReader {
 }
 
 impl Source {
+    /// Whether nothing is left: else rows stand beside the ids of others.
+    fn check_end(&mut self, leaf: &Leaf) -> Result<()> {
+        let Self::Text(_, lines) = self else { return Ok(()) };
+        if lines.next().is_none() {
+            return Ok(());
+        }
+        let what = format!("column `{}`: it has more lines than there are ids", leaf.name);
+        Err(Failure::new(Code::Unfit, what))
+    }
+
     fn next(&mut self, leaf: &Leaf, rows: usize) -> Result<Vec<Option<Vec<u8>>>> {
         let unfit = |what: &str| Failure::new(Code::Unfit, format!("column `{}`: {what}", leaf.name));
         match self {

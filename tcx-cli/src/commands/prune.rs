@@ -37,6 +37,9 @@ struct Module {
     segments: usize,
     rows: u64,
     bytes: u64,
+    /// Of them those that go because there is too much, not because nobody needs them or they are old.
+    #[serde(skip)]
+    evicted: u64,
 }
 
 pub(super) fn run(
@@ -104,14 +107,16 @@ fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits
             break;
         }
         left = left.saturating_sub(size);
-        gone.entry(name).or_insert_with(|| Module::new(name)).take(own);
+        let module = gone.entry(name).or_insert_with(|| Module::new(name));
+        module.take(own);
+        module.evicted += own.bytes;
     }
     gone.into_values().collect()
 }
 
 impl Module {
     fn new(module: &str) -> Self {
-        Self { module: module.to_owned(), segments: 0, rows: 0, bytes: 0 }
+        Self { module: module.to_owned(), segments: 0, rows: 0, bytes: 0, evicted: 0 }
     }
 
     fn take(&mut self, own: &SegmentFacts) {
@@ -124,12 +129,11 @@ impl Module {
 /// Removes what is planned: the engine removes the oldest segments first, as the plan does.
 fn remove(dir: &Path, planned: &Module, limits: &Limits) -> Result<()> {
     let options = Options { time_to_live: limits.older_than, ..cache::options(false) };
-    let before = bytes(&cache::inspect(dir, &planned.module)?);
     let store = cache::open(dir, &planned.module, &options)?;
     store.collect(Duration::ZERO)?;
-    if limits.max_size.is_some() {
-        let freed = before.saturating_sub(bytes(&cache::inspect(dir, &planned.module)?));
-        store.make_room(planned.bytes.saturating_sub(freed))?;
+    // Whatever has gone meanwhile, no more live rows than were told.
+    if planned.evicted > 0 {
+        store.make_room(planned.evicted)?;
         // The index of what has gone.
         store.collect(Duration::ZERO)?;
     }
@@ -139,7 +143,7 @@ fn remove(dir: &Path, planned: &Module, limits: &Limits) -> Result<()> {
 impl Report for Pruned {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         let did = if self.dry_run { "would remove" } else { "removed" };
-        for Module { module, segments, rows, bytes } in &self.modules {
+        for Module { module, segments, rows, bytes, .. } in &self.modules {
             let segments = human::counted(*segments as u64, "segment");
             writeln!(
                 to,

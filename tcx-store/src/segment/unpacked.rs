@@ -37,13 +37,14 @@ impl Unpacked {
         codec: Codec,
     ) -> Option<Self> {
         let batch = layout::record_batch(header, Some(codec)).ok()?;
-        let (mut buffers, mut room) = (Vec::new(), MOST_UNPACKED);
+        let (mut buffers, mut room, mut room_as_it_is) = (Vec::new(), MOST_UNPACKED, body.len());
         // No buffer of a layout begins where its file does.
         let mut end = ALIGNMENT;
         for span in layout::spans(&batch, 0, body.len()) {
             let (start, len) = span?;
             let (size, is_packed) = size(&body[start..start + len])?;
-            room = room.checked_sub(if is_packed { size } else { 0 })?;
+            let room = if is_packed { &mut room } else { &mut room_as_it_is };
+            *room = room.checked_sub(size)?;
             let stored = &body[start + len.min(PREFIX)..start + len];
             buffers.push(Buffer { stored, is_packed, to: end..end.checked_add(size)? });
             end = end.checked_add(size)?.checked_add(padding(size))?;

@@ -120,7 +120,10 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
         }
         // What is mapped is a copy that nobody can take away.
         let file = LocalFile::open(path, self.steps.clone())?;
-        let mut bytes = vec![0; file.bytes()];
+        // A file may say that it is larger than all memory.
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(file.bytes()).map_err(io::Error::other)?;
+        bytes.resize(file.bytes(), 0);
         file.read_at(&mut bytes, 0)?;
         self.map_unnamed(&bytes)
     }
@@ -156,10 +159,14 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
     }
 
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped> {
-        let mut file = tempfile::tempfile()?;
-        file.write_all(bytes)?;
-        file.rewind()?;
-        Mapped::new(&file)
+        let file = || {
+            let mut file = tempfile::tempfile()?;
+            file.write_all(bytes)?;
+            file.rewind()?;
+            Mapped::new(&file)
+        };
+        // A temporary directory that is full or not there says nothing of the bytes.
+        file().or_else(|_: io::Error| Mapped::copied(bytes))
     }
 }
 

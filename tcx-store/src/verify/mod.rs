@@ -18,6 +18,25 @@ use check::Check;
 pub(crate) use repair::DAMAGED;
 
 /// Which kind of file is damaged: what it costs, and what repairing it does.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # use tcx_store::DamagedFile;
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// # drop(store);
+/// # let module = dir.path().join("m_v1");
+/// # let file = Inspection::open(&module)?.segments().next().expect("one segment").name.clone();
+/// # std::fs::write(module.join(&file), "something else")?;
+/// // A segment was overwritten.
+/// let verified = tcx_store::verify(&module, &mut |_, _| {})?;
+/// assert_eq!(verified.damage[0].kind, DamagedFile::Segment);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DamagedFile {
@@ -32,6 +51,24 @@ pub enum DamagedFile {
 }
 
 /// A file that does not hold what was written, or does not fit the others.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// # drop(store);
+/// let module = dir.path().join("m_v1");
+/// let file = Inspection::open(&module)?.segments().next().expect("one segment").name.clone();
+/// std::fs::write(module.join(&file), "something else")?;
+/// let verified = tcx_store::verify(&module, &mut |_, _| {})?;
+/// assert_eq!(verified.damage[0].file, file);
+/// assert!(!verified.damage[0].what.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
@@ -44,6 +81,20 @@ pub struct Damage {
 }
 
 /// What was read.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// let verified = tcx_store::verify(&dir.path().join("m_v1"), &mut |_, _| {})?;
+/// assert_eq!((verified.segments, verified.rows, verified.changes), (1, 1, 1));
+/// assert!(verified.damage.is_empty() && verified.foreign.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -102,6 +153,25 @@ pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified
 ///
 /// Processes that use the folder may go on: they meet fewer files, and no row is served that was not before.
 ///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// # drop(store);
+/// # let module = dir.path().join("m_v1");
+/// # let file = Inspection::open(&module)?.segments().next().expect("one segment").name.clone();
+/// # std::fs::write(module.join(&file), "something else")?;
+/// // A segment was overwritten.
+/// let found = tcx_store::verify(&module, &mut |_, _| {})?.damage;
+/// tcx_store::repair(&module, &found, &mut |_, _| {})?;
+/// assert!(tcx_store::verify(&module, &mut |_, _| {})?.damage.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// As [`verify`]; what kept it from the disk, after what was repaired before.
@@ -112,6 +182,25 @@ pub fn repair(dir: &Path, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) 
 }
 
 /// What was repaired.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// # drop(store);
+/// # let module = dir.path().join("m_v1");
+/// # let file = Inspection::open(&module)?.segments().next().expect("one segment").name.clone();
+/// # std::fs::write(module.join(&file), "something else")?;
+/// # let found = tcx_store::verify(&module, &mut |_, _| {})?.damage;
+/// let repaired = tcx_store::repair(&module, &found, &mut |_, _| {})?;
+/// assert_eq!(repaired[0].damage.file, file);
+/// assert_eq!(repaired[0].done, "moved into `damaged`");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repaired {
