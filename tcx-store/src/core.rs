@@ -43,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) hot: Arc<HotTier>,
     /// The bytes of the folder when they were last counted.
     pub(crate) used_bytes: AtomicU64,
+    /// One thread at a time counts them.
+    pub(crate) measuring: Mutex<()>,
     /// One thread at a time joins and removes files.
     pub(crate) upkeep: Mutex<()>,
     /// What of it has failed.
@@ -84,6 +86,7 @@ impl Core {
             compression: options.compression,
             hot,
             used_bytes: AtomicU64::new(0),
+            measuring: Mutex::default(),
             upkeep: Mutex::default(),
             failing: Failing::default(),
             live: Mutex::new(live),

@@ -8,6 +8,7 @@ use crate::changes::now_millis;
 use crate::compaction::evict;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::name::FileName;
 use crate::options::{Options, WhenFull};
 use crate::segment::Segment;
@@ -89,6 +90,8 @@ impl Core {
 
     /// The bytes of all files, temporary and replaced ones too.
     fn measure(&self) -> Result<u64> {
+        // What was looked at last is what counts, whoever looked.
+        let _alone = lock(&self.measuring);
         let names = self.storage.list().map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
         let own = names.iter().filter(|name| FileName::parse(name).is_some());
         // One that has vanished takes none.

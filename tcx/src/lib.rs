@@ -5,6 +5,7 @@
 pub mod __private;
 mod batch;
 mod blocking;
+mod builder;
 mod cache;
 mod cached;
 mod chain;
@@ -43,7 +44,8 @@ mod view;
 mod warm;
 
 pub use batch::Batch;
-pub use cache::{Cache, CacheBuilder};
+pub use builder::CacheBuilder;
+pub use cache::Cache;
 pub use cached::Cached;
 pub use content::ContentId;
 pub use coverage::Coverage;
