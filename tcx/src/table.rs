@@ -94,6 +94,7 @@ impl<T: CacheableOutput> Table<T> {
     }
 
     /// The values of these ids; `compute` is called once with those that are missing, and returns their values in that order.
+    /// It must not compute, put or replace values of this same handle: one at a time does, and it would wait for itself.
     ///
     /// # Errors
     ///
