@@ -120,7 +120,7 @@ impl CacheBuilder {
         self
     }
 
-    /// Whether [`Cached::warm`] shows a bar, and each module one line when the cache is closed, if stderr is a terminal
+    /// Whether [`Cached::warm`](crate::Cached::warm) shows a bar, and each module one line when the cache is closed, if stderr is a terminal
     /// (`true`). With `tracing`, that line is an event of level INFO in any case.
     pub fn progress(mut self, shown: bool) -> Self {
         self.progress = shown;
