@@ -183,7 +183,7 @@ pub(crate) enum Command {
     },
     /// Add the rows of B that A lacks to A, module by module.
     Merge {
-        /// The cache directory that gets the rows.
+        /// The cache directory that gets the rows; it must exist, unless `--create` says otherwise.
         a: PathBuf,
         /// The cache directory that has them.
         b: PathBuf,
@@ -193,6 +193,9 @@ pub(crate) enum Command {
         /// Also ids that were invalidated in A.
         #[arg(long)]
         revive: bool,
+        /// Make A if it is not there.
+        #[arg(long)]
+        create: bool,
         /// Only say what would be done.
         #[arg(long)]
         dry_run: bool,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayData, ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, GenericListArray, Int64Array,
-    LargeBinaryArray, LargeListArray, LargeStringArray, ListArray, OffsetSizeTrait, StringArray, UInt32Array,
+    LargeBinaryArray, LargeListArray, LargeStringArray, OffsetSizeTrait, StringArray, UInt32Array,
     UInt64Array, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
@@ -16,6 +16,7 @@ use tcx_store::{ANY, DType, KeyType, Leaf, LeafKind, Row, Spec};
 
 use crate::failure::{Code, Failure, Result};
 use crate::ids;
+use crate::nested::{Nested, lists};
 
 /// The schema of an export.
 pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
@@ -195,19 +196,24 @@ pub(crate) fn leaf_of(leaf: &Leaf, array: &ArrayRef) -> Result<Vec<Option<Vec<u8
     if !leaf.optional {
         no_nulls(array)?;
     }
-    let present: Vec<usize> = (0..array.len()).filter(|&row| array.is_valid(row)).collect();
-    let picked = if present.len() == array.len() {
-        array.clone()
-    } else {
-        let rows: UInt64Array = present.iter().map(|&row| row as u64).collect();
-        take(array, &rows, None).map_err(|error| error.to_string())?
-    };
+    let (present, picked) = present(array)?;
     let values = values_of(&leaf.kind, &picked)?;
     let found =
         values.ok_or_else(|| format!("expected {}, found {}", leaf.described(), array.data_type()))?;
     let mut rows = vec![None; array.len()];
     present.into_iter().zip(found).for_each(|(row, value)| rows[row] = Some(value));
     Ok(rows)
+}
+
+/// The rows that have a value: which they are, and the values.
+pub(crate) fn present(array: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), String> {
+    let present: Vec<usize> = (0..array.len()).filter(|&row| array.is_valid(row)).collect();
+    if present.len() == array.len() {
+        return Ok((present, array.clone()));
+    }
+    let rows: UInt64Array = present.iter().map(|&row| row as u64).collect();
+    let picked = take(array, &rows, None).map_err(|error| error.to_string())?;
+    Ok((present, picked))
 }
 
 /// The rows of an array without nulls; `None` if they are none of this kind.
@@ -219,14 +225,16 @@ fn values_of(kind: &LeafKind, array: &ArrayRef) -> Result<Option<Vec<Vec<u8>>>, 
             let bytes = bytes.filter(|bytes| bytes.len() == array.len() * width);
             bytes.map(|bytes| (0..array.len()).map(|row| bytes[row * width..][..width].to_vec()).collect())
         }
-        LeafKind::Ragged { dtype, .. } => {
-            let any = array.as_any();
-            let list = any.downcast_ref::<ListArray>().map(variable);
-            let list = list.or_else(|| any.downcast_ref::<LargeListArray>().map(variable));
-            let Some((values, lengths)) = list else { return Ok(None) };
-            no_nulls(&values)?;
-            elements_of(*dtype, &values)
-                .map(|bytes| parts(&bytes, lengths.iter().map(|len| len * dtype.size())))
+        LeafKind::Ragged { dtype, shape } => {
+            let Some(nested) = Nested::new(array)? else { return Ok(None) };
+            match nested.depth {
+                // As an export has it: what is known of the shape stands elsewhere.
+                1 => {}
+                depth if depth == shape.len() => nested.check(kind, shape)?,
+                _ => return Ok(None),
+            }
+            let lengths = nested.rows.iter().map(|sizes| sizes.iter().product::<usize>() * dtype.size());
+            elements_of(*dtype, &nested.elements).map(|bytes| parts(&bytes, lengths))
         }
         LeafKind::Bytes => binaries(array),
         _ => texts(array).map(|rows| rows.into_iter().map(String::into_bytes).collect()),
@@ -256,18 +264,7 @@ fn binaries(array: &dyn Array) -> Option<Vec<Vec<u8>>> {
 fn flat(array: ArrayRef, shape: &[usize]) -> Result<Option<ArrayRef>, String> {
     no_nulls(&array)?;
     let Some(first) = shape.first() else { return Ok(Some(array)) };
-    let any = array.as_any();
-    let (values, lengths): (ArrayRef, Vec<usize>) =
-        if let Some(list) = any.downcast_ref::<FixedSizeListArray>() {
-            let len = list.value_length() as usize;
-            (list.values().slice(list.value_offset_at(0), list.len() * len), vec![len])
-        } else if let Some(list) = any.downcast_ref::<ListArray>() {
-            variable(list)
-        } else if let Some(list) = any.downcast_ref::<LargeListArray>() {
-            variable(list)
-        } else {
-            return Ok(None);
-        };
+    let Some((values, lengths)) = lists(&array) else { return Ok(None) };
     let whole: usize = shape.iter().product();
     if lengths.iter().all(|len| *len == whole) {
         return flat(values, &[]);
@@ -276,7 +273,7 @@ fn flat(array: ArrayRef, shape: &[usize]) -> Result<Option<ArrayRef>, String> {
 }
 
 /// The elements of all lists, and the length of each.
-fn variable<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
+pub(crate) fn variable<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
     let offsets = list.value_offsets();
     let (start, end) = (offsets[0].as_usize(), offsets[list.len()].as_usize());
     (list.values().slice(start, end - start), list.offsets().lengths().collect())
@@ -301,6 +298,6 @@ fn elements_of(dtype: DType, array: &dyn Array) -> Option<Vec<u8>> {
     }
 }
 
-fn no_nulls(array: &dyn Array) -> Result<(), String> {
+pub(crate) fn no_nulls(array: &dyn Array) -> Result<(), String> {
     if array.null_count() == 0 { Ok(()) } else { Err(format!("it holds {} nulls", array.null_count())) }
 }

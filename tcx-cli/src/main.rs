@@ -13,6 +13,7 @@ mod commands;
 mod failure;
 mod human;
 mod ids;
+mod nested;
 mod npy;
 mod output;
 mod progress;

@@ -117,6 +117,9 @@ fn unfit(path: &Path, type_name: &str, shape: &[usize], found: &str) -> Failure 
     Failure::new(Code::Unfit, message)
 }
 
+/// The array of the rows' views.
+pub(crate) const VIEWS: &str = "views.npy";
+
 /// The name of the file of a column; what an untrusted folder says must not lead elsewhere.
 ///
 /// # Errors
@@ -131,5 +134,6 @@ pub(crate) fn file_name(leaf: &str, kind: &LeafKind) -> Result<String> {
         ));
     }
     let ending = if matches!(kind, LeafKind::Text) { "jsonl" } else { "npy" };
-    Ok(format!("{leaf}.{ending}"))
+    let name = format!("{leaf}.{ending}");
+    Ok(if name == VIEWS { "views (output).npy".to_owned() } else { name })
 }

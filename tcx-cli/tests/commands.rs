@@ -110,6 +110,17 @@ fn rows_come_back_from_every_format_as_they_were() {
 }
 
 #[test]
+fn a_merge_makes_a_cache_only_if_it_is_told_to() {
+    let dir = workplace();
+    let merge = ["merge", "copy", "cache", "--create"];
+    assert_eq!(json(dir.path(), &[&merge[..], &["--dry-run"]].concat())["modules"][1]["added"], 1000);
+    assert!(!dir.path().join("copy").exists());
+    assert_eq!(json(dir.path(), &merge)["modules"][0]["added"], 3);
+    assert_eq!(json(dir.path(), &["diff", "cache", "copy"])["modules"][1]["same"], 1000);
+    assert_eq!(json(dir.path(), &merge)["modules"][0]["present"], 3);
+}
+
+#[test]
 fn rows_of_another_identity_are_not_imported() {
     let dir = workplace();
     for to in ["out.arrow", "out"] {

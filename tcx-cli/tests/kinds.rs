@@ -132,6 +132,34 @@ fn outputs_named_as_the_id_and_the_view_are_come_back_as_outputs() {
 }
 
 #[test]
+fn an_output_that_is_named_as_the_folder_s_own_file_comes_back_as_an_output() {
+    const NUMBER: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
+    const OUTPUT: ColumnType = ColumnType::Struct(&[
+        Field { name: "views", column: NUMBER },
+        Field { name: "ids", column: NUMBER },
+        Field { name: "tcx", column: NUMBER },
+    ]);
+    let fill = |cache: &Path, view: u32| {
+        let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+        let store = open(cache, spec);
+        let mut rows = store.lookup(Keys::text(["a", "b"], view).unwrap()).unwrap();
+        let numbers: Vec<u8> = [7_i64, 8].into_iter().flat_map(i64::to_le_bytes).collect();
+        store.insert(&mut rows, &[0, 1], vec![Column::dense(&numbers); 3]).unwrap();
+        store.flush().unwrap();
+    };
+    for view in [0, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        for cache in ["cache", "copy"] {
+            fill(&dir.path().join(cache), view);
+        }
+        json(dir.path(), &["export", "cache", "m_v1", "--to", "out"]);
+        json(dir.path(), &["rm", "copy", "m_v1", "--id", "a", "--id", "b", "--yes"]);
+        assert_eq!(json(dir.path(), &["import", "copy", "m_v1", "out", "--revive"])["added"], 2);
+        assert_eq!(json(dir.path(), &["diff", "cache", "copy"])["modules"][0]["same"], 2, "view {view}");
+    }
+}
+
+#[test]
 fn a_folder_whose_lines_are_not_those_of_its_ids_is_not_imported() {
     const OUTPUT: ColumnType = ColumnType::Struct(&[Field { name: "caption", column: ColumnType::Text }]);
     let dir = tempfile::tempdir().unwrap();

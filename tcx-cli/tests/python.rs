@@ -7,7 +7,15 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use support::{json, tcx, workplace};
+use serde_json::json as j;
+use support::{json, open, tcx, workplace};
+use tcx_store::{ANY, Column, ColumnType, DType, Field, Identity, KeyType, Keys, Spec};
+
+/// Tensors of which one dimension differs, and of which both do.
+const MAPS: ColumnType = ColumnType::Struct(&[
+    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
+    Field { name: "map", column: ColumnType::Ragged { dtype: DType::U8, shape: &[ANY, ANY] } },
+]);
 
 /// The Python with this package, or the reason why there is none.
 fn python(package: &str) -> Result<String, String> {
@@ -118,6 +126,59 @@ for rows in [datasets.Dataset.from_file('out.arrows'), datasets.Dataset.from_par
 ";
     let Some(said) = run("datasets", script, dir.path()) else { return };
     assert_eq!(said, ROWS.repeat(2));
+}
+
+#[test]
+fn nested_lists_of_several_sizes_are_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = || Spec::new("m_v1", KeyType::Text, &MAPS, Identity::default(), Vec::new()).unwrap();
+    let store = open(&dir.path().join("cache"), spec());
+    let mut rows = store.lookup(Keys::text(["a"], 0).unwrap()).unwrap();
+    let sizes: Vec<u8> = [1_i64, 1].into_iter().flat_map(i64::to_le_bytes).collect();
+    let columns =
+        vec![Column::varying(vec![1, 0, 2, 0], [4]), Column::varying(vec![7], [1]), Column::dense(&sizes)];
+    store.insert(&mut rows, &[0], columns).unwrap();
+    store.flush().unwrap();
+    let script = r"
+import pyarrow as pa, pyarrow.parquet
+def write(name, tokens, maps, tokens_type=pa.list_(pa.list_(pa.int16())), **more):
+    table = pa.table({
+        'id': ['owl', 'fox', 'bee'][:len(tokens)],
+        'tokens': pa.array(tokens, tokens_type),
+        'map': pa.array(maps, pa.large_list(pa.list_(pa.uint8()))),
+        **more,
+    })
+    pyarrow.parquet.write_table(table, name)
+tokens, maps = [[[1, 2], [3, 4]], [], [[5, 6]]], [[[1, 2, 3]], [], [[4], [5]]]
+write('nested.parquet', tokens, maps)
+pairs = pa.list_(pa.list_(pa.int16(), 2))
+write('pairs.parquet', tokens, maps, pairs)
+write('wide.parquet', [[[1, 2, 3]]], [[[1]]])
+write('torn.parquet', [[[1, 2]]], [[[1], [2, 3]]])
+write('holes.parquet', [[[1, 2]]], [[[1], None]])
+";
+    let Some(_) = run("pyarrow", script, dir.path()) else { return };
+    for from in ["nested.parquet", "pairs.parquet"] {
+        assert_eq!(json(dir.path(), &["import", "cache", "m_v1", from, "--revive"])["added"], 3, "{from}");
+        let shown = |id: &str| {
+            let row = &json(dir.path(), &["show", "cache", "m_v1", id])["rows"][0]["outputs"];
+            let of = |at: usize| (row[at]["shape"].clone(), row[at]["values"].clone());
+            (of(0), of(1))
+        };
+        assert_eq!(shown("owl"), ((j!([2, 2]), j!([1, 2, 3, 4])), (j!([1, 3]), j!([1, 2, 3]))));
+        assert_eq!(shown("fox"), ((j!([0, 2]), j!([])), (j!([0, 0]), j!([]))));
+        assert_eq!(shown("bee"), ((j!([1, 2]), j!([5, 6])), (j!([2, 1]), j!([4, 5]))));
+        json(dir.path(), &["rm", "cache", "m_v1", "--id", "owl", "--id", "fox", "--id", "bee", "--yes"]);
+    }
+    for (from, what) in [
+        ("wide.parquet", "column `tokens`: expected i16 [_, 2], found a row of [1, 3]"),
+        ("torn.parquet", "column `map`: the lists of a row differ in length"),
+        ("holes.parquet", "column `map`: it holds 1 nulls"),
+    ] {
+        let output = tcx(dir.path(), &["import", "cache", "m_v1", from]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(5) && said.contains(what), "{from}: {said}");
+    }
 }
 
 #[test]

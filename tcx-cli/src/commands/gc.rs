@@ -114,13 +114,16 @@ pub(super) fn run(modules: &Modules, age: Duration, deleting: Deleting, output: 
         planned.push(Collection { module: name, files, bytes });
     }
     if !deleting.dry_run {
-        let bytes = planned.iter().map(|own| own.bytes).sum();
+        let bytes = match planned.iter().map(|own| own.bytes).sum() {
+            0 => String::new(),
+            bytes => format!(" (at least {})", human::size(bytes)),
+        };
+        // Even of 0 bytes: what is left of a crash, and what a program leaves meanwhile, goes too.
         let question = format!(
-            "Remove what nobody needs from {} (about {})?",
+            "Remove what nobody needs from {}{bytes}?",
             human::counted(planned.len() as u64, "module"),
-            human::size(bytes)
         );
-        if bytes > 0 || !leftovers.is_empty() {
+        if !planned.is_empty() || !leftovers.is_empty() {
             confirm(deleting.yes, &question)?;
         }
         for collection in &mut planned {

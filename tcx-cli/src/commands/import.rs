@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use serde::Serialize;
-use tcx_store::Spec;
+use tcx_store::{Leaf, Spec};
 
 use super::batches::{Batches, guarded};
 use super::npy_folder::{FolderReader, Part};
@@ -16,6 +16,7 @@ use crate::cache;
 use crate::columns::{exported_name, ids_of, leaf_of, views_of};
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::human;
+use crate::nested::sizes;
 use crate::output::{Output, Report};
 use crate::progress;
 
@@ -122,12 +123,21 @@ fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
         Some(views) => views_of(views).map_err(|what| format!("column `view`: {what}"))?,
         None => vec![0; keys.len()],
     };
-    let leaves = spec.leaves().iter().map(|leaf| {
+    let mut leaves = Vec::new();
+    let mut before: Option<(&Leaf, &ArrayRef)> = None;
+    for leaf in spec.leaves() {
         let name = if is_segment { leaf.name.clone() } else { exported_name(leaf) };
-        let found = column(&name).ok_or_else(|| format!("it has no column `{name}`"))?;
-        leaf_of(leaf, found).map_err(|what| format!("column `{}`: {what}", leaf.name))
-    });
-    Ok(Part { keys, views, leaves: leaves.collect::<Result<_, _>>()? })
+        let found = column(&name);
+        let told = before.map_or(Ok(None), |(leaf, array)| sizes(leaf, array));
+        let rows = match (told, found) {
+            (Ok(None), None) => return Err(format!("it has no column `{name}`")),
+            (Ok(None), Some(array)) => leaf_of(leaf, array),
+            (told, _) => told.map(Option::unwrap_or_default),
+        };
+        leaves.push(rows.map_err(|what| format!("column `{}`: {what}", leaf.name))?);
+        before = found.map(|array| (leaf, array));
+    }
+    Ok(Part { keys, views, leaves })
 }
 
 impl Report for Imported {

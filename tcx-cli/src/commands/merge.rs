@@ -29,20 +29,38 @@ struct Module {
     damaged: u64,
 }
 
-pub(super) fn run(a: &Path, b: &Path, module: Option<&str>, how: How, output: &Output) -> Result<Verdict> {
-    let mut from = Vec::new();
-    for name in cache::chosen(b, module)? {
-        let inspection = cache::inspect(b, &name)?;
-        fits(a, b, &name, inspection.spec())?;
-        from.push((name, inspection));
+/// Where the rows come from: all modules of a cache, or one.
+pub(super) struct Source<'a> {
+    pub(super) cache: &'a Path,
+    pub(super) module: Option<&'a str>,
+}
+
+pub(super) fn run(a: &Path, from: &Source<'_>, create: bool, how: How, output: &Output) -> Result<Verdict> {
+    check_place(a, create)?;
+    let mut inspections = Vec::new();
+    for name in cache::chosen(from.cache, from.module)? {
+        let inspection = cache::inspect(from.cache, &name)?;
+        fits(a, from.cache, &name, inspection.spec())?;
+        inspections.push((name, inspection));
     }
     let mut modules = Vec::new();
-    for (name, inspection) in from {
+    for (name, inspection) in inspections {
         modules.push(merge(a, name, &inspection, how)?);
     }
     let is_whole = modules.iter().all(|module| module.damaged == 0);
     output.show(&Merged { dry_run: how.dry_run, modules })?;
     Ok(Verdict::good_if(is_whole))
+}
+
+/// A name that is mistyped makes no cache of its own.
+fn check_place(a: &Path, create: bool) -> Result<()> {
+    match cache::all(a) {
+        Err(_) if create && !a.exists() => Ok(()),
+        Err(failure) if failure.code == Code::NotFound && !a.exists() => {
+            Err(Failure { message: format!("{failure}, or add --create, which makes it"), ..failure })
+        }
+        found => found.map(drop),
+    }
 }
 
 /// All modules are compared before the first row is added.

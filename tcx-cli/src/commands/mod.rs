@@ -46,8 +46,9 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
         }
         Command::Export { module, to, format } => export::run(&module, &to, format, output),
         Command::Import { module, from, revive } => import::run(&module, &from, revive, output),
-        Command::Merge { a, b, module, revive, dry_run } => {
-            merge::run(&a, &b, module.as_deref(), merge::How { revive, dry_run }, output)
+        Command::Merge { a, b, module, revive, create, dry_run } => {
+            let from = merge::Source { cache: &b, module: module.as_deref() };
+            merge::run(&a, &from, create, merge::How { revive, dry_run }, output)
         }
         Command::Diff { a, b, module } => diff::run(&a, &b, module.as_deref(), output),
         Command::Report { modules, to, sample } => report::run(&modules, &to, sample, output),

@@ -11,10 +11,9 @@ use super::export::Sink;
 use crate::columns::{narrowed, widened};
 use crate::failure::{Code, Failure, Result};
 use crate::ids;
-use crate::npy::{Reader, Writer, file_name, type_name};
+use crate::npy::{Reader, VIEWS, Writer, file_name, type_name};
 
 const IDS: &str = "ids.txt";
-const VIEWS: &str = "views.npy";
 /// What the rows are of.
 const ABOUT: &str = "tcx.json";
 

@@ -38,6 +38,12 @@ struct Removed {
 }
 
 pub(super) fn run(module: &Module, part: &Part, deleting: Deleting, output: &Output) -> Result<Verdict> {
+    // As a script passes a variable that is not set.
+    if part.prefixes.iter().any(String::is_empty) {
+        return Err(Failure::usage(
+            "every id begins with an empty prefix: to remove the whole module, leave --prefix off",
+        ));
+    }
     let is_whole = part.ids.is_empty() && part.prefixes.is_empty();
     let bytes = if is_whole { Some(whole(module, deleting)?) } else { None };
     if !is_whole {

@@ -1,0 +1,93 @@
+//! Lists, and lists in lists as other programs write tensors whose sizes differ from row to row.
+
+use arrow::array::{Array, ArrayRef, FixedSizeListArray, LargeListArray, ListArray};
+use tcx_store::{ANY, Leaf, LeafKind};
+
+use crate::columns::{no_nulls, present, variable};
+
+/// The rows of a column of lists.
+pub(crate) struct Nested {
+    /// The elements of all rows, one after the other.
+    pub(crate) elements: ArrayRef,
+    /// How deep the lists are.
+    pub(crate) depth: usize,
+    /// The sizes of each row, one for each depth.
+    pub(crate) rows: Vec<Vec<usize>>,
+}
+
+impl Nested {
+    /// Takes lists apart; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// A list or an element that is missing; lists of one row that differ in length.
+    pub(crate) fn new(array: &ArrayRef) -> Result<Option<Self>, String> {
+        let (mut elements, mut depth) = (array.clone(), 0);
+        let mut rows = vec![Vec::new(); array.len()];
+        // How many lists of this depth each row has.
+        let mut counts = vec![1; array.len()];
+        no_nulls(&elements)?;
+        while let Some((values, lengths)) = lists(&elements) {
+            no_nulls(&values)?;
+            let mut lengths = lengths.into_iter();
+            for (row, count) in rows.iter_mut().zip(&mut counts) {
+                let own: Vec<usize> = lengths.by_ref().take(*count).collect();
+                let size = own.first().copied().unwrap_or(0);
+                if own.iter().any(|len| *len != size) {
+                    return Err("the lists of a row differ in length, as no tensor's do".to_owned());
+                }
+                row.push(size);
+                *count *= size;
+            }
+            (elements, depth) = (values, depth + 1);
+        }
+        Ok((depth > 0).then_some(Self { elements, depth, rows }))
+    }
+
+    /// Checks the sizes that are known. Of what is in no list, none is.
+    pub(crate) fn check(&self, kind: &LeafKind, shape: &[usize]) -> Result<(), String> {
+        let fits = |sizes: &[usize]| {
+            let known = sizes.iter().scan(1, |lists, size| {
+                let is_known = *lists > 0;
+                *lists *= size;
+                Some((is_known, size))
+            });
+            known.zip(shape).all(|((is_known, size), dim)| !is_known || *dim == ANY || size == dim)
+        };
+        match self.rows.iter().find(|sizes| !fits(sizes)) {
+            Some(sizes) => Err(format!("expected {kind}, found a row of {sizes:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is in the lists, and the length of each; `None` if they are none.
+pub(crate) fn lists(array: &dyn Array) -> Option<(ArrayRef, Vec<usize>)> {
+    let any = array.as_any();
+    if let Some(list) = any.downcast_ref::<FixedSizeListArray>() {
+        let len = list.value_length() as usize;
+        return Some((list.values().slice(list.value_offset_at(0), list.len() * len), vec![len; list.len()]));
+    }
+    let list = any.downcast_ref::<ListArray>().map(variable);
+    list.or_else(|| any.downcast_ref::<LargeListArray>().map(variable))
+}
+
+/// The rows of the column that stands behind a tensor of which several dimensions differ, if the tensor's own lists tell its
+/// sizes.
+pub(crate) fn sizes(leaf: &Leaf, array: &ArrayRef) -> Result<Option<Vec<Option<Vec<u8>>>>, String> {
+    let LeafKind::Ragged { shape, .. } = &leaf.kind else { return Ok(None) };
+    if shape.iter().filter(|dim| **dim == ANY).count() < 2 {
+        return Ok(None);
+    }
+    let (present, picked) = present(array)?;
+    let Some(nested) = Nested::new(&picked)?.filter(|nested| nested.depth == shape.len()) else {
+        return Ok(None);
+    };
+    let of_row = |sizes: &[usize]| -> Vec<u8> {
+        let differing = sizes.iter().zip(shape).filter(|(_, dim)| **dim == ANY);
+        differing.flat_map(|(size, _)| (*size as i64).to_le_bytes()).collect()
+    };
+    let mut rows = vec![Some(of_row(&vec![0; shape.len()])); array.len()];
+    present.into_iter().zip(&nested.rows).for_each(|(row, sizes)| rows[row] = Some(of_row(sizes)));
+    Ok(Some(rows))
+}
