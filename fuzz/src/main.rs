@@ -9,8 +9,8 @@ use tcx_store::fuzzing::DECODERS;
 
 static DECODE: LazyLock<fn(&[u8])> = LazyLock::new(|| {
     let wanted = std::env::var("TCX_DECODER").unwrap_or_default();
-    let found = DECODERS.into_iter().find(|(name, _)| *name == wanted);
-    let names = DECODERS.map(|(name, _)| name).join(", ");
+    let found = DECODERS.iter().find(|(name, _)| *name == wanted);
+    let names = DECODERS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     found.unwrap_or_else(|| panic!("TCX_DECODER is {wanted:?}, expected one of {names}")).1
 });
 

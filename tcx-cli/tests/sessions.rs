@@ -130,6 +130,16 @@ fn a_damaged_cache_is_told_and_repaired() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_is_told_and_left_where_it_is() {
+    let dir = workplace();
+    let run = &files(&dir.path().join("cache/clip_v1"), "run-")[0];
+    fs::remove_file(run).unwrap();
+    // No plain file: opening it fails, whoever tries.
+    fs::create_dir(run).unwrap();
+    check("tests/sessions/unreadable.md", dir.path());
+}
+
+#[test]
 fn a_damaged_identity_is_told_clearly() {
     let dir = workplace();
     damage(&dir.path().join("cache/clip_v1/change-00000000000000000000"));

@@ -1,6 +1,7 @@
 //! Looking at what is there, beside serving it: which keys, and having their rows in memory before they are asked for.
 
 use crate::error::Result;
+use crate::invalidate::Reach;
 use crate::key::Keys;
 use crate::lookup::Lookup;
 use crate::store::Store;
@@ -27,7 +28,7 @@ impl Store {
     /// A folder that cannot be listed, or that turned out to be another's; a file that cannot be read.
     pub fn each_key(&self, mut see: impl FnMut(&[u8], u32)) -> Result<()> {
         self.refresh()?;
-        self.core.each_key(|key, view, _| see(key, view))
+        self.core.each_key(Reach::Served, |key, view, _| see(key, view))
     }
 
     /// A lookup that finds nothing: its rows are computed and kept nowhere.

@@ -4,16 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lru::LruCache;
 
-use crate::bytes::Random;
+use crate::name::SegmentName;
 use crate::segment::Unpacked;
 
 /// What an entry takes beside its bytes, about.
 const ENTRY: usize = 200;
 
-/// A part of a segment, which is known by the random part of its name.
+/// A part of a segment: its name tells it from every other, those too that somebody has made by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HotKey {
-    pub(crate) segment: Random,
+    pub(crate) segment: SegmentName,
     pub(crate) part: Part,
 }
 
@@ -144,9 +144,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::bytes::Random;
 
     fn key(number: usize) -> HotKey {
-        HotKey { segment: Random([7; 16]), part: Part::Block(number) }
+        let segment = SegmentName { random: Random([7; 16]), tail: 7 };
+        HotKey { segment, part: Part::Block(number) }
     }
 
     #[test]

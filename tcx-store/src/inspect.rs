@@ -1,9 +1,10 @@
 //! Looking at a module's folder from outside, by what stands in its change 0: nothing is written, and no program that knows
 //! the module is needed.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::changes::{IdentityChange, KnownChanges};
@@ -11,12 +12,15 @@ use crate::error::{Error, Result};
 use crate::hot::HotTier;
 use crate::live::{Listing, Live};
 use crate::name::{FileName, SegmentName, check_module_id};
+use crate::other_files::{OtherFiles, other_files};
 use crate::segment::{Segment, SegmentError, arrow_schema};
 use crate::segments::SegmentSet;
 use crate::spec::Spec;
 use crate::stats::Counters;
 use crate::storage::{Looking, Storage};
-use crate::verify::DAMAGED;
+
+/// What is kept of files that are read, not mapped: somebody who reads row after row wants the same blocks again.
+const HOT_BYTES: usize = 16 << 20;
 
 /// The modules of a cache directory: the folders that hold files of tcx, in the order of their names.
 ///
@@ -125,53 +129,6 @@ pub struct SegmentFacts {
     pub state: SegmentState,
 }
 
-/// The files of a folder besides the segments.
-///
-/// ```
-/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, OtherFiles, Spec, Store};
-/// # let dir = tempfile::tempdir()?;
-/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
-/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
-/// # let store = Store::open(dir.path(), spec, &Options::default())?;
-/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
-/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
-/// # store.flush()?;
-/// let others = OtherFiles::read(&dir.path().join("m_v1"))?;
-/// assert_eq!((others.changes, others.temporary, others.strangers.len()), (1, 0, 0));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OtherFiles {
-    /// Changes, change 0 too, and merged changes.
-    pub changes: u64,
-    /// Their bytes.
-    pub change_bytes: u64,
-    /// Index runs.
-    pub runs: u64,
-    /// Their bytes.
-    pub run_bytes: u64,
-    /// Files that are being written, or were when their process was killed.
-    pub temporary: u64,
-    /// Their bytes.
-    pub temporary_bytes: u64,
-    /// What is not tcx's and is left alone.
-    pub strangers: Vec<String>,
-}
-
-impl OtherFiles {
-    /// The files of the folder of a module, whatever its change 0 says.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be listed.
-    pub fn read(dir: &Path) -> Result<Self> {
-        let storage = Looking::new(dir.to_owned());
-        let names = storage.list().map_err(|e| Error::io("cannot list", dir, e))?;
-        Ok(other_files(&storage, &names))
-    }
-}
-
 /// A module's folder at one moment, by the footers of its files; rows are read when they are asked for.
 ///
 /// ```
@@ -212,6 +169,24 @@ pub(crate) struct Inspected {
     pub(crate) facts: SegmentFacts,
     /// If it can be read, and belongs here.
     pub(crate) segment: Option<Arc<Segment>>,
+    /// The keys of one that is not mapped, once one was wanted.
+    keys: OnceLock<Vec<Option<OwnKey>>>,
+}
+
+/// The bytes of a key, and its view.
+type OwnKey = (Box<[u8]>, u32);
+
+impl Inspected {
+    /// The key and view of a row; `None` if its bytes cannot be trusted or read.
+    pub(crate) fn key(&self, row: usize) -> Option<(&[u8], u32)> {
+        let segment = self.segment.as_deref()?;
+        if let (Cow::Borrowed(key), view) = segment.key(row)? {
+            return Some((key, view));
+        }
+        let key = |row| segment.key(row).map(|(key, view)| (key.into(), view));
+        let keys = self.keys.get_or_init(|| (0..segment.rows()).map(key).collect());
+        keys.get(row)?.as_ref().map(|(key, view)| (&**key, *view))
+    }
 }
 
 impl Inspection {
@@ -221,7 +196,12 @@ impl Inspection {
     ///
     /// A folder that cannot be listed; a change 0 that is damaged or missing.
     pub fn open(dir: &Path) -> Result<Self> {
-        let storage = Arc::new(Looking::new(dir.to_owned()));
+        Self::of(Looking::new(dir.to_owned()))
+    }
+
+    pub(crate) fn of(storage: Looking) -> Result<Self> {
+        let storage = Arc::new(storage);
+        let dir = storage.path();
         let failed = |e| Error::io("cannot list", dir, e);
         let last_used =
             storage.list().map_err(failed)?.iter().filter_map(|name| storage.last_used(name)).max();
@@ -229,7 +209,7 @@ impl Inspection {
         let spec = identity.spec().map_err(|what| Error::corrupt(dir, what))?;
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
-        let hot = Arc::new(HotTier::new(0));
+        let hot = Arc::new(HotTier::new(HOT_BYTES));
         let segments =
             SegmentSet::new(storage.clone(), schema, spec.leaves.clone().into(), hot, counters.clone());
         let mut live = Live::new(storage.clone(), spec.clone(), segments, counters, false);
@@ -311,7 +291,7 @@ fn inspected(live: &mut Live, storage: &Looking, names: &[String]) -> Vec<Inspec
             }
             Some(Err(SegmentError::Failed(error))) => (None, SegmentState::Unreadable(error.to_string())),
             // One that has come or gone since is left to the next look.
-            None => match storage.map(&name.to_string()) {
+            None => match storage.open(&name.to_string()) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     (None, SegmentState::Unreadable(error.to_string()))
                 }
@@ -319,7 +299,8 @@ fn inspected(live: &mut Live, storage: &Looking, names: &[String]) -> Vec<Inspec
             },
         };
         let bytes = storage.info(&name.to_string()).map_or(0, |info| info.bytes);
-        Some(Inspected { facts: facts(name, bytes, segment.as_deref(), state), segment })
+        let facts = facts(name, bytes, segment.as_deref(), state);
+        Some(Inspected { facts, segment, keys: OnceLock::new() })
     });
     let mut segments: Vec<_> = segments.collect();
     segments.sort_by(|a, b| (a.facts.born, &a.facts.name).cmp(&(b.facts.born, &b.facts.name)));
@@ -369,27 +350,4 @@ pub(crate) fn read_identity(storage: &dyn Storage) -> Result<IdentityChange> {
         let advice = "nobody can tell what the rows are: restore it from a copy, or remove the module";
         Error::corrupt(path, format!("{what}; {advice}"))
     })
-}
-
-fn other_files(storage: &Looking, names: &[String]) -> OtherFiles {
-    let mut files = OtherFiles::default();
-    for name in names {
-        // One that has vanished takes no room.
-        let bytes = storage.info(name).map_or(0, |info| info.bytes);
-        let (count, sum) = match FileName::parse(name) {
-            Some(FileName::Segment(_)) => continue,
-            Some(FileName::Change(_) | FileName::Merged(_)) => (&mut files.changes, &mut files.change_bytes),
-            Some(FileName::Run(_)) => (&mut files.runs, &mut files.run_bytes),
-            Some(FileName::Temporary(_)) => (&mut files.temporary, &mut files.temporary_bytes),
-            None if name == DAMAGED => continue,
-            None => {
-                files.strangers.push(name.clone());
-                continue;
-            }
-        };
-        *count += 1;
-        *sum += bytes;
-    }
-    files.strangers.sort();
-    files
 }

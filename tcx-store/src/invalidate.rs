@@ -82,7 +82,7 @@ impl Store {
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.refresh()?;
         let mut keys = Vec::new();
-        let seen = self.core.each_key(|key, _, _| {
+        let seen = self.core.each_key(Reach::There, |key, _, _| {
             if is_doomed(key) {
                 keys.push(key.into());
             }
@@ -102,7 +102,7 @@ impl Store {
         let limit = time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
         self.refresh()?;
         let mut keys = Vec::new();
-        let seen = self.core.each_key(|key, _, born| {
+        let seen = self.core.each_key(Reach::There, |key, _, born| {
             if born < limit {
                 keys.push(key.into());
             }
@@ -130,6 +130,15 @@ impl Store {
     }
 }
 
+/// Which rows are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those that are served.
+    Served,
+    /// Those too that wait for a change which cannot be found or read yet.
+    There,
+}
+
 impl Core {
     /// Makes rows dead.
     pub(crate) fn kill(&self, doomed: Doomed) -> Result<()> {
@@ -154,26 +163,31 @@ impl Core {
         killed
     }
 
-    /// Calls `see` with every key that is there, its view, and when its row was computed, in milliseconds since 1970. A key
+    /// Calls `see` with every key within `reach`, its view, and when its row was computed, in milliseconds since 1970. A key
     /// may come several times.
     ///
     /// # Errors
     ///
     /// A file that cannot be read, and may be another time; the keys of all others have been seen. Rows that are damaged are not
     /// there.
-    pub(crate) fn each_key(&self, mut see: impl FnMut(&[u8], u32, u64)) -> Result<()> {
+    pub(crate) fn each_key(&self, reach: Reach, mut see: impl FnMut(&[u8], u32, u64)) -> Result<()> {
         let unread = |name: SegmentName| {
             let path = self.storage.path().join(name.to_string());
             Error::io("cannot read the keys of", path, io::ErrorKind::Other.into())
         };
-        let mut first_unread = self.live().unopened();
         // The buffer first: a row leaves it only after the snapshot holds its segment.
         let buffered = self.buffer.all_batches();
         let snapshot = self.snapshot();
-        for segment in &snapshot.segments {
+        let (mut first_unread, waiting) = {
+            let mut live = self.live();
+            (live.unopened(), if reach == Reach::There { live.waiting() } else { Vec::new() })
+        };
+        let served = snapshot.segments.iter().map(|segment| (segment, true));
+        for (segment, is_served) in served.chain(waiting.iter().map(|segment| (segment, false))) {
             let failures = segment.failures();
             let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
-            keys.filter(|(key, _)| !snapshot.tombstones.kill(segment.base(), key))
+            // Which rows of the others are dead is not known.
+            keys.filter(|(key, _)| !is_served || !snapshot.tombstones.kill(segment.base(), key))
                 .for_each(|(key, view)| see(&key, view, segment.born()));
             if segment.failures() > failures {
                 first_unread = first_unread.or(Some(segment.name()));

@@ -35,8 +35,8 @@ pub(crate) struct Live {
     pub(crate) changes: KnownChanges,
     pub(crate) segments: SegmentSet,
     runs: RunSet,
-    /// The newest change that readers were shown, and whether files came or went since.
-    shown: Option<u64>,
+    /// What readers were shown of the changes, and whether files came or went since.
+    shown: (Option<u64>, usize),
     has_new_files: bool,
     /// Whether segments of other processes were found whose names may not be durable yet.
     has_unsynced_names: bool,
@@ -91,7 +91,7 @@ impl Live {
             counters,
             identity: None,
             changes: KnownChanges::default(),
-            shown: None,
+            shown: (None, 0),
             has_new_files: false,
             has_unsynced_names: false,
             may_write,
@@ -103,14 +103,14 @@ impl Live {
         self.may_write = true;
     }
 
-    /// Lists the folder and learns what is new in it. Tells whether readers have to be shown anything, be it that something
-    /// failed after it was learned.
-    ///
     /// A segment that was listed last and could not be read, if there is one.
     pub(crate) fn unopened(&self) -> Option<SegmentName> {
         self.segments.unopened()
     }
 
+    /// Lists the folder and learns what is new in it. Tells whether readers have to be shown anything, be it that something
+    /// failed after it was learned.
+    ///
     /// # Errors
     ///
     /// A folder of another identity, a damaged identity, a listing that fails.
@@ -120,7 +120,7 @@ impl Live {
                 break;
             }
         }
-        Ok(self.has_new_files || self.changes.newest() != self.shown)
+        Ok(self.has_new_files || self.changes.shown() != self.shown)
     }
 
     /// One listing; whether it was stale: a file of it had vanished, so that what took its place is in a newer one, or it
@@ -207,7 +207,7 @@ impl Live {
                 break served;
             }
         };
-        (self.shown, self.has_new_files) = (self.changes.newest(), false);
+        (self.shown, self.has_new_files) = (self.changes.shown(), false);
         let tombstones = self.changes.tombstones().clone();
         let known = self.changes.newest().unwrap_or(0);
         let expires = retention.expires(served.values());
@@ -249,6 +249,16 @@ impl Live {
         let mut served: Vec<_> = self.segments.served(&self.changes, &replaced).into_values().collect();
         served.sort_by_key(|segment| segment.name());
         Some((served, identity))
+    }
+
+    /// The segments that will be served once changes can be read: those that count on one, and what is before it.
+    pub(crate) fn waiting(&mut self) -> Vec<Arc<Segment>> {
+        let replaced = self.segments.replaced(&self.changes);
+        let mut waiting = self.segments.usable();
+        waiting.retain(|segment| {
+            self.changes.may_serve_later(segment.base()) && !replaced.contains(&segment.name())
+        });
+        waiting
     }
 
     /// The segments that stand for others.

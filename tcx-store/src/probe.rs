@@ -193,7 +193,8 @@ impl Probe<'_> {
     /// Copies a row that has to be decompressed or read.
     fn load(&mut self, position: usize, segment: &Segment, row: usize) -> Option<()> {
         if !segment.is_compressed() {
-            self.lookup.found_read(position, &segment.read_row(row)?);
+            let leaves = segment.read_leaves(row, self.lookup.wanted())?;
+            self.lookup.found_read(position, &leaves);
             return Some(());
         }
         let (number, row) = segment.batch_of(row)?;
@@ -202,7 +203,7 @@ impl Probe<'_> {
     }
 
     fn unpacked(&mut self, segment: &Segment, number: usize) -> Option<Arc<Kept>> {
-        let key = HotKey { segment: segment.name().random, part: Part::Batch(number) };
+        let key = HotKey { segment: segment.name(), part: Part::Batch(number) };
         if let Some((_, batch)) = self.last.as_ref().filter(|(last, _)| *last == key) {
             return Some(batch.clone());
         }

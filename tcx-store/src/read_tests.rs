@@ -4,9 +4,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use crate::compression_tests::{add, check, open_with, options, segments, spec};
+use crate::segment::forged;
 use crate::storage::{Fault, Faulty, LocalStorage, Sealed, Storage, System};
+use crate::testing::{compute, process, values};
 use crate::{Compression, Options, ReadMode, Store};
 
 const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
@@ -88,6 +91,26 @@ fn rows_that_cannot_be_read_are_misses_and_no_damage_until_they_can_be_read_agai
 }
 
 #[test]
+fn of_rows_that_are_read_only_the_leaves_that_are_wanted_are() {
+    let dir = folder(Compression::None, 2_000);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let count = reads.clone();
+    let store = failing(dir.path(), &reading(ReadMode::Pread, 0), move |step| {
+        count.fetch_add(usize::from(step == "read_at"), SeqCst);
+        None
+    });
+    let reads_of = |wanted: &[usize]| {
+        let before = reads.load(SeqCst);
+        let keys = crate::Keys::ints([3, 1_000, 1_999], 0);
+        assert_eq!(store.lookup_leaves(keys, &wanted.into()).unwrap().missing(), 0);
+        reads.load(SeqCst) - before
+    };
+    let (all, none) = (reads_of(&[0, 1, 2]), reads_of(&[]));
+    assert_eq!(reads_of(&[1]), none + 3, "the rows of a leaf that all have the same length");
+    assert!(all >= none + 9, "{all} of all leaves, {none} of none");
+}
+
+#[test]
 fn a_handle_that_has_become_stale_is_opened_again() {
     let dir = folder(Compression::None, 200);
     let reads = Arc::new(AtomicUsize::new(0));
@@ -140,4 +163,27 @@ fn files_of_a_local_directory_are_mapped_unless_one_asks_for_reads() {
         let storage = LocalStorage::new(dir.path().join("m_v1"), System).reading(mode);
         assert_eq!(matches!(storage.open(&name).unwrap(), Sealed::Mapped(_)), maps, "{mode:?}");
     }
+}
+
+#[test]
+fn two_segments_that_share_half_a_name_do_not_share_what_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = process(dir.path());
+    compute(&writer, &["mine"], 7777);
+    writer.flush().unwrap();
+    let original = writer.core.live().segments.usable()[0].clone();
+    // As somebody makes one by hand: the row of another key.
+    let (mut name, bytes) = forged(&original, |bytes| {
+        let mut put = |from: &[u8], to: &[u8]| {
+            let at = bytes.windows(from.len()).position(|own| own == from).unwrap();
+            bytes[at..at + to.len()].copy_from_slice(to);
+        };
+        put(b"mine", b"his ");
+        put(&7777_i64.to_le_bytes(), &8888_i64.to_le_bytes());
+    });
+    name.random = original.name().random;
+    std::fs::write(dir.path().join("m_v1").join(name.to_string()), bytes).unwrap();
+    let options = Options { refresh_every: Duration::ZERO, ..reading(ReadMode::Pread, 1 << 20) };
+    let store = Store::open(dir.path(), crate::testing::spec(), &options).unwrap();
+    assert_eq!(values(&store, &["mine", "his "]), [7777, 8888]);
 }

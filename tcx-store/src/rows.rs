@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::error::{Error, Result};
-use crate::inspect::{Inspection, SegmentState};
+use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::key::{KeyHash, hash};
 use crate::segment::Segment;
 
@@ -160,7 +160,7 @@ enum Found<'a> {
 #[derive(Debug)]
 struct Places<'a> {
     inspection: &'a Inspection,
-    segments: Vec<&'a Segment>,
+    segments: Vec<(&'a Inspected, &'a Segment)>,
     at: (usize, usize),
     /// Where the first row of a hash is.
     seen: HashMap<KeyHash, (u32, u32)>,
@@ -169,22 +169,22 @@ struct Places<'a> {
 impl<'a> Places<'a> {
     fn new(inspection: &'a Inspection) -> Self {
         let served = inspection.segments.iter().filter(|own| own.facts.state == SegmentState::Served);
-        let segments = served.filter_map(|own| own.segment.as_deref()).collect();
+        let segments = served.filter_map(|own| Some((own, own.segment.as_deref()?))).collect();
         Self { inspection, segments, at: (0, 0), seen: HashMap::new() }
     }
 
     fn next(&mut self) -> Option<(&'a Segment, usize, Found<'a>)> {
         let (mut number, mut row) = self.at;
-        while row == self.segments.get(number)?.rows() {
+        while row == self.segments.get(number)?.1.rows() {
             (number, row) = (number + 1, 0);
         }
         self.at = (number, row + 1);
-        let segment = *self.segments.get(number)?;
+        let (_, segment) = *self.segments.get(number)?;
         Some((segment, row, self.judge(segment, number, row)))
     }
 
     fn judge(&mut self, segment: &'a Segment, number: usize, row: usize) -> Found<'a> {
-        let Some((key, view)) = segment.mapped_key(row) else { return Found::Damaged };
+        let Some((key, view)) = self.segments[number].0.key(row) else { return Found::Damaged };
         if self.inspection.changes.tombstones().kill(segment.base(), key) {
             return Found::Dead;
         }
@@ -192,7 +192,7 @@ impl<'a> Places<'a> {
             Entry::Vacant(vacant) => drop(vacant.insert((number as u32, row as u32))),
             Entry::Occupied(first) => {
                 let (first, at) = *first.get();
-                if self.segments[first as usize].mapped_key(at as usize) == Some((key, view)) {
+                if self.segments[first as usize].0.key(at as usize) == Some((key, view)) {
                     return Found::Copy;
                 }
             }

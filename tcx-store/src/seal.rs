@@ -6,11 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::{Generation, RowBatch};
+use crate::changes::KnownChanges;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fate::{Fate, advance, doomed, replaced};
 use crate::instance::KnownIdentity;
 use crate::key::KeyHash;
+use crate::name::FileName;
 use crate::publish::publish_segment;
 use crate::segment::{MAX_SEGMENT_BYTES, Piece, Rows, SegmentHeader, Source, WrittenSegment, write_segment};
 
@@ -113,10 +115,16 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     let mut died = 0;
     let changes = &mut live.changes;
     changes.write_pending(&*core.storage).map_err(failed)?;
+    let oldest = fates.iter().map(|fate| fate.number).min().unwrap_or(u64::MAX);
+    can_decide(core, changes, oldest)?;
     let created = changes.create(&*core.storage, |tombstones, newest| {
         died += advance(&mut fates, batches, tombstones, newest);
         doomed(&fates, batches)
     });
+    if created.is_err() {
+        // Another process may have been faster.
+        can_decide(core, changes, oldest)?;
+    }
     if let Ok(Some(number)) = created {
         replaced(&mut fates, batches, number);
     }
@@ -129,6 +137,13 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     core.install(&mut live);
     created.and_then(|_| live.changes.make_durable(&*core.storage)).map_err(failed)?;
     Ok((identity, base, fates))
+}
+
+/// Rows that wait for a change which cannot be read just now are not given up: it may name none of them.
+fn can_decide(core: &Core, changes: &KnownChanges, oldest: u64) -> Result<()> {
+    let Some(unread) = changes.unread_after(oldest) else { return Ok(()) };
+    let path = core.storage.path().join(FileName::Change(unread).to_string());
+    Err(Error::io("rows wait to be written for", path, io::Error::other("it cannot be read")))
 }
 
 fn write_segment_of(

@@ -29,7 +29,8 @@ struct Module {
     runs: u64,
     bytes: u64,
     damage: Vec<Fault>,
-    foreign: Vec<Foreign>,
+    unreadable: Vec<OtherFile>,
+    foreign: Vec<OtherFile>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,7 +43,7 @@ struct Fault {
 }
 
 #[derive(Debug, Serialize)]
-struct Foreign {
+struct OtherFile {
     file: String,
     why: String,
 }
@@ -73,9 +74,7 @@ pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &
             format!("{} cannot be verified: {}", first.module, first.error),
         ));
     }
-    let open =
-        verification.modules.iter().flat_map(|module| &module.damage).any(|own| own.repaired.is_none());
-    Ok(Verdict::good_if(!open))
+    Ok(Verdict::good_if(verification.modules.iter().all(Module::is_good)))
 }
 
 fn verify(dir: &Path, name: &str) -> tcx_store::Result<Verified> {
@@ -103,12 +102,17 @@ fn repair_some(dir: &Path, damage: &[Damage], repair: bool, deleting: Deleting) 
 }
 
 impl Module {
+    /// Whether nothing is wrong, or everything that was has been repaired.
+    fn is_good(&self) -> bool {
+        self.unreadable.is_empty() && self.damage.iter().all(|own| own.repaired.is_some())
+    }
+
     fn new(module: String, verified: Verified, repaired: &[Repaired]) -> Self {
         let fault = |Damage { file, kind, what, .. }| {
             let repaired = repaired.iter().find(|own| own.damage.file == file).map(|own| own.done.clone());
             Fault { file, kind: kind_name(kind), what, repaired }
         };
-        let foreign = |(file, why)| Foreign { file, why };
+        let other = |(file, why)| OtherFile { file, why };
         Self {
             module,
             segments: verified.segments,
@@ -117,7 +121,8 @@ impl Module {
             runs: verified.runs,
             bytes: verified.bytes,
             damage: verified.damage.into_iter().map(fault).collect(),
-            foreign: verified.foreign.into_iter().map(foreign).collect(),
+            unreadable: verified.unreadable.into_iter().map(other).collect(),
+            foreign: verified.foreign.into_iter().map(other).collect(),
         }
     }
 }
@@ -160,9 +165,10 @@ impl Report for Verification {
 
 impl Module {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
-        let state = match self.damage.len() {
-            0 => format!("{GOOD}good{GOOD:#}"),
-            damaged => format!("{BAD}{}{BAD:#}", human::counted(damaged as u64, "damaged file")),
+        let state = match (self.damage.len() as u64, self.unreadable.len() as u64) {
+            (0, 0) => format!("{GOOD}good{GOOD:#}"),
+            (0, unread) => format!("{BAD}{}{BAD:#}", human::counted(unread, "unreadable file")),
+            (damaged, _) => format!("{BAD}{}{BAD:#}", human::counted(damaged, "damaged file")),
         };
         writeln!(
             to,
@@ -180,7 +186,13 @@ impl Module {
                 None => writeln!(to, "  {file}: {what}; {}", cost(kind))?,
             }
         }
-        for Foreign { file, why } in &self.foreign {
+        for OtherFile { file, why } in &self.unreadable {
+            writeln!(
+                to,
+                "  {file}: {BAD}cannot be read{BAD:#}, {why}; it may be sound and is left where it is"
+            )?;
+        }
+        for OtherFile { file, why } in &self.foreign {
             writeln!(to, "  {FAINT}{file}: not served, {why}{FAINT:#}")?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Which changes this process has read, and creating new ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -26,12 +26,22 @@ pub(crate) struct KnownChanges {
     /// The number below which every change has been read.
     next: u64,
     tombstones: Arc<Tombstones>,
-    /// Whether a change could not be verified: then nothing is compacted, merged or collected.
-    doubtful: bool,
+    /// Changes that could not be read or verified: each kills everything before it, until it can be. Nothing is compacted,
+    /// merged or collected meanwhile.
+    unread: BTreeMap<u64, Doubt>,
     /// Changes below this number are durable, for all that this process knows.
     durable: u64,
     /// What could not be written yet.
     pending: Vec<Doomed>,
+}
+
+/// Why a change is not known, though its number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// The file could not be read, and may be as sound as any.
+    Failed,
+    /// It is not what was written.
+    Damaged,
 }
 
 /// What became of reading one change.
@@ -52,13 +62,29 @@ impl KnownChanges {
         self.newest().is_some_and(|newest| base <= newest) && base >= self.tombstones.floor
     }
 
+    /// Whether only a change that cannot be found or read keeps the rows of a segment with this base from being served.
+    pub(crate) fn may_serve_later(&self, base: u64) -> bool {
+        !self.serves(base) && base >= self.tombstones.all()
+    }
+
     pub(crate) fn tombstones(&self) -> &Arc<Tombstones> {
         &self.tombstones
     }
 
     /// Whether every change could be verified, and written: else nothing is joined or removed.
     pub(crate) fn are_settled(&self) -> bool {
-        !self.doubtful && self.pending.is_empty()
+        self.unread.is_empty() && self.pending.is_empty()
+    }
+
+    /// A change that may kill rows of this number and may be read another time, if there is one.
+    pub(crate) fn unread_after(&self, number: u64) -> Option<u64> {
+        let newer = self.unread.iter().filter(|(own, _)| **own > number);
+        newer.filter(|(_, doubt)| **doubt == Doubt::Failed).map(|(own, _)| *own).next()
+    }
+
+    /// The newest change known, and how many up to it could not be read: readers have to be shown when either changes.
+    pub(crate) fn shown(&self) -> (Option<u64>, usize) {
+        (self.newest(), self.unread.len())
     }
 
     /// Takes note of change 0.
@@ -76,6 +102,7 @@ impl KnownChanges {
             return false;
         }
         self.learn_merged(storage, instance, &listed.merged);
+        self.read_again(storage);
         while listed.changes.contains(&self.next) {
             if matches!(self.read_next(storage), Read::Vanished) {
                 return true;
@@ -93,7 +120,8 @@ impl KnownChanges {
     fn learn_merged(&mut self, storage: &dyn Storage, instance: Random, merged: &BTreeSet<u64>) {
         for &number in merged.iter().rev() {
             let replaced = self.tombstones.tables.iter().filter(|table| table.number <= number).count();
-            if number < self.next && replaced < 2 {
+            let is_missed = self.unread.range(..=number).next().is_some();
+            if number < self.next && replaced < 2 && !is_missed {
                 return;
             }
             let Ok(map) = storage.map(&FileName::Merged(number).to_string()) else { continue };
@@ -109,40 +137,51 @@ impl KnownChanges {
     /// Reads the next change by its name.
     fn read_next(&mut self, storage: &dyn Storage) -> Read {
         let number = self.next;
-        let table = match storage.map(&FileName::Change(number).to_string()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Read::Vanished,
-            Err(error) => Err(error.to_string()),
-            Ok(map) => TombstoneTable::open(number, ChangeBytes::Mapped(map)),
-        };
-        match table
-            .and_then(|table| if table.merged_in.is_none() { Ok(table) } else { Err("it is merged".into()) })
-        {
-            Ok(table) => self.push(table),
-            Err(what) => {
+        match read(storage, number) {
+            Ok(Some(table)) => self.push(table),
+            Ok(None) => return Read::Vanished,
+            Err((doubt, what)) => {
                 tracing::warn!(
                     number,
-                    "change cannot be verified, all rows before it are computed again: {what}"
+                    "change cannot be verified, no row before it is served until it can be: {what}"
                 );
-                self.doubtful = true;
-                self.change_tombstones(|tombstones| tombstones.floor = number);
+                self.unread.insert(number, doubt);
                 self.next = number + 1;
+                self.change_tombstones(|_| {});
             }
         }
         Read::Learned
     }
 
-    /// Takes a table in, the newest or a merged one.
+    /// Reads once more what could not be read: a file system may have failed for a moment, or the change has been repaired.
+    fn read_again(&mut self, storage: &dyn Storage) {
+        for (number, _) in self.unread.clone() {
+            match read(storage, number) {
+                Ok(Some(table)) => {
+                    tracing::info!(number, "change can be verified now");
+                    self.push(table);
+                }
+                Ok(None) => {}
+                Err((doubt, _)) => drop(self.unread.insert(number, doubt)),
+            }
+        }
+    }
+
+    /// Takes a table in, that of one change or a merged one.
     fn push(&mut self, table: TombstoneTable) {
         self.next = self.next.max(table.number + 1);
+        if table.merged_in.is_some() {
+            self.unread.retain(|number, _| *number > table.number);
+        } else {
+            self.unread.remove(&table.number);
+        }
         let table = Arc::new(table);
         self.change_tombstones(|tombstones| {
-            tombstones.floor = tombstones.floor.max(table.all);
             if table.merged_in.is_some() {
                 tombstones.tables.retain(|own| own.number > table.number);
-                tombstones.tables.insert(0, table);
-            } else {
-                tombstones.tables.push(table);
             }
+            let at = tombstones.tables.partition_point(|own| own.number < table.number);
+            tombstones.tables.insert(at, table);
         });
     }
 
@@ -212,6 +251,9 @@ impl KnownChanges {
             if matches!(self.read_next(storage), Read::Vanished) {
                 return Err(io::Error::other(format!("change {number} exists but cannot be found")));
             }
+            if self.unread.get(&number) == Some(&Doubt::Failed) {
+                return Err(io::Error::other(format!("change {number} exists but cannot be read")));
+            }
         }
     }
 
@@ -235,165 +277,26 @@ impl KnownChanges {
     fn change_tombstones(&mut self, change: impl FnOnce(&mut Tombstones)) {
         let tombstones = Arc::make_mut(&mut self.tombstones);
         change(tombstones);
+        tombstones.floor = tombstones.all().max(self.unread.last_key_value().map_or(0, |(last, _)| *last));
         let of_tables = tombstones.tables.iter().chain(&tombstones.pending).map(|table| table.newest).max();
         tombstones.newest = of_tables.unwrap_or(0).max(tombstones.floor);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::table::key_hash;
-    use super::*;
-    use crate::storage::{LocalStorage, System};
-
-    fn keys(range: std::ops::Range<usize>) -> Doomed {
-        Doomed::Keys(range.map(|i| format!("key {i}").into_bytes().into()).collect())
-    }
-
-    fn listed(storage: &dyn Storage) -> ListedChanges {
-        let mut listed = ListedChanges::default();
-        for name in storage.list().unwrap() {
-            match FileName::parse(&name) {
-                Some(FileName::Change(number)) => drop(listed.changes.insert(number)),
-                Some(FileName::Merged(number)) => drop(listed.merged.insert(number)),
-                _ => {}
-            }
-        }
-        listed
-    }
-
-    const INSTANCE: Random = Random([7; 16]);
-
-    fn known(storage: &dyn Storage) -> KnownChanges {
-        let mut known = KnownChanges::default();
-        known.learn_identity(true);
-        assert!(!known.learn(storage, INSTANCE, &listed(storage)));
-        known
-    }
-
-    #[test]
-    fn a_tombstone_kills_what_is_older_and_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = LocalStorage::new(dir.path().join("m_v1"), System);
-        let mut writer = known(&storage);
-        writer.kill(&storage, keys(0..1000)).unwrap();
-        writer.kill(&storage, Doomed::Prefix((*b"key 10").into())).unwrap();
-        let reader = known(&storage);
-        assert_eq!(reader.newest(), Some(2));
-        for known in [&writer, &reader] {
-            let tombstones = known.tombstones();
-            for i in 0..2000 {
-                let (key, begins) = (format!("key {i}"), i.to_string().starts_with("10"));
-                assert_eq!(tombstones.kill(0, key.as_bytes()), i < 1000 || begins, "{key}");
-                assert_eq!(tombstones.kill(1, key.as_bytes()), begins, "{key}");
-                assert!(!tombstones.kill(2, key.as_bytes()));
-            }
-            assert!(!tombstones.kill(0, b"key 1"[..4].as_ref()), "shorter than the prefix");
-        }
-        writer.kill(&storage, Doomed::All).unwrap();
-        assert!(writer.tombstones().kill(2, b"anything"));
-        assert!(!writer.serves(2) && writer.serves(3));
-    }
-
-    #[test]
-    fn merged_changes_say_the_same_as_the_changes() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = LocalStorage::new(dir.path().join("m_v1"), System);
-        let mut writer = known(&storage);
-        for round in 0..40 {
-            writer.kill(&storage, keys(round * 10..round * 10 + 30)).unwrap();
-            if round % 7 == 0 {
-                let prefix = format!("key {round}").into_bytes().into();
-                writer.kill(&storage, Doomed::Prefix(prefix)).unwrap();
-            }
-            if let Some(plan) = writer.mergeable() {
-                let number = plan.write(&storage, INSTANCE).unwrap();
-                let before = writer.newest();
-                writer.adopt_merged(&storage, INSTANCE, number);
-                assert_eq!(writer.newest(), before);
-                assert!(writer.tombstones.tables.len() < 16);
-            }
-        }
-        let merged = known(&storage);
-        assert!(merged.tombstones.tables[0].merged_in.is_some());
-        let mut single = KnownChanges::default();
-        single.learn_identity(true);
-        single.learn(&storage, INSTANCE, &ListedChanges { merged: BTreeSet::new(), ..listed(&storage) });
-        let mut foreign = KnownChanges::default();
-        foreign.learn_identity(true);
-        foreign.learn(&storage, Random([8; 16]), &listed(&storage));
-        for known in [&merged, &single, &foreign] {
-            assert_eq!(known.newest(), writer.newest());
-            for key in (0..500).map(|i| format!("key {i}")) {
-                let newest = |known: &KnownChanges| {
-                    known.tombstones.newest_for(key.as_bytes(), key_hash(key.as_bytes()))
-                };
-                assert_eq!(newest(known), newest(&writer), "{key}");
-            }
-        }
-        assert!(foreign.tombstones.tables[0].merged_in.is_none(), "merged for another instance");
-    }
-
-    #[test]
-    fn a_change_that_cannot_be_verified_kills_all_before_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = LocalStorage::new(dir.path().join("m_v1"), System);
-        let mut writer = known(&storage);
-        for _ in 0..3 {
-            writer.kill(&storage, keys(0..2)).unwrap();
-        }
-        let path = dir.path().join("m_v1/change-00000000000000000002");
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, b"damaged").unwrap();
-        let reader = known(&storage);
-        assert_eq!(reader.newest(), Some(3));
-        assert!(!reader.are_settled());
-        assert!(!reader.serves(1) && reader.serves(2));
-        assert!(reader.tombstones().kill(2, b"key 1") && !reader.tombstones().kill(2, b"key 2"));
-    }
-
-    #[test]
-    fn numbers_that_come_to_an_end_are_an_error() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = LocalStorage::new(dir.path().join("m_v1"), System);
-        for number in [u64::MAX - 1, u64::MAX] {
-            MergePlan { number, tables: Vec::new() }.write(&storage, INSTANCE).unwrap();
-        }
-        let mut known = known(&storage);
-        assert_eq!(known.newest(), Some(u64::MAX - 1), "the last one names no file");
-        assert!(known.kill(&storage, keys(0..1)).unwrap_err().to_string().contains("no number is left"));
-        assert!(known.tombstones().kill(u64::MAX - 1, b"key 0"), "it holds here all the same");
-    }
-
-    #[test]
-    fn what_lies_behind_a_gap_is_not_known() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = LocalStorage::new(dir.path().join("m_v1"), System);
-        let mut writer = known(&storage);
-        assert!(!KnownChanges::default().serves(0), "nothing is known before the identity");
-        for _ in 0..3 {
-            writer.kill(&storage, keys(0..2)).unwrap();
-        }
-        let mut reader = KnownChanges::default();
-        reader.learn_identity(true);
-        let mut incomplete = listed(&storage);
-        incomplete.changes.remove(&2);
-        assert!(reader.learn(&storage, INSTANCE, &incomplete));
-        assert_eq!(reader.newest(), Some(1));
-        assert!(!reader.learn(&storage, INSTANCE, &ListedChanges::default()));
-        assert_eq!(reader.newest(), Some(1), "what is known is not forgotten");
-        assert!(!reader.learn(&storage, INSTANCE, &listed(&storage)));
-        assert_eq!(reader.newest(), Some(3));
-    }
-
-    #[test]
-    fn who_finds_the_number_taken_learns_it_and_takes_the_next() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = LocalStorage::new(dir.path().join("m_v1"), System);
-        let (mut first, mut second) = (known(&storage), known(&storage));
-        first.kill(&storage, keys(0..1)).unwrap();
-        second.kill(&storage, keys(1..2)).unwrap();
-        assert_eq!(second.newest(), Some(2));
-        assert!(second.tombstones().kill(0, b"key 0"));
+/// The table of a change; `None` if it is not there (any more).
+///
+/// # Errors
+///
+/// Why it cannot be read or verified.
+fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (Doubt, String)> {
+    let map = match storage.map(&FileName::Change(number).to_string()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err((Doubt::Failed, error.to_string())),
+        Ok(map) => map,
+    };
+    match TombstoneTable::open(number, ChangeBytes::Mapped(map)) {
+        Ok(table) if table.merged_in.is_none() => Ok(Some(table)),
+        Ok(_) => Err((Doubt::Damaged, "it is merged".to_owned())),
+        Err(what) => Err((Doubt::Damaged, what)),
     }
 }

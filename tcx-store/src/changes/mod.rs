@@ -4,6 +4,8 @@
 pub(crate) mod fuzzing;
 mod identity;
 mod known;
+#[cfg(test)]
+mod known_tests;
 mod merge;
 mod table;
 mod tombstone;

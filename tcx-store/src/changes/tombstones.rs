@@ -24,6 +24,11 @@ impl Tombstones {
         self.newest
     }
 
+    /// The newest tombstone for everything that could be read; 0 if there is none.
+    pub(super) fn all(&self) -> u64 {
+        self.tables.iter().map(|table| table.all).max().unwrap_or(0)
+    }
+
     /// Whether a row with this number can be dead at all: most cannot, and need no look at their keys.
     #[inline]
     pub(crate) fn may_kill(&self, number: u64) -> bool {

@@ -24,7 +24,7 @@ use crate::name::SegmentName;
 use crate::probe::Trouble;
 use crate::publish::publish_segment;
 use crate::seal::most_rows;
-use crate::segment::{Piece, Rows, Segment, SegmentHeader, Source, write_segment};
+use crate::segment::{Piece, Rows, Segment, SegmentHeader, Source, Verdict, write_segment};
 use crate::stats::Work;
 use choose::{Candidate, choose};
 
@@ -177,9 +177,10 @@ fn may_commit(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes the damaged ones out of service; tells whether there were any.
+/// Takes the damaged ones out of service, as a lookup of such a row would; tells whether there were any.
 fn drop_damaged(core: &Core, inputs: &[Arc<Segment>]) -> bool {
-    let segments: Vec<_> = inputs.iter().filter(|input| input.is_intact() == Some(false)).cloned().collect();
+    let is_damaged = |input: &&Arc<Segment>| matches!(input.judge_all(), Verdict::Damaged(_));
+    let segments: Vec<_> = inputs.iter().filter(is_damaged).cloned().collect();
     let any = !segments.is_empty();
     core.drop_damaged(&Trouble { segments, ..Trouble::default() });
     any

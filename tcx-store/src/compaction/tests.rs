@@ -1,11 +1,14 @@
 //! Joined segments serve the same rows, in every process and whatever happens meanwhile.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use super::Effort;
+use crate::name::SegmentName;
+use crate::segment::forged;
 use crate::testing::{compute, keys, names, process, reader, seal_all, values};
-use crate::{Keys, Store};
+use crate::{Column, ColumnType, Identity, KeyType, Keys, Options, Spec, Store};
 
 /// Rows in segments of their own: the value of each is its place.
 fn fill(store: &Store, wanted: &[&str]) {
@@ -218,4 +221,35 @@ fn merged_runs_forget_segments_that_are_long_gone() {
     let [run] = &names(dir.path(), "run-")[..] else { panic!("one run") };
     let bytes = std::fs::read(dir.path().join("m_v1").join(run)).unwrap();
     assert_eq!(u32::from_le_bytes(bytes[12..16].try_into().unwrap()), 1, "segments in the run");
+}
+
+#[test]
+fn a_segment_that_is_intact_and_holds_no_rows_does_not_keep_the_others_from_being_joined() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec::new("m_v1", KeyType::Text, &ColumnType::Text, Identity::default(), Vec::new()).unwrap();
+    let options = Options { seal_after: Duration::from_hours(1), ..Options::default() };
+    let open = || Store::open(dir.path(), spec.clone(), &options).unwrap();
+    let writer = open();
+    for key in ["a", "b", "c"] {
+        let mut rows = writer.lookup(keys(&[key])).unwrap();
+        writer.insert(&mut rows, &[0], vec![Column::text([format!("text of {key}")])]).unwrap();
+        seal_all(&writer);
+    }
+    let segments = writer.core.live().segments.usable();
+    let holds = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|own| own == text);
+    let path = |name: SegmentName| dir.path().join("m_v1").join(name.to_string());
+    let original =
+        segments.iter().find(|own| holds(&fs::read(path(own.name())).unwrap(), b"text of b").is_some());
+    let (name, bytes) = forged(original.unwrap(), |bytes| {
+        let at = holds(bytes, b"text of b").unwrap();
+        // No text has this byte.
+        bytes[at] = 0xff;
+    });
+    fs::write(path(name), bytes).unwrap();
+    fs::remove_file(path(original.unwrap().name())).unwrap();
+    drop(writer);
+    let store = open();
+    store.compact().unwrap();
+    assert_eq!((store.stats().segments, store.stats().damaged_segments), (1, 1));
+    assert_eq!(store.lookup(keys(&ABC)).unwrap().missing_positions(), [1]);
 }

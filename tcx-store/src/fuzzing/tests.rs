@@ -15,7 +15,7 @@ fn corpus() -> PathBuf {
 }
 
 fn decoder(name: &str) -> fn(&[u8]) {
-    DECODERS.into_iter().find(|(own, _)| *own == name).unwrap().1
+    DECODERS.iter().find(|(own, _)| *own == name).unwrap().1
 }
 
 /// Random numbers that are the same in every run.
@@ -72,13 +72,13 @@ fn valid_bytes_and_mutations_of_them_are_decoded_or_refused() {
 #[test]
 fn every_decoder_takes_every_file_of_the_corpus() {
     let mut files = BTreeMap::new();
-    for (name, _) in DECODERS {
+    for &(name, _) in DECODERS {
         let folder = fs::read_dir(corpus().join(name)).unwrap();
         let own: Vec<Vec<u8>> = folder.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
         assert!(!own.is_empty(), "the corpus of `{name}` is empty");
         files.insert(name, own);
     }
-    for (_, decode) in DECODERS {
+    for &(_, decode) in DECODERS {
         files.values().flatten().for_each(|bytes| decode(bytes));
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Weather {
     pub(super) lost_reply: usize,
     pub(super) refused: usize,
     pub(super) unreadable: usize,
+    /// Of changes: rows before one that cannot be read are missed.
+    pub(super) unreadable_change: usize,
 }
 
 impl Weather {
@@ -41,6 +43,9 @@ impl Weather {
         }
         if writes && chance.permille(self.refused) {
             return Some(Fault::Refused(chance.pick(&[ErrorKind::NotFound, ErrorKind::Other])));
+        }
+        if what == "map" && file.starts_with("change-") && self.unreadable_change > 0 {
+            return chance.permille(self.unreadable_change).then_some(Fault::Refused(ErrorKind::Other));
         }
         if reads && chance.permille(self.unreadable) {
             // A change that is there and cannot be read makes everything before it dead: no news, but losses.

@@ -34,6 +34,7 @@ fn weather(chance: &mut Chance) -> Weather {
         lost_reply: some(chance, 10, 100),
         refused: some(chance, 10, 100),
         unreadable: some(chance, 10, 100),
+        unreadable_change: 0,
     }
 }
 
@@ -50,6 +51,11 @@ fn setup(chance: &mut Chance, traced: bool) -> Setup {
 
 /// Runs a simulation of so many steps, then looks at what is there.
 pub(super) fn run(seed: u64, steps: usize, traced: bool) -> Run {
+    run_with(seed, steps, traced, 0)
+}
+
+/// As [`run`]; so many of a thousand times a change cannot be read. Meanwhile rows are missed, and none is lost.
+pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change: usize) -> Run {
     let mut chance = Chance::new(seed);
     let events = Events {
         crash: some(&mut chance, 5, 30),
@@ -57,12 +63,14 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool) -> Run {
         removal: if chance.permille(150) { 10 } else { 0 },
         invalidation: some(&mut chance, 5, 20),
     };
-    let setup = setup(&mut chance, traced);
+    let mut setup = setup(&mut chance, traced);
+    setup.weather.unreadable_change = unreadable_change;
     let mut simulation = Simulation::new(&setup, &mut chance);
     if chance.permille(100) {
         simulation.world.oracle().may_refuse = true;
         simulation.process(0).set_identity(1);
     }
+    simulation.world.oracle().may_miss = unreadable_change > 0;
     for _ in 0..steps {
         step(&mut simulation, &events, &mut chance);
         if simulation.violation().is_some() {
@@ -71,6 +79,7 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool) -> Run {
     }
     if simulation.violation().is_none() {
         simulation.finish_all();
+        simulation.world.oracle().may_miss = false;
         simulation.observe();
     }
     Run { violation: simulation.violation(), trace: simulation.world.folder.trace.lines() }

@@ -9,10 +9,15 @@ const STEPS: usize = 300;
 
 /// Runs a seed; if something wrong is served or something is lost, tells how it came to that.
 fn check(seed: u64) {
-    if random::run(seed, STEPS, false).violation.is_none() {
+    check_with(seed, 0);
+}
+
+/// The same where so many of a thousand times a change cannot be read.
+fn check_with(seed: u64, unreadable_change: usize) {
+    if random::run_with(seed, STEPS, false, unreadable_change).violation.is_none() {
         return;
     }
-    let run = random::run(seed, STEPS, true);
+    let run = random::run_with(seed, STEPS, true, unreadable_change);
     let last = &run.trace[run.trace.len().saturating_sub(400)..];
     panic!("{}\nseed {seed}: {}", last.join("\n"), run.violation.unwrap_or_default());
 }
@@ -20,6 +25,11 @@ fn check(seed: u64) {
 #[test]
 fn nothing_wrong_is_served_and_nothing_acknowledged_is_lost() {
     FAILED.into_iter().chain(0..500).for_each(check);
+}
+
+#[test]
+fn changes_that_cannot_be_read_for_a_moment_cost_misses_and_no_acknowledged_row() {
+    (0..200).for_each(|seed| check_with(seed, 100));
 }
 
 #[test]

@@ -24,6 +24,13 @@ fn folder() -> (Folder, SegmentName) {
 
 /// The same segment after a change of its bytes, with checksums that are right.
 fn forge(folder: &Folder, original: &Segment, change: impl FnOnce(&mut Vec<u8>)) -> SegmentName {
+    let (name, bytes) = forged(original, change);
+    std::fs::write(folder.path(name), bytes).unwrap();
+    name
+}
+
+/// The bytes of a segment after a change of them, with checksums that are right, and the name that they give it.
+pub(crate) fn forged(original: &Segment, change: impl FnOnce(&mut Vec<u8>)) -> (SegmentName, Vec<u8>) {
     let mut bytes = original.map.to_vec();
     let entries = |bytes: &[u8]| {
         let blocks = bytes[..original.body].chunks(CHECKSUM_BLOCK);
@@ -34,9 +41,7 @@ fn forge(folder: &Folder, original: &Segment, change: impl FnOnce(&mut Vec<u8>))
     change(&mut bytes);
     let after = entries(&bytes);
     bytes[at..at + after.len()].copy_from_slice(after.as_bytes());
-    let name = SegmentName { random: Random::new(), tail: checksum(&bytes[original.body..]) };
-    std::fs::write(folder.path(name), bytes).unwrap();
-    name
+    (SegmentName { random: Random::new(), tail: checksum(&bytes[original.body..]) }, bytes)
 }
 
 fn put(bytes: &mut [u8], at: usize, number: i64) {

@@ -10,7 +10,7 @@ use crate::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::fuzzing::mapped;
 use crate::hot::HotTier;
 use crate::schema::{ColumnType, DType, Field};
-use crate::storage::Sealed;
+use crate::storage::{ReadAt, Sealed};
 use crate::{ANY, KeyType, Leaf};
 
 /// The output of the module whose segments they seem to be.
@@ -25,6 +25,9 @@ pub(crate) const OUTPUT: ColumnType = ColumnType::Struct(&[
     Field { name: "image", column: ColumnType::Bytes },
     Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
 ]);
+
+/// So many rows are both read and mapped.
+const COMPARED: usize = 32;
 
 fn leaves() -> Vec<Leaf> {
     OUTPUT.leaves()
@@ -78,21 +81,43 @@ fn seal(file: &mut [u8]) -> Option<()> {
     Some(())
 }
 
+/// A file of these bytes.
+#[derive(Debug)]
+struct InMemory(Vec<u8>);
+
+impl ReadAt for InMemory {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: usize) -> io::Result<()> {
+        bytes.copy_from_slice(self.0.get(at..at + bytes.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
 /// Opens the file under the name that its tail would give it, of the folder that it says it belongs to.
-fn open(bytes: &[u8]) -> Option<Segment> {
+fn open(bytes: &[u8], file: Sealed) -> Option<Segment> {
     let tail = &bytes[tail_start(bytes)?..];
     let name = SegmentName { random: Random([1; 16]), tail: checksum(tail) };
     let footer = arrow_ipc::root_as_footer(&tail[END_OF_STREAM..tail.len() - CLOSING]).ok()?;
     let metadata = footer_metadata(&footer).ok()?;
     let (schema, leaves) = (arrow_schema(KeyType::Text, &leaves()), leaves().into());
-    let (file, hot) = (Sealed::Mapped(mapped(bytes)), Arc::new(HotTier::new(0)));
+    let hot = Arc::new(HotTier::new(2 * bytes.len()));
     Segment::open(file, &hot, name, (&schema, &leaves), &metadata.identity, metadata.instance).ok()
 }
 
 /// Reads every row in every way there is.
 fn open_and_use(bytes: &[u8]) {
-    let Some(segment) = open(bytes) else { return };
+    let read = open(bytes, Sealed::Read(Box::new(InMemory(bytes.to_vec()))));
+    let Some(segment) = open(bytes, Sealed::Mapped(mapped(bytes))) else {
+        return assert!(read.is_none(), "it opens only where it is read");
+    };
     let (rows, leaves) = (segment.rows(), leaves());
+    let read = read.expect("it opens only where it is mapped");
+    for row in (0..=rows).take(COMPARED) {
+        assert_eq!((read.key(row), read.read_row(row)), (segment.key(row), segment.read_row(row)));
+    }
     assert!(rows * size_of::<u32>() <= bytes.len(), "{rows} rows have not room in {} bytes", bytes.len());
     let mut keys = HashMap::new();
     for row in 0..=rows {

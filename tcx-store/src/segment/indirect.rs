@@ -9,12 +9,19 @@ use super::{Segment, Unpacked, Value};
 use crate::lock::lock;
 
 impl Segment {
-    /// The key and view of a row of a segment that is mapped.
-    pub(crate) fn mapped_key(&self, row: usize) -> Option<(&[u8], u32)> {
-        match self.key(row)? {
-            (Cow::Borrowed(key), view) => Some((key, view)),
-            (Cow::Owned(_), _) => None,
-        }
+    /// The leaves of a row that are wanted, of a segment that is not compressed; nothing stands for the others. `None` if a byte
+    /// cannot be trusted or read.
+    pub(crate) fn read_leaves(&self, row: usize, wanted: Option<&[usize]>) -> Option<Vec<Value<'_>>> {
+        let (batch, row) = self.locate(row)?;
+        let leaf = |(number, place): (usize, &Place)| {
+            if wanted.is_some_and(|wanted| !wanted.contains(&number)) {
+                return Some((Cow::Borrowed(&[][..]), false));
+            }
+            let bytes = self.bytes_of(place, row)?;
+            let present = self.validity_of(place, row)?;
+            self.accepts(batch, number, row, &bytes).then_some((bytes, present))
+        };
+        batch.leaves.iter().enumerate().map(leaf).collect()
     }
 
     /// Every leaf of a row, for somebody who reads row after row; `None` if a byte cannot be trusted or read.
@@ -25,13 +32,7 @@ impl Segment {
             let leaf = |leaf| batch.value(leaf, row).map(|(bytes, present)| (bytes.to_vec().into(), present));
             return (0..batch.leaves()).map(leaf).collect();
         }
-        let (batch, row) = self.locate(row)?;
-        let leaf = |(number, place): (usize, &Place)| {
-            let bytes = self.bytes_of(place, row)?;
-            let present = self.validity_of(place, row)?;
-            self.accepts(batch, number, row, &bytes).then_some((bytes, present))
-        };
-        batch.leaves.iter().enumerate().map(leaf).collect()
+        self.read_leaves(row, None)
     }
 
     /// Whether the rows are compressed.

@@ -23,6 +23,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 mod unpacked;
+mod verdict;
 mod writer;
 
 use std::borrow::Cow;
@@ -35,6 +36,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow::datatypes::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
+#[cfg(test)]
+pub(crate) use forged_tests::forged;
 #[cfg(any(test, fuzzing))]
 pub(crate) use pack::MOST_UNPACKED;
 pub(crate) use piece::{Piece, Rows, Source};
@@ -52,6 +55,7 @@ use layout::{BatchLayout, Place};
 use piece::Stored;
 use reader::Reader;
 pub(crate) use unpacked::Unpacked;
+pub(crate) use verdict::Verdict;
 
 /// The most bytes of a segment, unless a single row has more.
 pub(crate) const MAX_SEGMENT_BYTES: usize = 512 << 20;

@@ -40,7 +40,7 @@ impl Segment {
     ) -> Result<Self, SegmentError> {
         let (map, reader) = match file {
             Sealed::Mapped(map) => (map, None),
-            Sealed::Read(file) => (Mapped::nothing(), Some(Reader::new(file, name.random, hot.clone()))),
+            Sealed::Read(file) => (Mapped::nothing(), Some(Reader::new(file, name, hot.clone()))),
         };
         let bytes = reader.as_ref().map_or(map.len(), Reader::bytes);
         let tail_bytes = &*read_tail(&map, reader.as_ref())?;

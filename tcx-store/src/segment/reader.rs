@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::open::tail_len;
-use crate::bytes::Random;
 use crate::checksum::{CHECKSUM_BLOCK, VerifiedBlocks};
 use crate::hot::{HotKey, HotTier, Kept, Part};
+use crate::name::SegmentName;
 use crate::storage::ReadAt;
 
 /// A range of so many blocks and more is read at once and not kept: it would push everything else aside.
@@ -21,14 +21,14 @@ const TAIL: usize = CHECKSUM_BLOCK;
 #[derive(Debug)]
 pub(super) struct Reader {
     file: Box<dyn ReadAt>,
-    segment: Random,
+    segment: SegmentName,
     hot: Arc<HotTier>,
     /// How often the file could not be read.
     failures: AtomicUsize,
 }
 
 impl Reader {
-    pub(super) fn new(file: Box<dyn ReadAt>, segment: Random, hot: Arc<HotTier>) -> Self {
+    pub(super) fn new(file: Box<dyn ReadAt>, segment: SegmentName, hot: Arc<HotTier>) -> Self {
         Self { file, segment, hot, failures: AtomicUsize::new(0) }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use super::file_system::is_remote;
-use super::sealed::{LocalFile, ReadAt, Sealed};
+use super::sealed::{LocalFile, Sealed};
 use super::steps::{Stamp, Steps};
 use super::{Draft, FileInfo, Storage};
 use crate::bytes::Random;
@@ -119,13 +119,7 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
             return Mapped::new(&self.steps.open(&path)?);
         }
         // What is mapped is a copy that nobody can take away.
-        let file = LocalFile::open(path, self.steps.clone())?;
-        // A file may say that it is larger than all memory.
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(file.bytes()).map_err(io::Error::other)?;
-        bytes.resize(file.bytes(), 0);
-        file.read_at(&mut bytes, 0)?;
-        self.map_unnamed(&bytes)
+        self.map_unnamed(&LocalFile::open(path, self.steps.clone())?.all()?)
     }
 
     fn open(&self, name: &str) -> io::Result<Sealed> {

@@ -1,10 +1,12 @@
 //! A directory that is only looked at: nothing is written into it, and looking is no use of it.
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::file_system::is_remote;
+use super::sealed::{LocalFile, Sealed};
 use super::steps::{Stamp, Steps, System};
 use super::{Draft, FileInfo, Storage};
 use crate::mmap::Mapped;
@@ -13,11 +15,38 @@ use crate::mmap::Mapped;
 #[derive(Debug)]
 pub(crate) struct Looking {
     dir: PathBuf,
+    /// Whether files are read instead of mapped: another machine may take them away.
+    reads: bool,
 }
+
+/// So much of a file is read at a time.
+const PIECE: usize = 1 << 20;
 
 impl Looking {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir }
+        Self { reads: is_remote(&dir), dir }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn reading(dir: PathBuf) -> Self {
+        Self { reads: true, dir }
+    }
+
+    fn file(&self, name: &str) -> io::Result<File> {
+        let path = self.dir.join(name);
+        // Only the owner of a file may leave its time alone.
+        untimed(&path).or_else(|_| System.open(&path))
+    }
+
+    /// Reads a file from its beginning to its end.
+    ///
+    /// # Errors
+    ///
+    /// What the disk says: where a file is mapped, it has no other way of saying it than to kill the process.
+    pub(crate) fn read_through(&self, name: &str) -> io::Result<()> {
+        let (mut file, mut piece) = (self.file(name)?, vec![0; PIECE]);
+        while file.read(&mut piece)? > 0 {}
+        Ok(())
     }
 
     /// When a file was last read or written, as far as the file system records it.
@@ -41,9 +70,18 @@ impl Storage for Looking {
     }
 
     fn map(&self, name: &str) -> io::Result<Mapped> {
-        let path = self.dir.join(name);
-        // Only the owner of a file may leave its time alone.
-        Mapped::new(&untimed(&path).or_else(|_| System.open(&path))?)
+        if !self.reads {
+            return Mapped::new(&self.file(name)?);
+        }
+        Mapped::copied(&LocalFile::of(self.dir.join(name), System, self.file(name)?)?.all()?)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Sealed> {
+        if !self.reads {
+            return self.map(name).map(Sealed::Mapped);
+        }
+        let file = LocalFile::of(self.dir.join(name), System, self.file(name)?)?;
+        Ok(Sealed::Read(Box::new(file)))
     }
 
     fn draft(&self) -> io::Result<Box<dyn Draft>> {

@@ -38,8 +38,23 @@ pub(super) struct LocalFile<S> {
 impl<S: Steps> LocalFile<S> {
     pub(super) fn open(path: PathBuf, steps: S) -> io::Result<Self> {
         let file = steps.open(&path)?;
+        Self::of(path, steps, file)
+    }
+
+    /// One that is open already.
+    pub(super) fn of(path: PathBuf, steps: S, file: File) -> io::Result<Self> {
         let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         Ok(Self { path, steps, bytes, file: Mutex::new(file.into()) })
+    }
+
+    /// All of it, in memory that nobody can take away.
+    pub(super) fn all(&self) -> io::Result<Vec<u8>> {
+        // A file may say that it is larger than all memory.
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(self.bytes).map_err(io::Error::other)?;
+        bytes.resize(self.bytes, 0);
+        self.read_at(&mut bytes, 0)?;
+        Ok(bytes)
     }
 
     fn fill(&self, file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::{Damage, DamagedFile, Verified};
 use crate::changes::check_change;
-use crate::error::{Error, Result};
 use crate::index::Run;
 use crate::inspect::{Inspection, SegmentState};
 use crate::key::KeyHash;
 use crate::live::{Listing, key_hashes};
+use crate::mmap::Mapped;
 use crate::name::{FileName, SegmentName};
-use crate::segment::Segment;
+use crate::segment::{Segment, Verdict};
 use crate::storage::Storage;
 
 /// A verification that is going on.
@@ -32,17 +32,20 @@ impl Check<'_> {
         self.verified.damage.push(Damage { file: file.to_string(), kind, what: what.into() });
     }
 
+    /// A file that cannot be read may be as sound as any.
+    fn unreadable(&mut self, file: &impl ToString, why: &impl ToString) {
+        self.verified.unreadable.push((file.to_string(), why.to_string()));
+    }
+
     /// Every byte of every segment, and whether text is text.
-    pub(super) fn segments(&mut self) -> Result<()> {
+    pub(super) fn segments(&mut self) {
         for own in &self.inspection.segments {
             let name = &own.facts.name;
             match (&own.segment, &own.facts.state) {
                 (Some(segment), _) => {
                     self.verified.segments += 1;
                     self.verified.rows += own.facts.rows;
-                    if let Some(what) = fault(segment) {
-                        self.damaged(name, DamagedFile::Segment, what);
-                    }
+                    self.segment(name, segment);
                 }
                 (None, SegmentState::Foreign(what)) => {
                     self.verified.foreign.push((name.clone(), what.clone()));
@@ -51,25 +54,41 @@ impl Check<'_> {
                     self.verified.segments += 1;
                     self.damaged(name, DamagedFile::Segment, what);
                 }
-                (None, SegmentState::Unreadable(why)) => {
-                    let error = std::io::Error::other(why.clone());
-                    return Err(Error::io("cannot read", self.inspection.storage_path().join(name), error));
-                }
+                (None, SegmentState::Unreadable(why)) => self.unreadable(name, why),
                 (None, _) => {}
             }
             self.read(own.facts.bytes as usize);
         }
-        Ok(())
+    }
+
+    fn segment(&mut self, name: &String, segment: &Segment) {
+        // First: a mapped page that the disk cannot give would kill the process.
+        if let Err(error) = self.inspection.storage.read_through(name) {
+            return self.unreadable(name, &error);
+        }
+        match segment.judge_all() {
+            Verdict::Sound => {}
+            Verdict::Damaged(what) => self.damaged(name, DamagedFile::Segment, what),
+            Verdict::Unread => self.unreadable(name, &"reading it has failed"),
+        }
     }
 
     /// Every change from 1 to the newest, and the merged ones.
-    pub(super) fn changes(&mut self, listing: &Listing) -> Result<()> {
+    pub(super) fn changes(&mut self, listing: &Listing) {
         let newest = listing.changes.changes.last().copied().unwrap_or(0);
         for number in 0..=newest {
             let name = FileName::Change(number);
-            let Some(map) = self.map(name)? else {
-                self.damaged(&name, DamagedFile::Change, "it is missing, and there are changes behind it");
-                continue;
+            let map = match self.map(name) {
+                File::Read(map) => map,
+                File::Unreadable => continue,
+                File::Gone => {
+                    self.damaged(
+                        &name,
+                        DamagedFile::Change,
+                        "it is missing, and there are changes behind it",
+                    );
+                    continue;
+                }
             };
             self.verified.changes += 1;
             self.read(map.len());
@@ -80,7 +99,7 @@ impl Check<'_> {
         }
         for &number in &listing.changes.merged {
             let name = FileName::Merged(number);
-            let Some(map) = self.map(name)? else { continue };
+            let File::Read(map) = self.map(name) else { continue };
             self.verified.changes += 1;
             self.read(map.len());
             match check_change(number, map) {
@@ -93,15 +112,14 @@ impl Check<'_> {
                 Err(what) => self.damaged(&name, DamagedFile::Merged, what),
             }
         }
-        Ok(())
     }
 
     /// Every byte of every index run, and whether it leads to each row of its segments under the hash of its key.
-    pub(super) fn runs(&mut self, listing: &Listing) -> Result<()> {
+    pub(super) fn runs(&mut self, listing: &Listing) {
         let mut hashes = Hashes::new(self.inspection);
         for &random in &listing.runs {
             let name = FileName::Run(random);
-            let Some(map) = self.map(name)? else { continue };
+            let File::Read(map) = self.map(name) else { continue };
             self.verified.runs += 1;
             self.read(map.len());
             if Run::is_of_another_version(&map) {
@@ -118,34 +136,28 @@ impl Check<'_> {
                 self.damaged(&name, DamagedFile::Run, what);
             }
         }
-        Ok(())
     }
 
-    /// The bytes of a file; `None` if it has vanished.
-    fn map(&self, name: FileName) -> Result<Option<crate::mmap::Mapped>> {
-        let storage = &self.inspection.storage;
-        match storage.map(&name.to_string()) {
-            Ok(map) => Ok(Some(map)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io("cannot read", storage.path().join(name.to_string()), error)),
+    fn map(&mut self, name: FileName) -> File {
+        let (storage, name) = (&self.inspection.storage, name.to_string());
+        match storage.read_through(&name).and_then(|()| storage.map(&name)) {
+            Ok(map) => File::Read(map),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => File::Gone,
+            Err(error) => {
+                self.unreadable(&name, &error);
+                File::Unreadable
+            }
         }
     }
 }
 
-/// What is wrong with a segment.
-fn fault(segment: &Segment) -> Option<String> {
-    if segment.is_intact() != Some(true) {
-        return Some("a checksum is wrong".to_owned());
-    }
-    if segment.has_sound_keys() != Some(true) {
-        return Some("a key cannot be read".to_owned());
-    }
-    if segment.is_compressed() {
-        let row = segment.first_batch_in_doubt()?;
-        return Some(format!("the record batch that begins with row {row} is not what a writer makes"));
-    }
-    let broken = (0..segment.rows()).find(|&row| !segment.has_intact_leaves(row, None))?;
-    Some(format!("row {broken} is none of its outputs' types"))
+/// A file that is wanted whole.
+enum File {
+    Read(Mapped),
+    /// It has vanished, or never came.
+    Gone,
+    /// It has been told.
+    Unreadable,
 }
 
 /// The hashes of the keys of each segment, made when they are first asked for.

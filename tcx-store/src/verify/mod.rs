@@ -1,6 +1,7 @@
 //! Reading every byte of a folder, and repairing what is damaged.
 //!
-//! Damage is one process's judgement: nothing is moved or replaced before it has been found twice.
+//! Damage is one process's judgement: nothing is moved or replaced before it has been found twice. What could not be read is not
+//! damaged: it is told and left alone.
 
 mod check;
 mod repair;
@@ -110,6 +111,8 @@ pub struct Verified {
     pub bytes: u64,
     /// What is wrong; nothing, if all is well.
     pub damage: Vec<Damage>,
+    /// Files that could not be read, each with the reason. They may be as sound as any, and are left where they are.
+    pub unreadable: Vec<(String, String)>,
     /// Files of another identity, another folder of this name, or another version of tcx, each with the reason: they
     /// are not served and no damage.
     pub foreign: Vec<(String, String)>,
@@ -135,17 +138,21 @@ pub struct Verified {
 ///
 /// # Errors
 ///
-/// A folder that cannot be listed or read; a change 0 that is damaged or missing, which nothing can repair.
+/// A folder that cannot be listed; a change 0 that cannot be read, or is damaged or missing, which nothing can repair.
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
-    let inspection = Inspection::open(dir)?;
-    let names = inspection.storage.list().map_err(|e| Error::io("cannot list", dir, e))?;
+    verify_all(&Inspection::open(dir)?, progress)
+}
+
+fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+    let failed = |e| Error::io("cannot list", inspection.storage_path(), e);
+    let names = inspection.storage.list().map_err(failed)?;
     let listing = Listing::of(&names);
     let sizes = names.iter().filter(|name| FileName::parse(name).is_some());
     let total = sizes.filter_map(|name| inspection.storage.info(name).ok()).map(|info| info.bytes).sum();
-    let mut check = Check { inspection: &inspection, verified: Verified::default(), progress, total };
-    check.segments()?;
-    check.changes(&listing)?;
-    check.runs(&listing)?;
+    let mut check = Check { inspection, verified: Verified::default(), progress, total };
+    check.segments();
+    check.changes(&listing);
+    check.runs(&listing);
     Ok(check.verified)
 }
 

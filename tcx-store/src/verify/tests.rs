@@ -1,10 +1,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
 use crate::bytes::Random;
 use crate::index::build_run;
+use crate::segment::Verdict;
+use crate::storage::{Fault, Faulty, LocalStorage, Looking};
 use crate::testing::{compute, names, process, values};
+use crate::{Options, ReadMode, Store};
 
 fn filled() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -120,4 +126,67 @@ fn what_was_repaired_meanwhile_is_left_alone() {
     };
     assert_eq!(repair(&dir.path().join("m_v1"), &[other], &mut |_, _| {}).unwrap(), []);
     assert_eq!(names(dir.path(), "seg-").len(), 3);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_left_where_it_is() {
+    let dir = filled();
+    let unreadable =
+        ["change-00000000000000000001", &names(dir.path(), "seg-")[0], &names(dir.path(), "run-")[0]];
+    for name in unreadable {
+        // No plain file: opening it fails, whoever tries.
+        let path = dir.path().join("m_v1").join(name);
+        fs::rename(&path, dir.path().join(name)).unwrap();
+        fs::create_dir(path).unwrap();
+    }
+    let found = verified(dir.path());
+    let mut told: Vec<&str> = found.unreadable.iter().map(|(file, _)| file.as_str()).collect();
+    let mut expected = unreadable.to_vec();
+    told.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!((told, &found.damage[..]), (expected, &[][..]));
+    let claimed = unreadable.map(|name| Damage {
+        file: name.to_owned(),
+        kind: DamagedFile::Segment,
+        what: String::new(),
+    });
+    assert_eq!(repair(&dir.path().join("m_v1"), &claimed, &mut |_, _| {}).unwrap(), []);
+    for name in unreadable {
+        let path = dir.path().join("m_v1").join(name);
+        fs::remove_dir(&path).unwrap();
+        fs::rename(dir.path().join(name), path).unwrap();
+    }
+    assert_eq!(verified(dir.path()).unreadable, []);
+}
+
+#[test]
+fn files_that_are_read_and_not_mapped_are_verified_and_gone_through_as_others_are() {
+    let dir = filled();
+    damage(&file(dir.path(), "seg-"));
+    let look = |storage| {
+        let inspection = Inspection::of(storage).unwrap();
+        let rows: Vec<_> = inspection.rows().map(|row| row.map(|row| row.key.to_vec()).ok()).collect();
+        (verify_all(&inspection, &mut |_, _| {}).unwrap(), inspection.count(), rows)
+    };
+    let module = dir.path().join("m_v1");
+    let read = look(Looking::reading(module.clone()));
+    assert_eq!(read, look(Looking::new(module)));
+    assert_eq!((read.0.damage.len(), read.0.unreadable.len(), read.2.len()), (1, 0, 2));
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_to_its_end_is_not_taken_for_a_damaged_one() {
+    let dir = filled();
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = fails.clone();
+    let steps = Faulty::with(move |_, step, _| {
+        (step == "read_at" && failing.load(SeqCst)).then_some(Fault::Refused(std::io::ErrorKind::Other))
+    });
+    let options = Options { read_mode: ReadMode::Pread, hot_bytes: 0, ..Options::default() };
+    let storage = LocalStorage::new(dir.path().join("m_v1"), steps).reading(ReadMode::Pread);
+    let store = Store::with_storage(Arc::new(storage), crate::testing::spec(), &options).unwrap();
+    let segments = store.core.live().segments.usable();
+    assert!(segments.iter().all(|segment| segment.judge_all() == Verdict::Sound));
+    fails.store(true, SeqCst);
+    assert!(segments.iter().all(|segment| segment.judge_all() == Verdict::Unread));
 }

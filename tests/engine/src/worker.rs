@@ -8,7 +8,7 @@
 //! worker churn DIR PREFIX                  compute, invalidate, join and remove for ever; print what is begun and done
 //! worker read DIR LOGS SECONDS             look at what churning workers do, whose words are in the files of LOGS
 //! worker join DIR SECONDS                  join and remove all the time
-//! worker endure DIR PREFIX                 compute and flush for ever, whatever fails
+//! worker endure DIR PREFIX [read]          compute and flush for ever, whatever fails; files are mapped, or read
 //! worker visit DIR [made-up]               everything a store can do, once, in a directory that may be a trap
 //! ```
 //!
@@ -23,7 +23,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tcx_store::{Options, Store};
+use tcx_store::{Options, ReadMode, Store};
 
 use crate::{Dice, check, get_or_compute, lookup, options, soak_batch, spec};
 
@@ -31,7 +31,7 @@ const BATCH: usize = 50;
 
 /// Does what the command line says.
 pub fn run(arguments: &[String]) {
-    tracing_subscriber::fmt().with_writer(|| Told).init();
+    tracing_subscriber::fmt().with_ansi(false).with_writer(|| Told).init();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["fill", dir, prefix, from, to] => fill(dir, prefix, number(from), number(to), "224"),
@@ -42,7 +42,8 @@ pub fn run(arguments: &[String]) {
         ["churn", dir, prefix] => churn::run(dir, prefix),
         ["read", dir, logs, seconds] => crowd::read(dir, logs, number(seconds) as u64),
         ["join", dir, seconds] => crowd::join(dir, number(seconds) as u64),
-        ["endure", dir, prefix] => endure::run(dir, prefix),
+        ["endure", dir, prefix] => endure::run(dir, prefix, ReadMode::Auto),
+        ["endure", dir, prefix, "read"] => endure::run(dir, prefix, ReadMode::Pread),
         ["visit", dir] => visit::run(dir, false),
         ["visit", dir, "made-up"] => visit::run(dir, true),
         _ => panic!("a worker has other commands, found {arguments:?}"),

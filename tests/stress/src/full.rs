@@ -14,6 +14,7 @@ use tcx_store::{Keys, Store};
 
 use crate::arguments::{Arguments, workers};
 use crate::budget::Budget;
+use crate::machine::free_bytes;
 use crate::report::Outcome;
 use outage::Outage;
 
@@ -30,7 +31,7 @@ pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     // Without being root, as root of a user namespace.
     let options: &[&str] = if is_root() { &["-m"] } else { &["-rm"] };
     let script =
-        "mount -t tmpfs -o size=24m,mode=0755 tcx-stress \"$1\" && exec \"$0\" \"$2\" \"$1\" \"$3\" \"$4\"";
+        "mount -t tmpfs -o size=256m,mode=0755 tcx-stress \"$1\" && exec \"$0\" \"$2\" \"$1\" \"$3\" \"$4\"";
     let output = Command::new("unshare")
         .args(options)
         .args(["sh", "-c", script])
@@ -89,17 +90,18 @@ fn writers(dir: &Path, cache: &Path, outage: Outage, seed: u64, outcome: &mut Ou
     let mut dice = Dice(seed);
     let mut findings = Findings::default();
     let mut writers = ["a", "b"].map(|name| (name, workers().start("endure", cache, &[name])));
-    let began = wait(&mut writers, |said| !durable(said).is_empty());
+    let began = wait(&mut writers, || {}, |said| !durable(said).is_empty());
     std::thread::sleep(Duration::from_millis(dice.roll(500) as u64));
     outage.begin(dir);
-    let noticed = wait(&mut writers, |said| failed(said) > 3);
+    let noticed = wait(&mut writers, || outage.go_on(dir), |said| failed(said) > 3);
     std::thread::sleep(Duration::from_millis(dice.roll(500) as u64));
     let before: Vec<usize> = writers.iter().map(|(_, writer)| durable(&writer.said()).len()).collect();
     outage.end(dir);
-    let again = wait(&mut writers, |said| {
+    let last_are_durable = |said: &str| {
         let last = said.lines().rev().take(3);
         last.filter(|line| line.starts_with("durable")).count() == 3
-    });
+    };
+    let again = wait(&mut writers, || {}, last_are_durable);
     for ((name, writer), before) in writers.into_iter().zip(before) {
         let complaints = writer.complaints();
         let said = match writer.kill() {
@@ -111,7 +113,9 @@ fn writers(dir: &Path, cache: &Path, outage: Outage, seed: u64, outcome: &mut Ou
         };
         if !began || !noticed || !again || complaints.contains("panicked") {
             findings.wrong.push(format!(
-                "{name}: began: {began}, met the outage: {noticed}, wrote again: {again}: {complaints}"
+                "{name}: began: {began}, met the outage: {noticed}, wrote again: {again}, {} bytes free: {}{complaints}",
+                free_bytes(dir),
+                said.lines().last().unwrap_or_default(),
             ));
         }
         // The flush after it may tell of rows that were not kept meanwhile.
@@ -128,13 +132,18 @@ fn writers(dir: &Path, cache: &Path, outage: Outage, seed: u64, outcome: &mut Ou
     findings
 }
 
-/// Waits until it is so for every process; `false` if it takes too long or one has ended.
-fn wait<const N: usize>(writers: &mut [(&str, Worker); N], is_so: impl Fn(&str) -> bool) -> bool {
+/// Waits until it is so for every process, and does something `meanwhile`; `false` if it takes too long or one has ended.
+fn wait<const N: usize>(
+    writers: &mut [(&str, Worker); N],
+    meanwhile: impl Fn(),
+    is_so: impl Fn(&str) -> bool,
+) -> bool {
     let start = Instant::now();
     while start.elapsed() < PATIENCE && writers.iter_mut().all(|(_, writer)| writer.is_running()) {
         if writers.iter().all(|(_, writer)| is_so(&writer.said())) {
             return true;
         }
+        meanwhile();
         std::thread::sleep(Duration::from_millis(10));
     }
     false
@@ -148,7 +157,7 @@ fn invalidation(dir: &Path, cache: &Path) -> Findings {
     let store = open(cache);
     get_or_compute(&store, &ids);
     store.flush().unwrap();
-    outage::fill(dir, 0);
+    outage::fill(dir);
     let mut findings = Findings::default();
     if store.invalidate(&Keys::text(dead, 0).unwrap()).is_ok() {
         findings.wrong.push("an invalidation that is not on disk was acknowledged".to_owned());

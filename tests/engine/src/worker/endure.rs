@@ -3,19 +3,21 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 
-use tcx_store::ErrorKind;
+use tcx_store::{ErrorKind, Options, ReadMode, Store};
 
-use super::open;
+use super::refused;
 use crate::endure::BATCH;
-use crate::get_or_compute;
+use crate::{get_or_compute, options, spec};
 
 /// Says `durable N` for each batch whose flush says so, and `failed N: WHY` for each that is not.
-pub(super) fn run(dir: &str, prefix: &str) {
+pub(super) fn run(dir: &str, prefix: &str, read_mode: ReadMode) {
     let said = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
     let say = |line: &str| write_all(&said, &format!("{line}\n"));
-    let store = open(dir, "224");
+    let options = Options { read_mode, ..options() };
+    let store = Store::open(Path::new(dir), spec("224"), &options).unwrap_or_else(|error| refused(&error));
     for batch in 0.. {
         let ids: Vec<String> = (0..BATCH).map(|row| format!("{prefix}{batch}/{row}")).collect();
         // Changes have to be written too, or later; what cannot be is told by the flush.
@@ -32,6 +34,9 @@ pub(super) fn run(dir: &str, prefix: &str) {
             }
         }
         // A small disk is not to be full before the trial fills it.
+        if batch % 8 == 5 {
+            let _ = store.collect(Duration::ZERO);
+        }
         std::thread::sleep(Duration::from_millis(5));
         assert_eq!(store.stats().damaged_segments, 0);
     }

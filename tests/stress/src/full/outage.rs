@@ -25,9 +25,16 @@ impl Outage {
 
     pub(super) fn begin(self, dir: &Path) {
         match self {
-            Self::Full => fill(dir, 0),
+            Self::Full => fill(dir),
             Self::ReadOnly => mount(&["-o", "remount,ro"], dir),
             Self::Gone => mount(&["-t", "tmpfs", "-o", "ro,size=4k", "tcx-nothing"], dir),
+        }
+    }
+
+    /// Sees to it that it goes on: what the processes remove makes room on a full disk.
+    pub(super) fn go_on(self, dir: &Path) {
+        if matches!(self, Self::Full) {
+            fill(dir);
         }
     }
 
@@ -51,16 +58,12 @@ impl Outage {
     }
 }
 
-/// Something else that takes all but so many bytes.
-pub(super) fn fill(dir: &Path, but: u64) {
-    let mut ballast = File::create(dir.join("ballast")).unwrap();
-    let zeros = [0; 1 << 12];
-    while free_bytes(dir) > but {
-        // The last page may be taken by another.
-        if ballast.write_all(&zeros).is_err() {
-            return;
-        }
-    }
+/// Something else that takes all the room there is.
+pub(super) fn fill(dir: &Path) {
+    let mut ballast = File::options().create(true).append(true).open(dir.join("ballast")).unwrap();
+    let zeros = vec![0; 1 << 20];
+    // What is written last is cut to the room that is left.
+    while free_bytes(dir) > 0 && ballast.write_all(&zeros).is_ok() {}
 }
 
 pub(super) fn make_room(dir: &Path) {

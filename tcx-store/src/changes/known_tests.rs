@@ -1,0 +1,162 @@
+//! What a process knows of the changes of its folder.
+
+use std::collections::BTreeSet;
+
+use super::merge::MergePlan;
+use super::table::key_hash;
+use super::tombstone::Doomed;
+use super::{KnownChanges, ListedChanges};
+use crate::bytes::Random;
+use crate::name::FileName;
+use crate::storage::{LocalStorage, Storage, System};
+
+fn keys(range: std::ops::Range<usize>) -> Doomed {
+    Doomed::Keys(range.map(|i| format!("key {i}").into_bytes().into()).collect())
+}
+
+fn listed(storage: &dyn Storage) -> ListedChanges {
+    let mut listed = ListedChanges::default();
+    for name in storage.list().unwrap() {
+        match FileName::parse(&name) {
+            Some(FileName::Change(number)) => drop(listed.changes.insert(number)),
+            Some(FileName::Merged(number)) => drop(listed.merged.insert(number)),
+            _ => {}
+        }
+    }
+    listed
+}
+
+const INSTANCE: Random = Random([7; 16]);
+
+fn known(storage: &dyn Storage) -> KnownChanges {
+    let mut known = KnownChanges::default();
+    known.learn_identity(true);
+    assert!(!known.learn(storage, INSTANCE, &listed(storage)));
+    known
+}
+
+#[test]
+fn a_tombstone_kills_what_is_older_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let mut writer = known(&storage);
+    writer.kill(&storage, keys(0..1000)).unwrap();
+    writer.kill(&storage, Doomed::Prefix((*b"key 10").into())).unwrap();
+    let reader = known(&storage);
+    assert_eq!(reader.newest(), Some(2));
+    for known in [&writer, &reader] {
+        let tombstones = known.tombstones();
+        for i in 0..2000 {
+            let (key, begins) = (format!("key {i}"), i.to_string().starts_with("10"));
+            assert_eq!(tombstones.kill(0, key.as_bytes()), i < 1000 || begins, "{key}");
+            assert_eq!(tombstones.kill(1, key.as_bytes()), begins, "{key}");
+            assert!(!tombstones.kill(2, key.as_bytes()));
+        }
+        assert!(!tombstones.kill(0, b"key 1"[..4].as_ref()), "shorter than the prefix");
+    }
+    writer.kill(&storage, Doomed::All).unwrap();
+    assert!(writer.tombstones().kill(2, b"anything"));
+    assert!(!writer.serves(2) && writer.serves(3));
+}
+
+#[test]
+fn merged_changes_say_the_same_as_the_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let mut writer = known(&storage);
+    for round in 0..40 {
+        writer.kill(&storage, keys(round * 10..round * 10 + 30)).unwrap();
+        if round % 7 == 0 {
+            let prefix = format!("key {round}").into_bytes().into();
+            writer.kill(&storage, Doomed::Prefix(prefix)).unwrap();
+        }
+        if let Some(plan) = writer.mergeable() {
+            let number = plan.write(&storage, INSTANCE).unwrap();
+            let before = writer.newest();
+            writer.adopt_merged(&storage, INSTANCE, number);
+            assert_eq!(writer.newest(), before);
+            assert!(writer.tombstones().tables.len() < 16);
+        }
+    }
+    let merged = known(&storage);
+    assert!(merged.tombstones().tables[0].merged_in.is_some());
+    let mut single = KnownChanges::default();
+    single.learn_identity(true);
+    single.learn(&storage, INSTANCE, &ListedChanges { merged: BTreeSet::new(), ..listed(&storage) });
+    let mut foreign = KnownChanges::default();
+    foreign.learn_identity(true);
+    foreign.learn(&storage, Random([8; 16]), &listed(&storage));
+    for known in [&merged, &single, &foreign] {
+        assert_eq!(known.newest(), writer.newest());
+        for key in (0..500).map(|i| format!("key {i}")) {
+            let newest = |known: &KnownChanges| {
+                known.tombstones().newest_for(key.as_bytes(), key_hash(key.as_bytes()))
+            };
+            assert_eq!(newest(known), newest(&writer), "{key}");
+        }
+    }
+    assert!(foreign.tombstones().tables[0].merged_in.is_none(), "merged for another instance");
+}
+
+#[test]
+fn a_change_that_cannot_be_verified_kills_all_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let mut writer = known(&storage);
+    for _ in 0..3 {
+        writer.kill(&storage, keys(0..2)).unwrap();
+    }
+    let path = dir.path().join("m_v1/change-00000000000000000002");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, b"damaged").unwrap();
+    let reader = known(&storage);
+    assert_eq!(reader.newest(), Some(3));
+    assert!(!reader.are_settled());
+    assert!(!reader.serves(1) && reader.serves(2));
+    assert!(reader.tombstones().kill(2, b"key 1") && !reader.tombstones().kill(2, b"key 2"));
+}
+
+#[test]
+fn numbers_that_come_to_an_end_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    for number in [u64::MAX - 1, u64::MAX] {
+        MergePlan { number, tables: Vec::new() }.write(&storage, INSTANCE).unwrap();
+    }
+    let mut known = known(&storage);
+    assert_eq!(known.newest(), Some(u64::MAX - 1), "the last one names no file");
+    assert!(known.kill(&storage, keys(0..1)).unwrap_err().to_string().contains("no number is left"));
+    assert!(known.tombstones().kill(u64::MAX - 1, b"key 0"), "it holds here all the same");
+}
+
+#[test]
+fn what_lies_behind_a_gap_is_not_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let mut writer = known(&storage);
+    assert!(!KnownChanges::default().serves(0), "nothing is known before the identity");
+    for _ in 0..3 {
+        writer.kill(&storage, keys(0..2)).unwrap();
+    }
+    let mut reader = KnownChanges::default();
+    reader.learn_identity(true);
+    let mut incomplete = listed(&storage);
+    incomplete.changes.remove(&2);
+    assert!(reader.learn(&storage, INSTANCE, &incomplete));
+    assert_eq!(reader.newest(), Some(1));
+    assert!(!reader.learn(&storage, INSTANCE, &ListedChanges::default()));
+    assert_eq!(reader.newest(), Some(1), "what is known is not forgotten");
+    assert!(!reader.learn(&storage, INSTANCE, &listed(&storage)));
+    assert_eq!(reader.newest(), Some(3));
+}
+
+#[test]
+fn who_finds_the_number_taken_learns_it_and_takes_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let (mut first, mut second) = (known(&storage), known(&storage));
+    first.kill(&storage, keys(0..1)).unwrap();
+    second.kill(&storage, keys(1..2)).unwrap();
+    assert_eq!(second.newest(), Some(2));
+    assert!(second.tombstones().kill(0, b"key 0"));
+}
