@@ -7,6 +7,7 @@
 
 mod allocations;
 mod child;
+mod cli;
 mod compressed;
 mod e2e;
 mod fill;
@@ -65,6 +66,7 @@ const PHASES: &[Phase] = &[
     Phase { name: "compressed", run: compressed::measure },
     Phase { name: "e2e", run: e2e::measure },
     Phase { name: "growth", run: growth::measure },
+    Phase { name: "cli", run: cli::measure },
 ];
 
 fn main() -> Result<()> {

@@ -39,6 +39,8 @@ pub(crate) fn of(figure: &str) -> Option<Reach> {
         "w3.random_read.vs_raw_gather" | "w1.fill.vs_raw_write_fsync" => AtLeast(0.8),
         "w1.fill.caller_ms_vs_memcpy" => AtMost(1.5),
         "e2e.first_epoch_overhead" => AtMost(1.03),
+        "cli.ls_10m_ms" => AtMost(50.),
+        "cli.verify.vs_cat" => AtLeast(0.7),
         "e2e.second_epoch_speedup" => AtLeast(40.),
         "w1.lz4.hot_vs_cold" | "w2.open.rss_mib" => {
             if figure == "w2.open.rss_mib" {

@@ -63,7 +63,8 @@ impl MissCauses {
 
     pub(crate) fn all(&self) -> u64 {
         let Self { absent, invalidated, expired, damaged, unreadable, recomputed } = self;
-        absent + invalidated + expired + damaged + unreadable + recomputed
+        let causes = [absent, invalidated, expired, damaged, unreadable, recomputed];
+        causes.into_iter().fold(0, |all, cause| all.saturating_add(*cause))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The time, as the engine reads it to decide something. A simulated process has a time of its own.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn now() -> Instant {
     #[cfg(test)]
@@ -19,6 +19,16 @@ pub(crate) fn wall() -> SystemTime {
     return SystemTime::now() + shift::get();
     #[cfg(not(test))]
     SystemTime::now()
+}
+
+/// Milliseconds since 1970, as files keep times.
+pub(crate) fn millis(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
+}
+
+/// The time so many milliseconds after 1970; one that no clock has is taken for 1970.
+pub(crate) fn time(millis: u64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
 }
 
 /// A test goes into the future, its thread only.

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use arrow::datatypes::SchemaRef;
 
 use crate::buffer::{Wanted, WriteBuffer};
 use crate::changes::now_millis;
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hot::HotTier;
 use crate::key::KeyType;
@@ -31,6 +33,8 @@ use crate::warned::Failing;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) spec: Spec,
+    /// When it was opened.
+    pub(crate) opened: SystemTime,
     pub(crate) leaves: Arc<[Leaf]>,
     pub(crate) schema: SchemaRef,
     pub(crate) storage: Arc<dyn Storage>,
@@ -76,6 +80,7 @@ impl Core {
         Ok(Self {
             leaves,
             spec,
+            opened: clock::wall(),
             schema,
             storage,
             buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),

@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::lookup::Lookup;
 use crate::schema::Leaf;
 use crate::stats::{Stats, Work};
+use crate::store::Store;
 
 impl Core {
     /// Counts the hits and misses of a lookup.
@@ -62,6 +63,7 @@ impl Core {
             misses: miss_causes.all(),
             miss_causes,
             bytes_served: counters.bytes_served.get(),
+            rows_computed: counters.rows_computed.get(),
             rows_accepted: counters.rows_accepted.get(),
             bytes_accepted: counters.bytes_accepted.get(),
             rows_dropped: counters.rows_dropped.get(),
@@ -79,6 +81,7 @@ impl Core {
             rebuilt_runs: counters.rebuilt_runs.get(),
             troubles: counters.troubles.get(),
             is_writing_off: self.buffer.trouble().is_some(),
+            compute_times: times(Work::Compute),
             flush_times: times(Work::Flush),
             seal_times: times(Work::Seal),
             merge_times: times(Work::Merge),
@@ -91,5 +94,28 @@ impl Core {
     #[cfg(feature = "metrics")]
     fn publish(&self) {
         crate::metrics::publish(&self.spec.module_id, &self.stats());
+    }
+}
+
+impl Store {
+    /// Counts rows that were missing and that the caller has computed since `start`, whether they are kept or not: the store knows
+    /// what it is given, and not what that took.
+    ///
+    /// ```
+    /// # use std::time::Instant;
+    /// # use tcx_store::{ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let start = Instant::now();
+    /// store.computed(2, start);
+    /// let stats = store.stats();
+    /// assert_eq!((stats.rows_computed, stats.compute_times.count), (2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn computed(&self, rows: usize, start: Instant) {
+        self.core.counters.rows_computed.add(rows);
+        self.core.took(Work::Compute, start);
     }
 }

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::changes::{IdentityChange, KnownChanges};
+use crate::clock::time;
 use crate::error::{Error, Result};
 use crate::hot::HotTier;
 use crate::live::{Listing, Live};
@@ -325,10 +326,6 @@ fn facts(name: SegmentName, bytes: u64, segment: Option<&Segment>, state: Segmen
         born: segment.map_or(UNIX_EPOCH, |segment| time(segment.born())),
         state,
     }
-}
-
-fn time(millis: u64) -> SystemTime {
-    UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
 }
 
 /// Reads change 0.

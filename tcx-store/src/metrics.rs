@@ -34,6 +34,7 @@ impl Published {
 /// How long something took.
 pub(crate) fn record(module: &str, work: Work, took: Duration) {
     let name = match work {
+        Work::Compute => "tcx_compute_seconds",
         Work::Flush => "tcx_flush_seconds",
         Work::Seal => "tcx_seal_seconds",
         Work::Merge => "tcx_merge_seconds",
@@ -48,6 +49,7 @@ pub(crate) fn publish(module: &str, stats: &Stats) {
     let counts = [
         ("tcx_hits_total", stats.hits),
         ("tcx_served_bytes_total", stats.bytes_served),
+        ("tcx_computed_rows_total", stats.rows_computed),
         ("tcx_accepted_rows_total", stats.rows_accepted),
         ("tcx_accepted_bytes_total", stats.bytes_accepted),
         ("tcx_dropped_rows_total", stats.rows_dropped),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::name::FileName;
+use crate::sessions;
 use crate::storage::{Looking, Storage};
 use crate::verify::DAMAGED;
 
@@ -64,7 +65,7 @@ pub(crate) fn other_files(storage: &Looking, names: &[String]) -> OtherFiles {
             Some(FileName::Change(_) | FileName::Merged(_)) => (&mut files.changes, &mut files.change_bytes),
             Some(FileName::Run(_)) => (&mut files.runs, &mut files.run_bytes),
             Some(FileName::Temporary(_)) => (&mut files.temporary, &mut files.temporary_bytes),
-            None if name == DAMAGED => continue,
+            None if name == DAMAGED || name == sessions::FOLDER => continue,
             None => {
                 files.strangers.push(name.clone());
                 continue;

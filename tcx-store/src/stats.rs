@@ -35,6 +35,8 @@ pub struct Stats {
     pub miss_causes: MissCauses,
     /// Bytes of the rows that were served, texts left out.
     pub bytes_served: u64,
+    /// Rows that were computed because they were missing, kept or not; told by [`Store::computed`](crate::Store::computed).
+    pub rows_computed: u64,
     /// Rows that were computed and accepted into the write buffer.
     pub rows_accepted: u64,
     /// Bytes of these rows, with their keys.
@@ -70,6 +72,8 @@ pub struct Stats {
     pub troubles: u64,
     /// Whether writing is off now.
     pub is_writing_off: bool,
+    /// Computing what was missing, by the word of [`Store::computed`](crate::Store::computed).
+    pub compute_times: Times,
     /// Waiting for [`flush`](crate::Store::flush).
     pub flush_times: Times,
     /// Writing segments from the write buffer, and making them durable.
@@ -145,6 +149,7 @@ pub(crate) struct Counters {
     /// By their cause.
     pub(crate) misses: [Counter; MissCauses::COUNT],
     pub(crate) bytes_served: Counter,
+    pub(crate) rows_computed: Counter,
     pub(crate) rows_accepted: Counter,
     pub(crate) bytes_accepted: Counter,
     pub(crate) rows_dropped: Counter,
@@ -162,6 +167,7 @@ pub(crate) struct Counters {
 /// What takes time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
+    Compute,
     Flush,
     Seal,
     Merge,
@@ -170,7 +176,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 }
 
 impl Counters {

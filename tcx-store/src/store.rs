@@ -86,9 +86,7 @@ impl Store {
     /// A store that is not shared.
     pub(crate) fn with_storage(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let core = Arc::new(Core::open(storage, spec, options)?);
-        let Options { seal_after, collect_after, .. } = *options;
-        let times = Times { seal_after, collect_after };
-        let store = Self { core, writer: OnceLock::new(), times };
+        let store = Self { core, writer: OnceLock::new(), times: Times::new(options) };
         if !options.read_only {
             store.allow_writing()?;
         }
@@ -100,8 +98,7 @@ impl Store {
     pub(crate) fn without_writer(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let core = Arc::new(Core::open(storage, spec, options)?);
         let writer = Writer::none(core.clone()).into();
-        let Options { seal_after, collect_after, .. } = *options;
-        Ok(Self { core, writer, times: Times { seal_after, collect_after } })
+        Ok(Self { core, writer, times: Times::new(options) })
     }
 
     /// Starts the writer, unless there is one. Whoever shares a store holds the lock of the open ones.
@@ -116,9 +113,13 @@ impl Store {
         Ok(())
     }
 
+    pub(crate) fn writer_if_any(&self) -> Option<&Writer> {
+        self.writer.get()
+    }
+
     /// The writer of a store that is not read-only.
     pub(crate) fn writer(&self) -> Result<&Writer> {
-        self.writer.get().ok_or_else(|| {
+        self.writer_if_any().ok_or_else(|| {
             let (module, path) = (&self.core.spec.module_id, self.path().display());
             Error::invalid(format!(
                 "the cache of `{module}` at {path} is open to read only: open it to write"
@@ -290,7 +291,7 @@ impl Store {
     /// accepted since the last flush, because writing was off, are gone.
     pub fn flush(&self) -> Result<()> {
         let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
-        if let Some(writer) = self.writer.get() {
+        if let Some(writer) = self.writer_if_any() {
             let start = Instant::now();
             let flushed = writer.flush();
             self.core.took(Work::Flush, start);

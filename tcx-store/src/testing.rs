@@ -72,6 +72,7 @@ pub(crate) fn seal_all(store: &Store) {
 /// The files of the folder whose names begin so.
 pub(crate) fn names(dir: &Path, prefix: &str) -> Vec<String> {
     let Ok(files) = std::fs::read_dir(dir.join("m_v1")) else { return Vec::new() };
-    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let files = files.map(Result::unwrap).filter(|file| file.file_type().unwrap().is_file());
+    let names = files.map(|file| file.file_name().into_string().unwrap());
     names.filter(|name| name.starts_with(prefix)).collect()
 }

@@ -12,7 +12,9 @@ use crate::bytes::Random;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::maintain::merge_changes;
+use crate::options::Options;
 use crate::sealer::Sealer;
+use crate::sessions::Recorder;
 use crate::wait::wait;
 
 /// How soon writing is tried again after a failure, at first and at most.
@@ -22,11 +24,23 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// have stopped writing together, one is the first to join what they wrote.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// What a process that is killed leaves untold of its session.
+const RECORD_EVERY: Duration = Duration::from_mins(1);
+
 /// When things are done that nobody waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) seal_after: Duration,
     pub(crate) collect_after: Duration,
+    /// How often the session is recorded.
+    pub(crate) record_every: Duration,
+}
+
+impl Times {
+    pub(crate) fn new(options: &Options) -> Self {
+        let Options { seal_after, collect_after, .. } = *options;
+        Self { seal_after, collect_after, record_every: RECORD_EVERY }
+    }
 }
 
 /// What the writer is told.
@@ -42,6 +56,10 @@ enum Command {
     Tidy,
     /// Nobody has told it anything for a while.
     Idle,
+    /// The session may have gone on.
+    Record,
+    /// The session is over.
+    End(oneshot::Sender<()>),
     /// Everything accepted so far has to be durable.
     Flush(oneshot::Sender<Result<()>>),
 }
@@ -100,6 +118,14 @@ impl Writer {
         wait(flushed).unwrap_or_else(|_| Err(stopped(&self.core)))
     }
 
+    /// Waits until the session is recorded, or could not be.
+    pub(crate) fn end_session(&self) {
+        let (done, ended) = oneshot::channel();
+        self.tell(Command::End(done));
+        // A writer that has stopped has nothing to add.
+        let _ = wait(ended);
+    }
+
     fn tell(&self, command: Command) {
         if let Some(commands) = &self.commands {
             // A writer that has ended has turned writing off: `flush` says so.
@@ -136,6 +162,8 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
     let mut retry: Option<(Instant, Duration)> = None;
     // Who only reads leaves joining and removing to those that write: there may be hundreds of readers.
     let mut idle = None;
+    let mut recorder = Recorder::new(core.clone());
+    let mut record = Instant::now().checked_add(times.record_every);
     loop {
         let time = retry.map(|(at, _)| at);
         let time = time.or_else(|| sealer.oldest_since()?.checked_add(times.seal_after));
@@ -145,6 +173,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             published = sealer.published() => Some(Command::Published(published)),
             () = at(time) => Some(Command::Seal),
             () = at(idle) => Some(Command::Idle),
+            () = at(record) => Some(Command::Record),
         };
         let result = match command {
             Some(Command::Rows) => continue,
@@ -157,6 +186,17 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 idle = is_unfinished
                     .then(|| Instant::now().checked_add(times.collect_after.max(IDLE)))
                     .flatten();
+                continue;
+            }
+            Some(Command::End(done)) => {
+                recorder.record(true);
+                // Whoever asked may have gone.
+                let _ = done.send(());
+                continue;
+            }
+            Some(Command::Record) => {
+                recorder.record(false);
+                record = Instant::now().checked_add(times.record_every);
                 continue;
             }
             // Writing that has just failed is tried again in its time, not for every batch.
@@ -175,6 +215,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
                 }
+                recorder.record(true);
                 return;
             }
         };

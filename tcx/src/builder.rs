@@ -120,8 +120,8 @@ impl CacheBuilder {
         self
     }
 
-    /// Whether [`Cached::warm`](crate::Cached::warm) shows a bar, and each module one line when the cache is closed, if stderr is a terminal
-    /// (`true`). With `tracing`, that line is an event of level INFO in any case.
+    /// Whether [`Cached::warm`](crate::Cached::warm) shows a bar, an epoch that computes what is missing for more than two seconds a line of how much, and
+    /// each module one line when the cache is closed, if stderr is a terminal (`true`). With `tracing`, that line is an event of level INFO in any case.
     pub fn progress(mut self, shown: bool) -> Self {
         self.progress = shown;
         self

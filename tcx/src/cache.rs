@@ -230,7 +230,7 @@ impl Cache {
     }
 
     fn flush_all(&self) -> Result<()> {
-        let stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stores = self.shared.stores();
         let mut errors = stores.iter().filter_map(|store| store.flush().err());
         let first = errors.next();
         for error in errors {
@@ -247,6 +247,8 @@ impl Cache {
     pub fn close(self) -> Result<()> {
         self.shared.closed.store(true, Ordering::Release);
         let flushed = self.flush_all();
+        // Handles of modules may be around for long.
+        self.shared.stores().iter().for_each(|store| store.end_session());
         self.shared.sum_up();
         flushed
     }
@@ -261,6 +263,10 @@ impl Shared {
     /// Whether people are shown what goes on.
     pub(crate) fn shows_progress(&self) -> bool {
         self.progress
+    }
+
+    fn stores(&self) -> Vec<Arc<Store>> {
+        self.stores.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Lets go of the stores, and says what each has done.

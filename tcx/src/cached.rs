@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use tch::Device;
 use tcx_store::{DiskUsage, Keys, Lookup, Stats, Store};
@@ -16,6 +17,7 @@ use crate::inputs::{Selected, call_loader, select, taken};
 use crate::missing::Missing;
 use crate::mode::Rows;
 use crate::output::{CacheableOutput, ColumnReader};
+use crate::progress::Computing;
 use crate::{Error, Result};
 
 /// How many samples are computed together where the caller hands over many.
@@ -58,6 +60,7 @@ pub struct Cached<M> {
     /// What the module is, for those that take its outputs.
     entries: Vec<(String, String)>,
     pub(crate) finite: FiniteWatch,
+    pub(crate) computing: Computing,
     output_device: Device,
     pub(crate) batch_rows: usize,
 }
@@ -76,6 +79,7 @@ impl<M: CachedModule> Cached<M> {
             compute: Mutex::new(compute),
             entries,
             finite: FiniteWatch::default(),
+            computing: Computing::default(),
             output_device,
             batch_rows: BATCH_ROWS,
         }
@@ -240,10 +244,14 @@ impl<M: CachedModule> Cached<M> {
     fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32, leaves: Option<&Arc<[usize]>>) -> Result<Lookup> {
         let _span = tracing::debug_span!("lookup", module = M::ID, rows = ids.len()).entered();
         let keys = self.pack(ids, view)?;
-        match leaves {
+        let rows = match leaves {
             None => self.rows.lookup(keys),
             Some(leaves) => self.rows.lookup_leaves(keys, leaves),
+        }?;
+        if rows.missing() == 0 {
+            self.computing.found_all();
         }
+        Ok(rows)
     }
 
     /// The ids as keys of the store.
@@ -290,8 +298,14 @@ impl<M: CachedModule> Cached<M> {
         if positions.is_empty() {
             return Ok(());
         }
-        let span = tracing::debug_span!("compute", module = M::ID, rows = positions.len());
+        let (span, start) =
+            (tracing::debug_span!("compute", module = M::ID, rows = positions.len()), Instant::now());
         let columns = span.in_scope(|| compute.columns(&*inputs(&positions)?, positions.len()))?;
+        self.rows.computed(positions.len(), start);
+        if self.shared.shows_progress() {
+            let hits = || self.rows.stats().hits;
+            self.computing.computed(M::ID, positions.len(), hits, Instant::now());
+        }
         let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
         self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
         let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();

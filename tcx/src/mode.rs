@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tcx_store::{Column, Keys, Lookup, Options, Replacer, Spec, Stats, Store};
 
@@ -107,6 +108,13 @@ impl Rows {
 
     pub(crate) fn lookup_again(&self, rows: &mut Lookup) -> Result<()> {
         Ok(self.store().map_or(Ok(()), |store| store.lookup_again(rows))?)
+    }
+
+    /// Counts rows that were computed since `start`.
+    pub(crate) fn computed(&self, rows: usize, start: Instant) {
+        if let Some(store) = self.store() {
+            store.computed(rows, start);
+        }
     }
 
     /// Completes the lookup with computed rows, and keeps them if the mode does.

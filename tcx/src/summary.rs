@@ -26,10 +26,10 @@ struct Summary<'a> {
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats { hits, misses, rows, bytes, rows_dropped, .. } = self.stats;
+        let Stats { hits, misses, rows_computed, rows, bytes, rows_dropped, .. } = self.stats;
         let percent = 100. * hits as f64 / (hits + misses).max(1) as f64;
-        write!(f, "{}: {} hits, {} computed, ", self.module, Grouped(hits), Grouped(misses))?;
-        // Never 100% as long as something was computed.
+        write!(f, "{}: {} hits, {} computed, ", self.module, Grouped(hits), Grouped(rows_computed))?;
+        // Never 100% as long as something was missing.
         write!(f, "{}% hits; {} rows, {} bytes on disk", percent as u64, Grouped(rows), Grouped(bytes))?;
         match rows_dropped {
             0 => Ok(()),
@@ -61,11 +61,12 @@ mod tests {
     #[test]
     fn a_summary_is_one_line_with_readable_numbers() {
         let mut stats = Stats::default();
-        (stats.hits, stats.misses, stats.rows, stats.bytes) = (48_112, 1888, 1888, 15_466_496);
+        (stats.hits, stats.misses, stats.rows_computed) = (48_112, 1888, 1888);
+        (stats.rows, stats.bytes) = (1888, 15_466_496);
         let said = Summary { module: "resnet50_v1", stats }.to_string();
         let numbers = "48,112 hits, 1,888 computed, 96% hits; 1,888 rows, 15,466,496 bytes on disk";
         assert_eq!(said, format!("resnet50_v1: {numbers}"));
-        (stats.hits, stats.misses, stats.rows_dropped) = (999_999, 1, 12);
+        (stats.hits, stats.misses, stats.rows_computed, stats.rows_dropped) = (999_999, 3, 1, 12);
         let said = Summary { module: "m", stats }.to_string();
         assert!(
             said.contains("999,999 hits, 1 computed, 99% hits") && said.ends_with("; 12 rows not kept"),

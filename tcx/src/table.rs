@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tch::Device;
 use tcx_store::{Column, Keys, Lookup, Replacer, Stats, Store};
@@ -116,8 +117,10 @@ impl<T: CacheableOutput> Table<T> {
             self.rows.lookup_again(&mut rows)?;
             let positions = rows.missing_positions();
             if !positions.is_empty() {
+                let start = Instant::now();
                 let values = compute(Missing::new(ids, &positions))?;
                 let columns = self.columns(&values, positions.len())?;
+                self.rows.computed(positions.len(), start);
                 self.rows.complete(&mut rows, &positions, columns)?;
             }
         }

@@ -120,6 +120,7 @@ impl<M: CachedModule> Cached<M> {
         goes_on: impl Fn() -> bool,
         computed: &mut usize,
     ) -> Result<()> {
+        let _instead = self.computing.behind_bar();
         let bar = Bar::new(M::ID, ids.len(), self.shared().shows_progress());
         let mut flushed = Instant::now();
         for (part, some) in ids.chunks(TOGETHER).enumerate() {

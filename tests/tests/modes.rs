@@ -101,6 +101,26 @@ fn recompute_computes_each_sample_once_a_handle_and_replaces_what_was_there() {
 }
 
 #[test]
+fn every_mode_that_writes_tells_of_its_session_when_the_cache_is_closed() {
+    for (mode, tells) in
+        [(Mode::ReadWrite, true), (Mode::Recompute, true), (Mode::ReadOnly, false), (Mode::Off, false)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        forward(&echo(&cache, Mode::ReadWrite), &[1], 7);
+        cache.close().unwrap();
+        std::fs::remove_dir_all(dir.path().join("echo_v1/sessions")).unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        let module = echo(&cache, mode);
+        forward(&module, &[1, 2], 5);
+        cache.close().unwrap();
+        assert_eq!(dir.path().join("echo_v1/sessions").exists(), tells, "{mode:?}");
+        drop(module);
+        assert_eq!(dir.path().join("echo_v1/sessions").exists(), tells, "{mode:?}");
+    }
+}
+
+#[test]
 fn invalidated_samples_are_computed_again() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::open(dir.path()).unwrap();

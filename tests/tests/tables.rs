@@ -109,3 +109,17 @@ fn mistakes_are_told_and_keep_nothing() {
     let error = cache.table::<Features>("features_v1").unwrap().put(&["a", "b"], &wrong).unwrap_err();
     assert_eq!(error.field(), Some("pooled"), "{error}");
 }
+
+#[test]
+fn only_what_was_computed_counts_as_computed() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+    assert_eq!(table.get(&["a", "b"]).unwrap(), None);
+    table.put(&["b"], &vec![2]).unwrap();
+    table.get_or_compute(&["c"], |_| Err(Error::loader("no such file"))).unwrap_err();
+    assert_eq!((table.stats().misses, table.stats().rows_computed), (3, 0));
+    table.get_or_compute(&["a", "b"], |_| Ok(vec![1])).unwrap();
+    let stats = table.stats();
+    assert_eq!((stats.hits, stats.rows_computed, stats.compute_times.count), (1, 1, 1));
+}

@@ -25,6 +25,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitC
 pub(crate) fn bench(workspace: &Workspace, quick: bool) -> Result<ExitCode> {
     toolchain::require_compiler()?;
     eprintln!("{}", libtorch::provide(workspace)?);
+    let mut command = cargo("build");
+    command
+        .args(["--release", "--package", "tcx-cli", "--manifest-path"])
+        .arg(workspace.root().join("Cargo.toml"));
+    process::run(&mut command, "building the command `tcx`, which is measured")?;
     let mut bench = cargo("run");
     bench.args(["--release", "--package", "tcx-benches", "--features", "full", "--manifest-path"]);
     bench.arg(workspace.root().join("Cargo.toml"));

@@ -10,7 +10,7 @@ use crate::cache;
 use crate::failure::{Failure, Result, Verdict};
 use crate::output::{Output, Report};
 use crate::progress;
-use crate::report::{Figures, Module, page};
+use crate::report::{Figures, Module, page, sessions};
 
 #[derive(Debug, Serialize)]
 struct Written {
@@ -25,7 +25,8 @@ pub(super) fn run(modules: &Modules, to: &Path, sample: usize, output: &Output) 
     let mut found = Vec::new();
     for name in names {
         bar.set_message(format!("reporting on {name}"));
-        found.push(Module::new(&cache::inspect(&modules.dir, &name)?, sample));
+        let inspection = cache::inspect(&modules.dir, &name)?;
+        found.push(Module::new(&inspection, sample, sessions::read(&modules.dir.join(&name))?));
         bar.inc(1);
     }
     bar.finish_and_clear();

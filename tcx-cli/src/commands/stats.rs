@@ -12,6 +12,7 @@ use crate::failure::{Result, Verdict};
 use crate::human;
 use crate::output::{Output, Report, Table};
 use crate::progress;
+use crate::report::sessions::{self, Totals};
 
 #[derive(Debug, Serialize)]
 struct Stats {
@@ -40,6 +41,9 @@ struct Module {
     run_bytes: u64,
     temporary: u64,
     temporary_bytes: u64,
+    /// What processes have told of their use of the module.
+    #[serde(flatten)]
+    told: Totals,
 }
 
 pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
@@ -48,7 +52,8 @@ pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
     let mut found = Vec::new();
     for name in names {
         bar.set_message(format!("counting {name}"));
-        found.push(Module::new(&cache::inspect(&modules.dir, &name)?, name));
+        let told = Totals::of(&sessions::read(&modules.dir.join(&name))?);
+        found.push(Module::new(&cache::inspect(&modules.dir, &name)?, name, told));
     }
     bar.finish_and_clear();
     let bytes = found.iter().map(|module| module.bytes).sum();
@@ -58,7 +63,7 @@ pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
 }
 
 impl Module {
-    fn new(inspection: &Inspection, module: String) -> Self {
+    fn new(inspection: &Inspection, module: String, told: Totals) -> Self {
         let count = inspection.count();
         let is_superfluous =
             |state: &SegmentState| matches!(state, SegmentState::Replaced | SegmentState::Dead);
@@ -84,6 +89,7 @@ impl Module {
             run_bytes: others.run_bytes,
             temporary: others.temporary,
             temporary_bytes: others.temporary_bytes,
+            told,
         }
     }
 
@@ -102,6 +108,13 @@ impl Module {
         line("changes", count(self.changes), size(self.change_bytes));
         line("index runs", count(self.runs), size(self.run_bytes));
         line("temporary files", count(self.temporary), size(self.temporary_bytes));
+        let Totals { sessions, hits, misses, computed } = self.told;
+        line("sessions", count(sessions), String::new());
+        if sessions > 0 {
+            line("hits in them", count(hits), String::new());
+            line("misses in them", count(misses), String::new());
+            line("computed in them", count(computed), String::new());
+        }
         table.write(to)
     }
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use tcx_store::{DType, Inspection, LeafKind, Row, SegmentState};
 
 use super::projection::{Projection, project};
+use super::sessions::{Session, Totals};
 use crate::commands::bytes;
 use crate::human;
 use crate::ids;
@@ -30,6 +31,8 @@ pub(crate) struct Module {
     pub(crate) segments: usize,
     pub(crate) damaged_segments: usize,
     pub(crate) growth: Vec<Growth>,
+    pub(crate) sessions: Vec<Session>,
+    pub(crate) totals: Totals,
     /// Rows that the outputs' figures are of.
     pub(crate) sampled: usize,
     /// Rows of the sample that do not verify.
@@ -83,7 +86,7 @@ impl Histogram {
 }
 
 impl Module {
-    pub(crate) fn new(inspection: &Inspection, most: usize) -> Self {
+    pub(crate) fn new(inspection: &Inspection, most: usize, sessions: Vec<Session>) -> Self {
         let of = |is: fn(&SegmentState) -> bool| inspection.segments().filter(move |own| is(&own.state));
         let served = || of(|state| *state == SegmentState::Served);
         let rows = served().map(|own| own.rows).sum();
@@ -99,6 +102,8 @@ impl Module {
             bytes: bytes(inspection),
             segments: inspection.segments().count(),
             damaged_segments: of(|state| matches!(state, SegmentState::Damaged(_))).count(),
+            totals: Totals::of(&sessions),
+            sessions,
             growth: growth(served().map(|own| (human::millis(own.born), own.rows, own.bytes))),
             sampled: sample.len(),
             damaged,

@@ -3,6 +3,7 @@
 mod figures;
 mod page;
 mod projection;
+pub(crate) mod sessions;
 mod svg;
 
 pub(crate) use figures::{Figures, Module};

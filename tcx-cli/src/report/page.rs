@@ -1,101 +1,177 @@
 //! The page of a report.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::figures::{Figures, Leaf, Module};
-use super::svg::{bars, escaped, growth, histogram, scatter};
+use super::sessions::{Session, Totals, rate};
+use super::svg::{Caption, day, escaped, growth, histogram, hit_rates, part, place, scatter};
 use crate::human;
 
-const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1c2430; --faint: #667085; --line: #d0d5dd; --mark: #2563a8; --page: #fff }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --faint: #98a2b3; --line: #3b4453; --mark: #6aa9ee; --page: #14181f } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
-h1, h2, h3 { line-height: 1.2; margin: 2rem 0 .5rem } h3 { font-size: 1rem }
-table { border-collapse: collapse } th, td { text-align: left; padding: .2rem 1.2rem .2rem 0; font-weight: normal }
-td { font-variant-numeric: tabular-nums } thead th { color: var(--faint) } .wide { width: 24rem } .wide svg { width: 100%; height: .7rem }
-.charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem } figure { margin: 0; width: 30rem; max-width: 100% } figure svg { width: 100%; display: block }
-figcaption, .ends, .note { color: var(--faint) } .ends { display: flex; justify-content: space-between; margin: .2rem 0 0; font-size: .85rem }
-.bar, .area { fill: var(--mark) } .point { fill: var(--mark); fill-opacity: .6 } .axis { stroke: var(--line) }
-";
+/// Nothing is asked of anybody: a browser refuses what is not in the page.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+const STYLE: &str = include_str!("page.css");
+
+/// The newest sessions that are drawn, and that stand in the table.
+const DRAWN: usize = 60;
+const TOLD: usize = 10;
 
 /// One file of HTML with everything in it.
 pub(crate) fn page(cache: &str, figures: &Figures) -> String {
     let title = format!("The cache {}", escaped(cache));
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>{title}</title>\n<style>{STYLE}</style>\n<h1>{title}</h1>\n"
     );
-    page.push_str(&overview(figures));
-    page.extend(figures.modules.iter().map(section));
+    let mut modules: Vec<&Module> = figures.modules.iter().collect();
+    modules.sort_by_key(|module| (std::cmp::Reverse(module.bytes), &module.module));
+    page.push_str(&overview(&modules, figures.bytes));
+    page.extend(modules.into_iter().map(section));
     page.push_str("</html>\n");
     page
 }
 
-fn overview(figures: &Figures) -> String {
-    let modules = human::counted(figures.modules.len() as u64, "module");
-    let mut text = format!("<p>{modules}, {}</p>\n<h2>Bytes by module</h2>\n", human::size(figures.bytes));
-    let mut sizes: Vec<(&str, u64)> =
-        figures.modules.iter().map(|module| (module.module.as_str(), module.bytes)).collect();
-    sizes.sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), *name));
-    text.push_str(&bars(&sizes));
-    // Nothing records them yet: a reader who looks for them finds out why.
-    text.push_str("<h2>Hit rates by run</h2>\n<p class=\"note\">No runs are recorded in this cache.</p>\n");
+/// A line a module, the largest first.
+fn overview(modules: &[&Module], bytes: u64) -> String {
+    let rows = modules.iter().map(|module| module.rows).sum();
+    let mut text = format!(
+        "<p class=\"lead\">{}, {}, {}</p>\n<section>\n<table class=\"modules\">\n<thead><tr><th>Module</th><th class=\"number\">Rows</th>\
+         <th colspan=\"2\">Bytes</th><th class=\"number\">Sessions</th><th colspan=\"2\">Hits in them</th></tr></thead>\n",
+        human::counted(modules.len() as u64, "module"),
+        human::counted(rows, "row"),
+        human::size(bytes)
+    );
+    let most = modules.first().map_or(1, |module| module.bytes.max(1)) as f64;
+    for module in modules {
+        let (name, size) = (escaped(&module.module), human::size(module.bytes));
+        let Totals { sessions, hits, misses, .. } = module.totals;
+        let (bar, found) = if sessions == 0 {
+            (String::new(), "none told yet".to_owned())
+        } else {
+            let (share, rate) = (hits as f64 / hits.saturating_add(misses).max(1) as f64, rate(hits, misses));
+            (part("hit", share, &format!("{rate} found")), rate)
+        };
+        let _ = writeln!(
+            text,
+            "<tr><th scope=\"row\"><a href=\"#{name}\">{name}</a></th><td class=\"number\">{}</td>\
+             <td class=\"wide\">{}</td><td class=\"number\">{size}</td><td class=\"number\">{}</td>\
+             <td class=\"wide\">{bar}</td><td class=\"number\">{found}</td></tr>",
+            human::count(module.rows),
+            part("hit", module.bytes as f64 / most, &size),
+            human::count(sessions),
+        );
+    }
+    text.push_str("</table>\n</section>\n");
     text
 }
 
 fn section(module: &Module) -> String {
-    let Module {
-        module: name,
-        rows,
-        bytes,
-        segments,
-        damaged_segments,
-        growth: steps,
-        sampled,
-        damaged,
-        outputs,
-    } = module;
+    let name = escaped(&module.module);
+    let first = module.growth.first();
+    let since = first.map_or(String::new(), |first| format!(", since {}", escaped(&day(first.ms))));
     let mut text = format!(
-        "<h2>{}</h2>\n<p>{}, {}, {}</p>\n",
-        escaped(name),
-        human::counted(*rows, "row"),
-        human::size(*bytes),
-        human::counted(*segments as u64, "segment")
+        "<section id=\"{name}\">\n<h2>{name}</h2>\n<p class=\"lead\">{}, {}, {}{since}</p>\n",
+        human::counted(module.rows, "row"),
+        human::size(module.bytes),
+        human::counted(module.segments as u64, "segment")
     );
-    if *damaged_segments + *damaged > 0 {
-        let (segments, rows) = (
-            human::counted(*damaged_segments as u64, "damaged segment"),
-            human::counted(*damaged as u64, "row"),
+    if module.damaged_segments + module.damaged > 0 {
+        let segments = human::counted(module.damaged_segments as u64, "damaged segment");
+        let rows = human::counted(module.damaged as u64, "row");
+        let _ = writeln!(
+            text,
+            "<p class=\"trouble\">{segments}; {rows} of the sample do not verify: run tcx verify.</p>"
         );
-        let _ = writeln!(text, "<p>{segments}; {rows} of the sample do not verify: run tcx verify.</p>");
     }
-    text.push_str("<div class=\"charts\">\n");
-    text.push_str(&growth(
-        "Bytes over time (segments that were joined are as old as their oldest row)",
-        steps,
-    ));
-    text.push_str("</div>\n");
-    let sampled = human::counted(*sampled as u64, "row");
-    let _ = writeln!(text, "<p class=\"note\">What follows is of a sample of {sampled}.</p>");
-    text.extend(outputs.iter().map(charts));
+    let bytes = Caption { name: "growth", text: "Bytes over time; a segment counts from its oldest row on" };
+    let newest = &module.sessions[module.sessions.len().saturating_sub(DRAWN)..];
+    let hits = Caption {
+        name: "hit-rates",
+        text: "Hits by session, the newest at the right; above them what was missing",
+    };
+    let charts = growth(bytes, &module.growth) + &hit_rates(hits, newest);
+    let _ = writeln!(text, "<div class=\"charts\">\n{charts}</div>\n{}", sessions(&module.sessions));
+    if !module.outputs.is_empty() {
+        let sampled = human::counted(module.sampled as u64, "row");
+        let _ = writeln!(text, "<h3>Outputs</h3>\n<p class=\"note\">Of a sample of {sampled}.</p>");
+    }
+    text.extend(module.outputs.iter().map(charts_of));
+    text.push_str("</section>\n");
     text
 }
 
-fn charts(leaf: &Leaf) -> String {
+/// A table of the newest sessions, the last one first.
+fn sessions(of: &[Session]) -> String {
+    if of.is_empty() {
+        return "<p class=\"note\">No process has told of a session yet: each does when it closes the module.</p>\n".to_owned();
+    }
+    let mut text = format!(
+        "<h3>Sessions</h3>\n<p class=\"note\">The newest of {}.</p>\n<div class=\"scroll\"><table>\n<thead><tr><th>Began</th><th>Where</th>\
+         <th class=\"number\">Took</th><th class=\"number\">Rows asked for</th><th class=\"number\">Found</th><th class=\"number\">Computed</th>\
+         <th class=\"number\">Computing</th><th class=\"number\">Waiting for flush</th><th class=\"number\">Not kept</th></tr></thead>\n",
+        human::counted(of.len() as u64, "session")
+    );
+    for session in of.iter().rev().take(TOLD) {
+        let took = duration(session.ended_ms.saturating_sub(session.started_ms));
+        let took = if session.closed { took } else { format!("{took}, not closed") };
+        let cells = [
+            took,
+            human::count(session.asked()),
+            rate(session.hits, session.misses),
+            human::count(session.computed),
+            duration(session.compute_ms),
+            duration(session.flush_ms),
+            human::count(session.dropped),
+        ];
+        let cells = cells.map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
+        let (began, place) = (escaped(&day(session.started_ms)), escaped(&place(session)));
+        let _ = writeln!(text, "<tr><td>{began}</td><td>{place}</td>{cells}</tr>");
+    }
+    text.push_str("</table></div>\n");
+    text
+}
+
+/// `230 ms`, `3.2 s`, `1m 5s`.
+fn duration(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        _ => humantime::format_duration(Duration::from_secs(ms / 1000)).to_string(),
+    }
+}
+
+fn charts_of(leaf: &Leaf) -> String {
     let mut text =
-        format!("<h3>{}: {}</h3>\n<div class=\"charts\">\n", escaped(&leaf.name), escaped(&leaf.r#type));
+        format!("<h4>{}: {}</h4>\n<div class=\"charts\">\n", escaped(&leaf.name), escaped(&leaf.r#type));
     if let Some(norms) = &leaf.norms {
-        text.push_str(&histogram("Norms of the rows", norms));
+        text.push_str(&histogram(Caption { name: "norms", text: "Norms of the rows" }, norms));
     }
     if let Some(nan) = &leaf.nan {
-        text.push_str(&histogram("Elements of a row that are not a number", nan));
+        let caption = Caption { name: "nan", text: "Elements of a row that are not a number" };
+        text.push_str(&histogram(caption, nan));
     }
     if let Some(projection) = &leaf.projection {
-        text.push_str(&scatter("The rows along the two directions in which they differ most", projection));
+        let caption =
+            Caption { name: "plane", text: "The rows along the two directions in which they differ most" };
+        text.push_str(&scatter(caption, projection));
     }
     text.push_str("</div>\n");
     let nan = if leaf.nan.is_none() { "Every element is a number" } else { "Some elements are not a number" };
     let infinite = human::counted(leaf.infinite_rows as u64, "row");
     let _ = writeln!(text, "<p class=\"note\">{nan}; {infinite} with infinities.</p>");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_the_unit_that_fits() {
+        let told = [0, 230, 3270, 65_000, 90_000_000].map(duration);
+        assert_eq!(told, ["0 ms", "230 ms", "3.2 s", "1m 5s", "1day 1h"]);
+    }
 }

@@ -5,11 +5,18 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::figures::{Growth, Histogram};
 use super::projection::{Point, Projection};
+use super::sessions::Session;
 use crate::human;
 
+/// A drawing and the room around it, for what stands at its axes.
 const WIDTH: f64 = 480.0;
-const HEIGHT: f64 = 160.0;
-const EDGE: f64 = 8.0;
+const HEIGHT: f64 = 190.0;
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 470.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 166.0;
+/// A few bars do not fill the drawing.
+const WIDEST_BAR: f64 = 26.0;
 
 /// Text as it stands in HTML.
 pub(super) fn escaped(text: &str) -> String {
@@ -27,93 +34,159 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A frame around a drawing, with what stands below its left and right end.
-fn chart(label: &str, drawing: &str, left: &str, right: &str) -> String {
+/// What a chart shows, by which it is found in the page, and what stands above it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caption<'a> {
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
+}
+
+/// A drawing over its axes: `marks` stand beside it, each at a part of its height, and a word below either end.
+fn chart(caption: Caption<'_>, drawing: &str, marks: &[(f64, String)], ends: [&str; 2]) -> String {
+    let (name, text) = (escaped(caption.name), escaped(caption.text));
+    let mut axes = String::new();
+    for (part, mark) in marks {
+        let y = BOTTOM - part * (BOTTOM - TOP);
+        let _ = write!(
+            axes,
+            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/>\
+             <text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            LEFT - 7.0,
+            y + 4.0,
+            escaped(mark)
+        );
+    }
+    let [left, right] = ends.map(escaped);
+    let below = BOTTOM + 18.0;
     format!(
-        "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\
-         <line class=\"axis\" x1=\"0\" y1=\"{HEIGHT}\" x2=\"{WIDTH}\" y2=\"{HEIGHT}\"/>{drawing}</svg>\
-         <p class=\"ends\"><span>{}</span><span>{}</span></p></figure>\n",
-        escaped(label),
-        escaped(label),
-        escaped(left),
-        escaped(right)
+        "<figure><figcaption>{text}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{text}\" data-chart=\"{name}\">\
+         {axes}{drawing}<line class=\"axis\" x1=\"{LEFT}\" y1=\"{BOTTOM}\" x2=\"{RIGHT}\" y2=\"{BOTTOM}\"/>\
+         <text x=\"{LEFT}\" y=\"{below}\">{left}</text><text class=\"right\" x=\"{RIGHT}\" y=\"{below}\">{right}</text></svg></figure>\n"
     )
 }
 
+/// A bar from one height to another, both parts of the whole.
+fn bar(class: &str, x: f64, width: f64, from: f64, to: f64, title: &str) -> String {
+    let height = (to - from).max(0.0) * (BOTTOM - TOP);
+    let y = BOTTOM - to * (BOTTOM - TOP);
+    let title = escaped(title);
+    format!(
+        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"><title>{title}</title></rect>"
+    )
+}
+
+/// Nothing, the half and the whole.
+fn halves(whole: u64, show: fn(u64) -> String) -> Vec<(f64, String)> {
+    let half = (whole > 1 && whole.is_multiple_of(2)).then(|| (0.5, show(whole / 2)));
+    [Some((0.0, show(0))), half, Some((1.0, show(whole)))].into_iter().flatten().collect()
+}
+
 /// A bar a bin.
-pub(super) fn histogram(label: &str, of: &Histogram) -> String {
-    let most = of.counts.iter().copied().max().unwrap_or(1).max(1) as f64;
-    let width = WIDTH / of.counts.len() as f64;
+pub(super) fn histogram(caption: Caption<'_>, of: &Histogram) -> String {
+    let most = of.counts.iter().copied().max().unwrap_or(1).max(1);
+    let width = (RIGHT - LEFT) / of.counts.len() as f64;
     let step = (of.max - of.min) / of.counts.len() as f64;
     let mut bars = String::new();
     for (at, count) in of.counts.iter().enumerate() {
-        let height = *count as f64 / most * (HEIGHT - EDGE);
         let (from, to) = (of.min + step * at as f64, of.min + step * (at + 1) as f64);
-        let _ = write!(
-            bars,
-            "<rect class=\"bar\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"><title>{} to {}: {}</title></rect>",
-            at as f64 * width + 1.0,
-            HEIGHT - height,
-            width - 2.0,
-            short(from),
-            short(to),
-            human::counted(*count, "row")
-        );
+        let rows = human::counted(*count, "row");
+        let title = format!("{} to {}: {rows}", short(from), short(to));
+        let part = *count as f64 / most as f64;
+        bars.push_str(&bar("hit", LEFT + at as f64 * width + 0.5, width - 1.0, 0.0, part, &title));
     }
-    chart(label, &bars, &short(of.min), &short(of.max))
+    let ends = if of.max > of.min { short(of.max) } else { String::new() };
+    chart(caption, &bars, &halves(most, human::count), [&short(of.min), &ends])
 }
 
-/// Bytes by the time they were computed.
-pub(super) fn growth(label: &str, steps: &[Growth]) -> String {
+/// Bytes by the time they were computed; nothing, if that was one moment.
+pub(super) fn growth(caption: Caption<'_>, steps: &[Growth]) -> String {
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return String::new() };
-    let date = |step: &Growth| human::date(UNIX_EPOCH + Duration::from_millis(step.ms));
     if first.ms == last.ms {
-        return format!("<p>All of {}.</p>\n", date(first));
+        return String::new();
     }
     let span = (last.ms - first.ms) as f64;
-    let x = |step: &Growth| (step.ms - first.ms) as f64 / span * WIDTH;
-    let y = |step: &Growth| HEIGHT - step.bytes as f64 / last.bytes.max(1) as f64 * (HEIGHT - EDGE);
-    let mut path = format!("M{:.1} {HEIGHT}", x(first));
+    let x = |step: &Growth| LEFT + (step.ms - first.ms) as f64 / span * (RIGHT - LEFT);
+    let y = |step: &Growth| BOTTOM - step.bytes as f64 / last.bytes.max(1) as f64 * (BOTTOM - TOP);
+    let mut line = format!("M{:.1} {BOTTOM}", x(first));
     for step in steps {
-        let _ = write!(path, "H{:.1}V{:.1}", x(step), y(step));
+        let _ = write!(line, "H{:.1}V{:.1}", x(step), y(step));
     }
-    let _ = write!(path, "H{WIDTH}V{HEIGHT}Z");
-    chart(label, &format!("<path class=\"area\" d=\"{path}\"/>"), &date(first), &date(last))
+    let drawing = format!(
+        "<path class=\"area\" d=\"{line}H{RIGHT}V{BOTTOM}Z\"/><path class=\"line\" d=\"{line}H{RIGHT}\"/>"
+    );
+    let marks = [(0.0, human::size(0)), (0.5, human::size(last.bytes / 2)), (1.0, human::size(last.bytes))];
+    chart(caption, &drawing, &marks, [&day(first.ms), &day(last.ms)])
+}
+
+/// A bar a session: the part of the rows that was found, and above it that which was missing.
+pub(super) fn hit_rates(caption: Caption<'_>, sessions: &[Session]) -> String {
+    let (Some(first), Some(last)) = (sessions.first(), sessions.last()) else { return String::new() };
+    let step = ((RIGHT - LEFT) / sessions.len() as f64).min(WIDEST_BAR);
+    let mut bars = String::new();
+    for (at, session) in sessions.iter().enumerate() {
+        let part = session.hits as f64 / session.asked().max(1) as f64;
+        let title = format!(
+            "{}, {}: {} of {} found, {} computed",
+            day(session.started_ms),
+            place(session),
+            human::count(session.hits),
+            human::counted(session.asked(), "row"),
+            human::count(session.computed)
+        );
+        let (x, width) = (LEFT + at as f64 * step + step * 0.08, step * 0.84);
+        bars.push_str(&bar("hit", x, width, 0.0, part, &title));
+        bars.push_str(&bar("miss", x, width, part, 1.0, &title));
+    }
+    let marks = [0, 50, 100].map(|percent| (f64::from(percent) / 100.0, format!("{percent} %")));
+    let (first, last) = (day(first.started_ms), day(last.started_ms));
+    let when = if first == last { first } else { format!("{first} to {last}") };
+    chart(caption, &bars, &marks, [&when, ""])
 }
 
 /// A point a row.
-pub(super) fn scatter(label: &str, of: &Projection) -> String {
+pub(super) fn scatter(caption: Caption<'_>, of: &Projection) -> String {
     let most = |of_point: fn(&Point) -> f64| of.points.iter().map(of_point).fold(f64::MIN_POSITIVE, f64::max);
     let (widest, highest) = (most(|point| point.x.abs()), most(|point| point.y.abs()));
     // One scale for both axes: what is far apart looks far apart.
-    let scale = ((WIDTH - EDGE) / 2.0 / widest).min((HEIGHT - EDGE) / 2.0 / highest);
+    let room = ((RIGHT - LEFT) / 2.0 - 6.0, (BOTTOM - TOP) / 2.0 - 6.0);
+    let scale = (room.0 / widest).min(room.1 / highest);
     let mut points = String::new();
     for point in &of.points {
         let _ = write!(
             points,
             "<circle class=\"point\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\"><title>{}</title></circle>",
-            WIDTH / 2.0 + point.x * scale,
-            HEIGHT / 2.0 - point.y * scale,
+            f64::midpoint(LEFT, RIGHT) + point.x * scale,
+            f64::midpoint(TOP, BOTTOM) - point.y * scale,
             escaped(&point.id)
         );
     }
     let [along, across] = of.explained.map(|part| format!("{:.0} %", part * 100.0));
-    chart(label, &points, &format!("across: {along} of the variance"), &format!("upwards: {across}"))
+    let ends = [format!("across: {along} of the variance"), format!("upwards: {across}")];
+    chart(caption, &points, &[], [&ends[0], &ends[1]])
 }
 
-/// A line a module: how many bytes it takes of the most.
-pub(super) fn bars(of: &[(&str, u64)]) -> String {
-    let most = of.iter().map(|(_, bytes)| *bytes).max().unwrap_or(1).max(1) as f64;
-    let line = |(name, bytes): &(&str, u64)| {
-        let width = *bytes as f64 / most * 100.0;
-        let (name, size) = (escaped(name), human::size(*bytes));
-        format!(
-            "<tr><th scope=\"row\">{name}</th><td class=\"wide\"><svg viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" \
-             role=\"img\" aria-label=\"{size}\"><rect class=\"bar\" width=\"{width:.2}\" height=\"8\"/></svg></td>\
-             <td>{size}</td></tr>\n"
-        )
-    };
-    format!("<table class=\"bars\">\n{}</table>\n", of.iter().map(line).collect::<String>())
+/// A part of a whole as a bar in a cell of a table.
+pub(super) fn part(class: &str, part: f64, label: &str) -> String {
+    let width = (part * 100.0).clamp(0.0, 100.0);
+    format!(
+        "<svg class=\"part\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">\
+         <rect class=\"rail\" width=\"100\" height=\"8\"/><rect class=\"{class}\" width=\"{width:.2}\" height=\"8\"/></svg>",
+        escaped(label)
+    )
+}
+
+/// The host, program and process of a session.
+pub(super) fn place(session: &Session) -> String {
+    let named = [session.host.as_deref(), session.program.as_deref()].into_iter().flatten();
+    let words: Vec<String> =
+        named.map(str::to_owned).chain([format!("process {}", session.process)]).collect();
+    words.join(", ")
+}
+
+/// A minute of a day: enough below an axis.
+pub(super) fn day(ms: u64) -> String {
+    let date = human::date(UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH));
+    date.get(..16).map_or(date.clone(), |minute| minute.replace('T', " "))
 }
 
 /// Four digits are enough under an axis.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
 
@@ -51,6 +51,7 @@ pub(crate) fn fill_clip(store: &Store, ids: &[&str]) {
         Column::dense(&scores.flat_map(i64::to_le_bytes).collect::<Vec<_>>()),
         Column::text(missing.iter().map(of).map(|id| format!("a picture of a {id}"))),
     ];
+    store.computed(missing.len(), Instant::now());
     store.insert(&mut rows, &missing, columns).unwrap();
     store.flush().unwrap();
 }

@@ -1,7 +1,5 @@
 //! Change 0: what the rows of a module's folder are, and of which module.
 
-use std::time::UNIX_EPOCH;
-
 use super::{Change, KIND_IDENTITY, decode, encode};
 use crate::bytes::{Cursor, Random, put_count, put_string};
 use crate::clock;
@@ -212,7 +210,7 @@ fn read_leaf(cursor: &mut Cursor<'_>) -> Option<Leaf> {
 }
 
 pub(crate) fn now_millis() -> u64 {
-    clock::wall().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
+    clock::millis(clock::wall())
 }
 
 #[cfg(test)]

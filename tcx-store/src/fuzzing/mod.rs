@@ -37,6 +37,7 @@ pub const DECODERS: &[Decoder] = &[
     ("footer", |bytes| limited(bytes, crate::segment::fuzzing::footer)),
     ("batch", |bytes| limited(bytes, crate::segment::fuzzing::batch)),
     ("segment", |bytes| limited(bytes, crate::segment::fuzzing::segment)),
+    ("session", |bytes| limited(bytes, crate::sessions::fuzzing::session)),
 ];
 
 fn limited(bytes: &[u8], decode: fn(&[u8])) {

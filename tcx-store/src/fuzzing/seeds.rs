@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::name::FileName;
 use crate::segment::fuzzing::{OUTPUT, batch_headers, footer_of};
+use crate::sessions;
 use crate::storage::{LocalStorage, System};
 use crate::{Column, Compression, Identity, KeyType, Keys, Options, Spec, Store};
 
@@ -60,6 +61,10 @@ pub(super) fn seeds() -> Vec<Seed> {
     }
     first.flush().unwrap();
     drop(first);
+    let record =
+        fs::read_dir(dir.path().join("m_v1").join(sessions::FOLDER)).unwrap().next().unwrap().unwrap();
+    let bytes = fs::read(record.path()).unwrap();
+    seeds.push(Seed { decoder: "session", name: "session".to_owned(), bytes });
     seeds.extend(of_folder(dir.path()).into_iter().filter(|seed| seed.name.starts_with("merged")));
     for compression in [Compression::Lz4, Compression::Zstd] {
         let dir = tempfile::tempdir().unwrap();
@@ -76,6 +81,7 @@ pub(super) fn seeds() -> Vec<Seed> {
 fn of_folder(dir: &Path) -> Vec<Seed> {
     let mut files: Vec<_> =
         fs::read_dir(dir.join("m_v1")).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|path| path.is_file());
     files.sort();
     let mut seeds = Vec::new();
     for file in files {

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use super::tests::Folder;
 use super::*;
 use crate::KeyType;
-use crate::checksum::CHECKSUM_BLOCK;
+use crate::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::model::chance::Chance;
 
 const ROWS: usize = 9;
@@ -70,6 +70,7 @@ fn number_of(folder: &Folder, leaf: &str) -> usize {
 fn a_row_whose_offsets_lead_elsewhere_is_missed_and_not_copied() {
     let (folder, name) = folder();
     let segment = folder.open(name);
+    assert_eq!(segment.judge_rest(), Verdict::Sound);
     for leaf in ["bytes", "tokens", "maps", "words", "image", "pieces", "text"] {
         let number = number_of(&folder, leaf);
         let place = segment.batch.leaves[number];
@@ -82,6 +83,8 @@ fn a_row_whose_offsets_lead_elsewhere_is_missed_and_not_copied() {
             assert_eq!(intact(&forged), [0, 1, 2, 5, 6, 7, 8], "{leaf}: {wrong}");
             assert_eq!(forged.leaf(number, 3), None);
             assert_eq!(forged.leaf(number, 4), None);
+            let broken = "row 3 is none of its outputs' types".to_owned();
+            assert_eq!(forged.judge_rest(), Verdict::Damaged(broken));
             let error = copied(&folder, &forged, &[2, 3]).unwrap_err();
             assert_eq!(error, format!("row 3 of {name} does not verify"));
             copied(&folder, &forged, &[0, 1, 2, 5]).unwrap();

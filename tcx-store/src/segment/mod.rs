@@ -24,6 +24,7 @@ mod reader;
 mod tests;
 mod unpacked;
 mod verdict;
+mod verify;
 mod writer;
 
 use std::borrow::Cow;
@@ -44,7 +45,7 @@ pub(crate) use piece::{Piece, Rows, Source};
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
 use crate::changes::Tombstones;
-use crate::checksum::{VerifiedBlocks, checksum};
+use crate::checksum::VerifiedBlocks;
 use crate::mmap::Mapped;
 use crate::name::SegmentName;
 use crate::presence::is_set;
@@ -139,18 +140,6 @@ impl Segment {
         }
         let sound = self.judge(|| (0..self.rows).all(|row| self.key(row).is_some()))?;
         Some(*self.sound_keys.get_or_init(|| sound))
-    }
-
-    /// Reads the whole file once more; whether every byte is as it was written, `None` if it could not be read.
-    pub(crate) fn is_intact(&self) -> Option<bool> {
-        self.judge(|| {
-            let Some(reader) = &self.reader else {
-                let (body, tail) = self.map.split_at(self.body);
-                return self.blocks.verify_again(body) && checksum(tail) == self.name.tail;
-            };
-            let tail = || reader.read_raw(self.body..reader.bytes());
-            reader.is_intact(&self.blocks) && tail().is_some_and(|tail| checksum(&tail) == self.name.tail)
-        })
     }
 
     /// How often the file could not be read. Where something could not be had and this has not grown, it is damaged.

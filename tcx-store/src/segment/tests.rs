@@ -15,7 +15,7 @@ use super::open::tail_len;
 use super::*;
 use crate::buffer::RowBatch;
 use crate::bytes::Random;
-use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK};
+use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
 use crate::hot::HotTier;
 use crate::storage::{LocalStorage, Storage, System};
 use crate::{ANY, Column, ColumnType, Compression, DType, Field, KeyType, Keys, Leaf, LeafKind, ReadMode};

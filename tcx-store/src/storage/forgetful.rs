@@ -49,12 +49,12 @@ impl Forgetful {
     }
 
     /// After which events a file has just got its name or lost it. Index runs do not count, which can be made again, nor
-    /// temporary files.
+    /// temporary files, nor records of sessions.
     pub(crate) fn namings(&self) -> Vec<usize> {
         let log = self.log.lock().unwrap();
         let counts = |name: &OsStr| {
             let name = name.to_string_lossy();
-            !name.starts_with("run-") && !name.starts_with("tmp-")
+            !name.starts_with("run-") && !name.starts_with("tmp-") && !name.ends_with(".txt")
         };
         (1..=log.events.len()).filter(|events| log.events[events - 1].name().is_some_and(counts)).collect()
     }

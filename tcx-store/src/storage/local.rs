@@ -15,7 +15,7 @@ use crate::mmap::Mapped;
 use crate::name::FileName;
 use crate::options::ReadMode;
 
-/// A directory. It is created when the first file is written to it, never by reading.
+/// A directory. It is created when the first file is written to it, never by reading; a [folder](Storage::folder) in one is not.
 #[derive(Debug)]
 pub(crate) struct LocalStorage<S> {
     dir: PathBuf,
@@ -24,11 +24,13 @@ pub(crate) struct LocalStorage<S> {
     named: AtomicBool,
     /// Whether files are read instead of mapped.
     reads: bool,
+    /// Whether the directory is made where it is missing.
+    makes: bool,
 }
 
 impl<S: Steps + Clone> LocalStorage<S> {
     pub(crate) fn new(dir: PathBuf, steps: S) -> Self {
-        Self { dir, steps, named: AtomicBool::new(false), reads: false }
+        Self { dir, steps, named: AtomicBool::new(false), reads: false, makes: true }
     }
 
     /// Reads files in this way.
@@ -43,11 +45,11 @@ impl<S: Steps + Clone> LocalStorage<S> {
 
     fn create_draft(&self) -> io::Result<LocalDraft<S>> {
         let path = self.dir.join(FileName::Temporary(Random::new()).to_string());
-        if !self.named.load(Ordering::Acquire) {
+        if self.makes && !self.named.load(Ordering::Acquire) {
             self.create_dir()?;
         }
         let file = match self.steps.create_file(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(error) if self.makes && error.kind() == ErrorKind::NotFound => {
                 self.create_dir()?;
                 self.steps.create_file(&path)?
             }
@@ -150,6 +152,19 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,
         }
+    }
+
+    fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
+        let dir = self.dir.join(name);
+        match self.steps.create_dir(&dir) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        // A link could lead out of the cache.
+        if !self.steps.metadata(&dir)?.is_dir() {
+            return Err(ErrorKind::NotADirectory.into());
+        }
+        Ok(Box::new(Self { makes: false, reads: self.reads, ..Self::new(dir, self.steps.clone()) }))
     }
 
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped> {

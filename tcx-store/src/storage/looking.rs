@@ -1,7 +1,8 @@
 //! A directory that is only looked at: nothing is written into it, and looking is no use of it.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -38,21 +39,25 @@ impl Looking {
         untimed(&path).or_else(|_| System.open(&path))
     }
 
-    /// Reads a file from its beginning to its end.
+    /// Reads a part of a file.
     ///
     /// # Errors
     ///
     /// What the disk says: where a file is mapped, it has no other way of saying it than to kill the process.
-    pub(crate) fn read_through(&self, name: &str) -> io::Result<()> {
-        let (mut file, mut piece) = (self.file(name)?, vec![0; PIECE]);
-        while file.read(&mut piece)? > 0 {}
+    pub(crate) fn read_through(&self, name: &str, part: Range<usize>) -> io::Result<()> {
+        let mut file = self.file(name)?;
+        file.seek(SeekFrom::Start(part.start as u64))?;
+        let (mut part, mut piece) = (file.take(part.len() as u64), vec![0; PIECE]);
+        while part.read(&mut piece)? > 0 {}
         Ok(())
     }
 
-    /// When a file was last read or written, as far as the file system records it.
+    /// When a file was last read or written, or a folder changed, as far as the file system records it.
     pub(crate) fn last_used(&self, name: &str) -> Option<SystemTime> {
         let metadata = System.metadata(&self.dir.join(name)).ok()?;
-        metadata.modified().ok().max(metadata.accessed().ok())
+        // Listing a folder is a look at it.
+        let read = metadata.accessed().ok().filter(|_| metadata.is_file());
+        metadata.modified().ok().max(read)
     }
 }
 

@@ -27,9 +27,7 @@ pub(crate) use forgetful::Forgetful;
 pub(crate) use local::LocalStorage;
 pub(crate) use looking::Looking;
 pub(crate) use sealed::{ReadAt, Sealed};
-#[cfg(test)]
-pub(crate) use steps::Steps;
-pub(crate) use steps::{Stamp, System};
+pub(crate) use steps::{Stamp, Steps, System};
 
 use crate::mmap::Mapped;
 
@@ -70,6 +68,12 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
 
     /// Removes a file. One that is not there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// The folder `name` in this one, made if this one is there. A folder that is gone by then is not made again by what is written to it.
+    fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
+        let _ = name;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Makes `bytes` readable without leaving anything in the folder, for folders that cannot be written.
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped>;

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::verdicts::{Judged, verdicts};
 use super::{Damage, DamagedFile, Verified};
 use crate::changes::check_change;
 use crate::index::Run;
-use crate::inspect::{Inspection, SegmentState};
+use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::key::KeyHash;
 use crate::live::{Listing, key_hashes};
 use crate::mmap::Mapped;
@@ -39,37 +40,40 @@ impl Check<'_> {
 
     /// Every byte of every segment, and whether text is text.
     pub(super) fn segments(&mut self) {
-        for own in &self.inspection.segments {
+        let inspection = self.inspection;
+        let verdicts = verdicts(inspection, |bytes| self.read(bytes));
+        for (own, judged) in inspection.segments.iter().zip(verdicts) {
             let name = &own.facts.name;
-            match (&own.segment, &own.facts.state) {
-                (Some(segment), _) => {
-                    self.verified.segments += 1;
-                    self.verified.rows += own.facts.rows;
-                    self.segment(name, segment);
+            if let Some(segment) = &own.segment {
+                self.verified.segments += 1;
+                self.verified.rows += own.facts.rows;
+                if !segment.is_mapped() {
+                    self.read(segment.bytes());
                 }
-                (None, SegmentState::Foreign(what)) => {
-                    self.verified.foreign.push((name.clone(), what.clone()));
-                }
-                (None, SegmentState::Damaged(what)) => {
-                    self.verified.segments += 1;
-                    self.damaged(name, DamagedFile::Segment, what);
-                }
-                (None, SegmentState::Unreadable(why)) => self.unreadable(name, why),
-                (None, _) => {}
+            } else {
+                self.read(own.facts.bytes as usize);
             }
-            self.read(own.facts.bytes as usize);
+            match judged {
+                Judged::Verdict(Verdict::Sound) => {}
+                Judged::Verdict(Verdict::Damaged(what)) => self.damaged(name, DamagedFile::Segment, what),
+                Judged::Verdict(Verdict::Unread) => self.unreadable(name, &"reading it has failed"),
+                Judged::Unreadable(error) => self.unreadable(name, &error),
+                Judged::Not => self.by_its_footer(own),
+            }
         }
     }
 
-    fn segment(&mut self, name: &String, segment: &Segment) {
-        // First: a mapped page that the disk cannot give would kill the process.
-        if let Err(error) = self.inspection.storage.read_through(name) {
-            return self.unreadable(name, &error);
-        }
-        match segment.judge_all() {
-            Verdict::Sound => {}
-            Verdict::Damaged(what) => self.damaged(name, DamagedFile::Segment, what),
-            Verdict::Unread => self.unreadable(name, &"reading it has failed"),
+    /// A segment that could not be opened.
+    fn by_its_footer(&mut self, own: &Inspected) {
+        let name = &own.facts.name;
+        match &own.facts.state {
+            SegmentState::Foreign(what) => self.verified.foreign.push((name.clone(), what.clone())),
+            SegmentState::Damaged(what) => {
+                self.verified.segments += 1;
+                self.damaged(name, DamagedFile::Segment, what);
+            }
+            SegmentState::Unreadable(why) => self.unreadable(name, why),
+            _ => {}
         }
     }
 
@@ -140,7 +144,7 @@ impl Check<'_> {
 
     fn map(&mut self, name: FileName) -> File {
         let (storage, name) = (&self.inspection.storage, name.to_string());
-        match storage.read_through(&name).and_then(|()| storage.map(&name)) {
+        match storage.read_through(&name, 0..usize::MAX).and_then(|()| storage.map(&name)) {
             Ok(map) => File::Read(map),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => File::Gone,
             Err(error) => {

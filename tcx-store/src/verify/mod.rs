@@ -7,6 +7,7 @@ mod check;
 mod repair;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 
 use std::path::Path;
 

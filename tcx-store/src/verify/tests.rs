@@ -9,7 +9,7 @@ use crate::bytes::Random;
 use crate::index::build_run;
 use crate::segment::Verdict;
 use crate::storage::{Fault, Faulty, LocalStorage, Looking};
-use crate::testing::{compute, names, process, values};
+use crate::testing::{compute, names, process, seal_all, values};
 use crate::{Options, ReadMode, Store};
 
 fn filled() -> tempfile::TempDir {
@@ -189,4 +189,43 @@ fn a_segment_that_cannot_be_read_to_its_end_is_not_taken_for_a_damaged_one() {
     assert!(segments.iter().all(|segment| segment.judge_all() == Verdict::Sound));
     fails.store(true, SeqCst);
     assert!(segments.iter().all(|segment| segment.judge_all() == Verdict::Unread));
+}
+
+#[test]
+fn a_byte_anywhere_in_large_segments_is_read_and_told_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    for part in 0..3 {
+        let ids: Vec<String> = (0..20_000).map(|row| format!("{part} {row}")).collect();
+        compute(&store, &ids.iter().map(String::as_str).collect::<Vec<_>>(), 7);
+        seal_all(&store);
+    }
+    drop(store);
+    let sound = verified(dir.path());
+    assert_eq!((sound.damage.len(), sound.rows), (0, 60_000));
+    let mut segments = names(dir.path(), "seg-");
+    segments.sort();
+    let path = dir.path().join("m_v1").join(&segments[1]);
+    let bytes = fs::read(&path).unwrap();
+    // A value behind the first block of them, in neither the first row nor the last.
+    let value = bytes.windows(8).rposition(|window| window == 7_i64.to_le_bytes()).unwrap() - 70_000;
+    for at in [0, value, bytes.len() - 1] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, damaged).unwrap();
+        let found = verified(dir.path());
+        assert!(
+            found.damage.iter().any(|damage| damage.file == segments[1]),
+            "byte {at}: {:?}",
+            found.damage
+        );
+        assert!(
+            found
+                .damage
+                .iter()
+                .all(|damage| damage.kind != DamagedFile::Segment || damage.file == segments[1])
+        );
+        assert_eq!(found.bytes, sound.bytes);
+    }
 }

@@ -149,7 +149,7 @@ pub fn files(dir: &Path, prefix: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir.join("m_v1"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix))
+        .filter(|path| path.is_file() && path.file_name().unwrap().to_str().unwrap().starts_with(prefix))
         .collect();
     files.sort();
     files

@@ -12,12 +12,13 @@ use rustix::fs::{CWD, FileType, Mode};
 use super::{Place, Rows, Trap, trap};
 
 const IDENTITY: &str = "change-00000000000000000000";
-/// A name of each kind of file, and what becomes of the rows if something under it cannot be read.
-const NAMES: [(&str, Rows); 6] = [
+/// A name of each kind of file and folder, and what becomes of the rows if something under it cannot be read.
+const NAMES: [(&str, Rows); 7] = [
     ("seg-0123456789abcdef0123456789abcdef-0123456789abcdef.arrow", Rows::Kept),
     ("run-0123456789abcdef0123456789abcdef.idx", Rows::Kept),
     ("tmp-0123456789abcdef0123456789abcdef", Rows::Kept),
     ("merged-00000000000000000001", Rows::Kept),
+    ("sessions", Rows::Kept),
     // A change that cannot be verified is a tombstone for everything before it.
     ("change-00000000000000000001", Rows::Right),
     (IDENTITY, Rows::Right),

@@ -1,0 +1,110 @@
+//! What processes have done with a module, as they have told: for JSON, and as totals.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::failure::Result;
+use crate::human;
+
+/// One process, from opening a module to closing it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Session {
+    pub(crate) started_ms: u64,
+    pub(crate) ended_ms: u64,
+    /// If not, the process may be at it still, or was killed.
+    pub(crate) closed: bool,
+    pub(crate) process: u32,
+    pub(crate) host: Option<String>,
+    pub(crate) program: Option<String>,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) computed: u64,
+    /// Computed, and not kept.
+    pub(crate) dropped: u64,
+    pub(crate) bytes_served: u64,
+    pub(crate) bytes_written: u64,
+    pub(crate) compute_ms: u64,
+    pub(crate) flush_ms: u64,
+}
+
+/// All sessions of a module that are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Totals {
+    pub(crate) sessions: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) computed: u64,
+}
+
+/// Those of the module in the folder `dir`, the oldest first.
+pub(crate) fn read(dir: &Path) -> Result<Vec<Session>> {
+    Ok(tcx_store::sessions(dir)?.iter().map(Session::new).collect())
+}
+
+impl Session {
+    fn new(own: &tcx_store::Session) -> Self {
+        let told = |name| own.told(name).map(str::to_owned);
+        let ms = |time: Duration| time.as_millis() as u64;
+        let stats = &own.stats;
+        Self {
+            started_ms: human::millis(own.started),
+            ended_ms: human::millis(own.ended),
+            closed: own.is_closed,
+            process: own.process,
+            host: told("host"),
+            program: told("program"),
+            hits: stats.hits,
+            misses: stats.misses,
+            computed: stats.rows_computed,
+            dropped: stats.rows_dropped,
+            bytes_served: stats.bytes_served,
+            bytes_written: stats.bytes_sealed,
+            compute_ms: ms(stats.compute_times.total),
+            flush_ms: ms(stats.flush_times.total),
+        }
+    }
+
+    pub(crate) fn asked(&self) -> u64 {
+        self.hits.saturating_add(self.misses)
+    }
+}
+
+/// The part that was found; never all of it as long as something was missing.
+pub(crate) fn rate(hits: u64, misses: u64) -> String {
+    let percent = 100.0 * hits as f64 / hits.saturating_add(misses).max(1) as f64;
+    format!("{:.1} %", (percent * 10.0).floor() / 10.0)
+}
+
+impl Totals {
+    pub(crate) fn of(sessions: &[Session]) -> Self {
+        let sum = |of: fn(&Session) -> u64| sessions.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            sessions: sessions.len() as u64,
+            hits: sum(|own| own.hits),
+            misses: sum(|own| own.misses),
+            computed: sum(|own| own.computed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_of_records_that_nobody_vouches_for_do_not_overflow() {
+        let session = Session { hits: u64::MAX, misses: 7, ..Session::default() };
+        let totals = Totals::of(&[session.clone(), session.clone()]);
+        assert_eq!(totals, Totals { sessions: 2, hits: u64::MAX, misses: 14, computed: 0 });
+        assert_eq!(session.asked(), u64::MAX);
+    }
+
+    #[test]
+    fn a_rate_is_full_only_if_nothing_was_missing() {
+        assert_eq!(rate(3, 1), "75.0 %");
+        assert_eq!(rate(99_999, 1), "99.9 %");
+        assert_eq!((rate(5, 0), rate(0, 0)), ("100.0 %".to_owned(), "0.0 %".to_owned()));
+    }
+}
