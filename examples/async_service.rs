@@ -1,14 +1,18 @@
-//! Shows: a cache inside a web service: requests hold up no worker thread of the runtime, equal ones at once are computed once.
-//! Run: `cargo run --example async_service`; with `--serve` it goes on, for `curl http://127.0.0.1:PORT/some-text`
-//! Look at: twenty requests for three texts make three computations. `embed` would be the same in axum or any other framework.
+//! Shows: a cache inside a web service (axum): requests hold up no worker thread of the runtime, equal ones at once are computed once.
+//! Run: `cargo run --example async_service`; with `--serve` it goes on, for `curl -d 'some text' http://127.0.0.1:PORT/embed`
+//! Look at: twenty requests for three texts at once make three computations; a request without a text is answered with 400.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
 use tch::nn::{self, Module};
 use tch::{Device, Tensor};
-use tcx::{Cache, Cached, D1, Extractor, Frozen, Typed, cached_module};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tcx::{Cache, Cached, D1, Extractor, Frozen, Missing, Typed, cached_module};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 #[cached_module(id = "service_embeddings_v1")]
@@ -28,40 +32,29 @@ impl Extractor for Embedder {
     }
 }
 
-/// The handler of a request: the text is its own id. Should the client go away, what has begun is finished and kept.
-async fn embed(embedder: &Arc<Cached<Embedder>>, text: String) -> tcx::Result<Vec<f32>> {
-    let load = |missing: tcx::Missing<'_, String>| Ok(missing.ids().cloned().collect());
-    let found = embedder.fetch_owned(vec![text], load).await?;
-    Ok(Vec::try_from(found.f_flatten(0, -1)?)?)
-}
-
-/// Answers one request: just enough of HTTP for an example.
-async fn answer(embedder: Arc<Cached<Embedder>>, connection: TcpStream) -> std::io::Result<()> {
-    let mut connection = BufReader::new(connection);
-    let mut request = String::new();
-    connection.read_line(&mut request).await?;
-    // The headers, up to an empty line.
-    while connection.read_line(&mut String::new()).await? > "\r\n".len() {}
-    let path = request.split(' ').nth(1).unwrap_or_default();
-    let (status, body) = match embed(&embedder, path.trim_start_matches('/').to_owned()).await {
-        Ok(row) => ("200 OK", format!("{row:?}\n")),
-        Err(error) => ("400 Bad Request", format!("{error}\n")),
-    };
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    connection.write_all((head + &body).as_bytes()).await
-}
-
-async fn serve(embedder: Arc<Cached<Embedder>>, listener: TcpListener) -> std::io::Result<()> {
-    loop {
-        let (connection, _) = listener.accept().await?;
-        tokio::spawn(answer(embedder.clone(), connection));
+/// The handler: the text is its own id. Should the client go away, what has begun is finished and kept.
+async fn embed(
+    State(embedder): State<Arc<Cached<Embedder>>>,
+    text: String,
+) -> Result<String, (StatusCode, String)> {
+    if text.is_empty() || text.len() > 4096 {
+        return Err((StatusCode::BAD_REQUEST, "expected a text of 1 to 4096 bytes\n".to_owned())); // what an id can be
     }
+    let failed = |error: tcx::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
+    let load = |missing: Missing<'_, String>| Ok(missing.ids().cloned().collect());
+    let found = embedder.fetch_owned(vec![text], load).await.map_err(failed)?;
+    let row = Vec::<f32>::try_from(found.flatten(0, -1)).map_err(|error| failed(error.into()))?;
+    Ok(format!("{row:?}\n"))
 }
 
-/// Asks as a browser would.
+/// Asks as any client would.
 async fn ask(address: SocketAddr, text: &str) -> std::io::Result<String> {
     let mut connection = TcpStream::connect(address).await?;
-    connection.write_all(format!("GET /{text} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
+    let length = text.len();
+    let head = format!(
+        "POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    connection.write_all((head + text).as_bytes()).await?;
     let mut answer = String::new();
     connection.read_to_string(&mut answer).await?;
     Ok(answer)
@@ -74,18 +67,25 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let build = |p: &nn::Path<'_>| nn::linear(p, 8, 4, nn::LinearConfig::default());
     let net = Frozen::build(nn::VarStore::new(Device::Cpu), build)?;
     let embedder = Arc::new(cache.module(Embedder { net })?);
+
+    let service = Router::new().route("/embed", post(embed)).with_state(embedder.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    println!("listening on http://{address}");
-    let server = tokio::spawn(serve(embedder.clone(), listener));
+    println!("listening on http://{address}/embed");
+    let server = tokio::spawn(axum::serve(listener, service).into_future());
     if std::env::args().any(|arg| arg == "--serve") {
         return Ok(server.await??);
     }
     let ask_one = |i: usize| tokio::spawn(async move { ask(address, ["a", "b", "c"][i % 3]).await });
-    let answers: Vec<_> = (0..20).map(ask_one).collect();
-    for answer in answers {
-        assert!(answer.await??.starts_with("HTTP/1.1 200 OK"));
+    let asked: Vec<_> = (0..20).map(ask_one).collect();
+    let mut answers = Vec::new();
+    for answer in asked {
+        answers.push(answer.await??);
+        assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200 OK")), "{answers:?}");
     }
+    let row = |answer: &String| answer.rsplit("\r\n").next().map(str::to_owned);
+    assert_eq!(row(&answers[0]), row(&answers[3]), "equal texts have equal rows");
+    assert_ne!(row(&answers[0]), row(&answers[1]));
     assert!(ask(address, "").await?.starts_with("HTTP/1.1 400"), "an empty id is none");
     println!("20 requests: {} rows computed", embedder.stats().rows_accepted);
     assert_eq!(embedder.stats().rows_accepted, 3);

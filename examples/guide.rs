@@ -1,4 +1,6 @@
-//! The programs of `docs/guide.md`, in its order; a test compares them. Runs in a second and needs no model.
+//! Shows: the programs of `docs/guide.md`, in its order; a test compares them.
+//! Run: `cargo run --example guide`
+//! Look at: each step asserts what the guide says of it.
 
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};

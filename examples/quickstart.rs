@@ -1,4 +1,6 @@
-//! The smallest use of tcx: a network, the annotation, a cache. Run it twice: the second run computes nothing.
+//! Shows: the smallest use of tcx: a network, the annotation, a cache.
+//! Run: `cargo run --example quickstart`, twice.
+//! Look at: the second epoch loads no image and computes nothing, and in the second run the first one does neither.
 
 use tch::{Device, Kind, Tensor, nn};
 use tcx::{Cache, CacheableOutput, Extractor, Frozen, cached_module};
@@ -35,29 +37,25 @@ fn load(id: &str) -> Tensor {
 }
 
 fn main() -> tcx::Result<()> {
-    // Stands for `Frozen::load(Device::Cpu, "net.safetensors", |path| …)`: the same weights in every run.
-    tch::manual_seed(7);
-    let weights = nn::VarStore::new(Device::Cpu);
-    let conv = Frozen::build(weights, |path| nn::conv2d(path / "conv", 3, 16, 3, nn::ConvConfig::default()))?;
-
+    tch::manual_seed(7); // stands for `Frozen::load(Device::Cpu, "net.safetensors", |path| …)`: the same weights in every run
+    let conv = Frozen::build(nn::VarStore::new(Device::Cpu), |p| {
+        nn::conv2d(p, 3, 16, 3, nn::ConvConfig::default())
+    })?;
     let cache = Cache::open("target/quickstart-cache")?;
     let net = cache.module(SmallNet { conv, scale: 1. / 255. })?;
-    for batch in 0..4 {
-        let ids: Vec<String> = (batch * 32..batch * 32 + 32).map(|i| format!("image {i}")).collect();
-        let features = net.fetch(&ids, |missing| {
-            println!("loading {} images", missing.len()); // only those that are not in the cache
-            Ok(Tensor::f_stack(&missing.ids().map(|id| load(id)).collect::<Vec<_>>(), 0)?)
-        })?;
-        println!("batch {batch}: {:?}, first brightness {}", features.pooled, features.brightness[0]);
+    let ids: Vec<String> = (0..128).map(|i| format!("image {i}")).collect();
+    for epoch in 0..2 {
+        for batch in ids.chunks(32) {
+            let features = net.fetch(batch, |missing| {
+                println!("epoch {epoch}: loading {} images", missing.len()); // only those that are not in the cache
+                Ok(Tensor::f_stack(&missing.ids().map(|id| load(id)).collect::<Vec<_>>(), 0)?)
+            })?;
+            assert_eq!((features.pooled.size(), features.brightness.len()), (vec![32, 16], 32));
+        }
     }
     cache.flush()?; // durable when this returns
     let stats = net.stats();
-    println!(
-        "{} hits, {} misses, {} bytes in {}",
-        stats.hits,
-        stats.misses,
-        stats.bytes,
-        cache.path().display()
-    );
+    println!("{} served, {} computed, all in {}", stats.hits, stats.misses, cache.path().display());
+    assert!(stats.hits >= 128, "the second epoch is served");
     Ok(())
 }

@@ -10,6 +10,7 @@ mod child;
 mod cli;
 mod compressed;
 mod e2e;
+mod epochs;
 mod fill;
 mod growth;
 mod machine;

@@ -42,6 +42,10 @@ impl Figures {
         self.values.iter().filter_map(move |(name, value)| Some((name.strip_prefix(start)?, *value)))
     }
 
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
+        self.values.iter().find(|(found, _)| found == name).map(|(_, value)| *value)
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         json!({ "values": self.values, "skipped": self.skipped })
     }
@@ -96,6 +100,9 @@ impl Report {
         let table = self.table(|_| true) + &self.skipped();
         print!("{table}");
         std::fs::write(target.join("report.md"), table)?;
+        if let Some(picture) = crate::epochs::picture(&self.figures) {
+            std::fs::write(target.join("epochs.svg"), picture)?;
+        }
         #[cfg(feature = "full")]
         {
             crate::plot::write(&self.figures, &target)?;
@@ -113,7 +120,7 @@ impl Report {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let pictures = root.join("docs/bench");
         std::fs::create_dir_all(&pictures)?;
-        for picture in ["w1.svg", "w2.svg", "growth.svg"] {
+        for picture in ["epochs.svg", "w1.svg", "w2.svg", "growth.svg"] {
             std::fs::copy(target.join(picture), pictures.join(picture))?;
         }
         let path = root.join("README.md");

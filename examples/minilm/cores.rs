@@ -1,14 +1,10 @@
 //! Work for all cores.
 
-use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// How many threads there is room for. A container may be allowed fewer cores than libtorch counts.
-pub(crate) fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
-}
+use tcx_examples::cores;
 
 /// The results of `work` on all items, in order; each thread works with a tool of its own.
 ///

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use tcx::Cached;
+use tcx_examples::grouped;
 
 use crate::args::Args;
 use crate::corpus::{Corpus, Passage};
@@ -13,7 +14,7 @@ use crate::epoch::{Epoch, Stopped, epoch};
 use crate::model::MiniLm;
 use crate::place::{Memory, Place};
 use crate::record::Record;
-use crate::table::{Line, Table, grouped};
+use crate::table::{Line, Table};
 
 /// One of so many texts is edited.
 const EDITED: usize = 10;

@@ -1,9 +1,11 @@
-//! A real model on real text, through the cache.
+//! Shows: a real model on real text, through the cache.
+//! Run: `cargo xtask demo`, which provides libtorch and the model (`cargo run --example minilm` where they are).
+//! Look at: the table: the second epoch and another process compute nothing, and an edited text is computed anew.
 //!
 //! Embeds paragraphs of documentation with all-MiniLM-L6-v2: one epoch that computes them, one that finds them,
 //! one in another process, one with a tenth of the texts edited; and searches them (`--query`). How a user's own
 //! program would look is in [`model`] (the annotated module) and in [`epoch::fetch`] (its use); the rest reads
-//! texts and prints tables. `cargo xtask demo` provides libtorch and the model, and runs it.
+//! texts and prints tables.
 
 mod args;
 mod bert;
@@ -26,6 +28,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use tcx::Cache;
+use tcx_examples::grouped;
 
 use args::{Args, Mode};
 use corpus::Corpus;
@@ -33,7 +36,6 @@ use demo::Demo;
 use epoch::Stopped;
 use model::MiniLm;
 use place::Place;
-use table::grouped;
 
 /// What a shell expects of a program that was called wrongly.
 const WRONG_USAGE: u8 = 2;
@@ -76,7 +78,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let module = MiniLm::load(&model)?;
     if !quiet {
         let (model, seconds) = (model.display(), start.elapsed().as_secs_f64());
-        eprintln!("model    {model} (loaded in {seconds:.1} s, {} threads)\n", cores::cores());
+        eprintln!("model    {model} (loaded in {seconds:.1} s, {} threads)\n", tcx_examples::cores());
     }
 
     let cache = Cache::open(place.rows())?;

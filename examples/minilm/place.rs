@@ -93,19 +93,8 @@ impl Place {
 
     /// How many bytes the cache takes on disk.
     pub(crate) fn bytes(&self) -> u64 {
-        bytes(&self.rows())
+        tcx_examples::bytes(&self.rows())
     }
-}
-
-/// The bytes of all files below a folder. Files come and go while a cache is in use.
-fn bytes(folder: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    let of = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(data) if data.is_dir() => bytes(&entry.path()),
-        Ok(data) => data.len(),
-        Err(_) => 0,
-    };
-    entries.flatten().map(of).sum()
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use tch::Tensor;
 use tcx::Cached;
+use tcx_examples::grouped;
 
 use crate::corpus::{Corpus, Passage};
 use crate::epoch::{epoch, fetch};
 use crate::model::MiniLm;
-use crate::table::grouped;
 
 /// How many passages are shown.
 const SHOWN: i64 = 5;

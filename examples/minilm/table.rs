@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tcx_examples::{grouped, rounded};
+
 use crate::epoch::Epoch;
 
 /// One line: an epoch and what the cache took on disk after it.
@@ -60,18 +62,6 @@ impl Table {
     }
 }
 
-/// With one decimal where that says something.
-fn rounded(times: f64) -> String {
-    if times < 9.95 { format!("{times:.1}") } else { grouped(times.round() as u64) }
-}
-
-/// `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
-    groups.join(",")
-}
-
 pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
@@ -95,10 +85,5 @@ cold   5,000      0   5,000     50.0      100           1.0   8.0 MB
 warm   5,000  5,000       0   0.0250  200,000         2,000   8.0 MB
 ";
         assert_eq!(table, expected);
-    }
-
-    #[test]
-    fn digits_stand_in_threes() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,15 +1,11 @@
 //! Work for all cores.
 
-use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// How many threads there is room for.
-pub(crate) fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
-}
+use tcx_examples::cores;
 
 /// The results of `work` on all items, in order, or the error of the first item that has one.
 pub(crate) fn on_all_cores<I, R>(

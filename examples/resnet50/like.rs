@@ -7,11 +7,11 @@ use std::time::Instant;
 use anyhow::ensure;
 use tch::Tensor;
 use tcx::Cached;
+use tcx_examples::grouped;
 
 use crate::epoch::{epoch, fetch};
 use crate::model::ResNet50;
 use crate::pictures::{Picture, Pictures};
-use crate::table::grouped;
 
 /// How many images are shown.
 const SHOWN: usize = 5;

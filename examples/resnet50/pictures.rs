@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use tcx_examples::grouped;
 
 use crate::cores::on_all_cores;
-use crate::table::grouped;
 
 /// Files that are read.
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];

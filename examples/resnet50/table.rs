@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tcx_examples::{grouped, rounded};
+
 use crate::epoch::Epoch;
 
 /// One line: an epoch and what the cache took on disk after it.
@@ -70,18 +72,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// With one decimal where that says something.
-fn rounded(times: f64) -> String {
-    if times < 9.95 { format!("{times:.1}") } else { grouped(times.round() as u64) }
-}
-
-/// `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
-    groups.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,10 +102,5 @@ warm    5,000  5,000       0   0.0250         2,000      8,000,000
         let found = Table::new(vec![line("", 100, 0, 0.1)]);
         assert_eq!(found.cells(&found.lines[0])[5], "?");
         assert_eq!(first_name(&found.lines[0].epoch), "first");
-    }
-
-    #[test]
-    fn digits_stand_in_threes() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

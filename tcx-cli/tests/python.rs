@@ -200,3 +200,14 @@ pyarrow.parquet.write_table(table, 'theirs.parquet')
     assert_eq!(shown["rows"][0]["outputs"][0]["values"], serde_json::json!([5.0, 6.0, 7.0, 8.0]));
     assert_eq!(tcx(dir.path(), &["verify", "cache"]).status.code(), Some(0));
 }
+
+#[test]
+fn the_python_of_the_readme_opens_a_segment() {
+    let dir = workplace();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let blocks: Vec<&str> =
+        readme.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 1);
+    let Some(said) = run("pyarrow", blocks[0], dir.path()) else { return };
+    assert_eq!(said, "['__key', '__view', 'value'] 1000 0\n");
+}

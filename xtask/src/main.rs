@@ -8,6 +8,8 @@ mod compile;
 mod counts;
 mod demo;
 mod digest;
+#[cfg(test)]
+mod documents;
 mod downloads;
 mod failure;
 mod install;

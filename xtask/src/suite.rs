@@ -12,8 +12,9 @@ use crate::{libtorch, model, process, pyarrow, toolchain};
 const WITHOUT_LIBTORCH: [&str; 5] = ["tcx-store", "tcx-cli", "tcx-derive", "tcx-engine-tests", "tcx-stress"];
 
 /// The examples that need neither arguments nor a model.
-const WITHOUT_ARGUMENTS: [&str; 13] = [
+const WITHOUT_ARGUMENTS: [&str; 14] = [
     "quickstart",
+    "readme",
     "guide",
     "structured",
     "kfold",

@@ -1,0 +1,120 @@
+//! What README.md, CONTRIBUTING.md, docs/cli.md and docs/operations.md advise works: their `sh` blocks are run, line by line,
+//! and every `tcx` command within a line has the options it is given.
+//!
+//! The `cargo` commands among them are looked at by xtask's tests, and those of "In your own crate" run by tests/tests/documents.rs.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use support::{TCX, workplace};
+
+const DOCUMENTS: [&str; 7] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/cli.md",
+    "docs/design.md",
+    "docs/guide.md",
+    "docs/operations.md",
+    "docs/performance.md",
+];
+
+fn read(document: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document)).unwrap()
+}
+
+/// The lines of the `sh` blocks that are for this crate to run.
+fn lines(document: &str) -> impl Iterator<Item = &str> {
+    let blocks = document.split("\n```sh\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    blocks.flat_map(str::lines).filter(|line| !line.starts_with("cargo ") && !line.starts_with("eval "))
+}
+
+/// Runs every line in a folder with caches and says how many there were.
+fn run(document: &str, dir: &Path) -> usize {
+    let path = format!("{}:{}", Path::new(TCX).parent().unwrap().display(), std::env::var("PATH").unwrap());
+    for folder in [".local/share/bash-completion/completions", ".local/share/man"] {
+        fs::create_dir_all(dir.join(folder)).unwrap();
+    }
+    let document = read(document);
+    for line in lines(&document) {
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", line]).current_dir(dir).env("PATH", &path).env("HOME", dir);
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    lines(&document).count()
+}
+
+#[test]
+fn the_commands_of_the_readme_and_of_the_reference_work() {
+    let dir = workplace();
+    fs::write(dir.path().join("ids.txt"), "1\n2\n").unwrap();
+    assert!(run("README.md", dir.path()) >= 8);
+    assert!(run("docs/cli.md", dir.path()) >= 2);
+    run("CONTRIBUTING.md", dir.path());
+}
+
+#[test]
+fn what_an_operator_is_told_to_do_works() {
+    let dir = workplace();
+    assert!(run("docs/operations.md", dir.path()) >= 5);
+}
+
+/// The `tcx` commands within lines of text.
+fn commands(text: &str) -> Vec<Vec<&str>> {
+    let spans = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let words = spans.map(|span| span.split_whitespace().collect::<Vec<_>>());
+    words.filter(|words| words.len() > 1 && words[0] == "tcx").collect()
+}
+
+#[test]
+fn every_command_that_is_advised_exists_with_its_options() {
+    let documents = DOCUMENTS.map(read);
+    let commands: Vec<_> = documents.iter().flat_map(|text| commands(text)).collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    for words in commands {
+        let output = Command::new(TCX).args([words[1], "--help"]).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{words:?}");
+        for option in words.iter().filter(|word| word.starts_with("--")) {
+            assert!(help.contains(option), "{words:?}: no {option} in {help}");
+        }
+    }
+}
+
+/// Every source file below a folder, without the breaks within strings.
+fn sources(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else {
+            text.push_str(&fs::read_to_string(&path).unwrap().replace("\\\n", ""));
+        }
+    }
+}
+
+#[test]
+fn what_an_operator_may_read_is_what_the_programs_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut source = String::new();
+    for folder in ["tcx-store/src", "tcx/src", "tcx-cli/src"] {
+        sources(&root.join(folder), &mut source);
+    }
+    let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+    let source = squeezed(&source);
+    let document = read("docs/operations.md");
+    let table = document.split("\n## What to do when\n").nth(1).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let messages: Vec<&str> = rows.filter_map(|line| line.split('`').nth(1)).collect();
+    assert!(messages.len() > 10, "{messages:?}");
+    for message in messages {
+        for part in message.split('…').map(squeezed) {
+            assert!(source.contains(&part), "`{message}`: nothing says `{part}`");
+        }
+    }
+}

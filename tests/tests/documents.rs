@@ -1,0 +1,91 @@
+//! README.md and docs/guide.md show what runs: their programs are parts of examples, and a crate of one's own is built by
+//! the README's lines.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> io::Result<String> {
+    fs::read_to_string(root().join(path))
+}
+
+/// The text without any white space: how lines are broken is the formatter's business.
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+/// The blocks of a document that begin so.
+fn blocks<'a>(document: &'a str, fence: &'a str) -> impl Iterator<Item = &'a str> {
+    document.split(fence).skip(1).filter_map(|rest| rest.split("```").next())
+}
+
+#[test]
+fn every_snippet_of_the_guide_is_a_part_of_its_example() -> io::Result<()> {
+    let (guide, example) = (read("docs/guide.md")?, squeezed(&read("examples/guide.rs")?));
+    assert!(blocks(&guide, "```rust\n").count() > 10);
+    for snippet in blocks(&guide, "```rust\n") {
+        assert!(example.contains(&squeezed(snippet)), "not in examples/guide.rs:\n{snippet}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_program_of_the_readme_is_a_part_of_its_example() -> io::Result<()> {
+    let (readme, example) = (read("README.md")?, squeezed(&read("examples/readme.rs")?));
+    assert!(blocks(&readme, "```rust\n").count() > 0);
+    for snippet in blocks(&readme, "```rust\n") {
+        assert!(example.contains(&squeezed(snippet)), "not in examples/readme.rs:\n{snippet}");
+    }
+    Ok(())
+}
+
+/// A link from `from` to `to`, whatever was there.
+#[cfg(unix)]
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(from).is_ok() {
+        fs::remove_file(from)?;
+    }
+    std::os::unix::fs::symlink(to, from)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_crate_of_your_own_is_built_by_the_lines_of_the_readme() -> io::Result<()> {
+    let root = root().canonicalize()?;
+    let readme = read("README.md")?;
+    let section = readme.split("\n## In your own crate\n").nth(1).unwrap_or_default();
+    let block = |fence| blocks(section, fence).next().unwrap_or_default();
+    let (toml, shell) = (block("```toml\n"), block("```sh\n"));
+    let (environment, run) = shell.split_once('\n').unwrap_or_default();
+    assert_eq!(run, "cargo run\n", "{shell}");
+
+    // Always the same place: what it needs is built once, with the workspace's settings.
+    let here = root.join("target/tests/own-crate");
+    let mine = here.join("mine");
+    fs::create_dir_all(mine.join("src"))?;
+    link(&here.join("tcx"), &root)?;
+    let package = "[workspace]\n[package]\nname = \"mine\"\nedition = \"2024\"\n\n";
+    fs::write(mine.join("Cargo.toml"), format!("{package}{toml}"))?;
+    fs::copy(root.join("Cargo.lock"), mine.join("Cargo.lock"))?;
+    fs::copy(root.join("examples/quickstart.rs"), mine.join("src/main.rs"))?;
+
+    // From a folder that knows nothing of this workspace's configuration of Cargo. It is checked, not run: linking takes long.
+    let elsewhere = tempfile::tempdir()?;
+    let script = format!(
+        "cd '{}'\n{environment}\ncd '{}'\nexec cargo check --offline --manifest-path '{}' --config 'profile.dev.package.\"*\".opt-level=2' \
+         --config 'profile.dev.package.\"*\".debug=false' --config 'profile.dev.debug=\"line-tables-only\"'",
+        mine.display(),
+        elsewhere.path().display(),
+        mine.join("Cargo.toml").display(),
+    );
+    let mut command = Command::new("sh");
+    command.args(["-ec", &script]).env_remove("LIBTORCH").env_remove("LD_LIBRARY_PATH");
+    command.env("CARGO_TARGET_DIR", root.join("target"));
+    let output = command.output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}

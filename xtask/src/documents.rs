@@ -1,0 +1,258 @@
+//! What the documents show is run: each fenced block has a test that runs it, each `cargo` command is one that exists.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cli;
+use crate::workspace::Workspace;
+
+/// Which test runs the blocks of a document, or of those in a folder, that have this info string; it names the document. Blocks of `text` are not run: they show what
+/// something prints, or how something is laid out.
+const RUN_BY: &[(&str, &str, &str)] = &[
+    ("README.md", "rust", "tests/tests/documents.rs"),
+    ("README.md", "python", "tcx-cli/tests/python.rs"),
+    ("README.md", "sh", "tcx-cli/tests/documents.rs"),
+    ("README.md", "toml", "tests/tests/documents.rs"),
+    ("docs/cli.md", "console", "tcx-cli/tests/sessions.rs"),
+    ("docs/cli.md", "sh", "tcx-cli/tests/documents.rs"),
+    ("docs/guide.md", "rust", "tests/tests/documents.rs"),
+    ("docs/operations.md", "sh", "tcx-cli/tests/documents.rs"),
+    ("CONTRIBUTING.md", "sh", "tcx-cli/tests/documents.rs"),
+    ("tcx-cli/tests/sessions", "console", "tcx-cli/tests/sessions.rs"),
+];
+
+/// A fenced block, or a piece of code within a line (its info string is `span`).
+#[derive(Debug, PartialEq)]
+struct Code<'a> {
+    line: usize,
+    info: &'a str,
+    text: String,
+}
+
+/// The code of a document, in order.
+fn code(document: &str) -> Vec<Code<'_>> {
+    let mut found: Vec<Code<'_>> = Vec::new();
+    let mut is_open = false;
+    for (number, line) in document.lines().enumerate() {
+        let fence = line.trim_start().strip_prefix("```").filter(|info| !info.contains('`'));
+        match (fence, is_open) {
+            (Some(info), false) => found.push(Code { line: number + 1, info, text: String::new() }),
+            (Some(_), true) => {}
+            (None, true) => {
+                if let Some(block) = found.last_mut() {
+                    block.text.push_str(line);
+                    block.text.push('\n');
+                }
+            }
+            (None, false) => {
+                let spans = line.split('`').skip(1).step_by(2).map(str::to_owned);
+                found.extend(spans.map(|text| Code { line: number + 1, info: "span", text }));
+            }
+        }
+        is_open ^= fence.is_some();
+    }
+    found
+}
+
+/// The documents of the workspace, by their paths below it.
+fn documents(workspace: &Workspace) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![workspace.root().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && name != "target" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let below = path.strip_prefix(workspace.root()).unwrap().to_string_lossy().into_owned();
+                found.push((below, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The commands of a line of a shell, without comments.
+fn commands(line: &str) -> impl Iterator<Item = &str> {
+    let line = line.split(" #").next().unwrap_or_default();
+    line.split("&&").map(|command| command.trim().trim_end_matches(")\""))
+}
+
+/// Why this `cargo` command is none that works in this workspace.
+fn mistake(command: &str, root: &Path) -> Option<String> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let after = |option: &[&str]| {
+        let at = words.iter().position(|word| option.contains(word))?;
+        words.get(at + 1).copied()
+    };
+    if words.get(1) == Some(&"xtask") {
+        return cli::parse(words[2..].iter().map(Into::into).collect()).err();
+    }
+    let is_there =
+        |path: PathBuf, holds: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(holds));
+    let named = |name: &str| format!("name = \"{name}\"");
+    let manifest = match after(&["-p", "--package"]) {
+        Some("tcx-engine-benches") => root.join("benches/engine"),
+        Some("tcx-engine-tests") => root.join("tests/engine"),
+        Some(package) => root.join(package),
+        None => root.join("examples"),
+    };
+    let manifest = manifest.join("Cargo.toml");
+    if let Some(package) =
+        after(&["-p", "--package"]).filter(|package| !is_there(manifest.clone(), &named(package)))
+    {
+        return Some(format!("no package `{package}`"));
+    }
+    if let Some(example) =
+        after(&["--example"]).filter(|name| *name != "NAME" && !is_there(manifest.clone(), &named(name)))
+    {
+        return Some(format!("no example `{example}`"));
+    }
+    if let Some(bin) = after(&["--bin"]).filter(|name| !is_there(manifest.clone(), &named(name))) {
+        return Some(format!("no program `{bin}`"));
+    }
+    if let Some(folder) =
+        after(&["--path"]).filter(|folder| !is_there(root.join(folder).join("Cargo.toml"), "[[bin]]"))
+    {
+        return Some(format!("no program in `{folder}`"));
+    }
+    let known = ["add", "build", "check", "clean", "clippy", "doc", "fmt", "install", "run", "test"];
+    words.get(1).filter(|word| !known.contains(word)).map(|word| format!("unknown command `{word}`"))
+}
+
+#[test]
+fn every_block_of_a_document_is_run_by_a_test() {
+    let workspace = Workspace::find().unwrap();
+    let mut unused: Vec<_> = RUN_BY.to_vec();
+    for (path, document) in documents(&workspace) {
+        for block in code(&document).iter().filter(|code| !matches!(code.info, "span" | "text")) {
+            let is_of =
+                |row: &&(&str, &str, &str)| Path::new(&path).starts_with(row.0) && row.1 == block.info;
+            let row = RUN_BY.iter().find(is_of);
+            let Some((_, _, test)) = row else {
+                panic!(
+                    "{path}:{}: nothing runs this block of `{}`: say `text` if it is output, else name here what runs it",
+                    block.line, block.info
+                );
+            };
+            unused.retain(|row| !is_of(&row));
+            let name = Path::new(&path).file_name().unwrap().to_string_lossy().into_owned();
+            let test = fs::read_to_string(workspace.root().join(test)).unwrap();
+            assert!(test.contains(&name), "{path}:{}: its test does not know {name}", block.line);
+        }
+    }
+    assert!(unused.is_empty(), "there are no such blocks any more: {unused:?}");
+}
+
+#[test]
+fn every_cargo_command_of_a_document_exists() {
+    let workspace = Workspace::find().unwrap();
+    let mut count = 0;
+    for (path, document) in documents(&workspace) {
+        for code in code(&document).iter().filter(|code| matches!(code.info, "span" | "sh")) {
+            for command in
+                code.text.lines().flat_map(commands).filter(|command| command.starts_with("cargo "))
+            {
+                if let Some(why) = mistake(command, workspace.root()) {
+                    panic!("{path}, from line {}: `{command}`: {why}", code.line);
+                }
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+/// What a heading is called in a link, as the places that show Markdown have it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    kept.chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+        .collect::<String>()
+        .replace(' ', "-")
+}
+
+/// Why a link of the document at `path` leads nowhere.
+fn dead(root: &Path, path: &str, link: &str) -> Option<String> {
+    let (target, heading) = link.split_once('#').unwrap_or((link, ""));
+    let file = if target.is_empty() { root.join(path) } else { root.join(path).parent()?.join(target) };
+    if !file.exists() {
+        return Some(format!("no {}", file.display()));
+    }
+    let text = if heading.is_empty() { return None } else { fs::read_to_string(file).unwrap_or_default() };
+    let mut headings = text.lines().filter(|line| line.starts_with('#'));
+    let is_there = headings.any(|line| anchor(line.trim_start_matches('#')) == heading);
+    (!is_there).then(|| format!("no heading `{heading}`"))
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let workspace = Workspace::find().unwrap();
+    let mut count = 0;
+    for (path, document) in documents(&workspace) {
+        let links = document.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            if let Some(why) = dead(workspace.root(), &path, link) {
+                panic!("{path}: {link}: {why}");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 20, "{count}");
+    assert!(dead(workspace.root(), "docs/guide.md", "../README.md#no-such-heading").is_some());
+    assert!(dead(workspace.root(), "docs/guide.md", "README.md").is_some());
+}
+
+#[test]
+fn every_example_begins_with_what_it_shows_how_to_run_it_and_what_to_look_at() {
+    let workspace = Workspace::find().unwrap();
+    let folder = workspace.root().join("examples");
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let examples: Vec<&str> = manifest.split("[[example]]\n").skip(1).collect();
+    assert!(examples.len() > 10, "{examples:?}");
+    for example in examples {
+        let value = |name: &str| example.split_once(name).unwrap().1.split('"').next().unwrap();
+        let (name, path) = (value("name = \""), value("path = \""));
+        let text = fs::read_to_string(folder.join(path)).unwrap();
+        let head: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        let starts = ["//! Shows: ", "//! Run: ", "//! Look at: "];
+        let places = starts.map(|start| head.iter().position(|line| line.starts_with(start)));
+        assert!(places[0] == Some(0) && places.is_sorted() && places[2].is_some(), "{path}: {head:?}");
+        let run = head[places[1].unwrap()];
+        assert!(
+            run.contains(&format!("--example {name}")) || run.contains("cargo xtask demo"),
+            "{path}: {run}"
+        );
+    }
+}
+
+#[test]
+fn code_is_found_in_blocks_and_in_lines() {
+    let document = "Say `a b`:\n\n```sh\ncargo `x`\n```\nand ```` `c` ````\n  ```text\n  y\n  ```\n";
+    let found: Vec<(usize, &str, String)> =
+        code(document).into_iter().map(|code| (code.line, code.info, code.text)).collect();
+    assert_eq!(found[0], (1, "span", "a b".to_owned()));
+    assert_eq!(found[1], (3, "sh", "cargo `x`\n".to_owned()));
+    assert_eq!(found.last().unwrap(), &(7, "text", "  y\n".to_owned()));
+}
+
+#[test]
+fn commands_that_do_not_exist_are_found() {
+    let workspace = Workspace::find().unwrap();
+    let mistake = |command| mistake(command, workspace.root());
+    assert_eq!(mistake("cargo xtask bench --quick"), None);
+    assert_eq!(mistake("cargo run --release --example resnet50 -- FOLDER"), None);
+    assert_eq!(mistake("cargo install --path tcx-cli"), None);
+    for wrong in [
+        "cargo xtask bench --fast",
+        "cargo run --example resnet51",
+        "cargo test -p tcx-stores",
+        "cargo run -p tcx-engine-benches --bin indices",
+        "cargo install --path tcx",
+        "cargo tset",
+    ] {
+        assert!(mistake(wrong).is_some(), "{wrong}");
+    }
+}
