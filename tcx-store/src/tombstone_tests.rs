@@ -305,6 +305,25 @@ fn a_change_that_cannot_be_read_for_a_moment_hides_what_is_before_it_and_no_long
 }
 
 #[test]
+fn a_change_of_another_folder_does_not_take_the_place_of_one_that_could_not_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (steps, fails) = without_change_1();
+    let (a, b) = (process(dir.path()), with_steps(dir.path(), steps));
+    compute(&a, &["z"], 1);
+    a.flush().unwrap();
+    compute(&b, &["x"], 1);
+    a.invalidate(&keys(&["x"])).unwrap();
+    fails.store(true, SeqCst);
+    assert_eq!(values(&b, &["x"]), [-1]);
+    std::fs::remove_dir_all(dir.path().join("m_v1")).unwrap();
+    let c = process(dir.path());
+    compute(&c, &["z"], 1);
+    c.invalidate(&keys(&["z"])).unwrap();
+    fails.store(false, SeqCst);
+    assert_eq!(values(&b, &["x"]), [-1]);
+}
+
+#[test]
 fn rows_that_wait_to_be_written_are_kept_until_a_change_can_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let (steps, fails) = without_change_1();

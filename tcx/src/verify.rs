@@ -83,7 +83,8 @@ pub struct Different<I> {
     pub id: I,
     /// The first field that differs.
     pub field: String,
-    /// How: the value in the cache, and the one that was computed now.
+    /// How, in words, what is in the cache first: `is 1 and 2 at element 0, where 1.0e-6 is tolerated` of floating-point
+    /// numbers, `is not the same` of most else.
     pub how: String,
 }
 

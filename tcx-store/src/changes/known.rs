@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use super::identity::IdentityChange;
 use super::merge::MergePlan;
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
@@ -102,7 +103,7 @@ impl KnownChanges {
             return false;
         }
         self.learn_merged(storage, instance, &listed.merged);
-        self.read_again(storage);
+        self.read_again(storage, instance);
         while listed.changes.contains(&self.next) {
             if matches!(self.read_next(storage), Read::Vanished) {
                 return true;
@@ -154,16 +155,21 @@ impl KnownChanges {
     }
 
     /// Reads once more what could not be read: a file system may have failed for a moment, or the change has been repaired.
-    fn read_again(&mut self, storage: &dyn Storage) {
-        for (number, _) in self.unread.clone() {
+    fn read_again(&mut self, storage: &dyn Storage, instance: Random) {
+        let mut readable = Vec::new();
+        for (&number, doubt) in &mut self.unread {
             match read(storage, number) {
-                Ok(Some(table)) => {
-                    tracing::info!(number, "change can be verified now");
-                    self.push(table);
-                }
-                Ok(None) => {}
-                Err((doubt, _)) => drop(self.unread.insert(number, doubt)),
+                Ok(table) => readable.extend(table),
+                Err((now, _)) => *doubt = now,
             }
+        }
+        // In this order: in a folder that was made again meanwhile, others have these numbers.
+        if readable.is_empty() || instance_of(storage) != Some(instance) {
+            return;
+        }
+        for table in readable {
+            tracing::info!(number = table.number, "change can be verified now");
+            self.push(table);
         }
     }
 
@@ -299,4 +305,10 @@ fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (D
         Ok(_) => Err((Doubt::Damaged, "it is merged".to_owned())),
         Err(what) => Err((Doubt::Damaged, what)),
     }
+}
+
+/// The instance of the folder that is there now; `None` if its change 0 cannot be read.
+fn instance_of(storage: &dyn Storage) -> Option<Random> {
+    let map = storage.map(&FileName::Change(0).to_string()).ok()?;
+    IdentityChange::decode(&map).ok().map(|identity| identity.instance)
 }

@@ -51,7 +51,7 @@ pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     let wanted = (budget.count(100_000_000) as u64).min(free_bytes(dir.path()) / ROOM).max(BATCH);
     let start = Instant::now();
     // The rest is for looking every key up once, and measuring.
-    let count = add(dir.path(), wanted, || budget.left() < budget.time() / 5);
+    let count = add(dir.path(), wanted, || budget.left() < budget.time() * 2 / 5);
     let took = start.elapsed();
     let mut command = Command::new(std::env::current_exe().unwrap());
     let measured = budget.count(MEASURED).max(1 << 16);
