@@ -101,14 +101,36 @@ impl VerifiedBlocks {
     /// Two threads may verify a block at the same time; both find the same.
     #[inline]
     pub(crate) fn verify(&self, bytes: &[u8], start: usize, end: usize) -> bool {
+        self.were_verified(start, end) || self.verify_now(bytes, start, end)
+    }
+
+    /// As [`verify`](Self::verify), as far as that is known: nothing is computed. Ranges of many blocks are not known.
+    #[inline]
+    pub(crate) fn were_verified(&self, start: usize, end: usize) -> bool {
         if start >= end || end > self.len {
             return start == end && end <= self.len;
         }
         let (first, last) = (start / CHECKSUM_BLOCK, (end - 1) / CHECKSUM_BLOCK);
-        // Nearly always one block or two, verified before: their bits are in one word.
+        // Nearly always one block or two: their bits are in one word.
         let wanted = if first == last { 0b1 } else { 0b11 };
-        let good = last - first <= 1 && self.bits_from(first) & wanted == wanted;
-        good || self.verify_blocks(bytes, first, last)
+        last - first <= 1 && self.bits_from(first) & wanted == wanted
+    }
+
+    /// Whether every block of `start..end` has been verified, however many they are.
+    pub(crate) fn were_all_verified(&self, start: usize, end: usize) -> bool {
+        if start >= end || end > self.len {
+            return start == end && end <= self.len;
+        }
+        let (mut block, end) = (start / CHECKSUM_BLOCK, (end - 1) / CHECKSUM_BLOCK + 1);
+        // Word by word.
+        while block < end {
+            let count = (64 - block % 64).min(end - block);
+            if self.bits_from(block).trailing_ones() < count as u32 {
+                return false;
+            }
+            block += count;
+        }
+        true
     }
 
     /// A bit for each verified block, from `block` on, as far as they are in its word.
@@ -119,8 +141,12 @@ impl VerifiedBlocks {
     }
 
     #[inline(never)]
-    fn verify_blocks(&self, bytes: &[u8], first: usize, last: usize) -> bool {
-        (first..=last).all(|block| self.bits_from(block) & 1 == 1 || self.verify_block(bytes, block))
+    fn verify_now(&self, bytes: &[u8], start: usize, end: usize) -> bool {
+        if start >= end || end > self.len {
+            return false;
+        }
+        let mut blocks = start / CHECKSUM_BLOCK..(end - 1) / CHECKSUM_BLOCK + 1;
+        blocks.all(|block| self.bits_from(block) & 1 == 1 || self.verify_block(bytes, block))
     }
 
     /// Reads all bytes once more, also those that were verified before.
@@ -192,16 +218,19 @@ mod tests {
             bytes[block * CHECKSUM_BLOCK] ^= 1;
         }
         let blocks = VerifiedBlocks::new(checksums, bytes.len()).unwrap();
+        assert!(!blocks.were_all_verified(0, 1) && blocks.were_all_verified(7, 7));
         // Twice: first they are verified, then they have been.
         for _ in 0..2 {
             for (first, last) in (0..67).flat_map(|first| (first + 1..67).map(move |last| (first, last))) {
                 let good = blocks.verify(&bytes, (first + 1) * CHECKSUM_BLOCK - 1, last * CHECKSUM_BLOCK + 1);
-                assert_eq!(
-                    good,
-                    !changed.iter().any(|block| (first..=last).contains(block)),
-                    "{first} {last}"
-                );
+                let expected = !changed.iter().any(|block| (first..=last).contains(block));
+                assert_eq!(good, expected, "{first} {last}");
             }
         }
+        for (first, last) in (0..67).flat_map(|first| (first + 1..67).map(move |last| (first, last))) {
+            let all = blocks.were_all_verified((first + 1) * CHECKSUM_BLOCK - 1, last * CHECKSUM_BLOCK + 1);
+            assert_eq!(all, !changed.iter().any(|block| (first..=last).contains(block)), "{first} {last}");
+        }
+        assert!(!blocks.were_all_verified(66 * CHECKSUM_BLOCK, bytes.len() + 1));
     }
 }

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use arrow::buffer::Buffer;
-
 use crate::content::Content;
 use crate::presence::Presence;
 use crate::schema::{Leaf, LeafKind};
+use crate::spare::SpareBytes;
 
 /// The rows of one leaf: their bytes, for rows of differing length where each begins and ends, and for an optional leaf
 /// which of them have a value.
@@ -22,18 +21,18 @@ use crate::schema::{Leaf, LeafKind};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Column {
-    values: Buffer,
+    values: SpareBytes,
     /// `rows + 1` positions in `values`, for rows of differing length.
     offsets: Option<Vec<i64>>,
     presence: Option<Presence>,
 }
 
 impl Column {
-    /// Rows of equal width, one after the other, copied once into an aligned buffer.
+    /// Rows of equal width, one after the other, copied once.
     ///
     /// `bytes` are the elements in memory order (little-endian), `rows * width` of them.
     pub fn dense(bytes: &[u8]) -> Self {
-        Self { values: Buffer::from(bytes), offsets: None, presence: None }
+        Self { values: SpareBytes::copied(bytes), offsets: None, presence: None }
     }
 
     /// One string per row.
@@ -61,7 +60,7 @@ impl Column {
     /// ```
     pub fn varying(values: Vec<u8>, ends: impl IntoIterator<Item = usize>) -> Self {
         let offsets = std::iter::once(0).chain(ends.into_iter().map(|end| end as i64)).collect();
-        Self { values: Buffer::from_vec(values), offsets: Some(offsets), presence: None }
+        Self { values: values.into(), offsets: Some(offsets), presence: None }
     }
 
     /// The same rows, of which only some have a value: one truth value per row. What stands in the rows of the others is
@@ -87,7 +86,7 @@ impl Column {
         self.values.len() + offsets + self.presence.as_ref().map_or(0, |presence| presence.bits().len())
     }
 
-    pub(crate) fn values(&self) -> &Buffer {
+    pub(crate) fn values(&self) -> &[u8] {
         &self.values
     }
 
@@ -123,7 +122,7 @@ impl Column {
         }
         let offsets = self.offsets.is_some().then_some(offsets);
         let select = |presence: &Presence| rows.iter().map(|&row| presence.is_present(row)).collect();
-        Self { values: Buffer::from_vec(values), offsets, presence: self.presence.as_ref().map(select) }
+        Self { values: values.into(), offsets, presence: self.presence.as_ref().map(select) }
     }
 
     /// As [`row`](Self::row); `width` is that of the leaf, 0 where rows differ in length.

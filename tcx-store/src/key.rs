@@ -126,24 +126,31 @@ impl Keys {
         keys
     }
 
+    #[inline]
     fn push(&mut self, key: &[u8]) -> Result<()> {
-        let position = self.len();
-        if key.is_empty() {
-            return Err(Error::invalid(format!(
-                "id {position} of the batch is empty: every sample needs an id of its own"
-            )));
-        }
-        if key.len() > MAX_KEY_BYTES {
-            let start = String::from_utf8_lossy(&key[..40]).into_owned();
-            return Err(Error::invalid(format!(
-                "id {position} of the batch (`{start}…`) has {} bytes, the most is {MAX_KEY_BYTES}: use a hash of it",
-                key.len()
-            )));
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(self.refused(key));
         }
         self.push_checked(key);
         Ok(())
     }
 
+    /// The error of the next key, which is none.
+    #[cold]
+    fn refused(&self, key: &[u8]) -> Error {
+        let position = self.len();
+        if key.is_empty() {
+            let message = format!("id {position} of the batch is empty: every sample needs an id of its own");
+            return Error::invalid(message);
+        }
+        let start = String::from_utf8_lossy(&key[..40]).into_owned();
+        Error::invalid(format!(
+            "id {position} of the batch (`{start}…`) has {} bytes, the most is {MAX_KEY_BYTES}: use a hash of it",
+            key.len()
+        ))
+    }
+
+    #[inline]
     fn push_checked(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
@@ -248,6 +255,17 @@ impl Hasher for FirstBits {
 
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
+    }
+}
+
+/// Whether two keys are one. Most are short, and a call would take longer than the look.
+#[inline]
+pub(crate) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    match (a.first_chunk::<8>(), a.last_chunk::<8>(), b.first_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(first), Some(last), Some(other_first), Some(other_last)) if a.len() <= 16 => {
+            a.len() == b.len() && first == other_first && last == other_last
+        }
+        _ => a == b,
     }
 }
 

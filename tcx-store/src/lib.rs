@@ -60,6 +60,8 @@ mod power_tests;
 mod prefetch;
 mod presence;
 mod probe;
+#[cfg(test)]
+mod probe_tests;
 mod publish;
 #[cfg(test)]
 mod read_tests;
@@ -79,6 +81,7 @@ mod segment;
 mod segments;
 mod sessions;
 mod snapshot;
+mod spare;
 mod spawn;
 mod spec;
 mod stats;

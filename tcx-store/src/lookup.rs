@@ -13,7 +13,7 @@ use crate::key::{Keys, TakeBits};
 use crate::loaded::LoadedRows;
 use crate::replacer::Replacer;
 use crate::schema::{Leaf, LeafKind};
-use crate::segment::{Segment, Unpacked};
+use crate::segment::{NARROW, Segment, Unpacked};
 
 /// How many rows ahead of the copy the processor is told what comes.
 const AHEAD: usize = 8;
@@ -272,7 +272,10 @@ impl Lookup {
         }
         let whole: Vec<Option<&[u8]>> = self.sources.iter().map(|source| source.dense(leaf)).collect();
         for (position, to) in dst.chunks_exact_mut(width).enumerate() {
-            if let Some(next) = self.rows.get(position + AHEAD) {
+            // Narrow rows are on their way since their keys were found.
+            if width > NARROW
+                && let Some(next) = self.rows.get(position + AHEAD)
+            {
                 prefetch_row(whole[next.source as usize], next.row as usize * width, width);
             }
             let address = self.rows[position];

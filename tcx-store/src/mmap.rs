@@ -15,6 +15,8 @@ use memmap2::Mmap;
 pub(crate) struct Mapped {
     /// Nothing is mapped for an empty file: the system refuses a mapping of no bytes.
     map: Option<Mmap>,
+    /// Whether a file stands behind the map.
+    is_of_file: bool,
     /// A simulated process maps nothing.
     #[cfg(test)]
     memory: Option<std::sync::Arc<[u8]>>,
@@ -32,6 +34,7 @@ impl Mapped {
         let map = unsafe { Mmap::map(file)? };
         Ok(Self {
             map: Some(map),
+            is_of_file: true,
             #[cfg(test)]
             memory: None,
         })
@@ -53,6 +56,7 @@ impl Mapped {
     pub(crate) fn nothing() -> Self {
         Self {
             map: None,
+            is_of_file: false,
             #[cfg(test)]
             memory: None,
         }
@@ -69,10 +73,25 @@ impl Mapped {
         let _ = range;
     }
 
+    /// Gives back what of the file was read so far: this process does not hold it any more. It stays in the system's memory, and
+    /// is there when it is read again. Where the system keeps a file in huge pages, one byte that was looked at holds 2 MiB.
+    pub(crate) fn let_go(&self) {
+        #[cfg(unix)]
+        if let Some(map) = self.map.as_ref().filter(|_| self.is_of_file) {
+            #[expect(unsafe_code, reason = "in other maps than this one it would change the bytes")]
+            // SAFETY: the map is a shared one of a file and was never written to: what the system takes from it are copies of
+            // the file's bytes, which it brings again when they are read, and which stay as they are (see the type's
+            // documentation). For whoever reads meanwhile nothing changes but the time that takes.
+            let advised = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+            // A hint: who does not take it keeps the pages.
+            drop(advised);
+        }
+    }
+
     /// Bytes that are in memory already.
     #[cfg(test)]
     pub(crate) fn in_memory(bytes: std::sync::Arc<[u8]>) -> Self {
-        Self { map: None, memory: Some(bytes) }
+        Self { map: None, is_of_file: false, memory: Some(bytes) }
     }
 }
 
@@ -85,5 +104,47 @@ impl Deref for Mapped {
             return bytes;
         }
         self.map.as_deref().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    static BYTES: [u8; 20_000] = [7; 20_000];
+
+    fn mapped() -> Mapped {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&BYTES).unwrap();
+        Mapped::new(&file).unwrap()
+    }
+
+    #[test]
+    fn what_was_let_go_is_there_when_it_is_read_again() {
+        for map in [mapped(), Mapped::copied(&BYTES).unwrap(), Mapped::nothing()] {
+            let before = map.to_vec();
+            map.let_go();
+            assert!(before == *map, "other bytes of {map:?}");
+        }
+    }
+
+    /// Bytes of the map that this process holds.
+    #[cfg(target_os = "linux")]
+    fn held(map: &Mapped) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let own = maps.split_once(&format!("{:x}-", map.as_ptr().addr())).unwrap().1;
+        let line = own.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() << 10
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn nothing_is_held_of_what_was_let_go() {
+        let map = mapped();
+        assert!(map.iter().all(|&byte| byte == 7) && held(&map) >= BYTES.len());
+        map.let_go();
+        assert_eq!(held(&map), 0);
     }
 }

@@ -1,5 +1,8 @@
 //! Telling the processor which bytes are wanted soon.
 
+/// Bytes of a line of the cache.
+pub(crate) const LINE: usize = 64;
+
 /// Starts to load the cache line at `offset`, if it is inside and the processor can be told.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8], offset: usize) {

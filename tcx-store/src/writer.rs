@@ -15,6 +15,7 @@ use crate::maintain::merge_changes;
 use crate::options::Options;
 use crate::sealer::Sealer;
 use crate::sessions::Recorder;
+use crate::spare::{self, Writes};
 use crate::wait::wait;
 
 /// How soon writing is tried again after a failure, at first and at most.
@@ -82,6 +83,7 @@ impl Writer {
         let (commands, receiver) = unbounded_channel();
         let shared = core.clone();
         let task = move || {
+            let _writes = Writes::begin();
             let _off = WriterOff(shared.clone());
             runtime.block_on(run(&shared, receiver, times));
         };
@@ -182,6 +184,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 continue;
             }
             Some(Command::Idle) => {
+                spare::free();
                 let is_unfinished = core.tidy_thoroughly(times.collect_after);
                 idle = is_unfinished
                     .then(|| Instant::now().checked_add(times.collect_after.max(IDLE)))

@@ -51,6 +51,7 @@ impl Run {
         let (mut cursor, table) = (Cursor::new(&map[trailer..]), lines * LINE);
         let checksums = (0..table.div_ceil(CHECKSUM_BLOCK)).map(|_| cursor.u64()).collect::<Option<_>>()?;
         let blocks = VerifiedBlocks::new(checksums, table)?;
+        map.let_go();
         Some(Self { name, map, header, homes, lines, entries, segments, blocks })
     }
 

@@ -1,0 +1,183 @@
+//! The short way to a row: what the rows of a segment have in common is looked at once for a batch, and for each row
+//! only what is its own.
+
+use std::ops::Range;
+
+use super::Segment;
+use super::layout::Place;
+use crate::checksum::VerifiedBlocks;
+use crate::content::Content;
+use crate::key::same_bytes;
+use crate::prefetch::{LINE, prefetch};
+
+/// Rows of so many bytes are told to the processor when their keys are found, all of them; of wider ones the first line is, and
+/// the others when they are copied.
+pub(crate) const NARROW: usize = 4 * LINE;
+
+/// A segment whose rows are of one view, and each leaf of them that is wanted so many bytes of its map, whatever they are. What
+/// is said of a row is sure; where nothing can be said, it is looked at more closely.
+#[derive(Debug)]
+pub(crate) struct Plain<'a> {
+    map: &'a [u8],
+    rows: usize,
+    /// `None` once all of them are verified.
+    blocks: Option<&'a VerifiedBlocks>,
+    keys: Keys<'a>,
+    /// Where the keys begin, and how many bytes they are.
+    keys_at: usize,
+    keys_len: usize,
+    first: PlainLeaf,
+    others: Vec<PlainLeaf>,
+}
+
+#[derive(Debug)]
+enum Keys<'a> {
+    /// Each of so many bytes.
+    Fixed(usize),
+    /// Where each begins, and where the last one ends; this begins itself at a place in the map.
+    Varying(&'a [[u8; OFFSET]], usize),
+}
+
+/// Bytes of an offset.
+const OFFSET: usize = size_of::<u64>();
+
+/// The rows of a leaf, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct PlainLeaf {
+    at: usize,
+    width: usize,
+}
+
+impl Segment {
+    /// The short way to the leaves that are wanted of this view's rows, if there is one.
+    pub(crate) fn plain(&self, view: u32, wanted: Option<&[usize]>) -> Option<Plain<'_>> {
+        let is_served = self.is_direct && self.batches.is_one() && self.view == Some(view);
+        if !is_served || self.is_damaged() {
+            return None;
+        }
+        let (map, Place { values, len, offsets, width, .. }) = (&*self.map, self.batch.key);
+        let keys = match offsets {
+            None => Keys::Fixed(width),
+            Some(at) if width == 1 => {
+                let offsets = map.get(at.get()..)?.as_chunks().0;
+                Keys::Varying(offsets.get(..=self.batch.rows)?, at.get())
+            }
+            Some(_) => return None,
+        };
+        let own = &self.batch.leaves;
+        let (first, others) = match wanted {
+            None => plain_leaves(own.iter().map(Some))?,
+            Some(wanted) => plain_leaves(wanted.iter().map(|&leaf| own.get(leaf)))?,
+        };
+        let (rows, keys_at, keys_len) = (self.batch.rows, values, len);
+        let mut plain = Plain { map, rows, blocks: None, keys, keys_at, keys_len, first, others };
+        plain.blocks = Some(&self.blocks).filter(|blocks| !plain.was_verified(blocks));
+        Some(plain)
+    }
+}
+
+/// The first leaf and the others, which nearly no output has.
+fn plain_leaves<'p>(
+    mut places: impl Iterator<Item = Option<&'p Place>>,
+) -> Option<(PlainLeaf, Vec<PlainLeaf>)> {
+    let first = places.next().map_or(Some(PlainLeaf::default()), |place| PlainLeaf::of(place?))?;
+    Some((first, places.map(|place| PlainLeaf::of(place?)).collect::<Option<_>>()?))
+}
+
+impl PlainLeaf {
+    /// A leaf of which each row has a value, at a place that follows from its number, and any bytes are one.
+    fn of(place: &Place) -> Option<Self> {
+        let is_plain = place.offsets.is_none() && place.validity.is_none() && place.content == Content::Any;
+        is_plain.then_some(Self { at: place.values, width: place.width })
+    }
+
+    #[inline]
+    fn range(self, row: usize) -> Range<usize> {
+        let start = self.at + row * self.width;
+        start..start + self.width
+    }
+
+    #[inline]
+    fn prefetch(self, map: &[u8], row: usize) {
+        if self.width <= NARROW {
+            let lines = map.get(self.range(row)).unwrap_or_default().chunks(LINE);
+            lines.for_each(|line| prefetch(line, 0));
+        } else {
+            prefetch(map, self.range(row).start);
+        }
+    }
+}
+
+impl Plain<'_> {
+    /// Whether every byte was that can be served.
+    fn was_verified(&self, blocks: &VerifiedBlocks) -> bool {
+        let offsets = match self.keys {
+            Keys::Fixed(_) => 0..0,
+            Keys::Varying(offsets, at) => at..at + offsets.as_flattened().len(),
+        };
+        let leaves = self.leaves().map(|leaf| leaf.at..leaf.range(self.rows).start);
+        let mut ranges = [offsets, self.keys_at..self.keys_at + self.keys_len].into_iter().chain(leaves);
+        ranges.all(|range| blocks.were_all_verified(range.start, range.end))
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = &PlainLeaf> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// First step, as [`Segment::prefetch_key`].
+    #[inline]
+    pub(crate) fn prefetch_key(&self, row: usize) {
+        match self.keys {
+            Keys::Fixed(width) => prefetch(self.map, self.keys_at + row * width),
+            Keys::Varying(offsets, _) => {
+                prefetch(offsets.as_flattened(), row * OFFSET);
+                prefetch(offsets.as_flattened(), (row + 1) * OFFSET);
+            }
+        }
+    }
+
+    /// Second step, as [`Segment::find_key`]; `None` if nothing can be said.
+    #[inline]
+    pub(crate) fn find_key(&self, row: usize) -> Option<Range<usize>> {
+        let (start, end) = match self.keys {
+            Keys::Fixed(width) => (row * width, (row + 1) * width),
+            Keys::Varying(offsets, at) => {
+                let &[start, end] = offsets.get(row..)?.first_chunk()?;
+                let at = at + row * OFFSET;
+                self.is_verified(at..at + 2 * OFFSET).then_some(())?;
+                let position = |bytes| usize::try_from(u64::from_le_bytes(bytes)).ok();
+                (position(start)?, position(end)?)
+            }
+        };
+        if start >= end || end > self.keys_len {
+            return None;
+        }
+        let key = self.keys_at + start..self.keys_at + end;
+        prefetch(self.map, key.start);
+        // A short key may reach into a second line.
+        prefetch(self.map, key.end - 1);
+        self.first.prefetch(self.map, row);
+        self.others.iter().for_each(|leaf| leaf.prefetch(self.map, row));
+        Some(key)
+    }
+
+    /// Third step: whether this is the row of a key, which [`find_key`](Self::find_key) has found, and its leaves are as they
+    /// were written; `false` if nothing can be said.
+    #[inline]
+    pub(crate) fn is_row_of(&self, row: usize, found: Range<usize>, key: &[u8]) -> bool {
+        self.map.get(found.clone()).is_some_and(|found| same_bytes(found, key))
+            && self.blocks.is_none_or(|blocks| {
+                let were_verified = |range: Range<usize>| blocks.were_verified(range.start, range.end);
+                were_verified(found) && self.leaves().all(|leaf| were_verified(leaf.range(row)))
+            })
+    }
+
+    #[inline]
+    fn is_verified(&self, range: Range<usize>) -> bool {
+        self.blocks.is_none_or(|blocks| blocks.were_verified(range.start, range.end))
+    }
+}
