@@ -98,6 +98,13 @@ pub(crate) enum Command {
     },
     /// Count rows and bytes, dead ones too: every key is read.
     Stats(Modules),
+    /// Ask in SQL: each module is a table, of the rows that are served.
+    Sql {
+        /// The cache directory.
+        dir: PathBuf,
+        /// The question, as in `select id from clip_v1 where score > 30`.
+        query: String,
+    },
     /// Tell which of some ids are there.
     Coverage {
         #[command(flatten)]

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, GenericListArray, Int64Array,
-    LargeBinaryArray, LargeListArray, LargeStringArray, OffsetSizeTrait, StringArray, UInt32Array,
-    UInt64Array, make_array,
+    Array, ArrayData, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, FixedSizeListArray,
+    GenericListArray, Int64Array, LargeBinaryArray, LargeListArray, LargeStringArray, OffsetSizeTrait,
+    StringArray, StringViewArray, UInt32Array, UInt64Array, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use half::bf16;
+use half::{bf16, f16};
 use tcx_store::{ANY, DType, KeyType, Leaf, LeafKind, Row, Spec};
 
 use crate::failure::{Code, Failure, Result};
@@ -27,7 +27,7 @@ pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
     };
     let mut fields = vec![Field::new("id", id, false), Field::new("view", DataType::UInt32, false)];
     fields.extend(spec.leaves().iter().map(|leaf| {
-        let field = Field::new(exported_name(leaf), data_type(&leaf.kind), leaf.optional);
+        let field = Field::new(exported_name(leaf), data_type(leaf), leaf.optional);
         match &leaf.kind {
             LeafKind::Dense { shape, .. } | LeafKind::Ragged { shape, .. } if shape.len() > 1 => {
                 field.with_metadata(HashMap::from([("shape".to_owned(), shape_told(shape))]))
@@ -51,17 +51,16 @@ fn shape_told(shape: &[usize]) -> String {
     format!("[{}]", dims.collect::<Vec<_>>().join(","))
 }
 
-fn data_type(kind: &LeafKind) -> DataType {
-    match kind {
+fn data_type(leaf: &Leaf) -> DataType {
+    let item = |dtype| Arc::new(Field::new("item", element(dtype), false));
+    match &leaf.kind {
         LeafKind::Dense { dtype, shape } if shape.is_empty() => element(*dtype),
-        LeafKind::Dense { dtype, shape } => {
-            let item = Arc::new(Field::new("item", element(*dtype), false));
-            // No row has more elements than Arrow can count.
-            DataType::FixedSizeList(item, shape.iter().product::<usize>() as i32)
+        // No row has more elements than Arrow can count.
+        LeafKind::Dense { dtype, shape } if !leaf.optional => {
+            DataType::FixedSizeList(item(*dtype), shape.iter().product::<usize>() as i32)
         }
-        LeafKind::Ragged { dtype, .. } => {
-            DataType::LargeList(Arc::new(Field::new("item", element(*dtype), false)))
-        }
+        // Where some are missing, too: pyarrow reads no such list of fixed size from Parquet.
+        LeafKind::Dense { dtype, .. } | LeafKind::Ragged { dtype, .. } => DataType::LargeList(item(*dtype)),
         LeafKind::Bytes => DataType::LargeBinary,
         _ => DataType::LargeUtf8,
     }
@@ -93,6 +92,16 @@ pub(crate) fn narrowed(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(halves.collect::<Option<Vec<_>>>()?.concat())
 }
 
+/// f32 as f16; `None` if something would be lost.
+fn halved(bytes: &[u8]) -> Option<Vec<u8>> {
+    let halves = bytes.as_chunks().0.iter().map(|bytes| {
+        let value = f32::from_le_bytes(*bytes);
+        let half = f16::from_f32(value);
+        (half.to_f32().to_bits() == value.to_bits()).then_some(half.to_le_bytes())
+    });
+    Some(halves.collect::<Option<Vec<_>>>()?.concat())
+}
+
 /// The columns of some rows: id, view, leaves.
 pub(crate) fn columns(spec: &Spec, rows: &[Row<'_>]) -> Result<Vec<ArrayRef>> {
     let keys = rows.iter().map(|row| row.key);
@@ -113,13 +122,19 @@ pub(crate) fn columns(spec: &Spec, rows: &[Row<'_>]) -> Result<Vec<ArrayRef>> {
 fn column(leaf: &Leaf, rows: &[Option<&[u8]>]) -> Result<ArrayRef> {
     let nulls = leaf.optional.then(|| rows.iter().map(Option::is_some).collect::<NullBuffer>());
     let bytes = || rows.iter().map(|row| row.unwrap_or_default());
-    let array: ArrayRef = match &leaf.kind {
-        LeafKind::Dense { dtype, shape } => {
+    let array: ArrayRef = match (&leaf.kind, data_type(leaf)) {
+        (LeafKind::Dense { dtype, .. } | LeafKind::Ragged { dtype, .. }, DataType::LargeList(item)) => {
+            let lengths = OffsetBuffer::from_lengths(bytes().map(|row| row.len() / dtype.size()));
+            let values = bytes().collect::<Vec<_>>().concat();
+            let elements = elements(*dtype, values.len() / dtype.size(), values)?;
+            Arc::new(LargeListArray::try_new(item, lengths, elements, nulls).map_err(|error| failed(&error))?)
+        }
+        (LeafKind::Dense { dtype, shape }, data_type) => {
             let (count, width) = (shape.iter().product::<usize>(), leaf.kind.width().unwrap_or(0));
             let absent = vec![0; width];
             let bytes = rows.iter().map(|row| row.unwrap_or(&absent)).collect::<Vec<_>>().concat();
             let elements = elements(*dtype, rows.len() * count, bytes)?;
-            match data_type(&leaf.kind) {
+            match data_type {
                 DataType::FixedSizeList(item, len) => {
                     let list =
                         FixedSizeListArray::try_new_with_length(item, len, elements, nulls, rows.len());
@@ -130,14 +145,7 @@ fn column(leaf: &Leaf, rows: &[Option<&[u8]>]) -> Result<ArrayRef> {
                 ),
             }
         }
-        LeafKind::Ragged { dtype, .. } => {
-            let lengths = OffsetBuffer::from_lengths(bytes().map(|row| row.len() / dtype.size()));
-            let values = bytes().collect::<Vec<_>>().concat();
-            let elements = elements(*dtype, values.len() / dtype.size(), values)?;
-            let item = Arc::new(Field::new("item", element(*dtype), false));
-            Arc::new(LargeListArray::try_new(item, lengths, elements, nulls).map_err(|error| failed(&error))?)
-        }
-        LeafKind::Bytes => Arc::new(rows.iter().copied().collect::<LargeBinaryArray>()),
+        (LeafKind::Bytes, _) => Arc::new(rows.iter().copied().collect::<LargeBinaryArray>()),
         _ => {
             let text = |row: Option<&[u8]>| row.map(|text| String::from_utf8_lossy(text).into_owned());
             Arc::new(rows.iter().copied().map(text).collect::<LargeStringArray>())
@@ -183,12 +191,14 @@ pub(crate) fn views_of(array: &dyn Array) -> Result<Vec<u32>, String> {
 }
 
 fn texts(array: &dyn Array) -> Option<Vec<String>> {
+    fn owned<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
+        texts.map(|text| text.unwrap_or_default().to_owned()).collect()
+    }
     let any = array.as_any();
-    let large = any.downcast_ref::<LargeStringArray>();
-    large.map(|texts| (0..texts.len()).map(|row| texts.value(row).to_owned()).collect()).or_else(|| {
-        let texts = any.downcast_ref::<StringArray>()?;
-        Some((0..texts.len()).map(|row| texts.value(row).to_owned()).collect())
-    })
+    let large = any.downcast_ref::<LargeStringArray>().map(|texts| owned(texts.iter()));
+    let small = || any.downcast_ref::<StringArray>().map(|texts| owned(texts.iter()));
+    // As Polars writes them.
+    large.or_else(small).or_else(|| any.downcast_ref::<StringViewArray>().map(|texts| owned(texts.iter())))
 }
 
 /// The rows of a leaf, each as its bytes; `None` where an optional one has no value.
@@ -252,12 +262,13 @@ fn parts(bytes: &[u8], lengths: impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
 }
 
 fn binaries(array: &dyn Array) -> Option<Vec<Vec<u8>>> {
+    fn owned<'a>(rows: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<Vec<u8>> {
+        rows.map(|bytes| bytes.unwrap_or_default().to_vec()).collect()
+    }
     let any = array.as_any();
-    let large = any.downcast_ref::<LargeBinaryArray>();
-    large.map(|rows| (0..rows.len()).map(|row| rows.value(row).to_vec()).collect()).or_else(|| {
-        let rows = any.downcast_ref::<BinaryArray>()?;
-        Some((0..rows.len()).map(|row| rows.value(row).to_vec()).collect())
-    })
+    let large = any.downcast_ref::<LargeBinaryArray>().map(|rows| owned(rows.iter()));
+    let small = || any.downcast_ref::<BinaryArray>().map(|rows| owned(rows.iter()));
+    large.or_else(small).or_else(|| any.downcast_ref::<BinaryViewArray>().map(|rows| owned(rows.iter())))
 }
 
 /// The elements of lists of this shape, flat or nested, as other programs write them; `None` if they are of another.
@@ -290,6 +301,8 @@ fn elements_of(dtype: DType, array: &dyn Array) -> Option<Vec<u8>> {
     };
     match (dtype, data.data_type()) {
         (DType::BF16, DataType::Float32) => narrowed(&bytes(4)?),
+        // DuckDB knows no f16.
+        (DType::F16, DataType::Float32) => halved(&bytes(4)?),
         // As tcx's own segments hold them.
         (DType::BF16, DataType::UInt16) => bytes(2),
         (DType::Bool, DataType::Int8) => bytes(1).filter(|bytes| bytes.iter().all(|byte| *byte < 2)),

@@ -77,7 +77,7 @@ impl Output {
 /// Lines of cells under headings, each column as wide as it has to be.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    headings: Vec<&'static str>,
+    headings: Vec<String>,
     /// Whether the cells of a column stand at its right.
     right: Vec<bool>,
     lines: Vec<Vec<String>>,
@@ -85,9 +85,14 @@ pub(crate) struct Table {
 
 impl Table {
     /// A heading that begins with `>` is one of numbers, which stand at the right.
-    pub(crate) fn new(headings: &[&'static str]) -> Self {
-        let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
-        let headings = headings.iter().map(|heading| heading.trim_start_matches('>')).collect();
+    pub(crate) fn new(headings: &[&str]) -> Self {
+        let of = |heading: &&str| (heading.trim_start_matches('>').to_owned(), heading.starts_with('>'));
+        Self::aligned(headings.iter().map(of))
+    }
+
+    /// The headings, each with whether its cells stand at the right.
+    pub(crate) fn aligned(headings: impl Iterator<Item = (String, bool)>) -> Self {
+        let (headings, right) = headings.unzip();
         Self { headings, right, lines: Vec::new() }
     }
 
@@ -99,11 +104,10 @@ impl Table {
         let width = |column: usize| {
             let cells =
                 self.lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count());
-            cells.max().unwrap_or(0).max(self.headings[column].len())
+            cells.max().unwrap_or(0).max(self.headings[column].chars().count())
         };
         let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
-        let headings: Vec<String> = self.headings.iter().map(ToString::to_string).collect();
-        writeln!(to, "{HEADING}{}{HEADING:#}", self.align(&headings, &widths))?;
+        writeln!(to, "{HEADING}{}{HEADING:#}", self.align(&self.headings, &widths))?;
         self.lines.iter().try_for_each(|line| writeln!(to, "{}", self.align(line, &widths)))
     }
 

@@ -162,19 +162,7 @@ impl Values {
             Self::Dense { values, shape, .. } if shape.is_empty() => {
                 values.first().map(ToString::to_string).unwrap_or_default()
             }
-            Self::Dense { values, .. } => {
-                let (mut text, mut shown) = (String::new(), 0);
-                for value in values {
-                    let next = format!("{}{}", if shown > 0 { ", " } else { "" }, short(*value));
-                    if shown > 0 && text.len() + next.len() > room {
-                        break;
-                    }
-                    text.push_str(&next);
-                    shown += 1;
-                }
-                let more = if shown < values.len() { ", …" } else { "" };
-                format!("[{text}{more}]")
-            }
+            Self::Dense { values, .. } => listed(values.iter().map(|value| short(*value)), room),
         }
     }
 
@@ -196,6 +184,22 @@ impl Values {
         let mean = mean.map_or_else(|| "?".to_owned(), |mean| short(Number::Double(mean)));
         format!("min {}, max {}, mean {mean}{nan}", short(*min), short(*max))
     }
+}
+
+/// As many elements as fit into about `room` characters, and at least one.
+pub(crate) fn listed(elements: impl ExactSizeIterator<Item = String>, room: usize) -> String {
+    let count = elements.len();
+    let (mut text, mut shown) = (String::new(), 0);
+    for element in elements {
+        let next = format!("{}{element}", if shown > 0 { ", " } else { "" });
+        if shown > 0 && text.len() + next.len() > room {
+            break;
+        }
+        text.push_str(&next);
+        shown += 1;
+    }
+    let more = if shown < count { ", …" } else { "" };
+    format!("[{text}{more}]")
 }
 
 /// The shape of one row of a ragged tensor with so many elements.
@@ -220,7 +224,7 @@ fn compare(a: Number, b: Number) -> std::cmp::Ordering {
 }
 
 /// Five digits are enough to look at.
-fn short(value: Number) -> String {
+pub(crate) fn short(value: Number) -> String {
     let number = match value {
         Number::Single(value) => f64::from(value),
         Number::Double(value) => value,

@@ -32,7 +32,7 @@ fn replay(text: &str, dir: &Path) -> String {
     let (mut said, mut in_session) = (String::new(), false);
     for line in text.lines() {
         let fence = line.starts_with("```");
-        in_session = if fence { line == "```console" } else { in_session };
+        in_session = if fence { is_session(line) } else { in_session };
         // What a command said last time is left out.
         if !in_session || fence || line.starts_with("$ ") {
             said.push_str(line);
@@ -43,6 +43,11 @@ fn replay(text: &str, dir: &Path) -> String {
         }
     }
     said
+}
+
+/// Some can be run only where SQL is built in.
+fn is_session(fence: &str) -> bool {
+    fence == "```console" || cfg!(feature = "sql") && fence == "```console sql"
 }
 
 /// How many bytes files take is no matter of the commands, but whether they take any is: `B` stands for some.
@@ -105,6 +110,12 @@ fn masked(text: &str) -> String {
     lines.collect()
 }
 
+/// Damages the segment with the row `horse`.
+fn damage_horse(module: &Path) {
+    let of_horse = |path: &&PathBuf| fs::read(path).unwrap().windows(5).any(|bytes| bytes == b"horse");
+    damage(files(module, "seg-").iter().find(of_horse).unwrap());
+}
+
 #[test]
 fn the_reference_shows_what_the_commands_say() {
     let dir = workplace();
@@ -117,12 +128,28 @@ fn the_json_of_each_command_is_as_documented() {
     check("tests/sessions/json.md", dir.path());
 }
 
+#[cfg(feature = "sql")]
+#[test]
+fn questions_in_sql_are_answered() {
+    let dir = workplace();
+    check("tests/sessions/sql.md", dir.path());
+    let dir = workplace();
+    damage_horse(&dir.path().join("cache/clip_v1"));
+    check("tests/sessions/sql_damaged.md", dir.path());
+}
+
+#[cfg(not(feature = "sql"))]
+#[test]
+fn where_sql_is_not_built_in_it_is_told_how_to_get_it() {
+    let dir = workplace();
+    check("tests/sessions/without_sql.md", dir.path());
+}
+
 #[test]
 fn a_damaged_cache_is_told_and_repaired() {
     let dir = workplace();
     let clip = dir.path().join("cache/clip_v1");
-    let of_horse = |path: &&PathBuf| fs::read(path).unwrap().windows(5).any(|bytes| bytes == b"horse");
-    damage(files(&clip, "seg-").iter().find(of_horse).unwrap());
+    damage_horse(&clip);
     for run in files(&clip, "run-") {
         damage(&run);
     }

@@ -37,7 +37,8 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The bytes of a leaf, verified; text is UTF-8. `None` if it is optional and has no value here.
+    /// The bytes of a leaf, verified; text is UTF-8. `None` if it is optional and has no value here. Of the leaves that
+    /// [`rows_of`](Inspection::rows_of) was asked for, the first has the number 0.
     ///
     /// # Panics
     ///
@@ -80,7 +81,34 @@ impl Inspection {
     /// The served rows, each once, those of the oldest segment first. A row that does not verify is an error, and the next
     /// one follows.
     pub fn rows(&self) -> Rows<'_> {
-        Rows { places: Places::new(self), inspection: self }
+        self.rows_of((0..self.spec.leaves.len()).collect())
+    }
+
+    /// As [`rows`](Self::rows), with these leaves in this order: of the others nothing is read or verified, and without any only
+    /// the keys are.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such leaf.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Field, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # const BYTE: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let output = ColumnType::Struct(&[Field { name: "a", column: BYTE }, Field { name: "b", column: BYTE }]);
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// # let mut rows = store.lookup(Keys::ints([1], 0))?;
+    /// # store.insert(&mut rows, &[0], vec![Column::dense(&[10]), Column::dense(&[20])])?;
+    /// # store.flush()?;
+    /// let module = Inspection::open(&dir.path().join("m_v1"))?;
+    /// let row = module.rows_of(vec![1]).next().expect("a row is served")?;
+    /// assert_eq!(row.leaf(0), Some([20].as_slice()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rows_of(&self, leaves: Vec<usize>) -> Rows<'_> {
+        assert!(leaves.iter().all(|leaf| *leaf < self.spec.leaves.len()), "the module has these leaves");
+        Rows { places: Places::new(self), leaves, inspection: self }
     }
 
     /// Counts the rows by their keys, all of which are read.
@@ -118,6 +146,7 @@ impl Inspection {
 #[derive(Debug)]
 pub struct Rows<'a> {
     places: Places<'a>,
+    leaves: Vec<usize>,
     inspection: &'a Inspection,
 }
 
@@ -128,7 +157,7 @@ impl<'a> Iterator for Rows<'a> {
         loop {
             let (segment, row, found) = self.places.next()?;
             let found = match found {
-                Found::Served(key, view) => segment.read_row(row).map(|leaves| {
+                Found::Served(key, view) => segment.read_row_of(row, &self.leaves).map(|leaves| {
                     let leaves = leaves.into_iter().map(|(bytes, present)| present.then_some(bytes));
                     Row { key, view, leaves: leaves.collect() }
                 }),

@@ -19,6 +19,8 @@ commands:
   stress [--minutes M] [--only TRIAL]
                     what the engine's tests do in seconds, for up to an hour: kill -9, many processes, full disks,
                     fuzzing, damage, 100 million keys (a table, and target/stress/report.json)
+  foreign           SQL, and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
+                    datasets (no part of `test`: minutes to build at first, and large Python packages)
   test              provide everything, then format check, lints, all tests, docs and examples
   setup [--model]   provide libtorch (and the model), so that plain `cargo test` and `cargo run` work
   env               print the export lines that a crate of your own needs:
@@ -43,6 +45,7 @@ pub(crate) enum Command {
     BenchCompile,
     Counts,
     Stress { arguments: Vec<OsString> },
+    Foreign,
     Test,
 }
 
@@ -62,6 +65,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("bench") => bench(&rest),
         Some("counts") => alone(&name, &rest, Command::Counts),
         Some("stress") => Ok(Command::Stress { arguments: rest }),
+        Some("foreign") => alone(&name, &rest, Command::Foreign),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
     }
@@ -121,6 +125,7 @@ mod tests {
         assert_eq!(parsed("env"), Ok(Command::Env));
         assert_eq!(parsed("test"), Ok(Command::Test));
         assert_eq!(parsed("counts"), Ok(Command::Counts));
+        assert_eq!(parsed("foreign"), Ok(Command::Foreign));
         assert_eq!(parsed("bench"), Ok(Command::Bench { quick: false }));
         assert_eq!(parsed("bench --quick"), Ok(Command::Bench { quick: true }));
         assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));

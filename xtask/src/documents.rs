@@ -14,6 +14,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "sh", "tcx-cli/tests/documents.rs"),
     ("README.md", "toml", "tests/tests/documents.rs"),
     ("docs/cli.md", "console", "tcx-cli/tests/sessions.rs"),
+    ("docs/cli.md", "console sql", "tcx-cli/tests/sessions.rs"),
     ("docs/cli.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/guide.md", "rust", "tests/tests/documents.rs"),
     ("docs/operations.md", "sh", "tcx-cli/tests/documents.rs"),

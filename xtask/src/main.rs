@@ -12,6 +12,7 @@ mod digest;
 mod documents;
 mod downloads;
 mod failure;
+mod foreign;
 mod install;
 mod libtorch;
 mod model;
@@ -64,6 +65,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Counts => counts::check(&workspace)?,
         Command::Stress { arguments } => return stress::run(&workspace, &arguments),
         Command::BenchCompile => compile::bench(&workspace)?,
+        Command::Foreign => foreign::run(&workspace)?,
         Command::Test => suite::run(&workspace)?,
     }
     Ok(ExitCode::SUCCESS)

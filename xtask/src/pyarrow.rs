@@ -78,7 +78,8 @@ fn imports(python: &Path) -> Result<()> {
         .map_err(|failure| Failure::new(format!("`{}` cannot import pyarrow: {failure}", python.display())))
 }
 
-fn interpreter(environment: &Path) -> PathBuf {
+/// The Python of a virtual environment.
+pub(crate) fn interpreter(environment: &Path) -> PathBuf {
     let folder = if cfg!(windows) { "Scripts" } else { "bin" };
     environment.join(folder).join(format!("python{EXE_SUFFIX}"))
 }

@@ -15,6 +15,11 @@ mod report;
 mod rm;
 mod rows;
 mod shell;
+#[cfg(feature = "sql")]
+mod sql;
+#[cfg(not(feature = "sql"))]
+#[path = "without_sql.rs"]
+mod sql;
 mod stats;
 mod top;
 mod verify;
@@ -30,6 +35,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
         Command::Info(module) => info::run(&module, output),
         Command::Head { module, rows } => rows::head(&module, rows, output),
         Command::Show { module, id, view } => rows::show(&module, &id, view, output),
+        Command::Sql { dir, query } => sql::run(&dir, &query, output),
         Command::Stats(modules) => stats::run(&modules, output),
         Command::Coverage { module, ids, view, missing_to } => {
             coverage::run(&module, &ids, view, missing_to.as_deref(), output)

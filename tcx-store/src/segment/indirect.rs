@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::layout::Place;
+use super::layout::BatchLayout;
 use super::piece::Stored;
 use super::{Segment, Unpacked, Value};
 use crate::lock::lock;
@@ -13,26 +13,42 @@ impl Segment {
     /// cannot be trusted or read.
     pub(crate) fn read_leaves(&self, row: usize, wanted: Option<&[usize]>) -> Option<Vec<Value<'_>>> {
         let (batch, row) = self.locate(row)?;
-        let leaf = |(number, place): (usize, &Place)| {
+        let leaf = |number| {
             if wanted.is_some_and(|wanted| !wanted.contains(&number)) {
                 return Some((Cow::Borrowed(&[][..]), false));
             }
-            let bytes = self.bytes_of(place, row)?;
-            let present = self.validity_of(place, row)?;
-            self.accepts(batch, number, row, &bytes).then_some((bytes, present))
+            self.read_leaf(batch, row, number)
         };
-        batch.leaves.iter().enumerate().map(leaf).collect()
+        (0..batch.leaves.len()).map(leaf).collect()
+    }
+
+    fn read_leaf(&self, batch: &BatchLayout, row: usize, number: usize) -> Option<Value<'_>> {
+        let place = batch.leaves.get(number)?;
+        let bytes = self.bytes_of(place, row)?;
+        let present = self.validity_of(place, row)?;
+        self.accepts(batch, number, row, &bytes).then_some((bytes, present))
     }
 
     /// Every leaf of a row, for somebody who reads row after row; `None` if a byte cannot be trusted or read.
     pub(crate) fn read_row(&self, row: usize) -> Option<Vec<Value<'_>>> {
+        self.read_row_of(row, &(0..self.leaves.len()).collect::<Vec<_>>())
+    }
+
+    /// As [`read_row`](Self::read_row), these leaves in this order: the others are neither read nor verified.
+    pub(crate) fn read_row_of(&self, row: usize, leaves: &[usize]) -> Option<Vec<Value<'_>>> {
+        if leaves.is_empty() {
+            return Some(Vec::new());
+        }
         if self.is_compressed() {
             let (number, row) = self.batches.locate(row)?;
             let batch = self.next_unpacked(number)?;
-            let leaf = |leaf| batch.value(leaf, row).map(|(bytes, present)| (bytes.to_vec().into(), present));
-            return (0..batch.leaves()).map(leaf).collect();
+            let leaf = |leaf: &usize| {
+                batch.value(*leaf, row).map(|(bytes, present)| (bytes.to_vec().into(), present))
+            };
+            return leaves.iter().map(leaf).collect();
         }
-        self.read_leaves(row, None)
+        let (batch, row) = self.locate(row)?;
+        leaves.iter().map(|leaf| self.read_leaf(batch, row, *leaf)).collect()
     }
 
     /// Whether the rows are compressed.

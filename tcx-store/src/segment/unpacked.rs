@@ -75,10 +75,6 @@ impl Unpacked {
         self.layout.rows
     }
 
-    pub(super) fn leaves(&self) -> usize {
-        self.layout.leaves.len()
-    }
-
     /// The memory it takes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.bytes.len() + self.layout.leaves.len() * size_of::<Place>()

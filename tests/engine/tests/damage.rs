@@ -8,7 +8,7 @@ use std::path::Path;
 
 use tcx_engine_tests::damage::{Campaign, Damage, Effect, overwrite};
 use tcx_engine_tests::{Dice, check, files, get_or_compute, lookup, open, options, row, spec};
-use tcx_store::{Compression, ErrorKind, Keys, Store};
+use tcx_store::{Compression, ErrorKind, Inspection, Keys, Store};
 
 const IDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -61,11 +61,7 @@ fn a_damaged_column_costs_nothing_to_who_reads_others() {
     store.flush().unwrap();
     drop(store);
     let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
-    let mut bytes = fs::read(segment).unwrap();
-    let (vector, ..) = row(ids[1500]);
-    let at = bytes.windows(vector.len()).position(|window| window == vector).unwrap();
-    bytes[at] ^= 1;
-    overwrite(segment, &bytes);
+    damage_vector(segment, ids[1500]);
     let store = open(dir.path());
     let keys = || Keys::text(&ids, 0).unwrap();
     let rows = store.lookup_leaves(keys(), &[1, 2].into()).unwrap();
@@ -80,6 +76,38 @@ fn a_damaged_column_costs_nothing_to_who_reads_others() {
     // From then on the segment is out of service.
     assert_eq!(store.stats().damaged_segments, 1);
     assert_eq!(store.lookup(keys()).unwrap().missing(), ids.len());
+}
+
+#[test]
+fn who_goes_through_some_columns_is_told_of_no_damage_in_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..3000).map(|i| format!("id{i}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let store = open(dir.path());
+    get_or_compute(&store, &ids);
+    store.flush().unwrap();
+    drop(store);
+    let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
+    damage_vector(segment, ids[1500]);
+    let inspection = Inspection::open(segment.parent().unwrap()).unwrap();
+    let sound = |leaves: &[usize]| inspection.rows_of(leaves.to_vec()).flatten().count();
+    assert!(sound(&[0, 1, 2]) < ids.len());
+    assert_eq!((sound(&[]), sound(&[2, 1])), (ids.len(), ids.len()));
+    for found in inspection.rows_of(vec![2, 1]) {
+        let found = found.unwrap();
+        let (_, number, caption) = row(std::str::from_utf8(found.key).unwrap());
+        assert_eq!(found.leaf(0), Some(caption.as_bytes()));
+        assert_eq!(found.leaf(1), Some(number.to_le_bytes().as_slice()));
+    }
+}
+
+/// Changes a byte of the vector of an id.
+fn damage_vector(segment: &Path, id: &str) {
+    let mut bytes = fs::read(segment).unwrap();
+    let (vector, ..) = row(id);
+    let at = bytes.windows(vector.len()).position(|window| window == vector).unwrap();
+    bytes[at] ^= 1;
+    overwrite(segment, &bytes);
 }
 
 #[test]

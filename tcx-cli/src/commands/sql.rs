@@ -1,0 +1,169 @@
+//! `tcx sql`: questions to the rows of a cache.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::ser::{Error as _, SerializeStruct};
+use serde::{Serialize, Serializer};
+use tcx_sql::{Answer, Database, Error, Value};
+
+use crate::cache;
+use crate::failure::{Code, Failure, Result, Verdict};
+use crate::human;
+use crate::ids;
+use crate::output::{Output, Report, Table};
+use crate::values::{Number, listed, short};
+
+/// Characters of a value that are shown.
+const ROOM: usize = 60;
+
+/// The rows are read while they are written.
+struct Answered<'a> {
+    answer: RefCell<Answer<'a>>,
+    /// What has kept the rest from being read.
+    failed: RefCell<Option<Failure>>,
+}
+
+pub(super) fn run(dir: &Path, query: &str, output: &Output) -> Result<Verdict> {
+    cache::all(dir)?;
+    let database = Database::open(dir)?;
+    let answer = RefCell::new(database.query(query)?);
+    let report = Answered { answer, failed: RefCell::default() };
+    let shown = output.show(&report);
+    if let Some(failure) = report.failed.take() {
+        return Err(failure);
+    }
+    shown?;
+    let answer = report.answer.borrow();
+    let (rows, segments) = (answer.left_out(), answer.damaged_segments());
+    if rows > 0 {
+        let rows = human::counted(rows, "row");
+        Output::note(&format!("{rows} do not verify and are left out: tcx verify tells more"));
+    }
+    if segments > 0 {
+        let segments = human::counted(segments, "segment");
+        Output::note(&format!(
+            "the rows of {segments} are left out, which are damaged: tcx verify tells more"
+        ));
+    }
+    Ok(Verdict::good_if(rows == 0 && segments == 0))
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::Cache(error) => return error.into(),
+            Error::NoTable { .. } => Code::NotFound,
+            Error::Io(_) => Code::Io,
+            _ => Code::Usage,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl Answered<'_> {
+    /// The next row. An error ends them, and is told at the end.
+    fn next(&self) -> io::Result<Option<Vec<Value>>> {
+        self.answer.borrow_mut().next().transpose().map_err(|error| {
+            self.failed.replace(Some(error.into()));
+            io::Error::other("the rest cannot be read")
+        })
+    }
+}
+
+impl Report for Answered<'_> {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        let mut lines = Vec::new();
+        // Numbers stand at the right.
+        let mut right = vec![true; self.answer.borrow().columns().len()];
+        while let Some(row) = self.next()? {
+            let numbers = row.iter().map(|value| number(value).is_some() || *value == Value::Null);
+            right.iter_mut().zip(numbers).for_each(|(right, is_number)| *right &= is_number);
+            lines.push(row.iter().map(cell).collect::<Vec<_>>());
+        }
+        if lines.is_empty() {
+            return writeln!(to, "no rows");
+        }
+        let columns = self.answer.borrow().columns().to_vec();
+        let mut table = Table::aligned(columns.into_iter().map(|column| one_line(&column.name)).zip(right));
+        lines.into_iter().for_each(|line| table.line(line));
+        table.write(to)
+    }
+}
+
+impl Serialize for Answered<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut object = to.serialize_struct("Answer", 4)?;
+        let columns = self.answer.borrow().columns().to_vec();
+        let columns = columns.iter().map(|own| serde_json::json!({"name": own.name, "type": own.data_type}));
+        object.serialize_field("columns", &columns.collect::<Vec<_>>())?;
+        object.serialize_field("rows", &Rows(self))?;
+        object.serialize_field("left_out", &self.answer.borrow().left_out())?;
+        object.serialize_field("damaged_segments", &self.answer.borrow().damaged_segments())?;
+        object.end()
+    }
+}
+
+/// One list a row, in the order of the columns.
+struct Rows<'a, 'b>(&'a Answered<'b>);
+
+impl Serialize for Rows<'_, '_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeSeq;
+        let mut list = to.serialize_seq(None)?;
+        while let Some(row) = self.0.next().map_err(S::Error::custom)? {
+            list.serialize_element(&row.iter().map(Json).collect::<Vec<_>>())?;
+        }
+        list.end()
+    }
+}
+
+struct Json<'a>(&'a Value);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Text(text) => to.serialize_str(text),
+            Value::Bytes(bytes) => to.serialize_str(&ids::hex(bytes)),
+            Value::List(list) => to.collect_seq(list.iter().map(Json)),
+            Value::Unsigned(number) => to.serialize_u64(*number),
+            other => number(other).serialize(to),
+        }
+    }
+}
+
+/// A value as a number, if it is one; one that is too large for its type is nearly right, which is enough to show it.
+fn number(value: &Value) -> Option<Number> {
+    Some(match value {
+        Value::Bool(value) => Number::Bool(*value),
+        Value::Int(value) => Number::Int(*value),
+        Value::Unsigned(value) => i64::try_from(*value).map_or(Number::Double(*value as f64), Number::Int),
+        Value::Single(value) => Number::Single(*value),
+        Value::Double(value) => Number::Double(*value),
+        _ => return None,
+    })
+}
+
+/// A value in one line.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Text(text) => one_line(text),
+        Value::Bytes(bytes) => one_line(&ids::hex(bytes)),
+        Value::List(list) => {
+            listed(list.iter().map(|own| number(own).map_or_else(|| cell(own), short)), ROOM)
+        }
+        Value::Unsigned(number) => number.to_string(),
+        other => number(other).map(|number| number.to_string()).unwrap_or_default(),
+    }
+}
+
+/// Text without what would break a line, as long as there is room for.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.chars().take(ROOM) {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    if text.chars().nth(ROOM).is_some() { line + "…" } else { line }
+}

@@ -1,0 +1,74 @@
+//! The modules of a cache by their names. One is opened when it is asked for.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::error::DataFusionError;
+use tcx_store::Inspection;
+
+use crate::table::ModuleTable;
+
+#[derive(Debug)]
+pub(crate) struct Modules {
+    cache: PathBuf,
+    names: Vec<String>,
+    opened: Mutex<BTreeMap<String, Arc<ModuleTable>>>,
+}
+
+impl Modules {
+    pub(crate) fn new(cache: PathBuf, names: Vec<String>) -> Self {
+        Self { cache, names, opened: Mutex::default() }
+    }
+
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Rows that were left out since they do not verify.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.sum(ModuleTable::left_out)
+    }
+
+    /// Segments that were left out since they are damaged.
+    pub(crate) fn damaged_segments(&self) -> u64 {
+        self.sum(ModuleTable::damaged_segments)
+    }
+
+    fn sum(&self, of: impl Fn(&ModuleTable) -> u64) -> u64 {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.values().map(|table| of(table)).sum()
+    }
+
+    /// Every question sees a module at one moment, however often it names it.
+    fn open(&self, name: &str) -> tcx_store::Result<Arc<ModuleTable>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = opened.get(name) {
+            return Ok(table.clone());
+        }
+        let table = Arc::new(ModuleTable::new(Inspection::open(&self.cache.join(name))?));
+        opened.insert(name.to_owned(), table.clone());
+        Ok(table)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Modules {
+    fn table_names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        if !self.table_exist(name) {
+            return Ok(None);
+        }
+        let table = self.open(name).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(Some(table))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name)
+    }
+}

@@ -1,0 +1,72 @@
+//! `cargo xtask foreign`: SQL, and other programs that read caches and exports. It is no part of `test`: DataFusion takes
+//! minutes to build, and the Python packages are large.
+
+use std::path::PathBuf;
+
+use crate::failure::{OnPath, Result};
+use crate::install::{Partial, install};
+use crate::pyarrow::interpreter;
+use crate::python::Python;
+use crate::workspace::{Workspace, cargo};
+use crate::{process, toolchain};
+
+/// The Python packages, each in one version.
+const REQUIREMENTS: &str = include_str!("foreign.txt");
+
+/// Those whose tests must not be skipped.
+const REQUIRED: &str = "pyarrow,numpy,polars,duckdb,datasets";
+
+/// The packages together, so that DataFusion is built once.
+const PACKAGES: [&str; 8] = [
+    "--profile",
+    "foreign",
+    "--package",
+    "tcx-sql",
+    "--package",
+    "tcx-cli",
+    "--features",
+    "tcx-cli/sql,tcx-sql/parquet",
+];
+
+/// Provides what is needed, then tests, lints and documents what `test` leaves out.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    toolchain::require_compiler()?;
+    let python = environment(workspace)?;
+    let cargo = |subcommand| {
+        let mut command = cargo(subcommand);
+        command.current_dir(workspace.root()).args(PACKAGES);
+        command
+    };
+    let mut tests = cargo("test");
+    tests.env("TCX_PYTHON", python).env("TCX_REQUIRE", REQUIRED);
+    process::run(&mut tests, "`cargo test` of SQL and other readers")?;
+    let mut lints = cargo("clippy");
+    lints.args(["--all-targets", "--", "-D", "warnings"]);
+    process::run(&mut lints, "`cargo clippy` of SQL")?;
+    let mut documentation = cargo("doc");
+    documentation.arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
+    process::run(&mut documentation, "`cargo doc` of SQL")
+}
+
+/// A virtual environment with the packages; its Python.
+fn environment(workspace: &Workspace) -> Result<PathBuf> {
+    let python = Python::find()?;
+    let place = workspace.root().join("target/foreign-python");
+    let source = format!("{} {REQUIREMENTS}", python.version()?);
+    install(&place, &source, |folder| create(&python, folder))?;
+    Ok(interpreter(&place))
+}
+
+/// Without pip in it, as for pyarrow alone: the user's own fills it.
+fn create(python: &Python, folder: &Partial) -> Result<()> {
+    process::run(
+        python.command().args(["-m", "venv", "--without-pip"]).arg(folder.path()),
+        "`python -m venv`",
+    )?;
+    let requirements = folder.path().join("requirements.txt");
+    std::fs::write(&requirements, REQUIREMENTS).on("write", &requirements)?;
+    let mut pip = python.command();
+    pip.args(["-m", "pip", "--python"]).arg(interpreter(folder.path()));
+    pip.args(["install", "--quiet", "--no-deps", "--only-binary=:all:", "--no-input", "--requirement"]);
+    process::run(pip.arg(&requirements), "`pip install` of the packages that read caches and exports")
+}
