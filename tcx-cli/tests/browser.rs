@@ -107,11 +107,13 @@ fn open_in(browser: &Path, page: &Path) -> Opened {
     Opened { dom, console, asked: asked.try_iter().filter(|line| !is_its_makers(line)).collect() }
 }
 
-/// Browsers ask their maker for this and that, whatever page they show.
+/// Browsers ask their maker for this and that, whatever page they show, and for hosts of made-up names without a dot, to learn what network
+/// they are in.
 fn is_its_makers(request: &str) -> bool {
     let target = request.split_whitespace().nth(1).unwrap_or_default();
     let host = target.trim_start_matches("http://").split(['/', ':']).next().unwrap_or_default();
-    ["google.com", "googleapis.com", "gstatic.com", "gvt1.com"].iter().any(|maker| host.ends_with(maker))
+    let makers = ["google.com", "googleapis.com", "gstatic.com", "gvt1.com"];
+    !host.contains('.') || makers.iter().any(|maker| host.ends_with(maker))
 }
 
 /// A report on two modules, one of which several processes have told of: its page and its figures.
