@@ -241,6 +241,7 @@ impl KnownChanges {
             }
             let bytes = encode(number, KIND_TOMBSTONE, Random::new(), &doomed.payload(number));
             let name = FileName::Change(number).to_string();
+            check_no_gap(storage, number)?;
             self.make_durable(storage)?;
             let created = storage.create_if_absent(&name, &bytes);
             let found = storage.map(&name).ok().filter(|map| **map == *bytes);
@@ -305,6 +306,21 @@ fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (D
         Ok(_) => Err((Doubt::Damaged, "it is merged".to_owned())),
         Err(what) => Err((Doubt::Damaged, what)),
     }
+}
+
+/// A copy that was ended early may lack a change and have one behind it. Its number must not be given again: there may be rows
+/// that count on the change that is missing, which another one in its place would not kill.
+fn check_no_gap(storage: &dyn Storage, number: u64) -> io::Result<()> {
+    let is_there = |number| storage.info(&FileName::Change(number).to_string()).is_ok();
+    // In this order: another process may create both meanwhile.
+    if !is_there(number + 1) || is_there(number) {
+        return Ok(());
+    }
+    let what = format!(
+        "change {number} is missing and there are changes behind it: the folder is a part of a copy. Copy the rest, or run `tcx verify \
+         --repair`"
+    );
+    Err(io::Error::other(what))
 }
 
 /// The instance of the folder that is there now; `None` if its change 0 cannot be read.

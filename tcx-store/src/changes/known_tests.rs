@@ -160,3 +160,28 @@ fn who_finds_the_number_taken_learns_it_and_takes_the_next() {
     assert_eq!(second.newest(), Some(2));
     assert!(second.tombstones().kill(0, b"key 0"));
 }
+
+#[test]
+fn the_number_of_a_change_that_is_missing_is_not_given_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let mut original = known(&storage);
+    (0..3).for_each(|key| original.kill(&storage, keys(key..key + 1)).unwrap());
+    let missing = FileName::Change(2).to_string();
+    let bytes = std::fs::read(dir.path().join("m_v1").join(&missing)).unwrap();
+    storage.remove(&missing).unwrap();
+
+    let mut copy = KnownChanges::default();
+    copy.learn_identity(true);
+    copy.learn(&storage, INSTANCE, &listed(&storage));
+    let error = copy.kill(&storage, keys(7..8)).unwrap_err().to_string();
+    assert!(error.contains("change 2 is missing") && error.contains("tcx verify --repair"), "{error}");
+    assert!(copy.tombstones().kill(1, b"key 7"), "in this process it is dead");
+    assert!(!dir.path().join("m_v1").join(&missing).exists());
+
+    // The copy is completed.
+    std::fs::write(dir.path().join("m_v1").join(&missing), bytes).unwrap();
+    copy.learn(&storage, INSTANCE, &listed(&storage));
+    copy.write_pending(&storage).unwrap();
+    assert_eq!(copy.newest(), Some(4));
+}
