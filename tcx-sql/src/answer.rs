@@ -37,7 +37,7 @@ pub struct Column {
 ///
 /// let dir = tempfile::tempdir()?;
 /// let database = Database::open(dir.path())?;
-/// let rows: Result<Vec<_>, _> = database.query("select * from generate_series(1, 3)")?.collect();
+/// let rows: Result<Vec<_>, _> = database.query("values (1), (2), (3)")?.collect();
 /// assert_eq!(rows?[2], [Value::Int(3)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

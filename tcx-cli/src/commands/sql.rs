@@ -87,7 +87,9 @@ impl Report for Answered<'_> {
         }
         let columns = self.answer.borrow().columns().to_vec();
         let mut table = Table::aligned(columns.into_iter().map(|column| one_line(&column.name)).zip(right));
-        lines.into_iter().for_each(|line| table.line(line));
+        for line in lines {
+            table.line(line);
+        }
         table.write(to)
     }
 }

@@ -31,17 +31,17 @@ pub(crate) fn clip(cache: &Path) -> Arc<Store> {
     store(cache, spec("clip_v1", KeyType::Text, &CLIP))
 }
 
-/// Adds rows of these ids, which are missing, with this score.
-pub(crate) fn add(store: &Store, ids: &[String], score: i64) {
+/// Adds rows of these ids, which are missing, with this number as their score.
+pub(crate) fn add(store: &Store, ids: &[String], number: i64) {
     let rows = store.lookup(Keys::text(ids, 0).unwrap()).unwrap();
-    add_to(store, rows, ids, score);
+    add_to(store, rows, ids, number);
 }
 
-pub(crate) fn add_to(store: &Store, mut rows: Lookup, ids: &[String], score: i64) {
+pub(crate) fn add_to(store: &Store, mut rows: Lookup, ids: &[String], number: i64) {
     let vectors = ids.iter().flat_map(|id| vec![id.len() as f32; 64]).flat_map(f32::to_le_bytes);
     let columns = vec![
         Column::dense(&vectors.collect::<Vec<_>>()),
-        Column::dense(&score.to_le_bytes().repeat(ids.len())),
+        Column::dense(&number.to_le_bytes().repeat(ids.len())),
         Column::text(ids.iter().map(|id| format!("a picture of a {id}"))),
     ];
     let all: Vec<usize> = (0..ids.len()).collect();
