@@ -61,7 +61,9 @@ impl KnownIdentity {
             Err(error) if error.kind() != ErrorKind::Io => return Err(error),
             Err(error) => {
                 // A listing that fails as well says nothing: the mount may be lost for a while.
-                let is_removed = storage.list().is_ok_and(|names| names.is_empty());
+                // Nor do folders in it: that of the sessions, or of damaged segments, stays where somebody removes all files.
+                let is_empty = |names: Vec<String>| names.iter().all(|name| FileName::parse(name).is_none());
+                let is_removed = storage.list().is_ok_and(is_empty);
                 if is_removed && newest <= Some(0) {
                     return Ok(false);
                 }

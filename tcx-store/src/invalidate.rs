@@ -177,10 +177,11 @@ impl Core {
         };
         // The buffer first: a row leaves it only after the snapshot holds its segment.
         let buffered = self.buffer.all_batches();
-        let snapshot = self.snapshot();
-        let (mut first_unread, waiting) = {
+        let (snapshot, mut first_unread, waiting) = {
+            // At one moment: a segment that waits may be served the next.
             let mut live = self.live();
-            (live.unopened(), if reach == Reach::There { live.waiting() } else { Vec::new() })
+            let waiting = if reach == Reach::There { live.waiting() } else { Vec::new() };
+            (self.snapshot(), live.unopened(), waiting)
         };
         let served = snapshot.segments.iter().map(|segment| (segment, true));
         for (segment, is_served) in served.chain(waiting.iter().map(|segment| (segment, false))) {

@@ -139,6 +139,9 @@ impl Live {
         if let Some(identity) = &self.identity {
             stale |= self.changes.learn(&*self.storage, identity.instance, &listing.changes);
             let (changed, vanished) = self.segments.open(&listing.segments, identity, &self.changes);
+            if let Some(base) = self.segments.newest_base() {
+                self.changes.count_on(base);
+            }
             self.has_new_files |= changed;
             self.has_unsynced_names |= changed;
             stale |= vanished;

@@ -265,8 +265,7 @@ impl Lookup {
         assert!(matches!(self.leaves[leaf].kind, LeafKind::Dense { .. }), "leaf {leaf} is not dense");
         assert_eq!(dst.len(), self.len() * width, "the destination has room for every row");
         assert_eq!(self.missing, 0, "no row is missing");
-        // The bytes of the others have not been verified.
-        assert!(self.wanted().is_none_or(|wanted| wanted.contains(&leaf)), "leaf {leaf} was not looked up");
+        self.assert_looked_up(leaf);
         if width == 0 {
             return;
         }
@@ -288,12 +287,19 @@ impl Lookup {
         }
     }
 
+    /// The bytes of the others have not been verified, or are nothing.
+    #[inline]
+    fn assert_looked_up(&self, leaf: usize) {
+        assert!(self.wanted().is_none_or(|wanted| wanted.contains(&leaf)), "leaf {leaf} was not looked up");
+    }
+
     /// The bytes of one row of a leaf.
     ///
     /// # Panics
     ///
-    /// If the row is missing, if there is no such row or leaf, or if the leaf is not one of those looked up and damaged.
+    /// If the row is missing, if there is no such row or leaf, or if the leaf is not one of those looked up.
     pub fn bytes(&self, leaf: usize, position: usize) -> &[u8] {
+        self.assert_looked_up(leaf);
         let Address { source, row } = self.rows[position];
         let row = row as usize;
         match &self.sources[source as usize] {
@@ -312,6 +318,7 @@ impl Lookup {
     ///
     /// As [`bytes`](Self::bytes).
     pub fn is_present(&self, leaf: usize, position: usize) -> bool {
+        self.assert_looked_up(leaf);
         let Address { source, row } = self.rows[position];
         let row = row as usize;
         match &self.sources[source as usize] {

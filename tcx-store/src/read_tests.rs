@@ -108,6 +108,10 @@ fn of_rows_that_are_read_only_the_leaves_that_are_wanted_are() {
     let (all, none) = (reads_of(&[0, 1, 2]), reads_of(&[]));
     assert_eq!(reads_of(&[1]), none + 3, "the rows of a leaf that all have the same length");
     assert!(all >= none + 9, "{all} of all leaves, {none} of none");
+    let rows = store.lookup_leaves(crate::Keys::ints([3], 0), &[1].into()).unwrap();
+    let is_there = |ask: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_ok();
+    assert!(is_there(&|| drop(rows.bytes(1, 0).to_vec())));
+    assert!(!is_there(&|| drop(rows.bytes(0, 0).to_vec())) && !is_there(&|| _ = rows.is_present(0, 0)));
 }
 
 #[test]

@@ -224,6 +224,11 @@ impl SegmentSet {
         usable.collect()
     }
 
+    /// The newest change that a segment counts on.
+    pub(crate) fn newest_base(&self) -> Option<u64> {
+        self.usable().iter().map(|segment| segment.base()).max()
+    }
+
     /// A segment that was listed last and could not be read, if there is one.
     pub(crate) fn unopened(&self) -> Option<SegmentName> {
         self.unopened

@@ -30,6 +30,8 @@ pub(crate) struct KnownChanges {
     /// Changes that could not be read or verified: each kills everything before it, until it can be. Nothing is compacted,
     /// merged or collected meanwhile.
     unread: BTreeMap<u64, Doubt>,
+    /// The newest number that must have been given: it was listed, or a segment counts on it.
+    given: u64,
     /// Changes below this number are durable, for all that this process knows.
     durable: u64,
     /// What could not be written yet.
@@ -88,9 +90,16 @@ impl KnownChanges {
         (self.newest(), self.unread.len())
     }
 
+    /// Somebody has given this number to a change, whether it can be found or not.
+    pub(crate) fn count_on(&mut self, number: u64) {
+        self.given = self.given.max(number);
+    }
+
     /// Takes note of change 0.
     pub(crate) fn learn_identity(&mut self, is_durable: bool) {
         self.next = self.next.max(1);
+        // Of the folder before it.
+        self.given = 0;
         self.durable = self.durable.max(u64::from(is_durable));
     }
 
@@ -102,6 +111,12 @@ impl KnownChanges {
         if self.next == 0 {
             return false;
         }
+        listed
+            .changes
+            .last()
+            .into_iter()
+            .chain(listed.merged.last())
+            .for_each(|&number| self.count_on(number));
         self.learn_merged(storage, instance, &listed.merged);
         self.read_again(storage, instance);
         while listed.changes.contains(&self.next) {
@@ -241,7 +256,7 @@ impl KnownChanges {
             }
             let bytes = encode(number, KIND_TOMBSTONE, Random::new(), &doomed.payload(number));
             let name = FileName::Change(number).to_string();
-            check_no_gap(storage, number)?;
+            self.check_no_gap(storage, number)?;
             self.make_durable(storage)?;
             let created = storage.create_if_absent(&name, &bytes);
             let found = storage.map(&name).ok().filter(|map| **map == *bytes);
@@ -261,6 +276,21 @@ impl KnownChanges {
             if self.unread.get(&number) == Some(&Doubt::Failed) {
                 return Err(io::Error::other(format!("change {number} exists but cannot be read")));
             }
+        }
+    }
+
+    /// A copy of a folder that was not completed may lack a change on which there count others, or segments. Its number must not be
+    /// given again: another in its place would not kill the rows of those segments.
+    fn check_no_gap(&self, storage: &dyn Storage, number: u64) -> io::Result<()> {
+        if number > self.given {
+            return Ok(());
+        }
+        match storage.info(&FileName::Change(number).to_string()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
+                "change {number} is missing, and others or rows count on it: the folder is a part of a copy. Copy the rest, or run `tcx \
+                 verify --repair`"
+            ))),
+            found => found.map(drop),
         }
     }
 
@@ -306,21 +336,6 @@ fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (D
         Ok(_) => Err((Doubt::Damaged, "it is merged".to_owned())),
         Err(what) => Err((Doubt::Damaged, what)),
     }
-}
-
-/// A copy that was ended early may lack a change and have one behind it. Its number must not be given again: there may be rows
-/// that count on the change that is missing, which another one in its place would not kill.
-fn check_no_gap(storage: &dyn Storage, number: u64) -> io::Result<()> {
-    let is_there = |number| storage.info(&FileName::Change(number).to_string()).is_ok();
-    // In this order: another process may create both meanwhile.
-    if !is_there(number + 1) || is_there(number) {
-        return Ok(());
-    }
-    let what = format!(
-        "change {number} is missing and there are changes behind it: the folder is a part of a copy. Copy the rest, or run `tcx verify \
-         --repair`"
-    );
-    Err(io::Error::other(what))
 }
 
 /// The instance of the folder that is there now; `None` if its change 0 cannot be read.

@@ -165,23 +165,34 @@ fn who_finds_the_number_taken_learns_it_and_takes_the_next() {
 fn the_number_of_a_change_that_is_missing_is_not_given_again() {
     let dir = tempfile::tempdir().unwrap();
     let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let path = |number| dir.path().join("m_v1").join(FileName::Change(number).to_string());
     let mut original = known(&storage);
-    (0..3).for_each(|key| original.kill(&storage, keys(key..key + 1)).unwrap());
-    let missing = FileName::Change(2).to_string();
-    let bytes = std::fs::read(dir.path().join("m_v1").join(&missing)).unwrap();
-    storage.remove(&missing).unwrap();
+    (0..4).for_each(|key| original.kill(&storage, keys(key..key + 1)).unwrap());
+    let bytes = |number| std::fs::read(path(number)).unwrap();
+    let changes = [2, 3, 4].map(|number| (number, bytes(number)));
 
-    let mut copy = KnownChanges::default();
-    copy.learn_identity(true);
-    copy.learn(&storage, INSTANCE, &listed(&storage));
-    let error = copy.kill(&storage, keys(7..8)).unwrap_err().to_string();
-    assert!(error.contains("change 2 is missing") && error.contains("tcx verify --repair"), "{error}");
-    assert!(copy.tombstones().kill(1, b"key 7"), "in this process it is dead");
-    assert!(!dir.path().join("m_v1").join(&missing).exists());
+    // In the middle, two of them, and at the end, where only a segment tells.
+    for missing in [&[2][..], &[2, 3], &[3, 4]] {
+        for &number in missing {
+            std::fs::remove_file(path(number)).unwrap();
+        }
+        let mut copy = KnownChanges::default();
+        copy.learn_identity(true);
+        copy.learn(&storage, INSTANCE, &listed(&storage));
+        copy.count_on(4);
+        let error = copy.kill(&storage, keys(7..8)).unwrap_err().to_string();
+        let what = format!("change {} is missing", missing[0]);
+        assert!(error.contains(&what) && error.contains("tcx verify --repair"), "{error}");
+        assert!(copy.tombstones().kill(1, b"key 7"), "in this process it is dead");
+        assert!(!path(missing[0]).exists());
 
-    // The copy is completed.
-    std::fs::write(dir.path().join("m_v1").join(&missing), bytes).unwrap();
-    copy.learn(&storage, INSTANCE, &listed(&storage));
-    copy.write_pending(&storage).unwrap();
-    assert_eq!(copy.newest(), Some(4));
+        // The copy is completed.
+        for (number, bytes) in &changes {
+            std::fs::write(path(*number), bytes).unwrap();
+        }
+        copy.learn(&storage, INSTANCE, &listed(&storage));
+        copy.write_pending(&storage).unwrap();
+        assert_eq!(copy.newest(), Some(5));
+        std::fs::remove_file(path(5)).unwrap();
+    }
 }

@@ -75,6 +75,10 @@ pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
     let mut usable = {
         let live = core.live();
         live.check_instance()?;
+        // Which rows are the oldest that anybody needs is not known while a change cannot be read.
+        if live.changes.unread_after(0).is_some() {
+            return Ok(());
+        }
         live.segments.usable()
     };
     usable.sort_by_key(|segment| (segment.born(), segment.name()));

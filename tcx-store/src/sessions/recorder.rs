@@ -41,6 +41,10 @@ impl Recorder {
         if looked_up == 0 || is_told || self.core.check().is_err() {
             return;
         }
+        // What is not there any more is not made again.
+        if self.core.storage.info(&FileName::Change(0).to_string()).is_err() {
+            return;
+        }
         let spec = &self.core.spec;
         let session = Session {
             module: spec.module_id.clone(),

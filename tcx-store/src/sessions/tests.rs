@@ -134,6 +134,30 @@ fn a_folder_that_is_not_there_or_was_removed_is_not_made() {
 }
 
 #[test]
+fn a_folder_that_was_emptied_is_written_to_again_and_its_records_are_in_nobody_s_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = filled(dir.path());
+    let mut recorder = Recorder::new(store.core.clone());
+    recorder.record(false);
+    for entry in std::fs::read_dir(dir.path().join("m_v1")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    assert_eq!(told(dir.path()).len(), 1);
+    compute(&store, &["b"], 7);
+    store.flush().unwrap();
+    assert_eq!(values(&process(dir.path()), &["b"]), [7]);
+
+    std::fs::remove_dir_all(dir.path().join("m_v1")).unwrap();
+    std::fs::create_dir(dir.path().join("m_v1")).unwrap();
+    store.lookup(keys(&["b"])).unwrap();
+    recorder.record(false);
+    assert!(!records(dir.path()).exists());
+}
+
+#[test]
 fn a_record_that_cannot_be_written_keeps_nothing_from_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let refused = Fault::Refused(std::io::ErrorKind::StorageFull);

@@ -77,20 +77,18 @@ impl Check<'_> {
         }
     }
 
-    /// Every change from 1 to the newest, and the merged ones.
+    /// Every change from 1 to the newest that something counts on, and the merged ones.
     pub(super) fn changes(&mut self, listing: &Listing) {
-        let newest = listing.changes.changes.last().copied().unwrap_or(0);
+        let listed = listing.changes.changes.last().into_iter().chain(listing.changes.merged.last()).copied();
+        let segments = self.inspection.segments.iter().filter_map(|own| own.segment.as_ref());
+        let newest = listed.chain(segments.map(|segment| segment.base())).max().unwrap_or(0);
         for number in 0..=newest {
             let name = FileName::Change(number);
             let map = match self.map(name) {
                 File::Read(map) => map,
                 File::Unreadable => continue,
                 File::Gone => {
-                    self.damaged(
-                        &name,
-                        DamagedFile::Change,
-                        "it is missing, and there are changes behind it",
-                    );
+                    self.damaged(&name, DamagedFile::Change, "it is missing, and others or rows count on it");
                     continue;
                 }
             };

@@ -109,6 +109,22 @@ fn a_lost_change_is_told_and_repaired_too() {
 }
 
 #[test]
+fn a_lost_change_that_only_rows_count_on_is_told_and_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["a"], 7);
+    store.flush().unwrap();
+    store.invalidate(&crate::testing::keys(&["a"])).unwrap();
+    compute(&store, &["b"], 7);
+    store.flush().unwrap();
+    drop(store);
+    fs::remove_file(dir.path().join("m_v1/change-00000000000000000001")).unwrap();
+    let done = repaired(dir.path());
+    assert!(done[0].damage.what.contains("missing"), "{}", done[0].damage.what);
+    assert_eq!(values(&process(dir.path()), &["a", "b"]), [-1, 7]);
+}
+
+#[test]
 fn a_damaged_identity_cannot_be_repaired() {
     let dir = filled();
     damage(&dir.path().join("m_v1/change-00000000000000000000"));
