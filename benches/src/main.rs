@@ -27,6 +27,7 @@ mod rows;
 mod workload;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use child::Phase;
 use report::{Figures, Report};
@@ -86,6 +87,10 @@ fn main() -> Result<()> {
 }
 
 fn bench(quick: bool) -> Result<()> {
+    // What was just built is still on its way to the disk, where it would hold up what is filled.
+    if let Err(error) = Command::new("sync").status() {
+        eprintln!("without `sync`, the fills may be slower than they are: {error}");
+    }
     // On the disk of the checkout: a temporary folder may be in memory.
     let dir = tempfile::tempdir_in(machine::target()?)?;
     let settings = Settings { quick, dir: dir.path().to_owned() };
