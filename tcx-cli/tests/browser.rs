@@ -5,11 +5,14 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::iter::from_fn;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -32,7 +35,13 @@ fn browser() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name)));
-    found.into_iter().find(|program| program.is_file())
+    found.into_iter().find(|program| runs(program))
+}
+
+/// Some systems have a program of this name that only says how to get one.
+fn runs(program: &Path) -> bool {
+    let told = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    told.is_ok_and(|told| told.status.success())
 }
 
 fn is_required() -> bool {
@@ -51,19 +60,64 @@ fn browser_or_skip() -> Option<PathBuf> {
     found
 }
 
-/// Opens a page; whatever it asks for goes to a proxy, which only writes it down.
-fn open_in(browser: &Path, page: &Path) -> Opened {
+/// A proxy that only writes down what it is asked for: its port, and that. It ends with the test.
+fn proxy() -> (u16, Receiver<String>) {
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = proxy.local_addr().unwrap().port();
     let (ask, asked) = channel();
-    // It ends with the test.
-    std::thread::spawn(move || {
+    spawn(move || {
         for connection in proxy.incoming().map_while(Result::ok) {
-            let mut line = String::new();
-            let _ = BufReader::new(connection).read_line(&mut line);
-            let _ = ask.send(line);
+            let ask = ask.clone();
+            // Browsers open connections that they may need, and say nothing on them: the others do not wait for these.
+            spawn(move || {
+                let mut line = String::new();
+                let _ = connection.set_read_timeout(Some(Duration::from_secs(5)));
+                let _ = BufReader::new(connection).read_line(&mut line);
+                let _ = ask.send(line);
+            });
         }
     });
+    (port, asked)
+}
+
+/// A browser; what it has started ends with it.
+struct Running(Child);
+
+impl Running {
+    fn end(&mut self) {
+        let group = format!("kill -KILL -- -{}", self.0.id());
+        let _ = Command::new("sh").args(["-c", &group]).output();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What comes out of a pipe, piece by piece.
+fn pieces(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (send, pieces) = channel();
+    spawn(move || {
+        let mut piece = vec![0; 1 << 16];
+        while let Ok(len @ 1..) = pipe.read(&mut piece) {
+            let _ = send.send(piece[..len].to_vec());
+        }
+    });
+    pieces
+}
+
+/// All that has come. Its end is not waited for without limit: a program that the browser has left behind may hold the pipe open.
+fn text(pieces: &Receiver<Vec<u8>>) -> String {
+    let come = from_fn(|| pieces.recv_timeout(Duration::from_secs(5)).ok());
+    String::from_utf8_lossy(&come.flatten().collect::<Vec<u8>>()).into_owned()
+}
+
+/// Opens a page; whatever it asks for goes to a proxy.
+fn open_in(browser: &Path, page: &Path) -> Opened {
+    let (port, asked) = proxy();
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(browser);
     command.args([
@@ -78,33 +132,26 @@ fn open_in(browser: &Path, page: &Path) -> Opened {
     command.arg(format!("--proxy-server=127.0.0.1:{port}")).arg("--proxy-bypass-list=<-loopback>");
     command.arg(format!("--user-data-dir={}", profile.path().display()));
     command.arg(format!("file://{}", page.display()));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let read = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        err.read_to_end(&mut text).unwrap();
-        String::from_utf8_lossy(&text).into_owned()
-    });
-    let dom = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        out.read_to_end(&mut text).unwrap();
-        String::from_utf8_lossy(&text).into_owned()
-    });
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut running = Running(command.spawn().unwrap());
+    let dom = pieces(running.0.stdout.take().unwrap());
+    let said = pieces(running.0.stderr.take().unwrap());
     let start = Instant::now();
     let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
+        if let Some(status) = running.0.try_wait().unwrap() {
             break status;
         }
-        if start.elapsed() > PATIENCE {
-            let _ = child.kill();
-            panic!("{} has not opened {} in {PATIENCE:?}", browser.display(), page.display());
-        }
-        std::thread::sleep(Duration::from_millis(20));
+        let what = page.display();
+        assert!(start.elapsed() < PATIENCE, "{} has not opened {what} in {PATIENCE:?}", browser.display());
+        sleep(Duration::from_millis(20));
     };
-    let (dom, said) = (dom.join().unwrap(), read.join().unwrap());
+    running.end();
+    let (dom, said) = (text(&dom), text(&said));
     assert!(status.success(), "{status}: {said}");
     let console = said.lines().filter(|line| line.contains(":CONSOLE")).map(str::to_owned).collect();
-    Opened { dom, console, asked: asked.try_iter().filter(|line| !is_its_makers(line)).collect() }
+    // What it has asked for last may still be on its way.
+    let asked = from_fn(|| asked.recv_timeout(Duration::from_millis(500)).ok());
+    Opened { dom, console, asked: asked.filter(|line| !is_its_makers(line)).collect() }
 }
 
 /// Browsers ask their maker for this and that, whatever page they show, and for hosts of made-up names without a dot, to learn what network
@@ -112,7 +159,7 @@ fn open_in(browser: &Path, page: &Path) -> Opened {
 fn is_its_makers(request: &str) -> bool {
     let target = request.split_whitespace().nth(1).unwrap_or_default();
     let host = target.trim_start_matches("http://").split(['/', ':']).next().unwrap_or_default();
-    let makers = ["google.com", "googleapis.com", "gstatic.com", "gvt1.com"];
+    let makers = ["google.com", "googleapis.com", "googleusercontent.com", "gstatic.com", "gvt1.com"];
     !host.contains('.') || makers.iter().any(|maker| host.ends_with(maker))
 }
 
@@ -206,4 +253,39 @@ fn a_page_that_asks_the_network_is_noticed() {
     assert!(opened.asked.iter().any(|line| line.contains("192.0.2.1/picture.png")), "{:?}", opened.asked);
     fs::write(&page, "<!doctype html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\"><p style=\"color: red\">").unwrap();
     assert!(!open_in(&browser, &page).console.is_empty(), "what is refused is told");
+}
+
+/// A program that takes a browser's place.
+fn pretender(dir: &Path, script: &str) -> PathBuf {
+    let path = dir.join("pretender");
+    // Written by another process: one that a test beside this starts meanwhile would have it open for writing.
+    let write = format!("printf '#!/bin/sh\\n%s\\n' '{script}' > pretender && chmod +x pretender");
+    assert!(Command::new("sh").args(["-ec", &write]).current_dir(dir).status().unwrap().success());
+    path
+}
+
+#[test]
+fn what_a_browser_leaves_behind_is_ended_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let leaves = pretender(dir.path(), "(sleep 20; echo :CONSOLE late >&2) & echo shown");
+    let opened = open_in(&leaves, Path::new("/page.html"));
+    assert_eq!((opened.dom.as_str(), opened.console), ("shown\n", Vec::new()));
+}
+
+#[test]
+fn a_program_that_only_has_the_name_of_a_browser_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(!runs(&dir.path().join("absent")));
+    assert!(!runs(&pretender(dir.path(), "echo install another; exit 1")));
+    assert!(runs(&pretender(dir.path(), "echo 1.0")));
+}
+
+#[test]
+fn a_connection_on_which_nothing_is_said_does_not_keep_others_waiting() {
+    let (port, asked) = proxy();
+    let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut other = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    other.write_all(b"GET http://192.0.2.1/ HTTP/1.1\r\n").unwrap();
+    let first = asked.recv_timeout(PATIENCE).unwrap();
+    assert!(first.contains("192.0.2.1"), "{first:?}");
 }

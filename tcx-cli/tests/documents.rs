@@ -11,7 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::{TCX, workplace};
+use support::{TCX, files, fill_resnet, json, open, workplace};
+use tcx_store::{ColumnType, DType, Identity, KeyType, Spec};
 
 const DOCUMENTS: [&str; 7] = [
     "README.md",
@@ -38,9 +39,6 @@ fn lines(document: &str) -> impl Iterator<Item = &str> {
 /// Runs every line in a folder with caches and says how many there were.
 fn run(document: &str, dir: &Path) -> usize {
     let path = format!("{}:{}", Path::new(TCX).parent().unwrap().display(), std::env::var("PATH").unwrap());
-    for folder in [".local/share/bash-completion/completions", ".local/share/man"] {
-        fs::create_dir_all(dir.join(folder)).unwrap();
-    }
     let document = read(document);
     for line in lines(&document) {
         let mut shell = Command::new("sh");
@@ -64,6 +62,37 @@ fn the_commands_of_the_readme_and_of_the_reference_work() {
 fn what_an_operator_is_told_to_do_works() {
     let dir = workplace();
     assert!(run("docs/operations.md", dir.path()) >= 5);
+}
+
+#[test]
+fn a_copy_by_rsync_has_every_module_whatever_it_is_called() {
+    if Command::new("rsync").arg("--version").output().is_err() {
+        let asked = std::env::var("TCX_REQUIRE").unwrap_or_default();
+        let why = "rsync is not installed: the copy that docs/operations.md advises is not made";
+        assert!(!asked.split(',').any(|name| matches!(name.trim(), "rsync" | "all")), "{why}");
+        return eprintln!("skipped: {why}");
+    }
+    let dir = workplace();
+    let cache = dir.path().join("cache");
+    let output = ColumnType::Dense { dtype: DType::BF16, shape: &[3] };
+    for id in ["run-3", "tmp-3"] {
+        let spec = Spec::new(id, KeyType::Int, &output, Identity::default(), Vec::new()).unwrap();
+        fill_resnet(&open(&cache, spec), 0..10);
+        fs::write(cache.join(id).join("tmp-left"), "").unwrap();
+    }
+    let document = read("docs/operations.md");
+    let line = document.split('`').find(|code| code.starts_with("rsync ")).unwrap();
+    let line = format!("mkdir -p backup && {line}");
+    let copied = Command::new("sh").args(["-ec", &line]).current_dir(dir.path()).output().unwrap();
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    let backup = dir.path().join("backup/cache");
+    for module in ["clip_v1", "resnet50_v1", "run-3", "tmp-3"] {
+        let rows = |cache: &str| json(dir.path(), &["stats", cache, module])["rows"].clone();
+        assert_eq!(rows("backup/cache"), rows("cache"), "{module}");
+        for left_out in ["run-", "tmp-"] {
+            assert!(files(&backup.join(module), left_out).is_empty(), "{module}");
+        }
+    }
 }
 
 /// The `tcx` commands within lines of text.

@@ -14,7 +14,7 @@ use crate::memory::memory;
 pub struct Options {
     /// Buffered rows are sealed into a segment when they reach so many bytes (64 MiB).
     pub seal_bytes: usize,
-    /// Buffered rows are sealed when the oldest has waited so long (5 s): what a crash can cost at most.
+    /// Buffered rows are sealed when the oldest has waited so long (5 s): what a crash costs as long as the disk keeps up.
     pub seal_after: Duration,
     /// The most bytes of rows that wait to be sealed (256 MiB). Beyond it the caller is slowed down.
     pub queue_bytes: usize,

@@ -31,7 +31,7 @@ environment:
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            a Python with pyarrow for the tests, instead of one of their own
-  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium), or `all`
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium, rsync), or `all`
 ";
 
 /// One call of this program.

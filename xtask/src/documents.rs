@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::cli;
 use crate::workspace::Workspace;
@@ -57,8 +58,32 @@ fn code(document: &str) -> Vec<Code<'_>> {
 
 /// The documents of the workspace, by their paths below it.
 fn documents(workspace: &Workspace) -> Vec<(String, String)> {
+    let root = workspace.root();
+    let paths = tracked(root).unwrap_or_else(|| walked(root));
+    let mut found: Vec<_> = paths
+        .into_iter()
+        .map(|path| (path.to_string_lossy().into_owned(), root.join(&path)))
+        .filter(|(_, file)| file.is_file())
+        .map(|(path, file)| (path, fs::read_to_string(file).unwrap()))
+        .collect();
+    found.sort();
+    found
+}
+
+/// The documents that git knows: what else lies in a checkout, an environment of Python say, is not the project's. `None`
+/// if this is no checkout.
+fn tracked(root: &Path) -> Option<Vec<PathBuf>> {
+    let mut git = Command::new("git");
+    let output = git.args(["ls-files", "-z", "*.md"]).current_dir(root).output().ok()?;
+    let names = String::from_utf8(output.stdout).ok()?;
+    let found: Vec<PathBuf> = names.split_terminator('\0').map(PathBuf::from).collect();
+    (output.status.success() && !found.is_empty()).then_some(found)
+}
+
+/// The documents in all folders but those of builds and hidden ones.
+fn walked(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![workspace.root().to_owned()];
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -66,12 +91,10 @@ fn documents(workspace: &Workspace) -> Vec<(String, String)> {
             if path.is_dir() && !name.starts_with('.') && name != "target" {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
-                let below = path.strip_prefix(workspace.root()).unwrap().to_string_lossy().into_owned();
-                found.push((below, fs::read_to_string(&path).unwrap()));
+                found.push(path.strip_prefix(root).unwrap().to_owned());
             }
         }
     }
-    found.sort();
     found
 }
 
@@ -230,6 +253,27 @@ fn every_example_begins_with_what_it_shows_how_to_run_it_and_what_to_look_at() {
 }
 
 #[test]
+fn documents_that_are_not_the_projects_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["README.md", "environment/lib/README.md", "target/README.md"] {
+        let file = dir.path().join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "").unwrap();
+    }
+    assert_eq!(tracked(dir.path()), None);
+    let mut walked = walked(dir.path());
+    walked.sort();
+    assert_eq!(walked, ["README.md", "environment/lib/README.md"].map(PathBuf::from));
+    for arguments in [["init", "--quiet"], ["add", "README.md"]] {
+        let git = Command::new("git").args(arguments).current_dir(dir.path()).output();
+        if !git.is_ok_and(|output| output.status.success()) {
+            return eprintln!("skipped: no git");
+        }
+    }
+    assert_eq!(tracked(dir.path()).unwrap(), [PathBuf::from("README.md")]);
+}
+
+#[test]
 fn code_is_found_in_blocks_and_in_lines() {
     let document = "Say `a b`:\n\n```sh\ncargo `x`\n```\nand ```` `c` ````\n  ```text\n  y\n  ```\n";
     let found: Vec<(usize, &str, String)> =
@@ -245,7 +289,7 @@ fn commands_that_do_not_exist_are_found() {
     let mistake = |command| mistake(command, workspace.root());
     assert_eq!(mistake("cargo xtask bench --quick"), None);
     assert_eq!(mistake("cargo run --release --example resnet50 -- FOLDER"), None);
-    assert_eq!(mistake("cargo install --path tcx-cli"), None);
+    assert_eq!(mistake("cargo install --locked --path tcx-cli"), None);
     for wrong in [
         "cargo xtask bench --fast",
         "cargo run --example resnet51",

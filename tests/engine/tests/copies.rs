@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -51,18 +51,20 @@ fn write(store: &Store, said: &Said) {
 }
 
 /// Brings the copy up to date as an operator would. Files that vanish meanwhile make `cp` complain.
-fn copy(from: &Path, to: &Path) {
-    Command::new("cp").arg("-au").arg(from).arg(to).output().unwrap();
+fn copy(from: &Path, to: &Path) -> Output {
+    Command::new("cp").arg("-au").arg(from).arg(to).output().unwrap()
 }
 
-/// What is found in the copy was not dead before it was begun, and was computed before it had ended.
-fn judge(copy: &Path, dead: i64, said: &Said) {
+/// What is found in the copy was not dead before it was begun, and was computed before it had ended. Tells how many rows
+/// were found.
+fn judge(copy: &Path, dead: i64, said: &Said) -> usize {
     let store = open(copy);
-    let found = values(&store, &block_ids("changing", 0));
+    let found: Vec<i64> = values(&store, &block_ids("changing", 0)).into_iter().flatten().collect();
     let computing = said.computing.load(Ordering::SeqCst);
-    for value in found.into_iter().flatten() {
+    for &value in &found {
         assert!(value > dead && value <= computing, "{value} is not within {dead} and {computing}");
     }
+    found.len()
 }
 
 #[test]
@@ -79,22 +81,25 @@ fn a_copy_of_a_directory_in_use_is_the_cache_of_some_moment() {
         let said = said.clone();
         move || write(&store, &said)
     });
+    let mut found = 0;
     for number in 0..COPIES {
         let to = dir.path().join(format!("copy-{number}"));
         std::fs::create_dir(&to).unwrap();
         for _ in 0..2 {
             let dead = said.dead.load(Ordering::SeqCst);
             copy(&cache, &to);
-            judge(&to.join("cache"), dead, &said);
+            found += judge(&to.join("cache"), dead, &said);
         }
     }
     said.stop.store(true, Ordering::SeqCst);
     writer.join().unwrap();
+    assert!(found > 0, "no copy was made while rows were there: nothing has been judged");
 
     // Brought up to date when all is still, a copy holds everything, and goes on as a cache of its own.
     for number in 0..COPIES {
         let to = dir.path().join(format!("copy-{number}"));
-        copy(&cache, &to);
+        let copied = copy(&cache, &to);
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
         let verified = tcx_store::verify(&to.join("cache/m_v1"), &mut |_, _| {}).unwrap();
         assert!(verified.damage.is_empty(), "{:?}", verified.damage);
         let store = open(&to.join("cache"));
