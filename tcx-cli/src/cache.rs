@@ -1,11 +1,14 @@
 //! Finding and opening what stands in a cache directory.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Serialize;
 use tcx_store::{Inspection, Options, Spec, Store, modules};
 
 use crate::failure::{Code, Failure, Result};
+use crate::human;
 
 /// What a store is opened for here: nothing is sealed but by a flush, and nothing waits.
 pub(crate) fn options(read_only: bool) -> Options {
@@ -88,4 +91,60 @@ pub(crate) fn spec(cache: &Path, module: &str) -> Result<Spec> {
         Code::Unfit,
         format!("the folder {module} holds the module `{own}`: give it back its name, {own}"),
     ))
+}
+
+/// What a module may hold besides the rows that are seen.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Hidden {
+    /// Segments whose rows nobody can tell.
+    pub(crate) damaged_segments: u64,
+    /// Whether every change could be verified: if not, the rows before it count as invalidated.
+    pub(crate) sound_changes: bool,
+}
+
+impl Default for Hidden {
+    fn default() -> Self {
+        Self { damaged_segments: 0, sound_changes: true }
+    }
+}
+
+impl Hidden {
+    pub(crate) fn of(inspection: &Inspection) -> Self {
+        Self {
+            damaged_segments: inspection.segments().filter(|own| own.state.hides_rows()).count() as u64,
+            sound_changes: inspection.has_sound_changes(),
+        }
+    }
+
+    /// Of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            damaged_segments: self.damaged_segments + other.damaged_segments,
+            sound_changes: self.sound_changes && other.sound_changes,
+        }
+    }
+
+    pub(crate) fn is_nothing(self) -> bool {
+        self.damaged_segments == 0 && self.sound_changes
+    }
+
+    /// What there is to know, a line each.
+    pub(crate) fn lines(self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.damaged_segments > 0 {
+            let segments = human::counted(self.damaged_segments, "segment");
+            lines.push(format!(
+                "the rows of {segments} are left out, which are damaged, cannot be read or wait for a change: \
+                 tcx verify tells more"
+            ));
+        }
+        if !self.sound_changes {
+            lines.push("a change cannot be verified: the rows before it are not seen".to_owned());
+        }
+        lines
+    }
+
+    pub(crate) fn text(self, module: &str, to: &mut dyn Write) -> io::Result<()> {
+        self.lines().iter().try_for_each(|line| writeln!(to, "{module}: {line}"))
+    }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use support::{clip, files, fill_clip, json, open, tcx, workplace};
+use support::{clip, damage, files, fill_clip, json, open, tcx, workplace};
 use tcx_store::Keys;
 
 /// Every file below a folder: its path, when it was changed, its bytes.
@@ -129,6 +129,69 @@ fn rows_of_another_identity_are_not_imported() {
         assert_eq!(output.status.code(), Some(5));
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("rows of another identity"), "{said}");
+    }
+}
+
+#[test]
+fn a_segment_is_not_imported_since_no_checksum_would_be_looked_at() {
+    let dir = workplace();
+    for segment in files(&dir.path().join("other/clip_v1"), "seg-") {
+        damage(&segment);
+        for _ in 0..2 {
+            let output = tcx(dir.path(), &["import", "cache", "clip_v1", segment.to_str().unwrap()]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code() == Some(5) && said.contains("`tcx merge`"), "{said}");
+            // Nor a sound one.
+            damage(&segment);
+        }
+    }
+    assert_eq!(json(dir.path(), &["ls", "cache"])["modules"][0]["rows"], 3);
+}
+
+#[test]
+fn rows_before_a_change_that_cannot_be_verified_are_told() {
+    let dir = workplace();
+    json(dir.path(), &["rm", "cache", "clip_v1", "--id", "zebra", "--yes"]);
+    damage(&dir.path().join("cache/clip_v1/change-00000000000000000001"));
+    for command in [
+        &["export", "cache", "clip_v1", "--to", "out.arrow"][..],
+        &["head", "cache", "clip_v1"],
+        &["merge", "other", "cache", "--module", "clip_v1", "--dry-run"],
+        &["merge", "cache", "other", "--module", "clip_v1", "--dry-run"],
+        &["diff", "other", "cache", "--module", "clip_v1"],
+    ] {
+        let output = tcx(dir.path(), command);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains("a change cannot be verified"), "{said}");
+    }
+    assert_eq!(json(dir.path(), &["export", "cache", "clip_v1", "--to", "out"])["sound_changes"], false);
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_counts_as_a_damaged_one() {
+    let dir = workplace();
+    let segment = &files(&dir.path().join("cache/clip_v1"), "seg-")[0];
+    fs::remove_file(segment).unwrap();
+    // No plain file: opening it fails, whoever tries.
+    fs::create_dir(segment).unwrap();
+    for command in ["ls", "stats"] {
+        assert_eq!(json(dir.path(), &[command, "cache"])["modules"][0]["damaged_segments"], 1, "{command}");
+    }
+    let report = json(dir.path(), &["report", "cache", "--to", "report.html"]);
+    assert_eq!(report["modules"][0]["damaged_segments"], 1);
+    let output = tcx(dir.path(), &["export", "cache", "clip_v1", "--to", "out.arrow"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_disk_that_is_in_the_way_is_not_taken_for_damage() {
+    let dir = workplace();
+    let identity = dir.path().join("cache/clip_v1/change-00000000000000000000");
+    fs::remove_file(&identity).unwrap();
+    fs::create_dir(&identity).unwrap();
+    for command in ["ls", "verify"] {
+        assert_eq!(tcx(dir.path(), &[command, "cache"]).status.code(), Some(6), "{command}");
     }
 }
 

@@ -112,19 +112,12 @@ fn outputs_named_as_the_id_and_the_view_are_come_back_as_outputs() {
         store.insert(&mut rows, &[0, 1], vec![Column::text(["b", "x"]), Column::dense(&numbers)]).unwrap();
         store.flush().unwrap();
     };
-    for to in ["out.arrow", "out.parquet", "segment"] {
+    for to in ["out.arrow", "out.parquet"] {
         let dir = tempfile::tempdir().unwrap();
         for cache in ["cache", "copy"] {
             fill(&dir.path().join(cache));
         }
-        if to == "segment" {
-            let mut files =
-                std::fs::read_dir(dir.path().join("cache/m_v1")).unwrap().map(|file| file.unwrap().path());
-            let is_segment = |file: &std::path::PathBuf| file.extension().is_some_and(|kind| kind == "arrow");
-            std::fs::copy(files.find(is_segment).unwrap(), dir.path().join(to)).unwrap();
-        } else {
-            json(dir.path(), &["export", "cache", "m_v1", "--to", to]);
-        }
+        json(dir.path(), &["export", "cache", "m_v1", "--to", to]);
         json(dir.path(), &["rm", "copy", "m_v1", "--id", "a", "--id", "b", "--yes"]);
         assert_eq!(json(dir.path(), &["import", "copy", "m_v1", to, "--revive"])["added"], 2, "{to}");
         assert_eq!(json(dir.path(), &["diff", "cache", "copy"])["modules"][0]["same"], 2, "{to}");

@@ -73,9 +73,15 @@ impl<'a> Answer<'a> {
         self.modules.left_out()
     }
 
-    /// How many segments of the modules that were asked are damaged, so that their rows are left out.
+    /// How many segments of the modules that were asked are damaged, cannot be read, or count on a change that is not there,
+    /// so that their rows are left out.
     pub fn damaged_segments(&self) -> u64 {
         self.modules.damaged_segments()
+    }
+
+    /// Whether every change of the modules that were asked could be verified. If not, the rows before it are left out.
+    pub fn has_sound_changes(&self) -> bool {
+        self.modules.has_sound_changes()
     }
 
     /// The next row; `None` at the end.

@@ -32,9 +32,14 @@ impl Modules {
         self.sum(ModuleTable::left_out)
     }
 
-    /// Segments that were left out since they are damaged.
+    /// Segments that were left out.
     pub(crate) fn damaged_segments(&self) -> u64 {
         self.sum(ModuleTable::damaged_segments)
+    }
+
+    /// Whether every change could be verified.
+    pub(crate) fn has_sound_changes(&self) -> bool {
+        self.sum(|table| u64::from(!table.has_sound_changes())) == 0
     }
 
     fn sum(&self, of: impl Fn(&ModuleTable) -> u64) -> u64 {

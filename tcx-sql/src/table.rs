@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use tcx_store::{Inspection, Row, SegmentState};
+use tcx_store::{Inspection, Row};
 
 use crate::columns::{self, OF_SAMPLE};
 
@@ -39,9 +39,12 @@ impl ModuleTable {
 
     /// Segments whose rows nobody can tell.
     pub(crate) fn damaged_segments(&self) -> u64 {
-        let is_damaged =
-            |state: &SegmentState| matches!(state, SegmentState::Damaged(_) | SegmentState::Unreadable(_));
-        self.inspection.segments().filter(|own| is_damaged(&own.state)).count() as u64
+        self.inspection.segments().filter(|own| own.state.hides_rows()).count() as u64
+    }
+
+    /// Whether every change could be verified.
+    pub(crate) fn has_sound_changes(&self) -> bool {
+        self.inspection.has_sound_changes()
     }
 
     /// The most rows that a scan so far has left out since they do not verify.

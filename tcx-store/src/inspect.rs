@@ -93,8 +93,15 @@ pub enum SegmentState {
     Damaged(String),
     /// It belongs to another identity or format, as the text says.
     Foreign(String),
-    /// It cannot be opened, as the text says.
+    /// It cannot be opened or read, as the text says.
     Unreadable(String),
+}
+
+impl SegmentState {
+    /// Whether it may hold rows that nobody sees: it is damaged or cannot be read, or counts on a change that is not there.
+    pub fn hides_rows(&self) -> bool {
+        matches!(self, Self::Ahead | Self::Damaged(_) | Self::Unreadable(_))
+    }
 }
 
 /// What the footer of a segment says.
@@ -278,7 +285,7 @@ impl Inspection {
 }
 
 /// The segments of a listing, the oldest first, and what has become of each.
-fn inspected(live: &mut Live, storage: &Looking, names: &[String]) -> Vec<Inspected> {
+pub(crate) fn inspected(live: &mut Live, storage: &Looking, names: &[String]) -> Vec<Inspected> {
     let replaced = live.segments.replaced(&live.changes);
     let segments = Listing::of(names).segments.into_iter().filter_map(|name| {
         let (segment, state) = match live.segments.opened(name) {

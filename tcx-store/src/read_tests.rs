@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::compression_tests::{add, check, open_with, options, segments, spec};
+use crate::inspect::{SegmentState, inspected};
 use crate::segment::forged;
-use crate::storage::{Fault, Faulty, LocalStorage, Sealed, Storage, System};
+use crate::storage::{Fault, Faulty, LocalStorage, Looking, Sealed, Storage, System};
 use crate::testing::{compute, process, values};
 use crate::{Compression, Options, ReadMode, Store};
 
@@ -88,6 +89,28 @@ fn rows_that_cannot_be_read_are_misses_and_no_damage_until_they_can_be_read_agai
         fails.store(0, SeqCst);
         assert_eq!((check(&store, &ids), store.stats().damaged_segments), (0, 0));
     }
+}
+
+#[test]
+fn a_segment_that_could_not_be_read_is_told_by_whoever_looks() {
+    let dir = folder(Compression::None, 10);
+    let fails = Arc::new(AtomicUsize::new(0));
+    let rule = fails.clone();
+    let store = failing(dir.path(), &reading(ReadMode::Pread, 0), move |step| {
+        (step == "read_at" && rule.load(SeqCst) > 0).then_some(ErrorKind::Other)
+    });
+    add(&open_with(dir.path(), &options(Compression::None)), 10..20);
+    fails.store(1, SeqCst);
+    store.refresh().unwrap();
+    // By now the disk has recovered, which does not bring its rows.
+    fails.store(0, SeqCst);
+    let storage = Looking::new(dir.path().join("m_v1"));
+    let segments = inspected(&mut store.core.live(), &storage, &storage.list().unwrap());
+    let states: Vec<_> = segments.iter().map(|own| (own.facts.rows, own.facts.state.hides_rows())).collect();
+    assert_eq!(states, [(0, true), (10, false)]);
+    store.refresh().unwrap();
+    let segments = inspected(&mut store.core.live(), &storage, &storage.list().unwrap());
+    assert!(segments.iter().all(|own| own.facts.state == SegmentState::Served));
 }
 
 #[test]

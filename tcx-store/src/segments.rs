@@ -36,8 +36,8 @@ pub(crate) struct SegmentSet {
     leaves: Arc<[Leaf]>,
     counters: Arc<Counters>,
     known: BTreeMap<SegmentName, State>,
-    /// Of those listed last, one of which nothing is known: it could not be read.
-    unopened: Option<SegmentName>,
+    /// Those listed last of which nothing is known, and why: they could not be read.
+    unopened: BTreeMap<SegmentName, SegmentError>,
     warned: Warned,
 }
 
@@ -56,7 +56,7 @@ impl SegmentSet {
             hot,
             counters,
             known: BTreeMap::new(),
-            unopened: None,
+            unopened: BTreeMap::new(),
             warned: Warned::default(),
         }
     }
@@ -70,13 +70,10 @@ impl SegmentSet {
         changes: &KnownChanges,
     ) -> (bool, bool) {
         let (known, mut vanished) = (self.known.len(), false);
-        self.unopened = None;
+        self.unopened.clear();
         for name in listed {
             if !self.known.contains_key(name) {
-                let is_there = self.open_one(*name, identity);
-                vanished |= !is_there;
-                self.unopened =
-                    self.unopened.or((is_there && !self.known.contains_key(name)).then_some(*name));
+                vanished |= !self.open_one(*name, identity);
             }
         }
         let is_new = self.known.len() > known;
@@ -88,7 +85,11 @@ impl SegmentSet {
     fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity) -> bool {
         let Err(error) = self.read(name, identity) else { return true };
         self.warned.warn(&*self.storage, &name.to_string(), &error);
-        error.kind() != io::ErrorKind::NotFound
+        let is_there = error.kind() != io::ErrorKind::NotFound;
+        if is_there {
+            self.unopened.insert(name, SegmentError::Failed(error));
+        }
+        is_there
     }
 
     /// # Errors
@@ -198,10 +199,11 @@ impl SegmentSet {
 
     /// A segment that has been looked at, or why it is not served; `None` for one that has not, or is gone.
     pub(crate) fn opened(&self, name: SegmentName) -> Option<Result<&Arc<Segment>, &SegmentError>> {
-        match self.known.get(&name)? {
-            State::Usable(segment) => Some(Ok(segment)),
-            State::Unusable(why) => Some(Err(why)),
-            State::Gone => None,
+        match self.known.get(&name) {
+            Some(State::Usable(segment)) => Some(Ok(segment)),
+            Some(State::Unusable(why)) => Some(Err(why)),
+            Some(State::Gone) => None,
+            None => self.unopened.get(&name).map(Err),
         }
     }
 
@@ -231,7 +233,7 @@ impl SegmentSet {
 
     /// A segment that was listed last and could not be read, if there is one.
     pub(crate) fn unopened(&self) -> Option<SegmentName> {
-        self.unopened
+        self.unopened.keys().next().copied()
     }
 
     /// Why the rows of a segment are not served. Those of a replaced one are elsewhere, if anywhere.

@@ -48,7 +48,7 @@ impl CacheBuilder {
         self
     }
 
-    /// Rows are written to disk after so long at the latest (5 s): what a crash can cost.
+    /// Rows are written to disk after so long at the latest (5 s): what a crash costs as long as the disk keeps up.
     pub fn seal_after(mut self, time: Duration) -> Self {
         self.options.seal_after = time;
         self

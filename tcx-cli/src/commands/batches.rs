@@ -12,7 +12,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::failure::{Code, Failure, Result};
 
-/// How the schema and the footer of a segment call the digest of the rows' identity.
+/// How the schema of an export calls the digest of the rows' identity.
 const IDENTITY: &str = "tcx.identity";
 
 /// A file that is being read.
@@ -55,7 +55,6 @@ impl Batches {
     fn arrow(file: File) -> Result<Self, ArrowError> {
         let reader = FileReader::try_new(BufReader::new(file), None)?;
         let identity = reader.schema().metadata().get(IDENTITY).cloned();
-        let identity = identity.or_else(|| reader.custom_metadata().get(IDENTITY).cloned());
         Ok(Self { reader: Box::new(reader), identity })
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use tcx_store::{Inspection, Lookup, Row, Spec, Store};
 
-use crate::cache;
+use crate::cache::{self, Hidden};
 use crate::failure::{Result, Verdict};
 use crate::human;
 use crate::ids;
@@ -37,6 +37,9 @@ struct Module {
     /// Rows whose values differ.
     rows_that_differ: Ids,
     damaged: u64,
+    /// On both sides.
+    #[serde(flatten)]
+    hidden: Hidden,
 }
 
 /// Ids: how many, and the first of them.
@@ -78,7 +81,8 @@ pub(super) fn run(a: &Path, b: &Path, module: Option<&str>, output: &Output) -> 
 
 fn compare(a: &Path, b: &Path, name: &str) -> Result<Module> {
     let (in_a, in_b) = (cache::inspect(a, name)?, cache::inspect(b, name)?);
-    let mut module = Module { module: name.to_owned(), ..Module::default() };
+    let hidden = Hidden::of(&in_a).and(Hidden::of(&in_b));
+    let mut module = Module { module: name.to_owned(), hidden, ..Module::default() };
     module.differences = specs::differences(in_a.spec(), in_b.spec());
     let comparable =
         in_a.spec().key_type() == in_b.spec().key_type() && in_a.spec().leaves() == in_b.spec().leaves();
@@ -156,7 +160,8 @@ fn each_batch(
 impl Module {
     fn is_same(&self) -> bool {
         let ids = [&self.rows_only_in_a, &self.rows_only_in_b, &self.rows_that_differ];
-        self.differences.is_empty() && self.damaged == 0 && ids.iter().all(|ids| ids.count == 0)
+        let is_whole = self.damaged == 0 && self.hidden.is_nothing();
+        self.differences.is_empty() && is_whole && ids.iter().all(|ids| ids.count == 0)
     }
 }
 
@@ -182,6 +187,7 @@ impl Report for Difference {
             if module.damaged > 0 {
                 writeln!(to, "{name}: {} that do not verify", human::counted(module.damaged, "row"))?;
             }
+            module.hidden.text(name, to)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use tcx_store::{Inspection, Row, SegmentState};
 
 use super::npy_folder::Folder;
 use crate::args::{Format, Module};
-use crate::cache;
+use crate::cache::{self, Hidden};
 use crate::columns::{columns, failed, schema};
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::human;
@@ -32,6 +32,8 @@ struct Exported {
     rows: u64,
     /// Rows that do not verify.
     left_out: u64,
+    #[serde(flatten)]
+    hidden: Hidden,
 }
 
 /// What rows are written to.
@@ -58,8 +60,9 @@ pub(super) fn run(module: &Module, to: &Path, format: Option<Format>, output: &O
         // What is left of it helps nobody; that it stays does no harm.
         let _ = if draft.is_dir() { std::fs::remove_dir_all(&draft) } else { std::fs::remove_file(&draft) };
     })?;
-    output.show(&Exported { module: module.module.clone(), to: to.to_owned(), rows, left_out })?;
-    Ok(Verdict::good_if(left_out == 0))
+    let hidden = Hidden::of(&inspection);
+    output.show(&Exported { module: module.module.clone(), to: to.to_owned(), rows, left_out, hidden })?;
+    Ok(Verdict::good_if(left_out == 0 && hidden.is_nothing()))
 }
 
 fn by_ending(to: &Path) -> Result<Format> {
@@ -194,9 +197,9 @@ impl<W: Batches> Sink for Arrow<W> {
 impl Report for Exported {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         writeln!(to, "{} → {}", human::counted(self.rows, "row"), self.to.display())?;
-        match self.left_out {
-            0 => Ok(()),
-            rows => writeln!(to, "{} do not verify and are left out", human::counted(rows, "row")),
+        if self.left_out > 0 {
+            writeln!(to, "{} do not verify and are left out", human::counted(self.left_out, "row"))?;
         }
+        self.hidden.text(&self.module, to)
     }
 }

@@ -90,6 +90,12 @@ fn add(part: &Part, rows: Range<usize>, adder: &mut Adder) -> Result<()> {
 fn batches(from: &Path, digest: &str, adder: &mut Adder) -> Result<()> {
     let unfit = |what: String| Failure::new(Code::Unfit, format!("{}: {what}", from.display()));
     let Batches { mut reader, identity } = Batches::open(from)?;
+    // Outputs may have any name that does not begin so.
+    if reader.schema().column_with_name("__key").is_some() {
+        return Err(unfit(
+            "it is a segment of a cache, whose checksums are not looked at here: take its rows with `tcx merge`".to_owned(),
+        ));
+    }
     check_digest(from, identity, digest)?;
     let bar = progress::rows("importing", 0);
     while let Some(batch) = guarded(|| reader.next().transpose()).map_err(&unfit)? {
@@ -105,7 +111,7 @@ fn batches(from: &Path, digest: &str, adder: &mut Adder) -> Result<()> {
     Ok(())
 }
 
-/// The rows of a batch: an export's, or those of a segment of tcx.
+/// The rows of a batch.
 fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
     let schema = batch.schema_ref();
     let mut names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
@@ -114,19 +120,16 @@ fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
         return Err(format!("it has two columns `{twice}`"));
     }
     let column = |name: &str| batch.column_by_name(name);
-    // The columns of tcx's own segments: outputs may have any name that does not begin so.
-    let is_segment = column("__key").is_some();
-    let (id, view) = if is_segment { ("__key", "__view") } else { ("id", "view") };
-    let ids = column(id).ok_or("it has no column `id`")?;
+    let ids = column("id").ok_or("it has no column `id`")?;
     let keys = ids_of(spec.key_type(), ids).map_err(|what| format!("column `id`: {what}"))?;
-    let views = match column(view) {
+    let views = match column("view") {
         Some(views) => views_of(views).map_err(|what| format!("column `view`: {what}"))?,
         None => vec![0; keys.len()],
     };
     let mut leaves = Vec::new();
     let mut before: Option<(&Leaf, &ArrayRef)> = None;
     for leaf in spec.leaves() {
-        let name = if is_segment { leaf.name.clone() } else { exported_name(leaf) };
+        let name = exported_name(leaf);
         let found = column(&name);
         let told = before.map_or(Ok(None), |(leaf, array)| sizes(leaf, array));
         let rows = match (told, found) {

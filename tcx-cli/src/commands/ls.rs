@@ -41,6 +41,8 @@ struct Module {
 struct Unreadable {
     module: String,
     error: String,
+    #[serde(skip)]
+    code: Code,
 }
 
 pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
@@ -48,7 +50,10 @@ pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
     for name in cache::all(dir)? {
         match Inspection::open(&dir.join(&name)) {
             Ok(inspection) => modules.push(Module::new(name, &inspection)),
-            Err(error) => unreadable.push(Unreadable { module: name, error: error.to_string() }),
+            Err(error) => {
+                let Failure { code, message } = error.into();
+                unreadable.push(Unreadable { module: name, error: message, code });
+            }
         }
     }
     let bytes = modules.iter().map(|module| module.bytes).sum();
@@ -56,10 +61,10 @@ pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
     output.show(&listing)?;
     match &listing.unreadable[..] {
         [] => Ok(Verdict::Good),
-        unreadable => {
+        unreadable @ [first, ..] => {
             let errors: Vec<_> =
                 unreadable.iter().map(|own| format!("{}: {}", own.module, own.error)).collect();
-            Err(Failure::new(Code::Damaged, errors.join("\n")))
+            Err(Failure::new(first.code, errors.join("\n")))
         }
     }
 }
@@ -68,7 +73,6 @@ impl Module {
     fn new(module: String, inspection: &Inspection) -> Self {
         let served = || inspection.segments().filter(|own| own.state == SegmentState::Served);
         let dead = |state: &SegmentState| matches!(state, SegmentState::Replaced | SegmentState::Dead);
-        let damaged = |state: &SegmentState| matches!(state, SegmentState::Damaged(_));
         let bytes_of = |is: &dyn Fn(&SegmentState) -> bool| {
             inspection.segments().filter(|own| is(&own.state)).map(|own| own.bytes).sum::<u64>()
         };
@@ -78,7 +82,7 @@ impl Module {
             bytes: bytes(inspection),
             dead_bytes: bytes_of(&dead),
             segments: served().count(),
-            damaged_segments: inspection.segments().filter(|own| damaged(&own.state)).count(),
+            damaged_segments: inspection.segments().filter(|own| own.state.hides_rows()).count(),
             schema: schema(inspection),
             weights: weights(inspection),
             last_used_ms: inspection.last_used().map(human::millis),

@@ -8,7 +8,7 @@ use tcx_store::{Inspection, Row, SegmentState, Spec};
 
 pub(super) use crate::add::How;
 use crate::add::{Added, Adder, BATCH};
-use crate::cache;
+use crate::cache::{self, Hidden};
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::output::{Output, Report};
 use crate::progress;
@@ -27,6 +27,9 @@ struct Module {
     added: Added,
     /// Rows of B that do not verify.
     damaged: u64,
+    /// On both sides.
+    #[serde(flatten)]
+    hidden: Hidden,
 }
 
 /// Where the rows come from: all modules of a cache, or one.
@@ -47,7 +50,7 @@ pub(super) fn run(a: &Path, from: &Source<'_>, create: bool, how: How, output: &
     for (name, inspection) in inspections {
         modules.push(merge(a, name, &inspection, how)?);
     }
-    let is_whole = modules.iter().all(|module| module.damaged == 0);
+    let is_whole = modules.iter().all(|module| module.damaged == 0 && module.hidden.is_nothing());
     output.show(&Merged { dry_run: how.dry_run, modules })?;
     Ok(Verdict::good_if(is_whole))
 }
@@ -82,6 +85,10 @@ fn fits(a: &Path, b: &Path, name: &str, theirs: &Spec) -> Result<()> {
 }
 
 fn merge(a: &Path, module: String, from: &Inspection, how: How) -> Result<Module> {
+    let mut hidden = Hidden::of(from);
+    if a.join(&module).exists() {
+        hidden = hidden.and(Hidden::of(&cache::inspect(a, &module)?));
+    }
     let mut adder = Adder::new(a, from.spec().clone(), how)?;
     let served = from.segments().filter(|own| own.state == SegmentState::Served);
     let bar = progress::rows(format!("merging {module}"), served.map(|own| own.rows).sum());
@@ -102,7 +109,7 @@ fn merge(a: &Path, module: String, from: &Inspection, how: How) -> Result<Module
     add(&mut adder, &batch)?;
     bar.finish_and_clear();
     let counts = if how.dry_run { adder.added } else { adder.finish()? };
-    Ok(Module { module, added: counts, damaged })
+    Ok(Module { module, added: counts, damaged, hidden })
 }
 
 fn add(adder: &mut Adder, batch: &[Row<'_>]) -> Result<()> {
@@ -114,11 +121,12 @@ fn add(adder: &mut Adder, batch: &[Row<'_>]) -> Result<()> {
 impl Report for Merged {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         let did = if self.dry_run { "would be added" } else { "added" };
-        for Module { module, added, damaged } in &self.modules {
+        for Module { module, added, damaged, hidden } in &self.modules {
             added.text(module, did, to)?;
             if *damaged > 0 {
                 writeln!(to, "{module}: {damaged} rows of B do not verify and are left out")?;
             }
+            hidden.text(module, to)?;
         }
         Ok(())
     }

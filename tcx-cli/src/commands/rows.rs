@@ -6,7 +6,7 @@ use serde::Serialize;
 use tcx_store::{Leaf, Spec};
 
 use crate::args::Module;
-use crate::cache;
+use crate::cache::{self, Hidden};
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::ids;
 use crate::output::{HEADING, Output, Report};
@@ -53,7 +53,9 @@ pub(super) fn head(module: &Module, count: usize, output: &Output) -> Result<Ver
     if damaged > 0 {
         Output::note(&format!("{damaged} rows do not verify and are left out: tcx verify tells more"));
     }
-    Ok(Verdict::Good)
+    let hidden = Hidden::of(&inspection);
+    hidden.lines().iter().for_each(|line| Output::note(line));
+    Ok(Verdict::good_if(damaged == 0 && hidden.is_nothing()))
 }
 
 pub(super) fn show(module: &Module, id: &str, view: u32, output: &Output) -> Result<Verdict> {

@@ -8,7 +8,7 @@ use serde::ser::{Error as _, SerializeStruct};
 use serde::{Serialize, Serializer};
 use tcx_sql::{Answer, Database, Error, Value};
 
-use crate::cache;
+use crate::cache::{self, Hidden};
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::human;
 use crate::ids;
@@ -36,18 +36,18 @@ pub(super) fn run(dir: &Path, query: &str, output: &Output) -> Result<Verdict> {
     }
     shown?;
     let answer = report.answer.borrow();
-    let (rows, segments) = (answer.left_out(), answer.damaged_segments());
+    let rows = answer.left_out();
+    let hidden = hidden(&answer);
     if rows > 0 {
         let rows = human::counted(rows, "row");
         Output::note(&format!("{rows} do not verify and are left out: tcx verify tells more"));
     }
-    if segments > 0 {
-        let segments = human::counted(segments, "segment");
-        Output::note(&format!(
-            "the rows of {segments} are left out, which are damaged: tcx verify tells more"
-        ));
-    }
-    Ok(Verdict::good_if(rows == 0 && segments == 0))
+    hidden.lines().iter().for_each(|line| Output::note(line));
+    Ok(Verdict::good_if(rows == 0 && hidden.is_nothing()))
+}
+
+fn hidden(answer: &Answer<'_>) -> Hidden {
+    Hidden { damaged_segments: answer.damaged_segments(), sound_changes: answer.has_sound_changes() }
 }
 
 impl From<Error> for Failure {
@@ -96,13 +96,15 @@ impl Report for Answered<'_> {
 
 impl Serialize for Answered<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut object = to.serialize_struct("Answer", 4)?;
+        let mut object = to.serialize_struct("Answer", 5)?;
         let columns = self.answer.borrow().columns().to_vec();
         let columns = columns.iter().map(|own| serde_json::json!({"name": own.name, "type": own.data_type}));
         object.serialize_field("columns", &columns.collect::<Vec<_>>())?;
         object.serialize_field("rows", &Rows(self))?;
         object.serialize_field("left_out", &self.answer.borrow().left_out())?;
-        object.serialize_field("damaged_segments", &self.answer.borrow().damaged_segments())?;
+        let hidden = hidden(&self.answer.borrow());
+        object.serialize_field("damaged_segments", &hidden.damaged_segments)?;
+        object.serialize_field("sound_changes", &hidden.sound_changes)?;
         object.end()
     }
 }

@@ -67,7 +67,6 @@ impl Module {
         let count = inspection.count();
         let is_superfluous =
             |state: &SegmentState| matches!(state, SegmentState::Replaced | SegmentState::Dead);
-        let is_damaged = |state: &SegmentState| matches!(state, SegmentState::Damaged(_));
         let segments = || inspection.segments();
         let superfluous = || segments().filter(|own| is_superfluous(&own.state));
         let others = inspection.other_files();
@@ -82,7 +81,7 @@ impl Module {
             segment_bytes: segments().map(|own| own.bytes).sum(),
             superfluous_segments: superfluous().count(),
             superfluous_bytes: superfluous().map(|own| own.bytes).sum(),
-            damaged_segments: segments().filter(|own| is_damaged(&own.state)).count(),
+            damaged_segments: segments().filter(|own| own.state.hides_rows()).count(),
             changes: others.changes,
             change_bytes: others.change_bytes,
             runs: others.runs,

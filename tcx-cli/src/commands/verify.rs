@@ -52,6 +52,8 @@ struct OtherFile {
 struct Unreadable {
     module: String,
     error: String,
+    #[serde(skip)]
+    code: Code,
 }
 
 pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &Output) -> Result<Verdict> {
@@ -63,14 +65,17 @@ pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &
                 let repaired = repair_some(&dir, &verified.damage, repair, deleting)?;
                 found.push(Module::new(name, verified, &repaired));
             }
-            Err(error) => unreadable.push(Unreadable { module: name, error: error.to_string() }),
+            Err(error) => {
+                let Failure { code, message } = error.into();
+                unreadable.push(Unreadable { module: name, error: message, code });
+            }
         }
     }
     let verification = Verification { modules: found, unreadable };
     output.show(&verification)?;
     if let Some(first) = verification.unreadable.first() {
         return Err(Failure::new(
-            Code::Damaged,
+            first.code,
             format!("{} cannot be verified: {}", first.module, first.error),
         ));
     }

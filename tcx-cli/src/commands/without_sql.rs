@@ -7,6 +7,6 @@ use crate::output::Output;
 
 pub(super) fn run(_: &Path, _: &str, _: &Output) -> Result<Verdict> {
     Err(Failure::usage(
-        "this tcx is built without SQL, which takes minutes to build: cargo install --path tcx-cli --features sql",
+        "this tcx is built without SQL, which takes minutes to build: in the clone of tcx, cargo install --locked --path tcx-cli --features sql",
     ))
 }

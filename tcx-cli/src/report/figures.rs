@@ -101,7 +101,7 @@ impl Module {
             rows,
             bytes: bytes(inspection),
             segments: inspection.segments().count(),
-            damaged_segments: of(|state| matches!(state, SegmentState::Damaged(_))).count(),
+            damaged_segments: of(SegmentState::hides_rows).count(),
             totals: Totals::of(&sessions),
             sessions,
             growth: growth(served().map(|own| (human::millis(own.born), own.rows, own.bytes))),

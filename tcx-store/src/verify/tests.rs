@@ -176,6 +176,20 @@ fn what_cannot_be_read_is_told_and_left_where_it_is() {
 }
 
 #[test]
+fn a_segment_that_is_collected_meanwhile_is_not_told() {
+    let dir = filled();
+    let (module, gone) = (dir.path().join("m_v1"), file(dir.path(), "seg-"));
+    for storage in [Looking::new(module.clone()), Looking::reading(module)] {
+        let inspection = Inspection::of(storage).unwrap();
+        let kept = fs::read(&gone).unwrap();
+        fs::remove_file(&gone).unwrap();
+        let found = verify_all(&inspection, &mut |_, _| {}).unwrap();
+        assert_eq!((found.damage, found.unreadable), (Vec::new(), Vec::new()));
+        fs::write(&gone, kept).unwrap();
+    }
+}
+
+#[test]
 fn files_that_are_read_and_not_mapped_are_verified_and_gone_through_as_others_are() {
     let dir = filled();
     damage(&file(dir.path(), "seg-"));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use crate::inspect::{Inspected, Inspection};
+use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::segment::{Segment, Verdict};
 
 /// What a thread reads at a time: segments differ too much in size.
@@ -20,6 +20,17 @@ pub(super) enum Judged {
     Unreadable(String),
     /// It has been judged by its footer, if at all.
     Not,
+}
+
+impl Judged {
+    /// Whether nobody can say what is in it.
+    pub(super) fn is_unread(&self, own: &Inspected) -> bool {
+        match self {
+            Self::Verdict(verdict) => *verdict == Verdict::Unread,
+            Self::Unreadable(_) => true,
+            Self::Not => matches!(own.facts.state, SegmentState::Unreadable(_)),
+        }
+    }
 }
 
 /// Judges each segment. `read` is told how many bytes of them were read.
@@ -39,9 +50,9 @@ pub(super) fn verdicts(inspection: &Inspection, mut read: impl FnMut(usize)) -> 
     };
     in_parallel(&pieces, read_piece, |at, done| {
         let (number, _, piece) = &pieces[at];
-        read(piece.len());
-        if let Err(error) = done {
-            judged[*number] = Judged::Unreadable(error.to_string());
+        match done {
+            Ok(()) => read(piece.len()),
+            Err(error) => judged[*number] = Judged::Unreadable(error.to_string()),
         }
     });
     let readable: Vec<usize> =
