@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::error::DataFusionError;
+use datafusion::logical_expr::TableType;
 use tcx_store::Inspection;
 
 use crate::table::ModuleTable;
@@ -71,6 +72,11 @@ impl SchemaProvider for Modules {
         }
         let table = self.open(name).map_err(|error| DataFusionError::External(Box::new(error)))?;
         Ok(Some(table))
+    }
+
+    /// Names are told without opening anything: one module that cannot be read does not hide the others.
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>, DataFusionError> {
+        Ok(self.table_exist(name).then_some(TableType::Base))
     }
 
     fn table_exist(&self, name: &str) -> bool {

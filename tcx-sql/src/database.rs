@@ -97,7 +97,9 @@ impl Database {
         let statement = state.sql_to_statement(sql, &dialect)?;
         check(&statement)?;
         for table in state.resolve_table_references(&statement)? {
-            let is_there = || self.modules.names().iter().any(|name| name == table.table());
+            let is_module = || self.modules.names().iter().any(|name| name == table.table());
+            // `range(1, 5)` stands where a table does.
+            let is_there = || is_module() || state.table_functions().contains_key(table.table());
             if table.schema().is_none() && !is_there() {
                 return Err(self.no_table(table.table()));
             }

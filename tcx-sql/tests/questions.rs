@@ -133,6 +133,13 @@ fn modules_are_joined_by_their_ids() {
 }
 
 #[test]
+fn functions_stand_where_tables_do() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(count(dir.path(), "select count(*) from range(1, 5)"), 4);
+    assert_eq!(count(dir.path(), "select count(*) from generate_series(1, 5)"), 5);
+}
+
+#[test]
 fn what_would_change_something_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     add(&clip(dir.path()), &ids(["cat"]), 1);
@@ -226,6 +233,8 @@ fn a_module_that_cannot_be_read_is_an_error_of_who_names_it() {
     add(&clip(dir.path()), &ids(["cat"]), 1);
     support::damage(&dir.path().join("Kinds-1/change-00000000000000000000"), 60);
     assert_eq!(count(dir.path(), "select count(*) from clip_v1"), 1);
+    let tables = "select table_name from information_schema.tables where table_schema = 'cache' order by 1";
+    assert_eq!(texts(dir.path(), tables), ["Kinds-1", "clip_v1"]);
     let error = ask(dir.path(), r#"select * from "Kinds-1""#).unwrap_err();
     assert!(matches!(error, Error::Cache(_)), "{error:?}");
     assert!(matches!(Database::open(&dir.path().join("nowhere")).unwrap_err(), Error::Cache(_)));

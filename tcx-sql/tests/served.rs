@@ -133,6 +133,9 @@ fn while_a_change_is_damaged_what_it_may_have_killed_is_not_seen() {
     add(&store, &ids(["owl"]), 2);
     damage(&dir.path().join("clip_v1/change-00000000000000000001"), 60);
     assert_eq!(texts(dir.path(), "select id from clip_v1"), ["owl"]);
+    let database = Database::open(dir.path()).unwrap();
+    let answer = database.query("select id from clip_v1").unwrap();
+    assert_eq!((answer.damaged_segments(), answer.has_sound_changes()), (0, false));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `tcx sql`: questions to the rows of a cache.
 
 use std::cell::RefCell;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use serde::ser::{Error as _, SerializeStruct};
@@ -15,7 +15,7 @@ use crate::ids;
 use crate::output::{Output, Report, Table};
 use crate::values::{Number, listed, short};
 
-/// Characters of a value that are shown.
+/// Characters of a value that are shown; of text on a terminal, beside others.
 const ROOM: usize = 60;
 
 /// The rows are read while they are written.
@@ -77,16 +77,19 @@ impl Report for Answered<'_> {
         let mut lines = Vec::new();
         // Numbers stand at the right.
         let mut right = vec![true; self.answer.borrow().columns().len()];
+        // Half an id is none: what goes into a file, or stands alone, is whole.
+        let room = if right.len() > 1 && io::stdout().is_terminal() { ROOM } else { usize::MAX };
         while let Some(row) = self.next()? {
             let numbers = row.iter().map(|value| number(value).is_some() || *value == Value::Null);
             right.iter_mut().zip(numbers).for_each(|(right, is_number)| *right &= is_number);
-            lines.push(row.iter().map(cell).collect::<Vec<_>>());
+            lines.push(row.iter().map(|value| cell(value, room)).collect::<Vec<_>>());
         }
         if lines.is_empty() {
             return writeln!(to, "no rows");
         }
         let columns = self.answer.borrow().columns().to_vec();
-        let mut table = Table::aligned(columns.into_iter().map(|column| one_line(&column.name)).zip(right));
+        let mut table =
+            Table::aligned(columns.into_iter().map(|column| one_line(&column.name, room)).zip(right));
         for line in lines {
             table.line(line);
         }
@@ -150,13 +153,13 @@ fn number(value: &Value) -> Option<Number> {
 }
 
 /// A value in one line.
-fn cell(value: &Value) -> String {
+fn cell(value: &Value, room: usize) -> String {
     match value {
         Value::Null => "null".to_owned(),
-        Value::Text(text) => one_line(text),
-        Value::Bytes(bytes) => one_line(&ids::hex(bytes)),
+        Value::Text(text) => one_line(text, room),
+        Value::Bytes(bytes) => one_line(&ids::hex(bytes), room),
         Value::List(list) => {
-            listed(list.iter().map(|own| number(own).map_or_else(|| cell(own), short)), ROOM)
+            listed(list.iter().map(|own| number(own).map_or_else(|| cell(own, ROOM), short)), ROOM)
         }
         Value::Unsigned(number) => number.to_string(),
         other => number(other).map(|number| number.to_string()).unwrap_or_default(),
@@ -164,10 +167,23 @@ fn cell(value: &Value) -> String {
 }
 
 /// Text without what would break a line, as long as there is room for.
-fn one_line(text: &str) -> String {
+fn one_line(text: &str, room: usize) -> String {
     let mut line = String::new();
-    for c in text.chars().take(ROOM) {
+    for c in text.chars().take(room) {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
     }
-    if text.chars().nth(ROOM).is_some() { line + "…" } else { line }
+    if text.chars().nth(room).is_some() { line + "…" } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_where_there_is_no_room() {
+        let text = format!("two\nlines{}", "s".repeat(100));
+        let cut = one_line(&text, ROOM);
+        assert!(cut.starts_with("two\\nlines") && cut.ends_with("s…"), "{cut}");
+        assert_eq!(one_line(&text, usize::MAX), text.replace('\n', "\\n"));
+    }
 }
