@@ -145,6 +145,19 @@ fn where_sql_is_not_built_in_it_is_told_how_to_get_it() {
     check("tests/sessions/without_sql.md", dir.path());
 }
 
+/// `cargo xtask test` names the cache that the example `minilm` has just left.
+#[test]
+fn the_commands_work_on_the_cache_of_a_real_network() {
+    let Some(cache) = std::env::var_os("TCX_MINILM_CACHE") else {
+        eprintln!("skipped: `TCX_MINILM_CACHE` names no cache of the example `minilm`");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-r").arg(cache).arg(dir.path().join("cache")).status().unwrap();
+    assert!(copied.success());
+    check("tests/sessions/minilm.md", dir.path());
+}
+
 #[test]
 fn a_damaged_cache_is_told_and_repaired() {
     let dir = workplace();

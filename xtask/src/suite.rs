@@ -112,8 +112,26 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
         let mut run = cargo("run");
         run.args(["--package", "tcx-examples", "--example", name, "--"]).args(arguments);
         steps.push(Step::new(format!("example {name}"), run, &[]));
+        if name == "minilm" {
+            steps.push(command_on_minilm(workspace, cargo("test")));
+        }
     }
     steps
+}
+
+/// The command `tcx` on the cache that the example has left. Built as for the other tests, so that nothing is built anew.
+fn command_on_minilm(workspace: &Workspace, test: Command) -> Step {
+    let mut test = without_libtorch(test);
+    test.env("TCX_MINILM_CACHE", workspace.root().join("target/xtask/minilm-cache/rows"));
+    let only = [
+        "--features",
+        "tcx-store/metrics",
+        "--test",
+        "sessions",
+        "--",
+        "the_commands_work_on_the_cache_of_a_real",
+    ];
+    Step::new("the command on the cache of minilm", test, &[&packages("--package")[..], &only].concat())
 }
 
 /// Every example, with arguments with which it ends within seconds.
