@@ -51,17 +51,23 @@ fn a_changed_byte_anywhere_in_a_segment_is_a_miss_or_has_no_effect() {
     assert_eq!(found(dir.path()), IDS.len());
 }
 
-#[test]
-fn a_damaged_column_costs_nothing_to_who_reads_others() {
+/// A cache of one segment in which the vector of row 1500 is damaged, and its ids.
+fn with_a_damaged_vector() -> (tempfile::TempDir, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let ids: Vec<String> = (0..3000).map(|i| format!("id{i}")).collect();
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let store = open(dir.path());
-    get_or_compute(&store, &ids);
+    get_or_compute(&store, &ids.iter().map(String::as_str).collect::<Vec<_>>());
     store.flush().unwrap();
     drop(store);
     let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
-    damage_vector(segment, ids[1500]);
+    damage_vector(segment, &ids[1500]);
+    (dir, ids)
+}
+
+#[test]
+fn a_damaged_column_costs_nothing_to_who_reads_others() {
+    let (dir, ids) = with_a_damaged_vector();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let store = open(dir.path());
     let keys = || Keys::text(&ids, 0).unwrap();
     let rows = store.lookup_leaves(keys(), &[1, 2].into()).unwrap();
@@ -80,16 +86,9 @@ fn a_damaged_column_costs_nothing_to_who_reads_others() {
 
 #[test]
 fn who_goes_through_some_columns_is_told_of_no_damage_in_others() {
-    let dir = tempfile::tempdir().unwrap();
-    let ids: Vec<String> = (0..3000).map(|i| format!("id{i}")).collect();
+    let (dir, ids) = with_a_damaged_vector();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let store = open(dir.path());
-    get_or_compute(&store, &ids);
-    store.flush().unwrap();
-    drop(store);
-    let [segment] = &files(dir.path(), "seg-")[..] else { panic!("one segment") };
-    damage_vector(segment, ids[1500]);
-    let inspection = Inspection::open(segment.parent().unwrap()).unwrap();
+    let inspection = Inspection::open(files(dir.path(), "seg-")[0].parent().unwrap()).unwrap();
     let sound = |leaves: &[usize]| inspection.rows_of(leaves.to_vec()).flatten().count();
     assert!(sound(&[0, 1, 2]) < ids.len());
     assert_eq!((sound(&[]), sound(&[2, 1])), (ids.len(), ids.len()));
