@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::report::Figures;
-use crate::rivals::{Ours, read};
+use crate::rivals::{Ours, Reader};
 use crate::workload::{Workload, ids};
 use crate::{Result, Settings};
 
@@ -39,13 +39,13 @@ static ALLOCATOR: Counting = Counting;
 
 /// Batches of 64, 256 and 1024 rows.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
-    let ours = Ours::<W>::new(&settings.dir.join(W::NAME))?;
+    let mut ours = Ours::<W>::new(&settings.dir.join(W::NAME))?;
     for size in [64, 256, 1024] {
         let rows: Vec<usize> = (0..size).map(|i| i * 7).collect();
         let ids = ids(rows.iter().copied());
-        read(ours.cached(), &rows, &ids)?;
+        ours.read(&rows, &ids)?;
         let before = ALLOCATIONS.load(Ordering::Relaxed);
-        read(ours.cached(), &rows, &ids)?;
+        ours.read(&rows, &ids)?;
         let count = ALLOCATIONS.load(Ordering::Relaxed) - before;
         figures.add(format!("{}.allocations_per_batch.{size}_rows", W::NAME), count as f64);
     }

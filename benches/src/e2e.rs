@@ -8,9 +8,11 @@ use tcx::{Cache, CachedModule, D1, Extractor, Frozen, Typed, cached_module};
 
 use crate::report::{Figures, ROUNDS, median};
 use crate::workload::ids;
-use crate::{Result, Settings};
+use crate::{Result, Settings, machine};
 
 const BATCH: usize = 64;
+/// What an epoch needs of it, and more.
+const MEMORY: usize = 1 << 30;
 const HIDDEN: i64 = 1024;
 /// What a batch is to take.
 const TARGET: Duration = Duration::from_millis(5);
@@ -105,11 +107,13 @@ fn epochs<N: Network>(settings: &Settings, name: &str, figures: &mut Figures) ->
     let (mut plain, mut first, mut flushed, mut second) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         let network = N::new(build(depth, N::OUTPUTS)?);
+        machine::touch_memory(MEMORY);
         plain.push(timed(|| {
             let _no_grad = tch::no_grad_guard();
             all.iter().try_for_each(|(_, inputs)| network.forward(inputs).map(drop))
         })?);
         let dir = tempfile::tempdir_in(&settings.dir)?;
+        machine::touch_memory(MEMORY);
         let cache = Cache::open(dir.path())?;
         let cached = cache.module(network)?;
         let epoch = || all.iter().try_for_each(|(ids, inputs)| cached.forward(ids, inputs).map(drop));

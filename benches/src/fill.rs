@@ -8,7 +8,7 @@ use tcx::Cache;
 
 use crate::report::{Figures, ROUNDS};
 use crate::workload::{BATCH, Workload, ids, rows};
-use crate::{Result, Settings};
+use crate::{Result, Settings, machine};
 
 /// Leaves a cache and a plain file of the rows.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
@@ -19,8 +19,10 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
             std::fs::remove_dir_all(&dir)?;
         }
         std::fs::create_dir_all(&dir)?;
+        machine::touch_memory(2 * rows * W::bytes());
         plain.push(raw::<W>(&dir.join("raw"), rows)?);
         copies.push(copy::<W>(rows));
+        machine::touch_memory(2 * rows * W::bytes());
         let (whole, caller) = fill::<W>(&dir, rows)?;
         fills.push(whole);
         callers.push(caller);

@@ -1,6 +1,8 @@
 //! Reading batches by id: shuffled and in order, with one thread and with two, from memory and from the disk.
 
 use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use crate::report::{Figures, ROUNDS};
@@ -14,26 +16,35 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
     let (dir, rows) = (settings.dir.join(W::NAME), W::rows(settings));
     let random = Batches::new(shuffled(rows));
     against_all::<W>(&dir, rows, &random, figures)?;
-    let ours = Ours::<W>::new(&dir)?;
-    let (mut gather, mut one) = (Gather::new(&dir, W::bytes())?, Ours::<W>::new(&dir)?);
+    let (mut gather, mut ours) = (Gather::new(&dir, W::bytes())?, Ours::<W>::new(&dir)?);
     let in_order = Batches::new((0..rows).collect());
     let name = |what: &str| format!("{}.{what}.vs_raw_gather", W::NAME);
-    let sequential = in_turns(&mut [&mut gather, &mut one], &in_order)?;
+    let sequential = in_turns(&mut [&mut gather, &mut ours], &in_order)?;
     figures.ratio(name("sequential_read"), &sequential[0], &sequential[1]);
+    by_two::<W>(&dir, &ours, &random, figures)
+}
+
+/// Two threads share the batches, against one that loops, and against two that do.
+fn by_two<W: Workload>(dir: &Path, ours: &Ours<W>, batches: &Batches, figures: &mut Figures) -> Result<()> {
+    let gather = || Gather::new(dir, W::bytes());
+    let (mut one, two) = (gather()?, [gather()?, gather()?]);
     let (mut limits, mut pairs, mut limits_of_two) = (Vec::new(), Vec::new(), Vec::new());
-    let mut gathers = [Gather::new(&dir, W::bytes())?, Gather::new(&dir, W::bytes())?];
-    for _ in 0..ROUNDS {
-        limits.push(round(&mut gather, &random)?);
-        pairs.push(two_threads(
-            [(); 2].map(|()| |rows: &[usize], ids: &[String]| rivals::read(ours.cached(), rows, ids)),
-            &random,
-        )?);
-        let two = gathers.each_mut().map(|gather| |rows: &[usize], ids: &[String]| gather.read(rows, ids));
-        limits_of_two.push(two_threads(two, &random)?);
-    }
-    figures.ratio(name("random_read.two_threads"), &limits, &pairs);
+    std::thread::scope(|scope| {
+        let pair = Pair::start(scope, [ours.beside(), ours.beside()], batches);
+        let pair_of_limits = Pair::start(scope, two, batches);
+        for number in 0..=ROUNDS {
+            let times = [round(&mut one, batches)?, pair.round()?, pair_of_limits.round()?];
+            if number > 0 {
+                let all = [&mut limits, &mut pairs, &mut limits_of_two];
+                all.into_iter().zip(times).for_each(|(all, time)| all.push(time));
+            }
+        }
+        Ok::<_, Box<dyn std::error::Error>>(())
+    })?;
+    let name = |what: &str| format!("{}.{what}.two_threads.vs_raw_gather", W::NAME);
+    figures.ratio(name("random_read"), &limits, &pairs);
     // What two threads gain at all on this machine.
-    figures.ratio(name("raw_gather.two_threads"), &limits, &limits_of_two);
+    figures.ratio(name("raw_gather"), &limits, &limits_of_two);
     Ok(())
 }
 
@@ -72,36 +83,54 @@ fn round(reader: &mut dyn Reader, batches: &Batches) -> Result<Duration> {
     let mut time = Duration::ZERO;
     for (rows, ids) in batches.iter() {
         let start = Instant::now();
-        let found = reader.read(rows, ids)?;
+        reader.read(rows, ids)?;
         time += start.elapsed();
-        assert_eq!(found as usize, rows[rows.len() - 1], "the right row of {}", reader.name());
+        let last = reader.last(rows.len());
+        assert_eq!(last as usize, rows[rows.len() - 1], "the right row of {}", reader.name());
     }
     Ok(time)
 }
 
-/// Two threads share the batches.
-fn two_threads<R>(readers: [R; 2], batches: &Batches) -> Result<Duration>
-where
-    R: FnMut(&[usize], &[String]) -> Result<f32> + Send,
-{
-    let start = Instant::now();
-    let mut first = 0;
-    std::thread::scope(|scope| {
-        let threads = readers.map(|mut read| {
+/// Two threads that share the batches of every round, as the readers of an epoch do: what a new thread has to set up is not
+/// measured.
+struct Pair {
+    start: [Sender<()>; 2],
+    done: Receiver<std::result::Result<(), String>>,
+}
+
+impl Pair {
+    fn start<'s, R: Reader + Send + 's>(
+        scope: &'s Scope<'s, '_>,
+        readers: [R; 2],
+        batches: &'s Batches,
+    ) -> Self {
+        let (sender, done) = channel();
+        let mut first = 0;
+        let start = readers.map(|mut reader| {
+            let (start, rounds) = channel();
+            let (sender, own) = (sender.clone(), first);
             first += 1;
-            let batches = batches.iter().skip(first - 1).step_by(2);
             scope.spawn(move || {
-                for (rows, ids) in batches {
-                    read(rows, ids).map_err(|error| error.to_string())?;
+                for () in rounds {
+                    let mut own = batches.iter().skip(own).step_by(2);
+                    let read = own.try_for_each(|(rows, ids)| reader.read(rows, ids));
+                    let told = sender.send(read.map_err(|error| error.to_string()));
+                    assert!(told.is_ok(), "the other side waits for it");
                 }
-                Ok::<_, String>(())
-            })
+            });
+            start
         });
-        threads.map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())))
-    })
-    .into_iter()
-    .collect::<std::result::Result<(), String>>()?;
-    Ok(start.elapsed())
+        Self { start, done }
+    }
+
+    fn round(&self) -> Result<Duration> {
+        let start = Instant::now();
+        self.start.iter().try_for_each(|start| start.send(()))?;
+        for _ in &self.start {
+            self.done.recv()??;
+        }
+        Ok(start.elapsed())
+    }
 }
 
 /// Nothing in memory: every page comes from the disk and every checksum is computed. One round each.

@@ -8,8 +8,10 @@ mod redb;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::Mmap;
+use tch::Tensor;
 use tcx::{Cache, Cached};
 
 use crate::Result;
@@ -20,8 +22,11 @@ use crate::workload::{BATCH, Workload, ids};
 pub(crate) trait Reader {
     fn name(&self) -> &'static str;
 
-    /// Reads a batch; the first number of its last row is the row's own.
-    fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<f32>;
+    /// Reads a batch, which takes the place of the one before.
+    fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<()>;
+
+    /// The first number of the last row of the batch that was read, which is that row's own.
+    fn last(&self, rows: usize) -> f32;
 }
 
 /// All readers of the rows of `dir`; who is not there yet is made.
@@ -64,11 +69,16 @@ impl Reader for Gather {
         "raw_gather"
     }
 
-    fn read(&mut self, rows: &[usize], _: &[String]) -> Result<f32> {
+    fn read(&mut self, rows: &[usize], _: &[String]) -> Result<()> {
         for (to, &row) in self.buffer.chunks_exact_mut(self.width).zip(rows) {
             to.copy_from_slice(&self.map[row * self.width..][..self.width]);
         }
-        Ok(last(std::hint::black_box(&self.buffer), rows.len(), self.width))
+        std::hint::black_box(&self.buffer);
+        Ok(())
+    }
+
+    fn last(&self, rows: usize) -> f32 {
+        last(&self.buffer, rows, self.width)
     }
 }
 
@@ -89,27 +99,34 @@ impl Reader for HashMapGather {
         "memmap_hash_map"
     }
 
-    fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<f32> {
+    fn read(&mut self, _: &[usize], ids: &[String]) -> Result<()> {
         let Gather { map, buffer, width } = &mut self.gather;
         for (to, id) in buffer.chunks_exact_mut(*width).zip(ids) {
             to.copy_from_slice(&map[self.places[id] * *width..][..*width]);
         }
-        Ok(last(std::hint::black_box(buffer), rows.len(), *width))
+        std::hint::black_box(buffer);
+        Ok(())
+    }
+
+    fn last(&self, rows: usize) -> f32 {
+        self.gather.last(rows)
     }
 }
 
 /// tcx: one new tensor for each batch.
 pub(crate) struct Ours<W> {
-    cached: Cached<W>,
+    cached: Arc<Cached<W>>,
+    batch: Option<Tensor>,
 }
 
 impl<W: Workload> Ours<W> {
     pub(crate) fn new(dir: &Path) -> Result<Self> {
-        Ok(Self { cached: Cache::open(dir.join("cache"))?.module(W::new())? })
+        Ok(Self { cached: Arc::new(Cache::open(dir.join("cache"))?.module(W::new())?), batch: None })
     }
 
-    pub(crate) fn cached(&self) -> &Cached<W> {
-        &self.cached
+    /// Another reader with the same handle.
+    pub(crate) fn beside(&self) -> Self {
+        Self { cached: self.cached.clone(), batch: None }
     }
 }
 
@@ -118,15 +135,26 @@ impl<W: Workload> Reader for Ours<W> {
         "tcx"
     }
 
-    fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<f32> {
-        read(&self.cached, rows, ids)
+    fn read(&mut self, _: &[usize], ids: &[String]) -> Result<()> {
+        // Who asks for the next batch is done with the one before.
+        self.batch = None;
+        self.batch = Some(read(&self.cached, ids)?);
+        Ok(())
+    }
+
+    fn last(&self, rows: usize) -> f32 {
+        self.batch.as_ref().map_or(f32::NAN, |batch| first_of(batch, rows - 1))
     }
 }
 
 /// A batch through the typed face.
-pub(crate) fn read<W: Workload>(cached: &Cached<W>, rows: &[usize], ids: &[String]) -> Result<f32> {
-    let output = W::tensor(cached.fetch(ids, |_| Err(tcx::Error::loader("a row is missing")))?);
-    Ok(output.double_value(&[rows.len() as i64 - 1, 0]) as f32)
+pub(crate) fn read<W: Workload>(cached: &Cached<W>, ids: &[String]) -> Result<Tensor> {
+    Ok(W::tensor(cached.fetch(ids, |_| Err(tcx::Error::loader("a row is missing")))?))
+}
+
+/// The first number of a row.
+pub(crate) fn first_of(batch: &Tensor, row: usize) -> f32 {
+    batch.double_value(&[row as i64, 0]) as f32
 }
 
 /// The median time in which tcx reads all rows in shuffled batches.

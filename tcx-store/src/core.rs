@@ -10,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use crate::buffer::{Wanted, WriteBuffer};
 use crate::changes::now_millis;
 use crate::clock;
+use crate::destination::{Destination, Destinations};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hot::HotTier;
 use crate::key::KeyType;
@@ -131,6 +132,46 @@ impl Core {
         Err(Error::invalid(format!("ids of `{}` are {expected}, found {found}", self.spec.module_id)))
     }
 
+    /// # Errors
+    ///
+    /// A leaf that the store has not.
+    pub(crate) fn check_leaves(&self, leaves: &[usize]) -> Result<()> {
+        let count = self.leaves.len();
+        match leaves.iter().find(|leaf| **leaf >= count) {
+            Some(leaf) => Err(Error::invalid(format!("there is no leaf {leaf}: the store has {count}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// A destination that is not that of `rows` rows of a dense leaf that is looked up.
+    pub(crate) fn check_destination(
+        &self,
+        destination: &Destination<'_>,
+        rows: usize,
+        wanted: Option<&[usize]>,
+    ) -> Result<()> {
+        let Destination { leaf, ref bytes } = *destination;
+        self.check_leaves(&[leaf])?;
+        let width = self.leaves[leaf].kind.width();
+        let Some(expected) = width.map(|width| width * rows) else {
+            return Err(Error::invalid(format!(
+                "rows of leaf {leaf} differ in length: they have no destination"
+            )));
+        };
+        if wanted.is_some_and(|wanted| !wanted.contains(&leaf)) {
+            return Err(Error::invalid(format!("leaf {leaf} has a destination and is not looked up")));
+        }
+        if bytes.len() != expected {
+            return Err(Error::invalid(format!(
+                "the destination of leaf {leaf} has {} bytes, and {rows} rows have {expected}",
+                bytes.len()
+            )));
+        }
+        Ok(())
+    }
+
     /// Remembers a refusal; every other error passes through unnoticed.
     pub(crate) fn remember(&self, error: &Error) {
         if matches!(error.kind(), ErrorKind::Incompatible | ErrorKind::Corrupt) {
@@ -142,7 +183,7 @@ impl Core {
     /// Finds what it can of the missing rows: in the write buffer, then in the segments.
     ///
     /// In this order a row cannot slip through: it leaves the buffer only after the snapshot holds its segment.
-    pub(crate) fn find(&self, lookup: &mut Lookup) {
+    pub(crate) fn find(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
         if lookup.missing() == 0 {
             return;
         }
@@ -155,7 +196,7 @@ impl Core {
         }
         // Each round takes at least one damaged file out of service.
         while lookup.missing() > 0 {
-            let trouble = probe(lookup, &self.snapshot(), &self.hot);
+            let trouble = probe(lookup, destinations, &self.snapshot(), &self.hot);
             self.counters.failed_reads.add(trouble.unread);
             if trouble.is_empty() {
                 return;

@@ -69,7 +69,8 @@ pub struct Keys {
     key_type: KeyType,
     view: u32,
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    /// Where each key begins in the bytes, and where the last one ends.
+    starts: Vec<usize>,
     hashes: Vec<KeyHash>,
 }
 
@@ -80,8 +81,7 @@ impl Keys {
     ///
     /// A key that is empty or longer than [`MAX_KEY_BYTES`].
     pub fn text<S: AsRef<str>>(keys: impl IntoIterator<Item = S>, view: u32) -> Result<Self> {
-        let mut packed = Self::empty(KeyType::Text, view);
-        let keys = packed.reserve(keys);
+        let (mut packed, keys) = Self::with_room(KeyType::Text, view, keys);
         for key in keys {
             packed.push(key.as_ref().as_bytes())?;
         }
@@ -90,8 +90,7 @@ impl Keys {
 
     /// Integer keys.
     pub fn ints(keys: impl IntoIterator<Item = i64>, view: u32) -> Self {
-        let mut packed = Self::empty(KeyType::Int, view);
-        let keys = packed.reserve(keys);
+        let (mut packed, keys) = Self::with_room(KeyType::Int, view, keys);
         for key in keys {
             packed.push_checked(&key.to_le_bytes());
         }
@@ -104,26 +103,21 @@ impl Keys {
     ///
     /// A key that is empty or longer than [`MAX_KEY_BYTES`].
     pub fn bytes<S: AsRef<[u8]>>(keys: impl IntoIterator<Item = S>, view: u32) -> Result<Self> {
-        let mut packed = Self::empty(KeyType::Bytes, view);
-        let keys = packed.reserve(keys);
+        let (mut packed, keys) = Self::with_room(KeyType::Bytes, view, keys);
         for key in keys {
             packed.push(key.as_ref())?;
         }
         Ok(packed)
     }
 
-    fn empty(key_type: KeyType, view: u32) -> Self {
-        Self { key_type, view, bytes: Vec::new(), ends: Vec::new(), hashes: Vec::new() }
-    }
-
-    /// Room for these keys, as far as their number is known, and most of them short.
-    fn reserve<I: IntoIterator>(&mut self, keys: I) -> I::IntoIter {
+    /// None yet, with room for these, as far as their number is known, and most of them short.
+    fn with_room<I: IntoIterator>(key_type: KeyType, view: u32, keys: I) -> (Self, I::IntoIter) {
         let keys = keys.into_iter();
         let count = keys.size_hint().0;
-        self.bytes.reserve(count * 16);
-        self.ends.reserve(count);
-        self.hashes.reserve(count);
-        keys
+        let mut starts = Vec::with_capacity(count + 1);
+        starts.push(0);
+        let bytes = Vec::with_capacity(count * 16);
+        (Self { key_type, view, bytes, starts, hashes: Vec::with_capacity(count) }, keys)
     }
 
     #[inline]
@@ -153,18 +147,18 @@ impl Keys {
     #[inline]
     fn push_checked(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
-        self.ends.push(self.bytes.len());
+        self.starts.push(self.bytes.len());
         self.hashes.push(hash(key, self.view));
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.hashes.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.hashes.is_empty()
     }
 
     /// What the keys are.
@@ -188,8 +182,7 @@ impl Keys {
 
     /// The bytes of the keys of a range, one after the other.
     pub(crate) fn slice(&self, positions: Range<usize>) -> &[u8] {
-        let start = |position: usize| if position == 0 { 0 } else { self.ends[position - 1] };
-        &self.bytes[start(positions.start)..start(positions.end)]
+        &self.bytes[self.starts[positions.start]..self.starts[positions.end]]
     }
 
     pub(crate) fn hash(&self, position: usize) -> KeyHash {
@@ -212,7 +205,7 @@ impl Keys {
     /// If a position is not below [`len`](Self::len).
     #[must_use]
     pub fn select(&self, positions: &[usize]) -> Self {
-        let mut packed = Self::empty(self.key_type, self.view);
+        let (mut packed, positions) = Self::with_room(self.key_type, self.view, positions);
         for &position in positions {
             packed.push_checked(self.key(position));
         }

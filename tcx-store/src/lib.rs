@@ -25,8 +25,12 @@ mod compression_tests;
 mod content;
 mod core;
 mod count;
+mod destination;
+#[cfg(test)]
+mod destination_tests;
 mod disk_usage;
 mod error;
+mod express;
 mod fate;
 #[cfg(test)]
 mod fault_tests;
@@ -103,6 +107,7 @@ mod writer;
 
 pub use causes::MissCauses;
 pub use column::Column;
+pub use destination::Destination;
 pub use error::{Error, ErrorKind, Result};
 pub use identity::Identity;
 pub use inspect::{Inspection, SegmentFacts, SegmentState, modules};

@@ -8,15 +8,13 @@ use std::sync::Arc;
 use crate::buffer::{BufferedRow, RowBatch};
 use crate::causes::{Cause, MissCauses};
 use crate::column::Column;
+use crate::destination::Copied;
 use crate::error::{Error, Result};
 use crate::key::{Keys, TakeBits};
 use crate::loaded::LoadedRows;
 use crate::replacer::Replacer;
 use crate::schema::{Leaf, LeafKind};
-use crate::segment::{NARROW, Segment, Unpacked};
-
-/// How many rows ahead of the copy the processor is told what comes.
-const AHEAD: usize = 8;
+use crate::segment::{Segment, Unpacked};
 
 /// Where the rows are.
 #[derive(Debug)]
@@ -63,18 +61,34 @@ pub struct Lookup {
     replacer: Option<Arc<Replacer>>,
     /// The leaves that are wanted; all, if none is said.
     wanted: Option<Arc<[usize]>>,
+    copied: Copied,
 }
 
 impl Lookup {
     pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>, known: u64, replacer: Option<Arc<Replacer>>) -> Self {
         let missing = keys.len();
         let rows = vec![MISSING; missing];
-        Self { rows, keys, leaves, sources: Vec::new(), missing, known, replacer, wanted: None }
+        Self {
+            rows,
+            keys,
+            leaves,
+            sources: Vec::new(),
+            missing,
+            known,
+            replacer,
+            wanted: None,
+            copied: Copied::default(),
+        }
     }
 
     /// Only these leaves are going to be read.
     pub(crate) fn of_leaves(self, wanted: &Arc<[usize]>) -> Self {
         Self { wanted: Some(wanted.clone()), ..self }
+    }
+
+    /// These rows were copied when they were found.
+    pub(crate) fn with_copied(self, copied: Copied) -> Self {
+        Self { copied, ..self }
     }
 
     /// The leaves that are wanted; all, if none is said.
@@ -157,7 +171,18 @@ impl Lookup {
     /// A row is found in the segment or batch of that number.
     #[inline]
     pub(crate) fn found(&mut self, position: usize, source: u32, row: u32) {
-        self.missing -= usize::from(self.is_open(position));
+        if self.is_open(position) {
+            self.found_open(position, source, row);
+        } else {
+            self.rows[position] = Address { source, row };
+        }
+    }
+
+    /// A missing row is found in the segment or batch of that number.
+    #[inline]
+    pub(crate) fn found_open(&mut self, position: usize, source: u32, row: u32) {
+        debug_assert!(self.is_open(position), "row {position} was found before");
+        self.missing -= 1;
         self.rows[position] = Address { source, row };
     }
 
@@ -261,21 +286,42 @@ impl Lookup {
     /// If rows are missing, if the leaf is not dense or not one of those looked up, or if `dst` has not room for exactly
     /// [`len`](Self::len) rows.
     pub fn copy_dense(&self, leaf: usize, dst: &mut [MaybeUninit<u8>]) {
-        let width = self.width(leaf);
+        self.copy_unless(leaf, dst, |_| false);
+    }
+
+    /// Copies every row of a dense leaf to its place in `dst`, except those that
+    /// [`lookup_into`](crate::Store::lookup_into) has copied there: they stand in `dst` already, if it is the destination. Memory
+    /// at the address of a destination is taken for it, and must be unchanged since; for any other there is
+    /// [`copy_dense`](Self::copy_dense).
+    ///
+    /// # Panics
+    ///
+    /// As [`copy_dense`](Self::copy_dense).
+    pub fn copy_rest(&self, leaf: usize, dst: &mut [MaybeUninit<u8>]) {
+        match self.copied.rows_in(leaf, dst) {
+            Some(copied) if copied.iter().all(|copied| *copied) => self.assert_fits(leaf, dst),
+            Some(copied) => self.copy_unless(leaf, dst, |position| copied[position]),
+            None => self.copy_dense(leaf, dst),
+        }
+    }
+
+    fn assert_fits(&self, leaf: usize, dst: &[MaybeUninit<u8>]) {
         assert!(matches!(self.leaves[leaf].kind, LeafKind::Dense { .. }), "leaf {leaf} is not dense");
-        assert_eq!(dst.len(), self.len() * width, "the destination has room for every row");
+        assert_eq!(dst.len(), self.len() * self.width(leaf), "the destination has room for every row");
         assert_eq!(self.missing, 0, "no row is missing");
         self.assert_looked_up(leaf);
+    }
+
+    fn copy_unless(&self, leaf: usize, dst: &mut [MaybeUninit<u8>], is_copied: impl Fn(usize) -> bool) {
+        self.assert_fits(leaf, dst);
+        let width = self.width(leaf);
         if width == 0 {
             return;
         }
         let whole: Vec<Option<&[u8]>> = self.sources.iter().map(|source| source.dense(leaf)).collect();
         for (position, to) in dst.chunks_exact_mut(width).enumerate() {
-            // Narrow rows are on their way since their keys were found.
-            if width > NARROW
-                && let Some(next) = self.rows.get(position + AHEAD)
-            {
-                prefetch_row(whole[next.source as usize], next.row as usize * width, width);
+            if is_copied(position) {
+                continue;
             }
             let address = self.rows[position];
             let row = address.row as usize;
@@ -373,19 +419,5 @@ impl Source {
             Self::Batch(batch) => Some(batch.columns[leaf].values()),
             Self::Loaded(rows) => Some(rows.dense(leaf)),
         }
-    }
-}
-
-/// The first lines of each page of a row; the processor's own prefetcher follows to the end of the page.
-#[inline]
-fn prefetch_row(values: Option<&[u8]>, start: usize, width: usize) {
-    let Some(values) = values else { return };
-    let mut at = start;
-    while at < start + width {
-        let page = (at + 1).next_multiple_of(4096).min(start + width);
-        for line in (at..page.min(at + 256)).step_by(64) {
-            crate::prefetch::prefetch(values, line);
-        }
-        at = page;
     }
 }

@@ -3,16 +3,19 @@
 /// Bytes of a line of the cache.
 pub(crate) const LINE: usize = 64;
 
-/// Starts to load the cache line at `offset`, if it is inside and the processor can be told.
+/// Starts to load the cache line at `offset`, if the processor can be told.
+///
+/// Into the second-level cache: a line on its way to the first one takes one of the few buffers that everything else has to pass
+/// through.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8], offset: usize) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(byte) = bytes.get(offset) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
-        // SAFETY: a prefetch reads nothing and cannot fault; the pointer is that of a byte inside the slice.
+        // SAFETY: a prefetch reads nothing and cannot fault, whatever the address.
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast());
+            _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(offset).cast());
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,13 +1,15 @@
-//! Finding the rows of a batch in the index: the keys in steps, so that the processor's cache misses overlap.
+//! Finding the rows of a batch in the index: those that the short way leaves, in steps as there, and whatever they are.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::changes::Tombstones;
+use crate::destination::Destinations;
+use crate::express::{Asked, Express};
 use crate::hot::{HotKey, HotTier, Kept, Part};
 use crate::index::{Candidate, DamagedRun, Look, Place, Run, Table};
 use crate::lookup::Lookup;
-use crate::segment::{Plain, Segment};
+use crate::segment::Segment;
 use crate::snapshot::{IndexedRun, Snapshot};
 
 /// Keys that take a step together, while what the next step of those before them reads is on its way: enough for memory to
@@ -32,9 +34,14 @@ impl Trouble {
 }
 
 /// Finds what it can of the missing rows of `lookup`.
-pub(crate) fn probe(lookup: &mut Lookup, snapshot: &Snapshot, hot: &HotTier) -> Trouble {
-    let mut open = Vec::with_capacity(lookup.missing());
-    let (mut beyond, mut hits) = (Vec::with_capacity(64), Vec::with_capacity(lookup.missing().min(TOGETHER)));
+pub(crate) fn probe(
+    lookup: &mut Lookup,
+    destinations: &mut Destinations<'_, '_>,
+    snapshot: &Snapshot,
+    hot: &HotTier,
+) -> Trouble {
+    let mut rest = Vec::new();
+    let (mut beyond, mut hits) = (Vec::new(), Vec::new());
     let (trouble, numbers, met) = (Trouble::default(), Vec::new(), Vec::new());
     let mut probe =
         Probe { lookup, tombstones: &snapshot.tombstones, hot, last: None, trouble, numbers, met };
@@ -42,12 +49,13 @@ pub(crate) fn probe(lookup: &mut Lookup, snapshot: &Snapshot, hot: &HotTier) -> 
         if probe.lookup.missing() == 0 {
             break;
         }
-        open.clear();
-        open.extend(probe.lookup.missing_rows());
+        rest.clear();
+        let mut asked = Asked { lookup: &mut *probe.lookup, destinations: &mut *destinations };
+        Express::new(run, &snapshot.tombstones).find(&mut asked, &mut rest);
         probe.met.clear();
         probe.numbers.clear();
         probe.numbers.resize(run.segments.len(), NOT_MET);
-        for keys in open.chunks(TOGETHER) {
+        for keys in rest.chunks(TOGETHER) {
             probe.find(run, keys, &mut beyond, &mut hits);
         }
     }
@@ -76,8 +84,6 @@ struct Met<'a> {
     segment: &'a Arc<Segment>,
     /// Its number in the lookup.
     source: u32,
-    /// The short way to its rows, if every one of them is served.
-    plain: Option<Plain<'a>>,
 }
 
 /// A candidate whose segment is served.
@@ -193,11 +199,7 @@ impl<'a> Probe<'a> {
             number = self.meet(indexed, candidate.segment)?;
         }
         let (met, row) = (&self.met[number as usize], candidate.row as usize);
-        match &met.plain {
-            Some(plain) if row < plain.rows() => plain.prefetch_key(row),
-            None if row < met.segment.rows() => met.segment.prefetch_key(row),
-            _ => return None,
-        }
+        (row < met.segment.rows()).then(|| met.segment.prefetch_key(row))?;
         Some(number)
     }
 
@@ -205,10 +207,7 @@ impl<'a> Probe<'a> {
     #[cold]
     fn meet(&mut self, indexed: &'a IndexedRun, number: u16) -> Option<u32> {
         let segment = indexed.segments.get(usize::from(number))?.as_ref()?;
-        let (view, replaces) = (self.lookup.keys().view(), self.lookup.replacer().is_some());
-        let all_live = !replaces && !self.tombstones.may_kill(segment.base());
-        let plain = if all_live { segment.plain(view, self.lookup.wanted()) } else { None };
-        self.met.push(Met { segment, source: NO_SOURCE, plain });
+        self.met.push(Met { segment, source: NO_SOURCE });
         let met = (self.met.len() - 1) as u32;
         self.numbers[usize::from(number)] = met;
         Some(met)
@@ -218,16 +217,11 @@ impl<'a> Probe<'a> {
     #[inline]
     fn find_keys(&self, hits: &mut [Hit]) {
         for hit in hits {
-            let plain = self.met[hit.met as usize].plain.as_ref();
-            match plain.and_then(|plain| plain.find_key(hit.row as usize)) {
-                Some(key) => hit.key = key,
-                None => self.find_key_closely(hit),
-            }
+            self.find_key(hit);
         }
     }
 
-    #[inline(never)]
-    fn find_key_closely(&self, hit: &mut Hit) {
+    fn find_key(&self, hit: &mut Hit) {
         let segment = self.met[hit.met as usize].segment;
         hit.key = segment.find_key(hit.row as usize, self.lookup.wanted()).unwrap_or(NOWHERE);
     }
@@ -236,11 +230,7 @@ impl<'a> Probe<'a> {
     #[inline]
     fn confirm_all(&mut self, indexed: &'a IndexedRun, hits: &[Hit]) {
         for hit in hits {
-            let key = self.lookup.keys().key(hit.position);
-            let plain = self.met[hit.met as usize].plain.as_ref();
-            if plain.is_some_and(|plain| plain.is_row_of(hit.row as usize, hit.key.clone(), key)) {
-                self.found(hit);
-            } else if !self.confirm(hit) {
+            if !self.confirm(hit) {
                 self.confirm_another(indexed, hit);
             }
         }
@@ -253,7 +243,7 @@ impl<'a> Probe<'a> {
         loop {
             match self.search(indexed, &table, position, next) {
                 Ok(Some(mut hit)) => {
-                    self.find_key_closely(&mut hit);
+                    self.find_key(&mut hit);
                     if self.confirm(&hit) {
                         return;
                     }

@@ -9,6 +9,7 @@ use crate::buffer::Accepted;
 use crate::changes::IdentityChange;
 use crate::column::Column;
 use crate::core::Core;
+use crate::destination::{Destination, Destinations};
 use crate::error::{Error, Result};
 use crate::key::Keys;
 use crate::lookup::Lookup;
@@ -144,7 +145,7 @@ impl Store {
     ///
     /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
     pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
-        Ok(self.core.counted(self.look(keys, None, None)?))
+        Ok(self.core.counted(self.look(keys, None, None, &mut [])?))
     }
 
     /// Finds the rows of these keys, of which only the leaves of these numbers are going to be read: nothing of the others is
@@ -172,11 +173,29 @@ impl Store {
     ///
     /// A leaf that the store has not; otherwise as [`lookup`](Self::lookup).
     pub fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
-        let count = self.core.leaves.len();
-        if let Some(leaf) = leaves.iter().find(|leaf| **leaf >= count) {
-            return Err(Error::invalid(format!("there is no leaf {leaf}: the store has {count}")));
+        self.core.check_leaves(leaves)?;
+        Ok(self.core.counted(self.look(keys, None, Some(leaves), &mut [])?))
+    }
+
+    /// Finds the rows of these keys, of which only the `leaves` of these numbers are going to be read, if any are said, and copies
+    /// some of them where they are wanted, while it looks for the next. The others are to be copied with
+    /// [`Lookup::copy_rest`].
+    ///
+    /// # Errors
+    ///
+    /// A destination that has not room for exactly one row of its leaf for each key; a leaf that the store has not, or that is not
+    /// among those that are going to be read; otherwise as [`lookup`](Self::lookup).
+    pub fn lookup_into(
+        &self,
+        keys: Keys,
+        leaves: Option<&Arc<[usize]>>,
+        destinations: &mut [Destination<'_>],
+    ) -> Result<Lookup> {
+        self.core.check_leaves(leaves.map_or(&[][..], |leaves| leaves))?;
+        for destination in &*destinations {
+            self.core.check_destination(destination, keys.len(), leaves.map(|leaves| &**leaves))?;
         }
-        Ok(self.core.counted(self.look(keys, None, Some(leaves))?))
+        Ok(self.core.counted(self.look(keys, None, leaves, destinations)?))
     }
 
     /// Finds the rows of these keys without counting hits and misses: for a look at what is there.
@@ -185,7 +204,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn peek(&self, keys: Keys) -> Result<Lookup> {
-        self.look(keys, None, None)
+        self.look(keys, None, None, &mut [])
     }
 
     /// Finds the rows of these keys that `replacer` has computed: all others are missing.
@@ -194,7 +213,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn lookup_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        Ok(self.core.counted(self.look(keys, Some(replacer.clone()), None)?))
+        Ok(self.core.counted(self.look(keys, Some(replacer.clone()), None, &mut [])?))
     }
 
     /// Finds as [`lookup_replacing`](Self::lookup_replacing) does, without counting.
@@ -203,7 +222,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn peek_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        self.look(keys, Some(replacer.clone()), None)
+        self.look(keys, Some(replacer.clone()), None, &mut [])
     }
 
     fn look(
@@ -211,6 +230,7 @@ impl Store {
         keys: Keys,
         replacer: Option<Arc<Replacer>>,
         wanted: Option<&Arc<[usize]>>,
+        destinations: &mut [Destination<'_>],
     ) -> Result<Lookup> {
         self.core.check_key_type(keys.key_type())?;
         self.core.refresh_if_due()?;
@@ -219,11 +239,12 @@ impl Store {
         if let Some(wanted) = wanted {
             lookup = lookup.of_leaves(wanted);
         }
-        self.core.find(&mut lookup);
+        let mut destinations = Destinations::new(destinations, lookup.len());
+        self.core.find(&mut lookup, &mut destinations);
         if lookup.missing() > 0 && self.core.refresh_on_miss()? {
-            self.core.find(&mut lookup);
+            self.core.find(&mut lookup, &mut destinations);
         }
-        Ok(lookup)
+        Ok(lookup.with_copied(destinations.into_copied()))
     }
 
     /// Looks for the missing rows once more: another thread may have computed them meanwhile.
@@ -234,7 +255,7 @@ impl Store {
     pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
         self.core.check()?;
         let before = lookup.causes();
-        self.core.find(lookup);
+        self.core.find(lookup, &mut Destinations::default());
         self.core.count_found(&before, lookup);
         Ok(())
     }

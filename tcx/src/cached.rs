@@ -12,11 +12,12 @@ use crate::cache::Shared;
 use crate::compute::Compute;
 use crate::extractor::CachedModule;
 use crate::finite::FiniteWatch;
+use crate::gather::{Found, Gather};
 use crate::id::{Id, KeyKind};
 use crate::inputs::{Selected, call_loader, select, taken};
 use crate::missing::Missing;
 use crate::mode::Rows;
-use crate::output::{CacheableOutput, ColumnReader};
+use crate::output::CacheableOutput;
 use crate::progress::Computing;
 use crate::{Error, Result};
 
@@ -61,6 +62,7 @@ pub struct Cached<M> {
     entries: Vec<(String, String)>,
     pub(crate) finite: FiniteWatch,
     pub(crate) computing: Computing,
+    gather: Gather,
     output_device: Device,
     pub(crate) batch_rows: usize,
 }
@@ -80,6 +82,7 @@ impl<M: CachedModule> Cached<M> {
             entries,
             finite: FiniteWatch::default(),
             computing: Computing::default(),
+            gather: Gather::default(),
             output_device,
             batch_rows: BATCH_ROWS,
         }
@@ -129,17 +132,18 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         inputs: &M::Input,
     ) -> Result<M::Output> {
-        self.gather(&self.forward_rows(ids, view, None, inputs)?, None)
+        let found = self.forward_rows(ids, view, (&self.gather, None), inputs)?;
+        self.output(&self.gather, found, None)
     }
 
-    /// The rows of a batch, of which `leaves` are going to be read; all, if none is said.
+    /// The rows of a batch, of which some leaves are going to be read; all, if none is said.
     pub(crate) fn forward_rows<I: Id<M::Key>>(
         &self,
         ids: &[I],
         view: u32,
-        leaves: Option<&Arc<[usize]>>,
+        wanted: (&Gather, Option<&Arc<[usize]>>),
         inputs: &M::Input,
-    ) -> Result<Lookup> {
+    ) -> Result<Found> {
         let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
         let samples = inputs.rows().map_err(|error| error.in_module(M::ID))?;
         if samples != ids.len() {
@@ -147,7 +151,7 @@ impl<M: CachedModule> Cached<M> {
             let error = error.with_expected(format!("{samples} ids"), format!("{} ids", ids.len()));
             return Err(error.in_module(M::ID).with_remedy("give one id per sample"));
         }
-        let mut rows = self.lookup(ids, view, leaves)?;
+        let mut rows = self.lookup(ids, view, wanted)?;
         if rows.missing() > 0 {
             self.complete(&mut rows, |positions| select(inputs, samples, positions))?;
         }
@@ -201,7 +205,8 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
     ) -> Result<M::Output> {
-        self.gather(&self.fetch_rows(ids, view, None, load)?, None)
+        let found = self.fetch_rows(ids, view, (&self.gather, None), load)?;
+        self.output(&self.gather, found, None)
     }
 
     /// As [`forward_rows`](Self::forward_rows), with inputs that are loaded.
@@ -209,11 +214,11 @@ impl<M: CachedModule> Cached<M> {
         &self,
         ids: &[I],
         view: u32,
-        leaves: Option<&Arc<[usize]>>,
+        wanted: (&Gather, Option<&Arc<[usize]>>),
         load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
-    ) -> Result<Lookup> {
+    ) -> Result<Found> {
         let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
-        let mut rows = self.lookup(ids, view, leaves)?;
+        let mut rows = self.lookup(ids, view, wanted)?;
         if rows.missing() > 0 {
             self.load_missing(&mut rows, |asked| load(Missing::new(ids, asked)))?;
         }
@@ -241,13 +246,14 @@ impl<M: CachedModule> Cached<M> {
         &self.shared
     }
 
-    fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32, leaves: Option<&Arc<[usize]>>) -> Result<Lookup> {
+    fn lookup<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        (gather, leaves): (&Gather, Option<&Arc<[usize]>>),
+    ) -> Result<Found> {
         let _span = tracing::debug_span!("lookup", module = M::ID, rows = ids.len()).entered();
-        let keys = self.pack(ids, view)?;
-        let rows = match leaves {
-            None => self.rows.lookup(keys),
-            Some(leaves) => self.rows.lookup_leaves(keys, leaves),
-        }?;
+        let rows = gather.look_up(&self.rows, self.pack(ids, view)?, leaves)?;
         if rows.missing() == 0 {
             self.computing.found_all();
         }
@@ -313,11 +319,13 @@ impl<M: CachedModule> Cached<M> {
     }
 
     /// The output that is made of `leaves`; of all, if none is said.
-    pub(crate) fn gather<O: CacheableOutput>(&self, rows: &Lookup, leaves: Option<&[usize]>) -> Result<O> {
-        let _no_grad = tch::no_grad_guard();
-        let mut reader = ColumnReader::new::<M::Output>(rows, self.output_device);
-        reader.read_leaves(leaves);
-        O::read(&mut reader).map_err(|error| error.in_module(M::ID))
+    pub(crate) fn output<O: CacheableOutput>(
+        &self,
+        gather: &Gather,
+        found: Found,
+        leaves: Option<&[usize]>,
+    ) -> Result<O> {
+        gather.read::<M::Output, O>(found, leaves, self.output_device).map_err(|error| error.in_module(M::ID))
     }
 
     /// Waits until every row computed so far is durable.

@@ -10,6 +10,7 @@ use self::part::chosen;
 use crate::Result;
 use crate::cached::Cached;
 use crate::extractor::{CachedModule, Extractor};
+use crate::gather::Gather;
 use crate::id::Id;
 use crate::missing::Missing;
 use crate::output::CacheableOutput;
@@ -45,6 +46,7 @@ pub struct Fields<'a, M, P> {
     cached: &'a Cached<M>,
     /// The numbers of the leaves.
     leaves: Arc<[usize]>,
+    gather: Arc<Gather>,
     view: u32,
     part: PhantomData<fn() -> P>,
 }
@@ -128,7 +130,7 @@ impl<M: CachedModule> Cached<M> {
     /// stored as narrower ones there only. Both sides are named.
     pub fn fields<P: CacheableOutput>(&self) -> Result<Fields<'_, M, P>> {
         let leaves = chosen::<M::Output, P>().map_err(|error| error.in_module(M::ID))?;
-        Ok(Fields { cached: self, leaves, view: 0, part: PhantomData })
+        Ok(Fields { cached: self, leaves, gather: Arc::default(), view: 0, part: PhantomData })
     }
 }
 
@@ -145,8 +147,8 @@ impl<M: CachedModule, P: CacheableOutput> Fields<'_, M, P> {
     ///
     /// As [`Cached::forward`].
     pub fn forward<I: Id<M::Key>>(&self, ids: &[I], inputs: &<M as Extractor>::Input) -> Result<P> {
-        let rows = self.cached.forward_rows(ids, self.view, Some(&self.leaves), inputs)?;
-        self.cached.gather(&rows, Some(&*self.leaves))
+        let found = self.cached.forward_rows(ids, self.view, self.wanted(), inputs)?;
+        self.cached.output(&self.gather, found, Some(&*self.leaves))
     }
 
     /// As [`Cached::fetch`], for these fields.
@@ -159,20 +161,25 @@ impl<M: CachedModule, P: CacheableOutput> Fields<'_, M, P> {
         ids: &[I],
         load: impl FnOnce(Missing<'_, I>) -> Result<<M as Extractor>::Input>,
     ) -> Result<P> {
-        let rows = self.cached.fetch_rows(ids, self.view, Some(&self.leaves), load)?;
-        self.cached.gather(&rows, Some(&*self.leaves))
+        let found = self.cached.fetch_rows(ids, self.view, self.wanted(), load)?;
+        self.cached.output(&self.gather, found, Some(&*self.leaves))
+    }
+
+    fn wanted(&self) -> (&Gather, Option<&Arc<[usize]>>) {
+        (&self.gather, Some(&self.leaves))
     }
 }
 
 impl<M, P> Clone for Fields<'_, M, P> {
     fn clone(&self) -> Self {
-        Self { cached: self.cached, leaves: self.leaves.clone(), view: self.view, part: PhantomData }
+        let (leaves, gather) = (self.leaves.clone(), self.gather.clone());
+        Self { cached: self.cached, leaves, gather, view: self.view, part: PhantomData }
     }
 }
 
 impl<M: CachedModule, P> fmt::Debug for Fields<'_, M, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cached, leaves, view, part: _ } = self;
+        let Self { cached, leaves, gather: _, view, part: _ } = self;
         f.debug_struct("Fields")
             .field("cached", cached)
             .field("leaves", leaves)

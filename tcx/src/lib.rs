@@ -19,6 +19,7 @@ mod extractor;
 mod fields;
 mod finite;
 mod frozen;
+mod gather;
 mod id;
 mod identity;
 mod inputs;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tcx_store::{Column, Keys, Lookup, Options, Replacer, Spec, Stats, Store};
+use tcx_store::{Column, Destination, Keys, Lookup, Options, Replacer, Spec, Stats, Store};
 
 use crate::{Error, Result};
 
@@ -89,12 +89,25 @@ impl Rows {
         })
     }
 
-    /// As [`lookup`](Self::lookup); only these leaves are going to be read.
-    pub(crate) fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
+    /// As [`lookup`](Self::lookup); only these leaves are going to be read, if any are said, and rows that are found are copied to
+    /// their destinations, as many as can be.
+    pub(crate) fn lookup_into(
+        &self,
+        keys: Keys,
+        leaves: Option<&Arc<[usize]>>,
+        destinations: &mut [Destination<'_>],
+    ) -> Result<Lookup> {
         match self {
-            Self::ReadWrite(store) | Self::ReadOnly(store) => Ok(store.lookup_leaves(keys, leaves)?),
+            Self::ReadWrite(store) | Self::ReadOnly(store) => {
+                Ok(store.lookup_into(keys, leaves, destinations)?)
+            }
             Self::Recompute(..) | Self::Off(_) => self.lookup(keys),
         }
+    }
+
+    /// Whether rows may be copied while they are looked up.
+    pub(crate) fn copies_what_it_finds(&self) -> bool {
+        matches!(self, Self::ReadWrite(_) | Self::ReadOnly(_))
     }
 
     /// As [`lookup`](Self::lookup), without counting.

@@ -6,7 +6,7 @@ use tcx_store::{Column, ColumnType, Field, Lookup};
 
 use crate::__private::assert_column_shape;
 use crate::identity::Identity;
-use crate::tensor::{Dense, TensorField};
+use crate::tensor::{Dense, NewTensor, TensorField, TensorLeaf};
 use crate::typed::{Element, Shape, Typed};
 use crate::value::SampleValue;
 use crate::{Error, Result};
@@ -141,17 +141,41 @@ pub struct ColumnReader<'a> {
     /// The numbers of the leaves that are read; all, if none is said.
     leaves: Option<&'a [usize]>,
     device: Device,
+    /// Tensors that were made before the rows were looked up.
+    tensors: Vec<NewTensor>,
+    /// Those that were asked for.
+    asked: Vec<TensorLeaf>,
 }
 
 impl<'a> ColumnReader<'a> {
     /// For the rows of `rows`, of an output `O`; tensors are put on `device`.
     pub fn new<O: CacheableOutput>(rows: &'a Lookup, device: Device) -> Self {
-        Self { rows, columns: &O::COLUMN, leaf: 0, leaves: None, device }
+        let (tensors, asked) = (Vec::new(), Vec::new());
+        Self { rows, columns: &O::COLUMN, leaf: 0, leaves: None, device, tensors, asked }
     }
 
     /// Only these leaves are read, as those of another output.
     pub(crate) fn read_leaves(&mut self, leaves: Option<&'a [usize]>) {
         self.leaves = leaves;
+    }
+
+    /// Rows may stand in these already.
+    pub(crate) fn use_tensors(&mut self, tensors: Vec<NewTensor>) {
+        self.tensors = tensors;
+    }
+
+    /// A tensor for the rows of a leaf.
+    pub(crate) fn tensor(&mut self, of: TensorLeaf) -> Result<NewTensor> {
+        self.asked.push(of);
+        match self.tensors.iter().position(|tensor| tensor.leaf == of.leaf) {
+            Some(made) => Ok(self.tensors.swap_remove(made)),
+            None => NewTensor::new(&of, self.rows.len()),
+        }
+    }
+
+    /// The tensors that were asked for.
+    pub(crate) fn into_asked(self) -> Vec<TensorLeaf> {
+        self.asked
     }
 
     pub(crate) fn rows(&self) -> &'a Lookup {

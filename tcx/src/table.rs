@@ -9,11 +9,12 @@ use tcx_store::{Column, Keys, Lookup, Replacer, Stats, Store};
 
 use crate::cache::{Cache, Shared};
 use crate::coverage::Coverage;
+use crate::gather::{Found, Gather};
 use crate::id::{Id, KeyKind, StringIds};
 use crate::identity::Identity;
 use crate::missing::Missing;
 use crate::mode::Rows;
-use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
+use crate::output::{CacheableOutput, ColumnWriter};
 use crate::{Error, Result};
 
 /// Looks at values before they are kept, and again when they were found.
@@ -45,6 +46,7 @@ pub struct Table<T> {
     id: Box<str>,
     rows: Rows,
     validate: Option<Validate<T>>,
+    gather: Gather,
     output_device: Device,
     /// One thread at a time computes, so that each sample is computed once.
     computing: Mutex<()>,
@@ -110,7 +112,7 @@ impl<T: CacheableOutput> Table<T> {
         ids: &[I],
         compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
     ) -> Result<T> {
-        let mut rows = self.rows.lookup(self.pack(ids)?)?;
+        let mut rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
         if rows.missing() > 0 {
             let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
             // Another thread may have computed them meanwhile.
@@ -124,7 +126,7 @@ impl<T: CacheableOutput> Table<T> {
                 self.rows.complete(&mut rows, &positions, columns)?;
             }
         }
-        self.gather(&rows)
+        self.values(rows)
     }
 
     /// The values of these ids, if all of them are there.
@@ -133,8 +135,8 @@ impl<T: CacheableOutput> Table<T> {
     ///
     /// A malformed id, values that are not valid, a closed cache.
     pub fn get<I: Id<StringIds>>(&self, ids: &[I]) -> Result<Option<T>> {
-        let rows = self.rows.lookup(self.pack(ids)?)?;
-        if rows.missing() > 0 { Ok(None) } else { self.gather(&rows).map(Some) }
+        let rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
+        if rows.missing() > 0 { Ok(None) } else { self.values(rows).map(Some) }
     }
 
     /// Which of these ids are there.
@@ -252,9 +254,8 @@ impl<T: CacheableOutput> Table<T> {
         })
     }
 
-    fn gather(&self, rows: &Lookup) -> Result<T> {
-        let _no_grad = tch::no_grad_guard();
-        let values = T::read(&mut ColumnReader::new::<T>(rows, self.output_device));
+    fn values(&self, rows: Found) -> Result<T> {
+        let values = self.gather.read::<T, T>(rows, None, self.output_device);
         let values = values.map_err(|error| error.in_module(&self.id))?;
         self.validate.as_ref().map_or(Ok(()), |validate| validate(&values))?;
         Ok(values)
@@ -295,7 +296,8 @@ impl<T: CacheableOutput> TableBuilder<T> {
         }
         let rows = cache.table_rows::<T>(&id, &identity)?;
         let shared = cache.shared().clone();
-        Ok(Table { shared, id, rows, validate, output_device, computing: Mutex::default() })
+        let (gather, computing) = (Gather::default(), Mutex::default());
+        Ok(Table { shared, id, rows, validate, gather, output_device, computing })
     }
 }
 

@@ -38,11 +38,16 @@ impl Reader for Redb {
         "redb"
     }
 
-    fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<f32> {
+    fn read(&mut self, _: &[usize], ids: &[String]) -> Result<()> {
         let table = self.database.begin_read()?.open_table(ROWS)?;
         for (to, id) in self.buffer.chunks_exact_mut(self.width).zip(ids) {
             to.copy_from_slice(table.get(id.as_str())?.ok_or("a row is missing")?.value());
         }
-        Ok(last(std::hint::black_box(&self.buffer), rows.len(), self.width))
+        std::hint::black_box(&self.buffer);
+        Ok(())
+    }
+
+    fn last(&self, rows: usize) -> f32 {
+        last(&self.buffer, rows, self.width)
     }
 }

@@ -43,7 +43,7 @@ pub(crate) use forged_tests::forged;
 #[cfg(any(test, fuzzing))]
 pub(crate) use pack::MOST_UNPACKED;
 pub(crate) use piece::{Piece, Rows, Source};
-pub(crate) use plain::{NARROW, Plain};
+pub(crate) use plain::{Plain, PlainKey};
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
 use crate::changes::Tombstones;

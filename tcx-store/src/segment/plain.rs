@@ -10,9 +10,9 @@ use crate::content::Content;
 use crate::key::same_bytes;
 use crate::prefetch::{LINE, prefetch};
 
-/// Rows of so many bytes are told to the processor when their keys are found, all of them; of wider ones the first line is, and
-/// the others when they are copied.
-pub(crate) const NARROW: usize = 4 * LINE;
+/// Rows of so many bytes are told to the processor when their keys are found. Of wider ones it fetches as much by itself while
+/// they are copied, and faster.
+const NARROW: usize = 4 * LINE;
 
 /// A segment whose rows are of one view, and each leaf of them that is wanted so many bytes of its map, whatever they are. What
 /// is said of a row is sure; where nothing can be said, it is looked at more closely.
@@ -28,6 +28,8 @@ pub(crate) struct Plain<'a> {
     keys_len: usize,
     first: PlainLeaf,
     others: Vec<PlainLeaf>,
+    /// The leaves that are copied when a row is found.
+    copied: Vec<PlainLeaf>,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,13 @@ enum Keys<'a> {
     Fixed(usize),
     /// Where each begins, and where the last one ends; this begins itself at a place in the map.
     Varying(&'a [[u8; OFFSET]], usize),
+}
+
+/// Where a key is among the keys of a segment; the empty range is that of none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PlainKey {
+    start: u32,
+    end: u32,
 }
 
 /// Bytes of an offset.
@@ -49,10 +58,16 @@ struct PlainLeaf {
 }
 
 impl Segment {
-    /// The short way to the leaves that are wanted of this view's rows, if there is one.
-    pub(crate) fn plain(&self, view: u32, wanted: Option<&[usize]>) -> Option<Plain<'_>> {
+    /// The short way to the leaves that are wanted of this view's rows, if there is one; some of them, of so many bytes each, are
+    /// to be copied.
+    pub(crate) fn plain(
+        &self,
+        view: u32,
+        wanted: Option<&[usize]>,
+        copied: impl Iterator<Item = (usize, usize)>,
+    ) -> Option<Plain<'_>> {
         let is_served = self.is_direct && self.batches.is_one() && self.view == Some(view);
-        if !is_served || self.is_damaged() {
+        if !is_served || self.is_damaged() || u32::try_from(self.batch.key.len).is_err() {
             return None;
         }
         let (map, Place { values, len, offsets, width, .. }) = (&*self.map, self.batch.key);
@@ -69,8 +84,11 @@ impl Segment {
             None => plain_leaves(own.iter().map(Some))?,
             Some(wanted) => plain_leaves(wanted.iter().map(|&leaf| own.get(leaf)))?,
         };
+        let copied =
+            copied.map(|(leaf, width)| PlainLeaf::of(own.get(leaf)?).filter(|leaf| leaf.width == width));
+        let copied = copied.collect::<Option<_>>()?;
         let (rows, keys_at, keys_len) = (self.batch.rows, values, len);
-        let mut plain = Plain { map, rows, blocks: None, keys, keys_at, keys_len, first, others };
+        let mut plain = Plain { map, rows, blocks: None, keys, keys_at, keys_len, first, others, copied };
         plain.blocks = Some(&self.blocks).filter(|blocks| !plain.was_verified(blocks));
         Some(plain)
     }
@@ -99,11 +117,14 @@ impl PlainLeaf {
 
     #[inline]
     fn prefetch(self, map: &[u8], row: usize) {
-        if self.width <= NARROW {
-            let lines = map.get(self.range(row)).unwrap_or_default().chunks(LINE);
-            lines.for_each(|line| prefetch(line, 0));
-        } else {
-            prefetch(map, self.range(row).start);
+        if self.width > NARROW {
+            return;
+        }
+        let Range { start, end } = self.range(row);
+        let mut line = start & !(LINE - 1);
+        while line < end {
+            prefetch(map, line);
+            line += LINE;
         }
     }
 }
@@ -128,7 +149,7 @@ impl Plain<'_> {
         self.rows
     }
 
-    /// First step, as [`Segment::prefetch_key`].
+    /// First step: tells the processor that what says where the key of a row is is wanted soon.
     #[inline]
     pub(crate) fn prefetch_key(&self, row: usize) {
         match self.keys {
@@ -140,40 +161,54 @@ impl Plain<'_> {
         }
     }
 
-    /// Second step, as [`Segment::find_key`]; `None` if nothing can be said.
+    /// Second step: where the key of a row is. Tells the processor that it is wanted, and the row.
     #[inline]
-    pub(crate) fn find_key(&self, row: usize) -> Option<Range<usize>> {
+    pub(crate) fn find_key(&self, row: usize) -> PlainKey {
+        let Some(key) = self.key_range(row) else { return PlainKey::default() };
+        prefetch(self.map, self.keys_at + key.start as usize);
+        // A short key may reach into a second line.
+        prefetch(self.map, self.keys_at + (key.end - 1) as usize);
+        self.first.prefetch(self.map, row);
+        self.others.iter().for_each(|leaf| leaf.prefetch(self.map, row));
+        key
+    }
+
+    /// `None` if nothing can be said.
+    #[inline]
+    fn key_range(&self, row: usize) -> Option<PlainKey> {
         let (start, end) = match self.keys {
-            Keys::Fixed(width) => (row * width, (row + 1) * width),
+            Keys::Fixed(width) => ((row * width) as u64, ((row + 1) * width) as u64),
             Keys::Varying(offsets, at) => {
                 let &[start, end] = offsets.get(row..)?.first_chunk()?;
                 let at = at + row * OFFSET;
                 self.is_verified(at..at + 2 * OFFSET).then_some(())?;
-                let position = |bytes| usize::try_from(u64::from_le_bytes(bytes)).ok();
-                (position(start)?, position(end)?)
+                (u64::from_le_bytes(start), u64::from_le_bytes(end))
             }
         };
-        if start >= end || end > self.keys_len {
-            return None;
-        }
-        let key = self.keys_at + start..self.keys_at + end;
-        prefetch(self.map, key.start);
-        // A short key may reach into a second line.
-        prefetch(self.map, key.end - 1);
-        self.first.prefetch(self.map, row);
-        self.others.iter().for_each(|leaf| leaf.prefetch(self.map, row));
-        Some(key)
+        let is_key = start < end && end <= self.keys_len as u64;
+        is_key.then_some(PlainKey { start: start as u32, end: end as u32 })
     }
 
     /// Third step: whether this is the row of a key, which [`find_key`](Self::find_key) has found, and its leaves are as they
     /// were written; `false` if nothing can be said.
     #[inline]
-    pub(crate) fn is_row_of(&self, row: usize, found: Range<usize>, key: &[u8]) -> bool {
+    pub(crate) fn is_row_of(&self, row: usize, found: PlainKey, key: &[u8]) -> bool {
+        let found = self.keys_at + found.start as usize..self.keys_at + found.end as usize;
         self.map.get(found.clone()).is_some_and(|found| same_bytes(found, key))
             && self.blocks.is_none_or(|blocks| {
-                let were_verified = |range: Range<usize>| blocks.were_verified(range.start, range.end);
+                let were_verified = |Range { start, end }: Range<usize>| {
+                    blocks.were_verified(start, end) || blocks.were_all_verified(start, end)
+                };
                 were_verified(found) && self.leaves().all(|leaf| were_verified(leaf.range(row)))
             })
+    }
+
+    /// The leaves that are copied of rows that were found.
+    #[inline]
+    pub(crate) fn copied(&self, rows: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        self.copied
+            .iter()
+            .map(move |leaf| &self.map[leaf.range(rows.start).start..leaf.range(rows.end).start])
     }
 
     #[inline]

@@ -17,7 +17,7 @@ use crate::typed::{Element, Shape};
 
 pub use packed::Packed;
 pub use ragged::Ragged;
-pub(crate) use raw::{fill_numbers, numbers, with_bytes};
+pub(crate) use raw::{NewTensor, TensorLeaf, fill_numbers, numbers, with_bytes};
 
 const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
 
@@ -60,10 +60,9 @@ impl<E: Element, S: Shape, T: Element> TensorField<Dense<E, S, T>> for Tensor {
     }
 
     fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
-        let mut size = vec![reader.rows().len() as i64];
-        size.extend(S::DIMS.iter().map(|&dim| dim as i64));
         let leaf = reader.next_leaf();
-        let tensor = raw::tensor(reader.rows(), leaf, &size, storage::kind::<T>())?;
+        let tensor = reader.tensor(TensorLeaf { leaf, dims: S::DIMS, kind: storage::kind::<T>() })?;
+        let tensor = tensor.with_rows(reader.rows())?;
         storage::widen::<E, T>(tensor, reader.device())
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::slice;
 
 use tch::{Device, Kind, Tensor};
-use tcx_store::Lookup;
+use tcx_store::{Destination, Lookup};
 
 use crate::{Error, Result};
 
@@ -26,9 +26,71 @@ pub(crate) fn with_bytes<T>(tensor: &Tensor, use_bytes: impl FnOnce(&[u8]) -> T)
     Ok(use_bytes(bytes))
 }
 
-/// The rows of dense leaf number `leaf`, gathered into a new CPU tensor.
-pub(super) fn tensor(rows: &Lookup, leaf: usize, size: &[i64], kind: Kind) -> Result<Tensor> {
-    filled(size, kind, |bytes| rows.copy_dense(leaf, bytes))
+/// A tensor of which each row is one of a dense leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TensorLeaf {
+    /// The number of the leaf.
+    pub(crate) leaf: usize,
+    /// The shape of a row.
+    pub(crate) dims: &'static [usize],
+    pub(crate) kind: Kind,
+}
+
+/// A new CPU tensor for the rows of a dense leaf, whose bytes may not have been written yet: nobody else knows it before
+/// [`with_rows`](Self::with_rows) has written them all.
+#[derive(Debug)]
+pub(crate) struct NewTensor {
+    pub(crate) leaf: usize,
+    tensor: Tensor,
+    was_lent: bool,
+}
+
+impl NewTensor {
+    /// For so many rows.
+    pub(crate) fn new(of: &TensorLeaf, rows: usize) -> Result<Self> {
+        let size: Vec<i64> = std::iter::once(&rows).chain(of.dims).map(|&dim| dim as i64).collect();
+        let tensor = Tensor::f_empty(size, (of.kind, Device::Cpu))?;
+        Ok(Self { leaf: of.leaf, tensor, was_lent: false })
+    }
+
+    /// Gives the memory of these tensors to `look_up`, for the time of a call.
+    pub(crate) fn lend<T>(
+        tensors: &mut [Self],
+        look_up: impl FnOnce(&mut [Destination<'_>]) -> T,
+    ) -> Result<T> {
+        let mut destinations = Vec::with_capacity(tensors.len());
+        for Self { leaf, tensor, was_lent } in tensors {
+            *was_lent = true;
+            // SAFETY: `tensor` is borrowed mutably until `look_up` has returned, and cannot be dropped meanwhile.
+            destinations.push(Destination { leaf: *leaf, bytes: unsafe { new_bytes(tensor) }? });
+        }
+        Ok(look_up(&mut destinations))
+    }
+
+    /// The tensor with all the rows: those that `rows`, for which it was [lent](Self::lend), has not copied into it are now.
+    pub(super) fn with_rows(self, rows: &Lookup) -> Result<Tensor> {
+        // SAFETY: `tensor` is owned here, and dropped or returned after the bytes were used.
+        let bytes = unsafe { new_bytes(&self.tensor) }?;
+        // The memory of a tensor that was not lent may be that of one that was and is gone.
+        if self.was_lent {
+            rows.copy_rest(self.leaf, bytes);
+        } else {
+            rows.copy_dense(self.leaf, bytes);
+        }
+        Ok(self.tensor)
+    }
+}
+
+/// The bytes of a new tensor.
+///
+/// # Safety
+///
+/// Nobody else knows the tensor, and it outlives the slice.
+unsafe fn new_bytes<'t>(tensor: &Tensor) -> Result<&'t mut [MaybeUninit<u8>]> {
+    let Some((address, len)) = memory(tensor)? else { return Ok(&mut []) };
+    // SAFETY: as in `with_bytes`, but that nobody else knows the tensor, says the caller. Its bytes may be uninitialised, which
+    // `MaybeUninit` allows; they are written before anybody gets the tensor, by `NewTensor::with_rows` or `copy_rows`.
+    Ok(unsafe { slice::from_raw_parts_mut(address.cast(), len) })
 }
 
 /// Some rows of leaf number `leaf`, one after the other in a new CPU tensor, which has room for exactly them.
@@ -39,18 +101,9 @@ pub(super) fn rows(
     size: &[i64],
     kind: Kind,
 ) -> Result<Tensor> {
-    filled(size, kind, |bytes| rows.copy_rows(leaf, positions, bytes))
-}
-
-/// A new CPU tensor; `fill` writes every byte of it.
-fn filled(size: &[i64], kind: Kind, fill: impl FnOnce(&mut [MaybeUninit<u8>])) -> Result<Tensor> {
     let tensor = Tensor::f_empty(size, (kind, Device::Cpu))?;
-    if let Some((address, len)) = memory(&tensor)? {
-        // SAFETY: as in `with_bytes`, but nobody else knows this tensor: it was made above. Its bytes are
-        // uninitialised, which `MaybeUninit` allows and the two callers end: `copy_dense` and `copy_rows` write all
-        // they are given.
-        fill(unsafe { slice::from_raw_parts_mut(address.cast(), len) });
-    }
+    // SAFETY: it was made in the line before, and is returned after the bytes were used.
+    rows.copy_rows(leaf, positions, unsafe { new_bytes(&tensor) }?);
     Ok(tensor)
 }
 

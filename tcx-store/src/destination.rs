@@ -1,0 +1,90 @@
+//! Where rows are copied to as soon as they are found, while those that are looked for next are on their way from memory.
+
+use std::mem::MaybeUninit;
+
+/// Memory for the rows of a dense leaf, one after the other in the order of the keys; given to
+/// [`Store::lookup_into`](crate::Store::lookup_into).
+///
+/// ```
+/// # use std::mem::MaybeUninit;
+/// # use tcx_store::{Column, ColumnType, DType, Destination, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[2] };
+/// # let dir = tempfile::tempdir()?;
+/// # let spec = Spec::new("pairs_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[1, 10, 2, 20])])?;
+/// # store.flush()?;
+/// let mut memory: Vec<u8> = Vec::with_capacity(4);
+/// let bytes = &mut memory.spare_capacity_mut()[..4];
+/// let rows = store.lookup_into(Keys::ints([2, 1], 0), None, &mut [Destination { leaf: 0, bytes }])?;
+/// // What could not be copied at once is now, so that all of the memory is written.
+/// let bytes: &mut [MaybeUninit<u8>] = &mut memory.spare_capacity_mut()[..4];
+/// rows.copy_rest(0, bytes);
+/// assert!(bytes.iter().map(|byte| unsafe { byte.assume_init() }).eq([2, 20, 1, 10]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Destination<'d> {
+    /// The number of the leaf.
+    pub leaf: usize,
+    /// Room for exactly as many rows as there are keys.
+    pub bytes: &'d mut [MaybeUninit<u8>],
+}
+
+/// The destinations of a lookup, and which of its rows were copied there.
+#[derive(Debug, Default)]
+pub(crate) struct Destinations<'a, 'd> {
+    all: &'a mut [Destination<'d>],
+    /// Bytes of a row of each.
+    widths: Vec<usize>,
+    copied: Copied,
+}
+
+/// Rows that were copied when they were found.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    /// By number, and where in memory the rows are.
+    leaves: Vec<(usize, usize)>,
+    /// By the position of the row; nothing if there are no destinations.
+    rows: Vec<bool>,
+}
+
+impl<'a, 'd> Destinations<'a, 'd> {
+    /// For so many rows.
+    pub(crate) fn new(all: &'a mut [Destination<'d>], rows: usize) -> Self {
+        let leaves =
+            all.iter().map(|destination| (destination.leaf, destination.bytes.as_ptr().addr())).collect();
+        let widths = all.iter().map(|destination| destination.bytes.len() / rows.max(1)).collect();
+        let rows = if all.is_empty() { Vec::new() } else { vec![false; rows] };
+        Self { all, widths, copied: Copied { leaves, rows } }
+    }
+
+    /// The leaves, by number, and how many bytes a row of each has.
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.all.iter().map(|destination| destination.leaf).zip(self.widths.iter().copied())
+    }
+
+    /// Copies the leaves of rows that stand at `position` and behind it, as many bytes of each row as [`leaves`](Self::leaves)
+    /// says.
+    #[inline]
+    pub(crate) fn copy<'v>(&mut self, position: usize, rows: usize, leaves: impl Iterator<Item = &'v [u8]>) {
+        let Some(copied) = self.copied.rows.get_mut(position..position + rows) else { return };
+        for ((destination, width), bytes) in self.all.iter_mut().zip(&self.widths).zip(leaves) {
+            let start = position * width;
+            destination.bytes[start..start + bytes.len()].write_copy_of_slice(bytes);
+        }
+        copied.fill(true);
+    }
+
+    pub(crate) fn into_copied(self) -> Copied {
+        self.copied
+    }
+}
+
+impl Copied {
+    /// By the position of the row, whether it was copied, if it is this memory of a leaf to which rows were.
+    pub(crate) fn rows_in(&self, leaf: usize, memory: &[MaybeUninit<u8>]) -> Option<&[bool]> {
+        self.leaves.contains(&(leaf, memory.as_ptr().addr())).then_some(&*self.rows)
+    }
+}
