@@ -6,7 +6,6 @@ use std::mem::MaybeUninit;
 /// [`Store::lookup_into`](crate::Store::lookup_into).
 ///
 /// ```
-/// # use std::mem::MaybeUninit;
 /// # use tcx_store::{Column, ColumnType, DType, Destination, Identity, KeyType, Keys, Options, Spec, Store};
 /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[2] };
 /// # let dir = tempfile::tempdir()?;
@@ -19,9 +18,8 @@ use std::mem::MaybeUninit;
 /// let bytes = &mut memory.spare_capacity_mut()[..4];
 /// let rows = store.lookup_into(Keys::ints([2, 1], 0), None, &mut [Destination { leaf: 0, bytes }])?;
 /// // What could not be copied at once is now, so that all of the memory is written.
-/// let bytes: &mut [MaybeUninit<u8>] = &mut memory.spare_capacity_mut()[..4];
-/// rows.copy_rest(0, bytes);
-/// assert!(bytes.iter().map(|byte| unsafe { byte.assume_init() }).eq([2, 20, 1, 10]));
+/// rows.copy_rest(0, &mut memory.spare_capacity_mut()[..4]);
+/// assert_eq!(rows.bytes(0, 0), [2, 20]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

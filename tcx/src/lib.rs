@@ -39,6 +39,7 @@ mod summary;
 mod table;
 mod tensor;
 mod typed;
+mod upkeep;
 mod value;
 mod verify;
 mod view;

@@ -142,6 +142,8 @@ fn memory(tensor: &Tensor) -> Result<Option<(*mut u8, usize)>> {
 }
 
 #[cfg(test)]
+mod destination_tests;
+#[cfg(test)]
 mod tests {
     use super::*;
 
