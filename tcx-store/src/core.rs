@@ -155,7 +155,7 @@ impl Core {
         let Destination { leaf, ref bytes } = *destination;
         self.check_leaves(&[leaf])?;
         let width = self.leaves[leaf].kind.width();
-        let Some(expected) = width.map(|width| width * rows) else {
+        let Some(expected) = width.map(|width| width.saturating_mul(rows)) else {
             return Err(Error::invalid(format!(
                 "rows of leaf {leaf} differ in length: they have no destination"
             )));

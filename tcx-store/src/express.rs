@@ -16,7 +16,7 @@ use crate::segment::{Plain, PlainKey};
 use crate::snapshot::IndexedRun;
 
 /// Keys that take a step together: enough for memory to answer meanwhile, and few enough that what it brings stays in the
-/// first-level cache.
+/// second-level cache while wide rows are copied.
 const STEP: usize = 8;
 
 /// A key is looked for in so many lines after its own. Nearly all are in the first or second, but a run may be made of anything.
