@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use tcx::{Cache, Cached, Extractor, Missing, Result, cached_module};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 
 /// Twice the input; notes what it was given.
 #[cached_module(id = "async_doubles_v1", key = i64)]
@@ -78,11 +79,15 @@ fn equal_requests_at_once_are_computed_once_and_other_tasks_go_on_meanwhile() {
         seen.lock().unwrap().clear();
         runtime.block_on(async {
             let (go, gone) = mpsc::channel();
+            let (reached, first_misses) = oneshot::channel();
             let waits = move |missing: Missing<'_, i64>| {
+                reached.send(()).unwrap();
                 gone.recv().unwrap();
                 load(missing)
             };
             let first = tokio::spawn(doubles.fetch_owned(vec![7], waits));
+            // Others that are sooner would leave it nothing to load.
+            first_misses.await.unwrap();
             let others: Vec<_> = (0..8).map(|_| tokio::spawn(doubles.fetch_owned(vec![7], load))).collect();
             for other in others {
                 assert_eq!(other.await.unwrap().unwrap(), [14]);
