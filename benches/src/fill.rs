@@ -13,43 +13,65 @@ use crate::{Result, Settings, machine};
 /// Leaves a cache and a plain file of the rows.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let (dir, rows) = (settings.dir.join(W::NAME), W::rows(settings));
-    let (mut fills, mut plain, mut callers, mut copies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        if dir.exists() {
-            std::fs::remove_dir_all(&dir)?;
+    std::fs::create_dir_all(&dir)?;
+    let (file, cache) = (dir.join("raw"), dir.join("cache"));
+    let ids: Vec<_> = (0..rows).step_by(BATCH).map(|start| ids(start..rows.min(start + BATCH))).collect();
+    let (mut fills, mut plain, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        // Who is first finds another state of the machine's memory than who is second: they take turns at it.
+        for turn in [round % 2, (round + 1) % 2] {
+            if turn == 0 {
+                plain.push(raw::<W>(&file, rows)?);
+            } else {
+                fills.push(fill::<W>(&cache, &ids)?);
+            }
         }
-        std::fs::create_dir_all(&dir)?;
-        machine::touch_memory(2 * rows * W::bytes());
-        plain.push(raw::<W>(&dir.join("raw"), rows)?);
         copies.push(copy::<W>(rows));
-        machine::touch_memory(2 * rows * W::bytes());
-        let (whole, caller) = fill::<W>(&dir, rows)?;
-        fills.push(whole);
-        callers.push(caller);
     }
-    figures.ratio(format!("{}.fill.vs_raw_write_fsync", W::NAME), &plain, &fills);
-    figures.ratio(format!("{}.fill.caller_ms_vs_memcpy", W::NAME), &callers, &copies);
+    let of = |part: fn(&Fill) -> Duration| fills.iter().map(part).collect::<Vec<_>>();
+    figures.ratio(format!("{}.fill.vs_raw_write_fsync", W::NAME), &plain, &of(|fill| fill.whole));
+    figures.ratio(format!("{}.fill.caller_ms_vs_memcpy", W::NAME), &of(|fill| fill.caller), &copies);
+    if let Some(times) = fills.iter().map(|fill| fill.caller_cpu).collect::<Option<Vec<_>>>() {
+        figures.ratio(format!("{}.fill.caller_cpu_ms_vs_memcpy", W::NAME), &times, &copies);
+    }
     Ok(())
 }
 
-/// The time until everything is durable, and the part of it that the calls which give rows took.
-fn fill<W: Workload>(dir: &Path, rows_of_all: usize) -> Result<(Duration, Duration)> {
-    let cache = Cache::open(dir.join("cache"))?;
+/// How long a fill took.
+struct Fill {
+    /// Until everything was durable.
+    whole: Duration,
+    /// The calls that gave rows; where the writer cannot follow, they wait for it.
+    caller: Duration,
+    /// The part of it in which their thread ran, if the system tells.
+    caller_cpu: Option<Duration>,
+}
+
+fn fill<W: Workload>(dir: &Path, all: &[Vec<String>]) -> Result<Fill> {
+    if dir.exists() {
+        std::fs::remove_dir_all(dir)?;
+    }
+    let cache = Cache::open(dir)?;
     let cached = cache.module(W::new())?;
     let inputs = rows::<W>(0, BATCH);
-    let all: Vec<Vec<String>> =
-        (0..rows_of_all).step_by(BATCH).map(|start| ids(start..rows_of_all.min(start + BATCH))).collect();
+    touch_memory::<W>(all.len());
     let start = Instant::now();
-    let mut caller = Duration::ZERO;
+    let (mut caller, mut caller_cpu) = (Duration::ZERO, Some(Duration::ZERO));
     for (batch, ids) in all.iter().enumerate() {
         // The rows differ by their number, as in the raw file.
         let inputs = inputs.narrow(0, 0, ids.len() as i64) + (batch * BATCH) as f64;
-        let call = Instant::now();
+        let (call, cpu) = (Instant::now(), machine::thread_time());
         cached.fetch(ids, |_| Ok(inputs))?;
         caller += call.elapsed();
+        caller_cpu = caller_cpu.and_then(|sum| Some(sum + machine::thread_time()?.saturating_sub(cpu?)));
     }
     cache.flush()?;
-    Ok((start.elapsed(), caller))
+    Ok(Fill { whole: start.elapsed(), caller, caller_cpu })
+}
+
+/// As much of it as a fill takes.
+fn touch_memory<W: Workload>(batches: usize) {
+    machine::touch_memory(2 * batches * BATCH * W::bytes());
 }
 
 /// Copying the same bytes once, from one buffer into new ones as large as a segment.
@@ -72,8 +94,12 @@ fn copy<W: Workload>(rows: usize) -> Duration {
 
 /// The same rows, one after the other, in one file.
 fn raw<W: Workload>(path: &Path, rows_of_all: usize) -> Result<Duration> {
+    if path.exists() {
+        std::fs::remove_file(path)?;
+    }
     let inputs = rows::<W>(0, BATCH);
     let mut bytes = vec![0_u8; BATCH * W::bytes()];
+    touch_memory::<W>(rows_of_all.div_ceil(BATCH));
     let start = Instant::now();
     let mut file = std::fs::File::create(path)?;
     for batch in (0..rows_of_all).step_by(BATCH) {

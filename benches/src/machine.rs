@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::report::Figures;
 use crate::workload::Workload;
@@ -53,6 +54,12 @@ pub(crate) fn forget(dir: &Path) -> Result<bool> {
 /// Removes what the phases of a workload have left.
 pub(crate) fn clear<W: Workload>(settings: &Settings, _: &mut Figures) -> Result<()> {
     Ok(std::fs::remove_dir_all(settings.dir.join(W::NAME))?)
+}
+
+/// How long this thread has run so far, if the system tells.
+pub(crate) fn thread_time() -> Option<Duration> {
+    let nanoseconds = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(nanoseconds.split_whitespace().next()?.parse().ok()?))
 }
 
 /// Uses so much memory and lets it go again. Where a hypervisor takes back what is free, the first who needs it afterwards waits for
