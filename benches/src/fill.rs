@@ -17,8 +17,8 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
     let (file, cache) = (dir.join("raw"), dir.join("cache"));
     let ids: Vec<_> = (0..rows).step_by(BATCH).map(|start| ids(start..rows.min(start + BATCH))).collect();
     let (mut fills, mut plain, mut copies) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        // Who is first finds another state of the machine's memory than who is second: they take turns at it.
+    // Who is first finds another state of the machine's memory than who is second: each is as often the one as the other.
+    for round in 0..ROUNDS.next_multiple_of(2) {
         for turn in [round % 2, (round + 1) % 2] {
             if turn == 0 {
                 plain.push(raw::<W>(&file, rows)?);
@@ -31,9 +31,7 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
     let of = |part: fn(&Fill) -> Duration| fills.iter().map(part).collect::<Vec<_>>();
     figures.ratio(format!("{}.fill.vs_raw_write_fsync", W::NAME), &plain, &of(|fill| fill.whole));
     figures.ratio(format!("{}.fill.caller_ms_vs_memcpy", W::NAME), &of(|fill| fill.caller), &copies);
-    if let Some(times) = fills.iter().map(|fill| fill.caller_cpu).collect::<Option<Vec<_>>>() {
-        figures.ratio(format!("{}.fill.caller_cpu_ms_vs_memcpy", W::NAME), &times, &copies);
-    }
+    figures.ratio(format!("{}.fill.caller_cpu_vs_memcpy", W::NAME), &of(|fill| fill.caller_cpu), &copies);
     Ok(())
 }
 
@@ -43,8 +41,8 @@ struct Fill {
     whole: Duration,
     /// The calls that gave rows; where the writer cannot follow, they wait for it.
     caller: Duration,
-    /// The part of it in which their thread ran, if the system tells.
-    caller_cpu: Option<Duration>,
+    /// The part of it in which their thread ran.
+    caller_cpu: Duration,
 }
 
 fn fill<W: Workload>(dir: &Path, all: &[Vec<String>]) -> Result<Fill> {
@@ -56,14 +54,14 @@ fn fill<W: Workload>(dir: &Path, all: &[Vec<String>]) -> Result<Fill> {
     let inputs = rows::<W>(0, BATCH);
     touch_memory::<W>(all.len());
     let start = Instant::now();
-    let (mut caller, mut caller_cpu) = (Duration::ZERO, Some(Duration::ZERO));
+    let (mut caller, mut caller_cpu) = (Duration::ZERO, Duration::ZERO);
     for (batch, ids) in all.iter().enumerate() {
         // The rows differ by their number, as in the raw file.
         let inputs = inputs.narrow(0, 0, ids.len() as i64) + (batch * BATCH) as f64;
-        let (call, cpu) = (Instant::now(), machine::thread_time());
+        let (cpu, call) = (machine::thread_time(), Instant::now());
         cached.fetch(ids, |_| Ok(inputs))?;
         caller += call.elapsed();
-        caller_cpu = caller_cpu.and_then(|sum| Some(sum + machine::thread_time()?.saturating_sub(cpu?)));
+        caller_cpu += machine::thread_time().saturating_sub(cpu);
     }
     cache.flush()?;
     Ok(Fill { whole: start.elapsed(), caller, caller_cpu })

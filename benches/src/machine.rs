@@ -56,10 +56,10 @@ pub(crate) fn clear<W: Workload>(settings: &Settings, _: &mut Figures) -> Result
     Ok(std::fs::remove_dir_all(settings.dir.join(W::NAME))?)
 }
 
-/// How long this thread has run so far, if the system tells.
-pub(crate) fn thread_time() -> Option<Duration> {
-    let nanoseconds = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(Duration::from_nanos(nanoseconds.split_whitespace().next()?.parse().ok()?))
+/// How long this thread has run so far.
+pub(crate) fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Uses so much memory and lets it go again. Where a hypervisor takes back what is free, the first who needs it afterwards waits for

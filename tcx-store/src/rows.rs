@@ -160,7 +160,7 @@ impl<'a> Iterator for Rows<'a> {
                 Found::Served(key, view) => {
                     let leaves = segment.read_row_of(row, &self.leaves);
                     if leaves.is_none() {
-                        self.places.forget(key, view);
+                        self.places.forget_last(key, view);
                     }
                     leaves.map(|leaves| {
                         let leaves = leaves.into_iter().map(|(bytes, present)| present.then_some(bytes));
@@ -175,7 +175,8 @@ impl<'a> Iterator for Rows<'a> {
         }
     }
 
-    /// Of the rows that are passed over only the keys are read: `step_by` takes a sample.
+    /// Of the rows that are passed over only the keys are read: `step_by` takes a sample, and nothing stands in for what it passes
+    /// over.
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
         for _ in 0..count {
             while matches!(self.places.next()?.2, Found::Dead | Found::Copy) {}
@@ -218,9 +219,14 @@ impl<'a> Places<'a> {
         Some((segment, row, self.judge(segment, number, row)))
     }
 
-    /// The row does not verify: a copy of it that follows is served.
-    fn forget(&mut self, key: &[u8], view: u32) {
-        self.seen.remove(&hash(key, view));
+    /// The row that came last does not verify: a copy of it that follows is served.
+    fn forget_last(&mut self, key: &[u8], view: u32) {
+        let (number, next) = self.at;
+        if let Entry::Occupied(first) = self.seen.entry(hash(key, view))
+            && *first.get() == (number as u32, (next - 1) as u32)
+        {
+            first.remove();
+        }
     }
 
     fn judge(&mut self, segment: &'a Segment, number: usize, row: usize) -> Found<'a> {
