@@ -127,13 +127,19 @@ impl CacheBuilder {
         self
     }
 
-    /// Opens the cache in directory `dir`.
+    /// Opens the cache in directory `dir`. A relative path is one from the current directory of this moment, wherever the program
+    /// goes later.
     ///
     /// # Errors
     ///
-    /// A path that exists and is no directory.
+    /// A path that exists and is no directory, an empty path, and a relative one where the current directory is gone.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
-        let dir = dir.as_ref().to_owned();
+        let dir = dir.as_ref();
+        // Modules are opened later, perhaps from another current directory: all of them belong into this one.
+        let dir = std::path::absolute(dir).map_err(|error| {
+            let message = format!("cannot resolve the cache directory {}: {error}", dir.display());
+            Error::directory(message, "name an absolute path")
+        })?;
         if dir.exists() && !dir.is_dir() {
             let message = format!("{} is a file, and a cache is a directory", dir.display());
             return Err(Error::directory(message, "name another path"));

@@ -78,7 +78,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// A path that exists and is no directory.
+    /// As [`CacheBuilder::open`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::builder().open(dir)
     }
@@ -253,7 +253,7 @@ impl Cache {
         flushed
     }
 
-    /// The directory.
+    /// The directory, as an absolute path.
     pub fn path(&self) -> &Path {
         &self.shared.dir
     }
