@@ -1,12 +1,13 @@
 //! A cached module: looks up a batch, computes what is missing, gathers the rest.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tch::Device;
 use tcx_store::{Keys, Lookup, Store};
 
+use crate::alone::{Alone, Held};
 use crate::batch::Batch;
 use crate::cache::Shared;
 use crate::compute::Compute;
@@ -57,7 +58,7 @@ const BATCH_ROWS: usize = 64;
 pub struct Cached<M> {
     shared: Arc<Shared>,
     rows: Rows,
-    compute: Mutex<Compute<M>>,
+    compute: Alone<Compute<M>>,
     /// What the module is, for those that take its outputs.
     entries: Vec<(String, String)>,
     pub(crate) finite: FiniteWatch,
@@ -78,7 +79,7 @@ impl<M: CachedModule> Cached<M> {
         Self {
             shared,
             rows,
-            compute: Mutex::new(compute),
+            compute: Alone::new(compute),
             entries,
             finite: FiniteWatch::default(),
             computing: Computing::default(),
@@ -116,7 +117,8 @@ impl<M: CachedModule> Cached<M> {
     /// # Errors
     ///
     /// Ids and inputs that differ in number, a malformed id, an error of the module or its outputs, weights
-    /// that changed, a closed cache. Trouble with the disk is none: what cannot be read is computed, what cannot
+    /// that changed, a `forward` of the module that asks this handle for missing samples (from the same thread: from another
+    /// it waits for ever), a closed cache. Trouble with the disk is none: what cannot be read is computed, what cannot
     /// be written is counted in [`stats`](Self::stats).
     ///
     /// # Panics
@@ -283,9 +285,24 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.rows.peek(self.pack(ids, view)?)?.missing_rows().collect())
     }
 
-    /// A module that panicked has left nothing half-done behind: rows are stored whole or not at all.
-    pub(crate) fn compute(&self) -> MutexGuard<'_, Compute<M>> {
-        self.compute.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The module, once no other thread computes with it.
+    ///
+    /// # Errors
+    ///
+    /// This thread is computing with it: it would wait for itself.
+    pub(crate) fn compute(&self) -> Result<Held<'_, Compute<M>>> {
+        self.compute.lock().ok_or_else(|| {
+            Error::module(
+                M::ID,
+                "its own handle was asked for samples to compute while it is computing, and would wait for itself for ever",
+                "inside `forward` (and the closure that builds a lazy module) compute without the handle, or ask another module",
+            )
+        })
+    }
+
+    /// Drops a module that can be built again; one that this thread is computing with stays.
+    pub(crate) fn release_module(&self) -> bool {
+        self.compute.lock().is_some_and(|mut compute| compute.release())
     }
 
     /// Computes the rows that are still missing, if any, and stores them. `inputs` takes their positions.
@@ -297,7 +314,7 @@ impl<M: CachedModule> Cached<M> {
     where
         M::Input: 'a,
     {
-        let mut compute = self.compute();
+        let mut compute = self.compute()?;
         // Another thread may have computed them meanwhile.
         self.rows.lookup_again(rows)?;
         let positions = rows.missing_positions();

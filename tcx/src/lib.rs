@@ -3,6 +3,7 @@
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
+mod alone;
 mod batch;
 mod blocking;
 mod builder;

@@ -1,12 +1,13 @@
 //! A typed store of samples without a module: for any function of a sample.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tch::Device;
 use tcx_store::{Column, Keys, Lookup, Replacer, Stats, Store};
 
+use crate::alone::{Alone, Held};
 use crate::cache::{Cache, Shared};
 use crate::coverage::Coverage;
 use crate::gather::{Found, Gather};
@@ -49,7 +50,7 @@ pub struct Table<T> {
     gather: Gather,
     output_device: Device,
     /// One thread at a time computes, so that each sample is computed once.
-    computing: Mutex<()>,
+    computing: Alone<()>,
 }
 
 /// The settings of a [`Table`].
@@ -101,7 +102,7 @@ impl<T: CacheableOutput> Table<T> {
     ///
     /// # Errors
     ///
-    /// A malformed id, the error of `compute`, values that are not as declared or not valid, a closed cache. Trouble with the
+    /// A malformed id, the error of `compute`, a `compute` that asks this handle to compute or keep values, values that are not as declared or not valid, a closed cache. Trouble with the
     /// disk is none.
     ///
     /// # Panics
@@ -114,7 +115,7 @@ impl<T: CacheableOutput> Table<T> {
     ) -> Result<T> {
         let mut rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
         if rows.missing() > 0 {
-            let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _alone = self.compute_alone()?;
             // Another thread may have computed them meanwhile.
             self.rows.lookup_again(&mut rows)?;
             let positions = rows.missing_positions();
@@ -159,7 +160,7 @@ impl<T: CacheableOutput> Table<T> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
         self.with_room()?;
-        let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.compute_alone()?;
         self.keep(self.rows.peek(keys)?, &columns)
     }
 
@@ -182,7 +183,7 @@ impl<T: CacheableOutput> Table<T> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
         let store = self.with_room()?;
-        let _alone = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.compute_alone()?;
         let mut rows = store.peek_replacing(keys, &Replacer::new())?;
         self.check_distinct(&rows)?;
         store.insert(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns)?;
@@ -213,6 +214,21 @@ impl<T: CacheableOutput> Table<T> {
     /// What this table has done in this process.
     pub fn stats(&self) -> Stats {
         self.rows.stats()
+    }
+
+    /// Waits until no other thread computes or keeps values.
+    ///
+    /// # Errors
+    ///
+    /// This thread does: it would wait for itself.
+    fn compute_alone(&self) -> Result<Held<'_, ()>> {
+        self.computing.lock().ok_or_else(|| {
+            Error::module(
+                &self.id,
+                "its own handle was asked to compute or keep values while it is computing, and would wait for itself for ever",
+                "inside the closure of `get_or_compute` compute without the handle, or ask another table",
+            )
+        })
     }
 
     fn pack<I: Id<StringIds>>(&self, ids: &[I]) -> Result<Keys> {
@@ -296,7 +312,7 @@ impl<T: CacheableOutput> TableBuilder<T> {
         }
         let rows = cache.table_rows::<T>(&id, &identity)?;
         let shared = cache.shared().clone();
-        let (gather, computing) = (Gather::default(), Mutex::default());
+        let (gather, computing) = (Gather::default(), Alone::default());
         Ok(Table { shared, id, rows, validate, gather, output_device, computing })
     }
 }

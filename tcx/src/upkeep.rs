@@ -69,6 +69,6 @@ impl<M: CachedModule> Cached<M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn release(&self) -> bool {
-        self.compute().release()
+        self.release_module()
     }
 }

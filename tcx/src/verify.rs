@@ -201,7 +201,7 @@ impl<M: CachedModule> Cached<M> {
 
     /// Computes the rows at these positions, and keeps them nowhere.
     fn recompute(&self, found: &Lookup, positions: &[usize], inputs: &M::Input) -> Result<Lookup> {
-        let columns = self.compute().columns(inputs, positions.len())?;
+        let columns = self.compute()?.columns(inputs, positions.len())?;
         let mut computed = self.readable()?.lookup_nothing(found.keys().select(positions));
         let all: Vec<usize> = (0..positions.len()).collect();
         computed.complete(&all, columns)?;
