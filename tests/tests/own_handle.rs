@@ -18,7 +18,7 @@ fn refused<T>(result: tcx::Result<T>) -> String {
 fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     std::thread::spawn(move || done.send(work()));
-    match result.recv_timeout(Duration::from_secs(60)) {
+    match result.recv_timeout(Duration::from_mins(1)) {
         Ok(result) => result,
         Err(RecvTimeoutError::Timeout) => panic!("it waits for itself"),
         Err(RecvTimeoutError::Disconnected) => panic!("it panicked"),
