@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
+use crate::attestation::Attestation;
 use crate::changes::{Tombstones, now_millis};
 use crate::column::Column;
 use crate::error::{Error, Result};
@@ -24,6 +25,8 @@ pub(crate) struct RowBatch {
     pub(crate) born: u64,
     /// Who computed the rows anew: they take the place of what was there.
     pub(crate) replacer: Option<Arc<Replacer>>,
+    /// Asked before the rows become durable.
+    pub(crate) attestation: Option<Arc<Attestation>>,
 }
 
 impl RowBatch {
@@ -50,11 +53,16 @@ impl RowBatch {
                 return Err(Error::invalid(message));
             }
         }
-        Ok(Self { keys, columns, known, born: now_millis(), replacer })
+        Ok(Self { keys, columns, known, born: now_millis(), replacer, attestation: None })
     }
 
     pub(crate) fn rows(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Why the rows are dropped, if their source has changed since they were computed.
+    pub(crate) fn refused(&self) -> Option<&Error> {
+        self.attestation.as_ref()?.refused()
     }
 
     /// The memory the rows take.
@@ -158,6 +166,7 @@ impl Wanted<'_> {
             let known = fate.map_or(batch.known, |fate| fate.number);
             let dead = fate.is_some_and(|fate| fate.is_dead(row as usize));
             let served = !dead
+                && batch.refused().is_none()
                 && !self.tombstones.kill_row(known, self.keys, position)
                 && self.is_own(batch, position);
             served.then(|| BufferedRow { batch: batch.clone(), row })
@@ -178,7 +187,7 @@ struct Room {
     rows: usize,
     bytes: usize,
     trouble: Option<Error>,
-    /// Rows that were not taken since somebody asked, and why.
+    /// Rows that were not taken, or taken and dropped, since the last flush, and why.
     dropped: Option<(usize, Error)>,
 }
 
@@ -271,11 +280,12 @@ impl WriteBuffer {
         }
     }
 
-    /// Every batch, its rows dead or not.
+    /// Every batch whose source has not changed, its rows dead or not.
     pub(crate) fn all_batches(&self) -> Vec<Arc<RowBatch>> {
         let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
         let frozen = generations.frozen.iter().flat_map(|frozen| &frozen.generation.batches);
-        frozen.chain(&generations.active.batches).cloned().collect()
+        let all = frozen.chain(&generations.active.batches);
+        all.filter(|batch| batch.refused().is_none()).cloned().collect()
     }
 
     /// The rows that wait, and their bytes.
@@ -348,7 +358,14 @@ impl WriteBuffer {
         before
     }
 
-    /// How many rows were not taken since the last time this was asked, and why.
+    /// Rows that had been taken are dropped, for this reason.
+    pub(crate) fn lose(&self, rows: usize, why: Error) {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = room.dropped.take().map_or(0, |(rows, _)| rows);
+        room.dropped = Some((before + rows, why));
+    }
+
+    /// How many rows were dropped since the last time this was asked, and why.
     pub(crate) fn take_dropped(&self) -> Option<(usize, Error)> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner).dropped.take()
     }

@@ -47,7 +47,7 @@ enum Repr {
     Incompatible(String),
     #[error("{0}")]
     Invalid(String),
-    #[error("{rows} rows computed while writing was off were not kept: {cause}")]
+    #[error("{rows} computed rows were not kept: {cause}")]
     Dropped { rows: usize, cause: Error },
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::buffer::RowBatch;
 use crate::changes::{Doomed, Tombstones};
+use crate::error::Error;
 
 /// What has become of a batch.
 #[derive(Clone, Debug)]
@@ -23,6 +24,13 @@ impl Fate {
 
     pub(crate) fn is_dead(&self, row: usize) -> bool {
         self.dead.get(row).is_some_and(|dead| *dead)
+    }
+
+    /// Their source has changed since the rows were computed; returns how many have died.
+    fn refuse(&mut self, batch: &RowBatch) -> usize {
+        let died = (0..batch.rows()).filter(|&row| !self.is_dead(row)).count();
+        self.dead = vec![true; batch.rows()];
+        died
     }
 
     /// Compares the rows with all tombstones up to `newest`; tells how many have died.
@@ -62,6 +70,13 @@ pub(crate) fn advance(
     newest: u64,
 ) -> usize {
     fates.iter_mut().zip(batches).map(|(fate, batch)| fate.advance(batch, tombstones, newest)).sum()
+}
+
+/// Drops the rows whose source has changed since they were computed; returns how many have died and why, batch by batch.
+pub(crate) fn refuse<'a>(fates: &mut [Fate], batches: &'a [Arc<RowBatch>]) -> Vec<(usize, &'a Error)> {
+    let refused =
+        fates.iter_mut().zip(batches).filter_map(|(fate, batch)| Some((fate, batch, batch.refused()?)));
+    refused.map(|(fate, batch, why)| (fate.refuse(batch), why)).filter(|(died, _)| *died > 0).collect()
 }
 
 fn replaces(fate: &Fate, batch: &RowBatch) -> bool {

@@ -134,7 +134,7 @@ fn while_writing_is_off_rows_are_served_but_not_queued() {
     assert_eq!(store.stats().rows_dropped, 10);
     std::fs::remove_file(dir.path().join("cache")).unwrap();
     let error = store.flush().unwrap_err().to_string();
-    assert!(error.contains("10 rows computed while writing was off were not kept"), "{error}");
+    assert!(error.contains("10 computed rows were not kept"), "{error}");
     store.flush().unwrap();
     assert!(store.trouble().is_none(), "writing is on again");
     assert_eq!(missing(dir.path(), 0..10), 0);
@@ -158,7 +158,7 @@ fn rows_that_were_dropped_unnoticed_are_told_by_the_next_flush() {
         std::thread::sleep(Duration::from_millis(2));
     }
     let error = store.flush().unwrap_err().to_string();
-    assert!(error.contains("7 rows computed while writing was off were not kept"), "{error}");
+    assert!(error.contains("7 computed rows were not kept"), "{error}");
     store.flush().unwrap();
 }
 

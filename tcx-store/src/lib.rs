@@ -11,6 +11,9 @@
 #[cfg(target_endian = "big")]
 compile_error!("rows are copied between memory and disk as they are, which is little-endian");
 
+mod attestation;
+#[cfg(test)]
+mod attestation_tests;
 mod browse;
 mod buffer;
 mod bytes;
@@ -105,6 +108,7 @@ mod wait;
 mod warned;
 mod writer;
 
+pub use attestation::Attestation;
 pub use causes::MissCauses;
 pub use column::Column;
 pub use destination::Destination;

@@ -5,6 +5,7 @@ mod read;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::attestation::Attestation;
 use crate::buffer::{BufferedRow, RowBatch};
 use crate::causes::{Cause, MissCauses};
 use crate::column::Column;
@@ -132,13 +133,19 @@ impl Lookup {
     ///
     /// If a position is not below [`len`](Self::len).
     pub fn complete(&mut self, positions: &[usize], columns: Vec<Column>) -> Result<()> {
-        self.take(positions, columns).map(drop)
+        self.take(positions, columns, None).map(drop)
     }
 
-    /// As [`complete`](Self::complete); the rows can be kept.
-    pub(crate) fn take(&mut self, positions: &[usize], columns: Vec<Column>) -> Result<Arc<RowBatch>> {
+    /// As [`complete`](Self::complete); the rows can be kept as long as `attestation` holds.
+    pub(crate) fn take(
+        &mut self,
+        positions: &[usize],
+        columns: Vec<Column>,
+        attestation: Option<Arc<Attestation>>,
+    ) -> Result<Arc<RowBatch>> {
         let keys = self.keys.select(positions);
-        let batch = Arc::new(RowBatch::new(keys, columns, &self.leaves, self.known, self.replacer.clone())?);
+        let batch = RowBatch::new(keys, columns, &self.leaves, self.known, self.replacer.clone())?;
+        let batch = Arc::new(RowBatch { attestation, ..batch });
         self.fill(&batch, positions);
         Ok(batch)
     }

@@ -5,11 +5,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::attestation::ask_sources;
 use crate::buffer::{Generation, RowBatch};
 use crate::changes::KnownChanges;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fate::{Fate, advance, doomed, replaced};
+use crate::fate::{Fate, advance, doomed, refuse, replaced};
 use crate::instance::KnownIdentity;
 use crate::key::KeyHash;
 use crate::name::FileName;
@@ -105,6 +106,9 @@ fn failed(core: &Core, error: io::Error) -> Error {
 fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, u64, Arc<Vec<Fate>>)> {
     let batches = &generation.batches;
     let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
+    // Before the lock is taken: to ask may take as long as to read all weights.
+    ask_sources(batches);
+    let refused = refuse(&mut fates, batches);
     let mut live = core.live();
     // A segment's base is the newest change known when it is sealed, so that none is missed.
     if live.refresh()? {
@@ -130,6 +134,10 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     }
     let base = changes.newest().unwrap_or(0);
     died += advance(&mut fates, batches, changes.tombstones(), base);
+    for (rows, why) in refused {
+        died += rows;
+        core.buffer.lose(rows, why.clone());
+    }
     core.counters.rows_dropped.add(died);
     let fates = Arc::new(fates);
     // Before readers see the tombstone, which would kill these rows otherwise.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
+use crate::attestation::Attestation;
 use crate::buffer::Accepted;
 use crate::changes::IdentityChange;
 use crate::column::Column;
@@ -273,6 +274,39 @@ impl Store {
     ///
     /// If a position is not below `lookup.len()`.
     pub fn insert(&self, lookup: &mut Lookup, positions: &[usize], columns: Vec<Column>) -> Result<()> {
+        self.insert_from(lookup, positions, columns, None)
+    }
+
+    /// As [`insert`](Self::insert), of rows that become durable only if `attestation` still holds when they are written:
+    /// otherwise they are dropped, and [`flush`](Self::flush) says why.
+    ///
+    /// # Errors
+    ///
+    /// An attestation that was refused before; otherwise as [`insert`](Self::insert).
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_attested(
+        &self,
+        lookup: &mut Lookup,
+        positions: &[usize],
+        columns: Vec<Column>,
+        attestation: &Arc<Attestation>,
+    ) -> Result<()> {
+        match attestation.refused() {
+            Some(why) => Err(why.clone()),
+            None => self.insert_from(lookup, positions, columns, Some(attestation.clone())),
+        }
+    }
+
+    fn insert_from(
+        &self,
+        lookup: &mut Lookup,
+        positions: &[usize],
+        columns: Vec<Column>,
+        attestation: Option<Arc<Attestation>>,
+    ) -> Result<()> {
         self.core.check()?;
         if !lookup.has_leaves(&self.core.leaves) {
             return Err(Error::invalid(format!(
@@ -281,7 +315,7 @@ impl Store {
             )));
         }
         let writer = self.writer()?;
-        let batch = lookup.take(positions, columns)?;
+        let batch = lookup.take(positions, columns, attestation)?;
         if batch.rows() == 0 {
             return Ok(());
         }
@@ -309,7 +343,8 @@ impl Store {
     /// # Errors
     ///
     /// What kept rows from the disk: those in the buffer stay there and are tried again; those that were not
-    /// accepted since the last flush, because writing was off, are gone.
+    /// accepted since the last flush, because writing was off, are gone, and so are those whose
+    /// [attestation](Attestation) was refused.
     pub fn flush(&self) -> Result<()> {
         let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
         if let Some(writer) = self.writer_if_any() {

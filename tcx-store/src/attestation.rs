@@ -1,0 +1,82 @@
+//! The condition under which computed rows may become durable: whatever they were computed from is unchanged.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::buffer::RowBatch;
+use crate::error::Error;
+
+/// Asks the source of rows whether it is still what it was; the error says what changed and what to do.
+type Ask = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// What the writer asks before it makes rows durable: is the source of these rows still what it was when they were computed?
+///
+/// The writer asks once for each segment it is about to write, after the last of the segment's rows was computed. Once the answer
+/// was no, it stays no: rows of this source that are still buffered are dropped and no longer served, later ones are refused.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use tcx_store::{Attestation, Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+///
+/// let dir = tempfile::tempdir()?;
+/// let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// let store = Store::open(dir.path(), spec, &Options::default())?;
+///
+/// let weight = Arc::new(AtomicU64::new(1));
+/// let watched = weight.clone();
+/// let attestation = Attestation::new(move || match watched.load(Ordering::Relaxed) {
+///     1 => Ok(()),
+///     changed => Err(format!("the weight is {changed}, expected 1")),
+/// });
+/// let mut rows = store.lookup(Keys::ints([7], 0))?;
+/// store.insert_attested(&mut rows, &[0], vec![Column::dense(&[10])], &attestation)?;
+/// weight.store(2, Ordering::Relaxed);
+/// assert!(store.flush().unwrap_err().to_string().contains("the weight is 2, expected 1"));
+/// assert_eq!(store.lookup(Keys::ints([7], 0))?.missing(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Attestation {
+    ask: Ask,
+    refused: OnceLock<Error>,
+}
+
+impl Attestation {
+    /// `ask` runs on the writer's thread.
+    pub fn new(ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { ask: Box::new(ask), refused: OnceLock::new() })
+    }
+
+    /// Why rows of this source are not kept any more, if they are not.
+    pub fn refused(&self) -> Option<&Error> {
+        self.refused.get()
+    }
+
+    fn ask(&self) {
+        if let Err(why) = (self.ask)() {
+            tracing::error!("rows are computed but not kept: {why}");
+            // Another store may have asked at the same time: the first answer is kept.
+            let _ = self.refused.set(Error::invalid(why));
+        }
+    }
+}
+
+impl fmt::Debug for Attestation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attestation").field("refused", &self.refused).finish_non_exhaustive()
+    }
+}
+
+/// Asks every source of these batches once. The batches must be closed to new rows: an answer says nothing of rows that are
+/// computed after it.
+pub(crate) fn ask_sources(batches: &[Arc<RowBatch>]) {
+    let mut asked = HashSet::new();
+    for attestation in batches.iter().filter_map(|batch| batch.attestation.as_ref()) {
+        if asked.insert(Arc::as_ptr(attestation)) && attestation.refused().is_none() {
+            attestation.ask();
+        }
+    }
+}

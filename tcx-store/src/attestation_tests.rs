@@ -1,0 +1,82 @@
+//! Rows become durable only as long as their source is what it was.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::testing::{column, compute, keys, names, process, values};
+use crate::{Attestation, Replacer, Result, Store};
+
+/// A source, and what changes it.
+fn source() -> (Arc<Attestation>, Arc<AtomicBool>) {
+    let changed = Arc::new(AtomicBool::new(false));
+    let watched = changed.clone();
+    let ask = move || if watched.load(SeqCst) { Err("weight `w` changed".to_owned()) } else { Ok(()) };
+    (Attestation::new(ask), changed)
+}
+
+fn insert(store: &Store, key: &str, value: i64, attestation: &Arc<Attestation>) -> Result<()> {
+    let mut rows = store.lookup(keys(&[key])).unwrap();
+    store.insert_attested(&mut rows, &[0], column(&[value]), attestation)
+}
+
+fn durable(dir: &Path, wanted: &[&str]) -> Vec<i64> {
+    values(&process(dir), wanted)
+}
+
+#[test]
+fn rows_of_an_unchanged_source_become_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    let (attestation, _) = source();
+    insert(&store, "a", 1, &attestation).unwrap();
+    store.flush().unwrap();
+    assert_eq!(durable(dir.path(), &["a"]), [1]);
+}
+
+#[test]
+fn rows_of_a_changed_source_are_dropped_and_the_flush_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    let (attestation, changed) = source();
+    insert(&store, "a", 1, &attestation).unwrap();
+    compute(&store, &["b"], 2);
+    changed.store(true, SeqCst);
+    let error = store.flush().unwrap_err().to_string();
+    assert_eq!(error, "1 computed rows were not kept: weight `w` changed");
+    assert_eq!(values(&store, &["a", "b"]), [-1, 2], "rows of other sources stay");
+    assert_eq!(durable(dir.path(), &["a", "b"]), [-1, 2]);
+    assert_eq!(store.stats().rows_dropped, 1);
+    store.flush().unwrap();
+}
+
+#[test]
+fn once_refused_later_rows_of_the_source_are_neither_taken_nor_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    let (attestation, changed) = source();
+    changed.store(true, SeqCst);
+    insert(&store, "a", 1, &attestation).unwrap();
+    store.flush().unwrap_err();
+    // What has changed once may have computed other rows before it changed back.
+    changed.store(false, SeqCst);
+    assert_eq!(insert(&store, "b", 1, &attestation).unwrap_err().to_string(), "weight `w` changed");
+    assert_eq!(values(&store, &["a", "b"]), [-1, -1]);
+    store.flush().unwrap();
+    assert_eq!(names(dir.path(), "seg-").len(), 0);
+}
+
+#[test]
+fn rows_computed_again_by_a_changed_source_replace_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["a"], 1);
+    store.flush().unwrap();
+    let (attestation, changed) = source();
+    let mut rows = store.lookup_replacing(keys(&["a"]), &Replacer::new()).unwrap();
+    store.insert_attested(&mut rows, &[0], column(&[2]), &attestation).unwrap();
+    changed.store(true, SeqCst);
+    store.flush().unwrap_err();
+    assert_eq!(durable(dir.path(), &["a"]), [1]);
+}
