@@ -88,6 +88,7 @@ impl Core {
             compaction_times: times(Work::Compaction),
             collection_times: times(Work::Collection),
             non_finite_rows: 0,
+            rows_rechecked: 0,
         }
     }
 

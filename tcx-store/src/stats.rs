@@ -86,6 +86,8 @@ pub struct Stats {
     pub collection_times: Times,
     /// Rows that were computed with NaN or an infinity in them; counted by the crate `tcx`, for one handle.
     pub non_finite_rows: u64,
+    /// Rows that were computed once more, to see that they come out the same; counted by the crate `tcx`, for one handle.
+    pub rows_rechecked: u64,
 }
 
 /// How often something was done, and how long it took.

@@ -24,6 +24,7 @@ use crate::{Error, Result};
 ///     .time_to_live(Duration::from_hours(24 * 30))
 ///     .max_bytes(100 << 30, WhenFull::EvictOldest)
 ///     .mode(Mode::ReadOnly)
+///     .recheck(0.01)
 ///     .progress(false)
 ///     .open(dir.path())?;
 /// assert_eq!(cache.path(), dir.path());
@@ -35,11 +36,15 @@ pub struct CacheBuilder {
     options: Options,
     mode: Mode,
     progress: bool,
+    recheck: f64,
 }
+
+/// One sample of a thousand.
+const RECHECK: f64 = 0.001;
 
 impl CacheBuilder {
     pub(crate) fn new() -> Self {
-        Self { options: Options::default(), mode: Mode::default(), progress: true }
+        Self { options: Options::default(), mode: Mode::default(), progress: true, recheck: RECHECK }
     }
 
     /// Rows are written to disk when so many bytes have come together (64 MiB); more make fewer files.
@@ -127,13 +132,52 @@ impl CacheBuilder {
         self
     }
 
+    /// The part of the computed samples that is computed once more and compared (0.001), from 0 to 1. They are chosen at random
+    /// while the cache is filled, some of a batch together and in another order, so that what shows only in some samples or
+    /// batches is noticed: an augmentation that is rarely applied, padding that is not masked. A difference is an error, nothing
+    /// of its batch is stored, and that handle computes no more. The first epoch takes longer by about this part;
+    /// [`Stats::rows_rechecked`](crate::Stats::rows_rechecked) counts the samples.
+    /// [`Cached::verify`](crate::Cached::verify) does the same with rows that are stored.
+    ///
+    /// ```
+    /// # use tcx::{Extractor, cached_module};
+    /// # #[cached_module(id = "rechecked_v1", key = i64)]
+    /// # struct Squares {}
+    /// # impl Extractor for Squares {
+    /// #     type Input = Vec<i64>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|x| x * x).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// // Every sample twice: for a network that is not trusted yet.
+    /// let cache = tcx::Cache::builder().recheck(1.).open(dir.path())?;
+    /// let squares = cache.module(Squares {})?;
+    /// squares.forward(&[1, 2, 3], &vec![1, 2, 3])?;
+    /// assert_eq!(squares.stats().rows_rechecked, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recheck(mut self, fraction: f64) -> Self {
+        self.recheck = fraction;
+        self
+    }
+
     /// Opens the cache in directory `dir`. A relative path is one from the current directory of this moment, wherever the program
     /// goes later.
     ///
     /// # Errors
     ///
-    /// A path that exists and is no directory, an empty path, and a relative one where the current directory is gone.
+    /// A path that exists and is no directory, an empty path, and a relative one where the current directory is gone; a part
+    /// of the samples to [`recheck`](Self::recheck) that is not from 0 to 1.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
+        if !(0. ..=1.).contains(&self.recheck) {
+            let error = Error::batch(format!("`recheck` is set to {}", self.recheck));
+            let error = error.with_expected("a number from 0 to 1", self.recheck.to_string());
+            return Err(
+                error.with_remedy("give the part of the computed samples to compute once more, from 0 to 1")
+            );
+        }
         let dir = dir.as_ref();
         // Modules are opened later, perhaps from another current directory: all of them belong into this one.
         let dir = std::path::absolute(dir).map_err(|error| {
@@ -144,6 +188,6 @@ impl CacheBuilder {
             let message = format!("{} is a file, and a cache is a directory", dir.display());
             return Err(Error::directory(message, "name another path"));
         }
-        Ok(Cache::new(Shared::new(dir, self.options, self.progress), self.mode))
+        Ok(Cache::new(Shared::new(dir, self.options, self.progress, self.recheck), self.mode))
     }
 }

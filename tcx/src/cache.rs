@@ -65,11 +65,13 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// Whether people are shown what goes on.
     progress: bool,
+    /// The part of the computed samples that is computed once more.
+    recheck: f64,
 }
 
 impl Shared {
-    pub(crate) fn new(dir: PathBuf, options: Options, progress: bool) -> Self {
-        Self { dir, options, stores: Mutex::default(), closed: AtomicBool::new(false), progress }
+    pub(crate) fn new(dir: PathBuf, options: Options, progress: bool, recheck: f64) -> Self {
+        Self { dir, options, stores: Mutex::default(), closed: AtomicBool::new(false), progress, recheck }
     }
 }
 
@@ -263,6 +265,11 @@ impl Shared {
     /// Whether people are shown what goes on.
     pub(crate) fn shows_progress(&self) -> bool {
         self.progress
+    }
+
+    /// The part of the computed samples that is computed once more.
+    pub(crate) fn recheck(&self) -> f64 {
+        self.recheck
     }
 
     fn stores(&self) -> Vec<Arc<Store>> {

@@ -10,9 +10,10 @@ use tcx_store::{Keys, Lookup, Store};
 use crate::alone::{Alone, Held};
 use crate::batch::Batch;
 use crate::cache::Shared;
+use crate::checks::Recheck;
 use crate::compute::Compute;
 use crate::extractor::CachedModule;
-use crate::finite::FiniteWatch;
+use crate::finite::{FiniteWatch, name};
 use crate::gather::{Found, Gather};
 use crate::id::{Id, KeyKind};
 use crate::inputs::{Selected, call_loader, select, taken};
@@ -62,6 +63,7 @@ pub struct Cached<M> {
     /// What the module is, for those that take its outputs.
     entries: Vec<(String, String)>,
     pub(crate) finite: FiniteWatch,
+    pub(crate) recheck: Recheck,
     pub(crate) computing: Computing,
     gather: Gather,
     output_device: Device,
@@ -76,12 +78,14 @@ impl<M: CachedModule> Cached<M> {
         entries: Vec<(String, String)>,
         output_device: Device,
     ) -> Self {
+        let recheck = Recheck::new(shared.recheck());
         Self {
             shared,
             rows,
             compute: Alone::new(compute),
             entries,
             finite: FiniteWatch::default(),
+            recheck,
             computing: Computing::default(),
             gather: Gather::default(),
             output_device,
@@ -323,7 +327,10 @@ impl<M: CachedModule> Cached<M> {
         }
         let (span, start) =
             (tracing::debug_span!("compute", module = M::ID, rows = positions.len()), Instant::now());
-        let columns = span.in_scope(|| compute.columns(&*inputs(&positions)?, positions.len()))?;
+        let named = |row: usize| name(rows.keys(), positions[row]);
+        let columns = span.in_scope(|| {
+            compute.columns(&*inputs(&positions)?, positions.len(), &named, Some(&self.recheck))
+        })?;
         self.rows.computed(positions.len(), start);
         if self.shared.shows_progress() {
             let hits = || self.rows.stats().hits;

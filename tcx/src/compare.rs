@@ -1,7 +1,9 @@
 //! Comparing two rows of a leaf that should be the same.
 
 use half::{bf16, f16};
-use tcx_store::{DType, LeafKind};
+use tcx_store::{Column, DType, Leaf, LeafKind};
+
+use crate::Error;
 
 /// What may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,67 @@ impl Tolerance {
             (Self::Rebatched, _) => 1e-2,
         }
     }
+}
+
+/// Where two rows differ by more than is tolerated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    field: Box<str>,
+    how: String,
+}
+
+/// A promise that a module has broken.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    field: Box<str>,
+    message: Box<str>,
+    remedy: &'static str,
+}
+
+impl Broken {
+    /// `sample` is the id of the sample that shows it.
+    pub(crate) fn new(tolerance: Tolerance, Difference { field, how }: &Difference, sample: &str) -> Self {
+        let (what, remedy) = match tolerance {
+            Tolerance::Repeated => (
+                "the same sample gave two different outputs",
+                "make `forward` deterministic (no dropout, no random transform); rows that are already in the cache \
+                 may be wrong: give the module a new id, or invalidate them",
+            ),
+            Tolerance::Rebatched => (
+                "a sample gave another output in a batch than alone",
+                "compute each sample for itself (batch norm in eval mode, padding masked); rows that are already in the \
+                 cache may be wrong: give the module a new id, or invalidate them",
+            ),
+        };
+        let message = format!("{what}: field `{field}` {how}, for id {sample}");
+        Self { field: field.clone(), message: message.into(), remedy }
+    }
+
+    pub(crate) fn error(&self, module: &str) -> Error {
+        Error::module(module, self.message.clone(), self.remedy).with_field(&self.field)
+    }
+}
+
+/// The first of the pairs of rows, one of `a` and one of `b`, that differ by more than is tolerated: its row of `a`, and how.
+pub(crate) fn first_difference(
+    leaves: &[Leaf],
+    a: &[Column],
+    b: &[Column],
+    pairs: impl Iterator<Item = (usize, usize)>,
+    tolerance: Tolerance,
+) -> Option<(usize, Difference)> {
+    pairs.into_iter().find_map(|(of_a, of_b)| {
+        let differs = |((leaf, a), b): ((&Leaf, &Column), &Column)| {
+            let how = if a.is_present(of_a) == b.is_present(of_b) {
+                difference(&leaf.kind, a.row(of_a, &leaf.kind), b.row(of_b, &leaf.kind), tolerance)
+            } else {
+                // Where a number is compared with a threshold, its last bits decide.
+                (tolerance == Tolerance::Repeated).then(|| "is there and is not".to_owned())
+            };
+            Some(Difference { field: leaf.name.as_str().into(), how: how? })
+        };
+        Some((of_a, leaves.iter().zip(a).zip(b).find_map(differs)?))
+    })
 }
 
 /// How the rows differ, if they differ by more than is tolerated.

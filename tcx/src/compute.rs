@@ -1,10 +1,11 @@
 //! Running a module on what is missing, and the checks that it is what it promises: frozen, deterministic,
 //! and the same for a sample whatever else is in the batch.
 
-use tcx_store::Column;
+use tcx_store::{Column, Leaf};
 
 use crate::batch::Batch;
-use crate::compare::{Tolerance, difference};
+use crate::checks::{Checks, Computed, Recheck};
+use crate::compare::{Broken, Tolerance, first_difference};
 use crate::extractor::{CachedModule, Extractor};
 use crate::identity::{Identity, WeightWatch};
 use crate::output::{CacheableOutput, ColumnWriter};
@@ -15,10 +16,9 @@ pub(crate) struct Compute<M> {
     /// Not there before a lazy module is built, and after it was released.
     module: Option<(M, WeightWatch)>,
     lazy: Option<Lazy<M>>,
-    /// Whether a first batch has shown neither gradients nor randomness.
-    deterministic: bool,
-    /// Whether a batch of several samples has shown that a sample's output does not depend on the others.
-    independent: bool,
+    /// Whether a first batch has shown no gradients.
+    without_gradients: bool,
+    checks: Checks,
 }
 
 /// Builds a module.
@@ -32,12 +32,12 @@ struct Lazy<M> {
 
 impl<M: CachedModule> Compute<M> {
     pub(crate) fn new(module: M, watch: WeightWatch) -> Self {
-        Self { module: Some((module, watch)), lazy: None, deterministic: false, independent: false }
+        Self { module: Some((module, watch)), lazy: None, without_gradients: false, checks: Checks::new() }
     }
 
     pub(crate) fn lazy(announced: Identity, build: Build<M>) -> Self {
         let lazy = Some(Lazy { announced, build });
-        Self { module: None, lazy, deterministic: false, independent: false }
+        Self { module: None, lazy, without_gradients: false, checks: Checks::new() }
     }
 
     /// Builds the module if it is not there.
@@ -62,42 +62,89 @@ impl<M: CachedModule> Compute<M> {
         self.lazy.is_some() && self.module.take().is_some()
     }
 
-    /// The columns of `rows` samples.
-    pub(crate) fn columns(&mut self, inputs: &M::Input, rows: usize) -> Result<Vec<Column>> {
+    /// The columns of `rows` samples; `named` names one of them for a message. With `recheck`, a part of them may be computed
+    /// once more.
+    ///
+    /// # Errors
+    ///
+    /// The module's own, and a promise that it is known to break.
+    pub(crate) fn columns(
+        &mut self,
+        inputs: &M::Input,
+        rows: usize,
+        named: &dyn Fn(usize) -> String,
+        recheck: Option<&Recheck>,
+    ) -> Result<Vec<Column>> {
         self.build()?;
-        if self.deterministic && (self.independent || rows == 1) {
-            let _no_grad = tch::no_grad_guard();
-            return self.run(inputs, ColumnWriter::new(rows));
-        }
-        let columns = if self.deterministic {
-            let _no_grad = tch::no_grad_guard();
-            self.run(inputs, ColumnWriter::new(rows))?
-        } else {
-            // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
-            with_grad(|| self.run(inputs, ColumnWriter::refusing_gradients(rows)))?
-        };
-        let _no_grad = tch::no_grad_guard();
-        let single = inputs.select(&[0])?;
-        let alone = self.run(&single, ColumnWriter::new(1)).map_err(|error| alone_failed::<M>(&error))?;
-        if !self.deterministic {
-            let again = self.run(&single, ColumnWriter::new(1))?;
-            compare::<M>(&alone, &again, Tolerance::Repeated)?;
-            self.deterministic = true;
-        }
-        compare::<M>(&columns, &alone, Tolerance::Rebatched)?;
-        self.independent |= rows > 1;
-        Ok(columns)
-    }
-
-    fn run(&self, inputs: &M::Input, mut writer: ColumnWriter) -> Result<Vec<Column>> {
-        let Some((module, watch)) = &self.module else {
+        let Some(module) = &self.module else {
             return Err(module_error::<M>("has not been built", "ask again"));
         };
-        watch.check().map_err(in_module::<M>)?;
-        let output = Extractor::forward(module, inputs).map_err(in_module::<M>)?;
-        watch.check().map_err(in_module::<M>)?;
-        output.write(&mut writer).map_err(in_module::<M>)?;
-        Ok(writer.finish())
+        let refuse = |checks: &Checks| checks.broken().map_or(Ok(()), |broken| Err(broken.error(M::ID)));
+        refuse(&self.checks)?;
+        let columns = if self.without_gradients {
+            let _no_grad = tch::no_grad_guard();
+            run(module, inputs, ColumnWriter::new(rows))?
+        } else {
+            // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
+            with_grad(|| run(module, inputs, ColumnWriter::refusing_gradients(rows)))?
+        };
+        self.without_gradients = true;
+        let _no_grad = tch::no_grad_guard();
+        let leaves = M::Output::COLUMN.leaves();
+        let batch = Ran { module, inputs, columns: &columns, rows, leaves: &leaves, named };
+        self.checks.look_at(&batch, recheck)?;
+        refuse(&self.checks)?;
+        Ok(columns)
+    }
+}
+
+fn run<M: CachedModule>(
+    (module, watch): &(M, WeightWatch),
+    inputs: &M::Input,
+    mut writer: ColumnWriter,
+) -> Result<Vec<Column>> {
+    watch.check().map_err(in_module::<M>)?;
+    let output = Extractor::forward(module, inputs).map_err(in_module::<M>)?;
+    watch.check().map_err(in_module::<M>)?;
+    output.write(&mut writer).map_err(in_module::<M>)?;
+    Ok(writer.finish())
+}
+
+/// A batch that the module was run on.
+struct Ran<'a, M: CachedModule> {
+    module: &'a (M, WeightWatch),
+    inputs: &'a M::Input,
+    columns: &'a [Column],
+    rows: usize,
+    leaves: &'a [Leaf],
+    named: &'a dyn Fn(usize) -> String,
+}
+
+impl<M: CachedModule> Computed for Ran<'_, M> {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn again(&self) -> Result<Vec<Column>> {
+        run(self.module, self.inputs, ColumnWriter::new(self.rows))
+    }
+
+    fn some(&self, positions: &[usize]) -> Result<Vec<Column>> {
+        let inputs = self.inputs.select(positions).map_err(in_module::<M>)?;
+        let some = run(self.module, &inputs, ColumnWriter::new(positions.len()));
+        some.map_err(|error| alone_failed::<M>(self.rows, positions.len(), &error))
+    }
+
+    fn difference(&self, positions: &[usize], other: &[Column], tolerance: Tolerance) -> Option<Broken> {
+        let pairs = positions.iter().enumerate().map(|(row, &position)| (position, row));
+        let (position, difference) = first_difference(self.leaves, self.columns, other, pairs, tolerance)?;
+        Some(Broken::new(tolerance, &difference, &(self.named)(position)))
+    }
+
+    fn between(&self, positions: &[usize], one: &[Column], other: &[Column]) -> Option<Broken> {
+        let pairs = (0..positions.len()).map(|row| (row, row));
+        let (row, difference) = first_difference(self.leaves, one, other, pairs, Tolerance::Repeated)?;
+        Some(Broken::new(Tolerance::Repeated, &difference, &(self.named)(positions[row])))
     }
 }
 
@@ -107,36 +154,11 @@ fn with_grad<T>(run: impl FnOnce() -> T) -> T {
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Compares the first rows.
-fn compare<M: CachedModule>(a: &[Column], b: &[Column], tolerance: Tolerance) -> Result<()> {
-    let (what, remedy) = match tolerance {
-        Tolerance::Repeated => (
-            "the same sample gave two different outputs",
-            "make `forward` deterministic: no dropout, no random transform",
-        ),
-        Tolerance::Rebatched => (
-            "a sample gave another output in a batch than alone",
-            "compute each sample for itself: batch norm in eval mode, padding masked",
-        ),
-    };
-    for ((leaf, a), b) in M::Output::COLUMN.leaves().iter().zip(a).zip(b) {
-        let found = if a.is_present(0) == b.is_present(0) {
-            difference(&leaf.kind, a.row(0, &leaf.kind), b.row(0, &leaf.kind), tolerance)
-        } else {
-            // Where a number is compared with a threshold, its last bits decide.
-            (tolerance == Tolerance::Repeated).then(|| "is there and is not".to_owned())
-        };
-        if let Some(found) = found {
-            let error = module_error::<M>(format!("{what}: field `{}` {found}", leaf.name), remedy);
-            return Err(error.with_field(&leaf.name));
-        }
-    }
-    Ok(())
-}
-
-fn alone_failed<M: CachedModule>(error: &Error) -> Error {
+fn alone_failed<M: CachedModule>(rows: usize, some: usize, error: &Error) -> Error {
     module_error::<M>(
-        format!("computed a batch, but failed on its first sample alone: {error}"),
+        format!(
+            "computed a batch of {rows}, but failed on {some} of its samples in a batch of their own: {error}"
+        ),
         "a batch may hold any number of samples, since only those that are missing are computed",
     )
 }

@@ -125,7 +125,7 @@ fn first<const N: usize>(
 }
 
 /// An id, for a message.
-fn name(keys: &Keys, position: usize) -> String {
+pub(crate) fn name(keys: &Keys, position: usize) -> String {
     let key = keys.key(position);
     match keys.key_type() {
         KeyType::Text => format!("{:?}", String::from_utf8_lossy(key)),

@@ -10,6 +10,8 @@ mod builder;
 mod cache;
 mod cached;
 mod chain;
+mod chance;
+mod checks;
 mod compare;
 mod compute;
 mod content;

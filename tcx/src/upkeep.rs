@@ -42,6 +42,7 @@ impl<M: CachedModule> Cached<M> {
     pub fn stats(&self) -> Stats {
         let mut stats = self.rows().stats();
         stats.non_finite_rows = self.finite.rows();
+        stats.rows_rechecked = self.recheck.rows();
         stats
     }
 

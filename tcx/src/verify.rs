@@ -8,6 +8,7 @@ use tcx_store::{Leaf, Lookup};
 use crate::cached::Cached;
 use crate::compare::{Tolerance, difference, distance};
 use crate::extractor::CachedModule;
+use crate::finite::name;
 use crate::id::KeyKind;
 use crate::inputs::call_loader;
 use crate::missing::Missing;
@@ -201,7 +202,9 @@ impl<M: CachedModule> Cached<M> {
 
     /// Computes the rows at these positions, and keeps them nowhere.
     fn recompute(&self, found: &Lookup, positions: &[usize], inputs: &M::Input) -> Result<Lookup> {
-        let columns = self.compute()?.columns(inputs, positions.len())?;
+        let named = |row: usize| name(found.keys(), positions[row]);
+        // What is compared here anyway is not compared once more.
+        let columns = self.compute()?.columns(inputs, positions.len(), &named, None)?;
         let mut computed = self.readable()?.lookup_nothing(found.keys().select(positions));
         let all: Vec<usize> = (0..positions.len()).collect();
         computed.complete(&all, columns)?;

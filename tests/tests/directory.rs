@@ -1,8 +1,6 @@
 //! A relative cache directory is the one that was opened, wherever the program goes. Alone in its file: the current directory is
 //! the process's.
 
-#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
-
 use tcx::Cache;
 use tcx_tests::Scaled;
 

@@ -1,0 +1,199 @@
+//! A module that breaks its promise is refused: its output depends on the rest of the batch, is random now and then,
+//! or needs the handle that is computing it.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::sync::Mutex;
+
+use tcx::{Cache, Cached, Extractor, cached_module};
+
+/// Texts, each as its number of words divided by the longest of the batch: a mean over padding.
+#[cached_module(id = "padded_v1", key = i64)]
+struct Padded;
+
+impl Extractor for Padded {
+    type Input = Vec<String>;
+    type Output = Vec<f32>;
+
+    fn forward(&self, texts: &Vec<String>) -> tcx::Result<Vec<f32>> {
+        let longest = texts.iter().map(String::len).max().unwrap_or(1);
+        Ok(texts.iter().map(|text| text.len() as f32 / longest as f32).collect())
+    }
+}
+
+/// Sums along the batch, as a `cumsum` over the wrong dimension.
+#[cached_module(id = "summed_v1", key = i64)]
+struct Summed;
+
+impl Extractor for Summed {
+    type Input = Vec<f32>;
+    type Output = Vec<f32>;
+
+    fn forward(&self, inputs: &Vec<f32>) -> tcx::Result<Vec<f32>> {
+        let sum = |sum: &mut f32, x: &f32| {
+            *sum += x;
+            Some(*sum)
+        };
+        Ok(inputs.iter().scan(0., sum).collect())
+    }
+}
+
+fn refused<T>(result: tcx::Result<T>) -> String {
+    let Err(error) = result else { panic!("it was accepted") };
+    assert!(matches!(error, tcx::Error::Module(_)), "{error}");
+    error.to_string()
+}
+
+const DEPENDS: &str = "a sample gave another output in a batch than alone";
+
+#[test]
+fn a_mean_over_the_padding_is_refused_however_the_batch_is_sorted() {
+    for sorted in [[9, 5, 4, 3, 2], [2, 3, 4, 5, 9], [5, 2, 9, 4, 3]] {
+        let dir = tempfile::tempdir().unwrap();
+        let cached = Cache::open(dir.path()).unwrap().module(Padded).unwrap();
+        let texts: Vec<String> = sorted.iter().map(|&len| "x".repeat(len)).collect();
+        let said = refused(cached.forward(&[0, 1, 2, 3, 4], &texts));
+        assert!(said.contains(DEPENDS), "{said}");
+        assert_eq!(cached.stats().rows_accepted, 0);
+    }
+    for pair in [[9, 2], [2, 9]] {
+        let dir = tempfile::tempdir().unwrap();
+        let cached = Cache::open(dir.path()).unwrap().module(Padded).unwrap();
+        let texts: Vec<String> = pair.iter().map(|&len| "x".repeat(len)).collect();
+        assert!(refused(cached.forward(&[0, 1], &texts)).contains(DEPENDS));
+    }
+}
+
+#[test]
+fn a_sum_along_the_batch_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = Cache::open(dir.path()).unwrap().module(Summed).unwrap();
+    // Of one sample nothing shows.
+    cached.forward(&[7], &vec![7.]).unwrap();
+    let said = refused(cached.forward(&[0, 1, 2], &vec![1., 2., 3.]));
+    assert!(said.contains(DEPENDS), "{said}");
+    assert_eq!(cached.stats().rows_accepted, 1);
+}
+
+/// Computes something else in every so many samples, by a counter that stands for chance.
+#[cached_module(id = "seldom_random_v1", key = i64)]
+struct SeldomRandom {
+    #[tcx(assume_stateless)]
+    computed: &'static Mutex<i64>,
+}
+
+impl Extractor for SeldomRandom {
+    type Input = Vec<i64>;
+    type Output = (Vec<i64>, Vec<f32>);
+
+    fn forward(&self, inputs: &Vec<i64>) -> tcx::Result<Self::Output> {
+        let mut computed = self.computed.lock().unwrap();
+        let label = |x: &i64| {
+            *computed += 1;
+            if *computed % 97 == 0 { -1 } else { *x }
+        };
+        Ok((inputs.iter().map(label).collect(), inputs.iter().map(|x| *x as f32).collect()))
+    }
+}
+
+fn seldom_random(recheck: f64) -> (tempfile::TempDir, Cached<SeldomRandom>) {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().recheck(recheck).open(dir.path()).unwrap();
+    let cached = cache.module(SeldomRandom { computed: Box::leak(Box::default()) }).unwrap();
+    (dir, cached)
+}
+
+const RANDOM: &str = "the same sample gave two different outputs: field `0` is not the same, for id ";
+
+#[test]
+fn a_module_that_is_seldom_random_is_refused_and_nothing_of_that_batch_is_stored() {
+    let (_dir, cached) = seldom_random(1.);
+    let batch = |first: i64| (first..first + 10).collect::<Vec<i64>>();
+    let failed = (0..100).step_by(10).find_map(|first| {
+        let ids = batch(first);
+        Some((first, cached.forward(&ids, &ids).map(|_| ()).err()?))
+    });
+    let (first, error) = failed.expect("one in 97 is random, and each is computed twice");
+    assert!(matches!(error, tcx::Error::Module(_)), "{error}");
+    let said = error.to_string();
+    assert!(said.starts_with("module `seldom_random_v1`: ") && said.contains(RANDOM), "{said}");
+    assert!(error.remedy().unwrap().contains("may be wrong") && error.field() == Some("0"), "{said}");
+    let stats = cached.stats();
+    assert_eq!(stats.rows_accepted, first as u64, "nothing of the batch is stored");
+    assert_eq!(stats.rows_rechecked, first as u64 + 10);
+    for ids in (0..first).step_by(10).map(batch) {
+        assert_eq!(cached.fetch(&ids, |_| panic!("they are there")).unwrap().0, ids);
+    }
+    // It would pass with the next batch, most likely.
+    assert_eq!(cached.forward(&[1000], &vec![1000]).unwrap_err().to_string(), said);
+}
+
+#[test]
+fn warming_computes_some_of_the_samples_once_more() {
+    let ids: Vec<i64> = (0..20_000).collect();
+    let load = |missing: tcx::Missing<'_, i64>| Ok(missing.ids().copied().collect());
+    let (_dir, cached) = seldom_random(0.1);
+    let error = cached.warm(&ids, load).unwrap_err();
+    assert!(error.to_string().contains(RANDOM), "{error}");
+    let (_dir, cached) = seldom_random(0.);
+    assert_eq!(cached.warm(&ids, load).unwrap().computed, 20_000);
+    assert_eq!(cached.stats().rows_rechecked, 0);
+}
+
+/// A module that keeps its promise.
+#[cached_module(id = "squares_v1", key = i64)]
+struct Squares;
+
+impl Extractor for Squares {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+        Ok(inputs.iter().map(|x| x * x).collect())
+    }
+}
+
+#[test]
+fn the_part_that_is_computed_once_more_is_the_one_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().recheck(0.01).open(dir.path()).unwrap();
+    let cached = cache.module(Squares).unwrap();
+    let ids: Vec<i64> = (0..100_000).collect();
+    cached.warm(&ids, |missing| Ok(missing.ids().copied().collect())).unwrap();
+    // A thousand in 125 batches; five standard deviations are 450.
+    let rechecked = cached.stats().rows_rechecked;
+    assert!((550..=1450).contains(&rechecked), "{rechecked}");
+    for odd in [-0.1, 1.1, f64::NAN] {
+        let error = Cache::builder().recheck(odd).open(dir.path()).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("`recheck` is set to "), "{error}");
+    }
+}
+
+/// Takes the mean of its inputs away, if there are many of them.
+#[cached_module(id = "late_crowd_v1", key = i64)]
+struct LateCrowd;
+
+impl Extractor for LateCrowd {
+    type Input = Vec<f32>;
+    type Output = Vec<f32>;
+
+    fn forward(&self, inputs: &Vec<f32>) -> tcx::Result<Vec<f32>> {
+        let mean = if inputs.len() > 8 { inputs.iter().sum::<f32>() / inputs.len() as f32 } else { 0. };
+        Ok(inputs.iter().map(|x| x - mean).collect())
+    }
+}
+
+#[test]
+fn a_batch_that_matters_only_later_is_noticed_by_the_standing_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().recheck(0.5).open(dir.path()).unwrap();
+    let cached = cache.module(LateCrowd).unwrap();
+    let input = |ids: &[i64]| ids.iter().map(|&id| id as f32).collect::<Vec<f32>>();
+    let small: Vec<i64> = (0..8).collect();
+    cached.forward(&small, &input(&small)).unwrap();
+    // Of 16 samples 8 are computed once more, in a batch of their own.
+    let large: Vec<i64> = (8..24).collect();
+    let said = refused(cached.forward(&large, &input(&large)));
+    assert!(said.contains(DEPENDS), "{said}");
+    assert_eq!(cached.stats().rows_accepted, 8);
+}
