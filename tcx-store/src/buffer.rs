@@ -1,16 +1,16 @@
 //! The write buffer: rows that are accepted and readable, but not sealed yet.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
 use crate::attestation::Attestation;
-use crate::changes::{Tombstones, now_millis};
+use crate::changes::now_millis;
 use crate::column::Column;
 use crate::error::{Error, Result};
 use crate::fate::Fate;
-use crate::key::{KeyHash, Keys, TakeBits};
+use crate::generation::{BufferedRow, Generation, Generations, Replacement, Wanted};
+use crate::key::Keys;
 use crate::replacer::Replacer;
 use crate::schema::Leaf;
 
@@ -68,116 +68,6 @@ impl RowBatch {
     /// The memory the rows take.
     pub(crate) fn bytes(&self) -> usize {
         self.keys.heap_bytes() + self.columns.iter().map(Column::heap_bytes).sum::<usize>()
-    }
-}
-
-/// A row in the buffer.
-pub(crate) struct BufferedRow {
-    pub(crate) batch: Arc<RowBatch>,
-    pub(crate) row: u32,
-}
-
-/// Batches that are sealed together.
-#[derive(Debug, Default)]
-pub(crate) struct Generation {
-    pub(crate) batches: Vec<Arc<RowBatch>>,
-    index: HashMap<KeyHash, (u32, u32), TakeBits>,
-    /// By a row of the index: the one before it. A row that was looked up long ago may be dead already.
-    older: HashMap<(u32, u32), (u32, u32)>,
-    bytes: usize,
-    since: Option<Instant>,
-}
-
-impl Generation {
-    fn push(&mut self, batch: Arc<RowBatch>) {
-        let number = self.batches.len() as u32;
-        for row in 0..batch.rows() {
-            let place = (number, row as u32);
-            if let Some(older) = self.index.insert(batch.keys.hash(row), place) {
-                self.older.insert(place, older);
-            }
-        }
-        self.bytes += batch.bytes();
-        self.since.get_or_insert_with(Instant::now);
-        self.batches.push(batch);
-    }
-
-    /// The batch's number and the row; of several rows of a key the newest first.
-    fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = (usize, u32)> {
-        let newest = self.index.get(&keys.hash(position));
-        let places = std::iter::successors(newest, |place| self.older.get(place));
-        places.map(|&(number, row)| (number as usize, row)).filter(move |&(number, row)| {
-            let own = &self.batches[number].keys;
-            own.key(row as usize) == keys.key(position) && own.view() == keys.view()
-        })
-    }
-}
-
-/// A generation that is being sealed, and what became of its batches since they were accepted.
-#[derive(Debug)]
-struct Frozen {
-    generation: Arc<Generation>,
-    /// One for each batch.
-    fates: Arc<Vec<Fate>>,
-}
-
-impl Frozen {
-    fn is(&self, generation: *const Generation) -> bool {
-        Arc::as_ptr(&self.generation) == generation
-    }
-}
-
-#[derive(Debug, Default)]
-struct Generations {
-    active: Generation,
-    frozen: VecDeque<Frozen>,
-}
-
-impl Generations {
-    /// The oldest frozen generation but for `written`.
-    fn after(&self, written: Option<&Weak<Generation>>) -> Option<&Frozen> {
-        self.frozen.iter().find(|frozen| written.is_none_or(|written| !frozen.is(written.as_ptr())))
-    }
-
-    fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<BufferedRow> {
-        let of_frozen = self.frozen.iter().rev().map(|frozen| (&*frozen.generation, Some(&*frozen.fates)));
-        let mut newest_first = std::iter::once((&self.active, None)).chain(of_frozen);
-        newest_first.find_map(|(generation, fates)| wanted.find(generation, fates, position))
-    }
-}
-
-/// What a lookup asks the buffer for.
-pub(crate) struct Wanted<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) tombstones: &'a Tombstones,
-    pub(crate) replacer: Option<&'a Arc<Replacer>>,
-}
-
-impl Wanted<'_> {
-    fn find(
-        &self,
-        generation: &Generation,
-        fates: Option<&Vec<Fate>>,
-        position: usize,
-    ) -> Option<BufferedRow> {
-        generation.find(self.keys, position).find_map(|(number, row)| {
-            let batch = &generation.batches[number];
-            let fate = fates.map(|fates| &fates[number]);
-            let known = fate.map_or(batch.known, |fate| fate.number);
-            let dead = fate.is_some_and(|fate| fate.is_dead(row as usize));
-            let served = !dead
-                && batch.refused().is_none()
-                && !self.tombstones.kill_row(known, self.keys, position)
-                && self.is_own(batch, position);
-            served.then(|| BufferedRow { batch: batch.clone(), row })
-        })
-    }
-
-    fn is_own(&self, batch: &RowBatch, position: usize) -> bool {
-        self.replacer.is_none_or(|replacer| {
-            batch.replacer.as_ref().is_some_and(|own| Arc::ptr_eq(own, replacer))
-                || replacer.has_computed(self.tombstones.newest_for_row(self.keys, position))
-        })
     }
 }
 
@@ -248,11 +138,9 @@ impl WriteBuffer {
         room.rows += batch.rows();
         // The room stays locked until the rows are where a seal finds them: whoever waits for room must not ask for
         // one that has nothing to seal yet.
-        let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
-        let before = generations.active.bytes;
-        generations.active.push(batch.clone());
+        let mut generations = self.write();
+        let (before, after) = generations.push(batch.clone());
         self.batches.fetch_add(1, Ordering::Release);
-        let after = generations.active.bytes;
         if before < self.seal_bytes && after >= self.seal_bytes {
             Accepted::Full
         } else if before == 0 {
@@ -272,7 +160,7 @@ impl WriteBuffer {
         if self.batches.load(Ordering::Acquire) == 0 {
             return;
         }
-        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
+        let generations = self.read();
         for position in positions {
             if let Some(row) = generations.find(wanted, position) {
                 found(position, row);
@@ -282,10 +170,7 @@ impl WriteBuffer {
 
     /// Every batch whose source has not changed, its rows dead or not.
     pub(crate) fn all_batches(&self) -> Vec<Arc<RowBatch>> {
-        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        let frozen = generations.frozen.iter().flat_map(|frozen| &frozen.generation.batches);
-        let all = frozen.chain(&generations.active.batches);
-        all.filter(|batch| batch.refused().is_none()).cloned().collect()
+        self.read().all_batches().filter(|batch| batch.refused().is_none()).cloned().collect()
     }
 
     /// The rows that wait, and their bytes.
@@ -296,49 +181,51 @@ impl WriteBuffer {
 
     /// Since when the oldest row has waited to be sealed; the rows of `written`, the oldest generation, do not wait.
     pub(crate) fn oldest_since(&self, written: Option<&Weak<Generation>>) -> Option<Instant> {
-        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        let frozen = generations.after(written);
-        frozen.map_or(generations.active.since, |frozen| frozen.generation.since)
+        self.read().oldest_since(written)
     }
 
     /// Closes the active generation; what is accepted from now on belongs to the next.
     pub(crate) fn freeze(&self) {
-        let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
-        if !generations.active.batches.is_empty() {
-            let generation = Arc::new(std::mem::take(&mut generations.active));
-            let fates = Arc::new(generation.batches.iter().map(|batch| Fate::new(batch)).collect());
-            generations.frozen.push_back(Frozen { generation, fates });
-        }
+        self.write().freeze();
     }
 
     /// The generation to write next; `written` is the oldest, if its rows are written and on their way to the disk.
     pub(crate) fn oldest_after(&self, written: Option<&Weak<Generation>>) -> Option<Arc<Generation>> {
-        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        generations.after(written).map(|frozen| frozen.generation.clone())
+        self.read().after(written).cloned()
     }
 
-    /// What has become of the batches of a frozen generation; nothing once it has been released.
+    /// What has become of the batches of a frozen generation; `None` once it has been released.
     pub(crate) fn fates(&self, generation: &Arc<Generation>) -> Option<Arc<Vec<Fate>>> {
-        let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
-        let frozen = generations.frozen.iter().find(|frozen| frozen.is(Arc::as_ptr(generation)));
-        frozen.map(|frozen| frozen.fates.clone())
+        self.read().fates(generation)
     }
 
-    /// Keeps what has become of the batches of a frozen generation.
-    pub(crate) fn set_fates(&self, generation: &Arc<Generation>, fates: Arc<Vec<Fate>>) {
-        let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(frozen) = generations.frozen.iter_mut().find(|frozen| frozen.is(Arc::as_ptr(generation)))
-        {
-            frozen.fates = fates;
-        }
+    /// Keeps what has become of the batches of a frozen generation, for which `replacements` were written. Calls `show`, which
+    /// shows readers these tombstones: before this they would kill the rows that they make way for, and without them older
+    /// rows would be served again. Returns how many rows of later generations have died.
+    pub(crate) fn settle(
+        &self,
+        generation: &Arc<Generation>,
+        fates: Arc<Vec<Fate>>,
+        replacements: &[Replacement],
+        show: impl FnOnce(),
+    ) -> usize {
+        let mut generations = self.write();
+        let died = generations.settle(generation, fates, replacements);
+        show();
+        died
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Generations> {
+        self.generations.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Generations> {
+        self.generations.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of the oldest generation: its rows are in the snapshot now, or never will be.
     pub(crate) fn release_oldest(&self) {
-        let released = {
-            let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
-            generations.frozen.pop_front()
-        };
+        let released = self.write().release_oldest();
         let Some(released) = released else { return };
         let Generation { batches, bytes, .. } = &*released.generation;
         self.batches.fetch_sub(batches.len(), Ordering::Release);

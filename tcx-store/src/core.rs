@@ -7,11 +7,12 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use arrow::datatypes::SchemaRef;
 
-use crate::buffer::{Wanted, WriteBuffer};
+use crate::buffer::WriteBuffer;
 use crate::changes::now_millis;
 use crate::clock;
 use crate::destination::{Destination, Destinations};
 use crate::error::{Error, ErrorKind, Result};
+use crate::generation::Wanted;
 use crate::hot::HotTier;
 use crate::key::KeyType;
 use crate::live::Live;
@@ -112,7 +113,13 @@ impl Core {
 
     /// Shows readers what `live` knows now.
     pub(crate) fn install(&self, live: &mut Live) {
-        self.snapshot.store(Arc::new(live.snapshot(&self.retention)));
+        self.install_with(live, |show| show());
+    }
+
+    /// As [`install`](Self::install), at the moment when `install` calls what it is given.
+    pub(crate) fn install_with<T>(&self, live: &mut Live, install: impl FnOnce(&dyn Fn()) -> T) -> T {
+        let snapshot = Arc::new(live.snapshot(&self.retention));
+        install(&|| self.snapshot.store(snapshot.clone()))
     }
 
     /// The error of a folder that turned out to be another's.

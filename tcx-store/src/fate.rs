@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::buffer::RowBatch;
 use crate::changes::{Doomed, Tombstones};
 use crate::error::Error;
+use crate::replacer::Replacer;
 
 /// What has become of a batch.
 #[derive(Clone, Debug)]
@@ -33,14 +34,19 @@ impl Fate {
         died
     }
 
-    /// Compares the rows with all tombstones up to `newest`; tells how many have died.
+    /// One of `rows` rows is dead.
+    pub(crate) fn kill(&mut self, row: usize, rows: usize) {
+        self.dead.resize(rows, false);
+        self.dead[row] = true;
+    }
+
+    /// Compares the rows with all tombstones up to `newest`; returns how many have died.
     fn advance(&mut self, batch: &RowBatch, tombstones: &Tombstones, newest: u64) -> usize {
         let mut died = 0;
         if tombstones.may_kill(self.number) {
             for row in 0..batch.rows() {
                 if !self.is_dead(row) && tombstones.kill_row(self.number, &batch.keys, row) {
-                    self.dead.resize(batch.rows(), false);
-                    self.dead[row] = true;
+                    self.kill(row, batch.rows());
                     died += 1;
                 }
             }
@@ -62,7 +68,7 @@ impl Fate {
     }
 }
 
-/// Compares every batch with all tombstones up to `newest`; tells how many rows have died.
+/// Compares every batch with all tombstones up to `newest`; returns how many rows have died.
 pub(crate) fn advance(
     fates: &mut [Fate],
     batches: &[Arc<RowBatch>],
@@ -79,26 +85,52 @@ pub(crate) fn refuse<'a>(fates: &mut [Fate], batches: &'a [Arc<RowBatch>]) -> Ve
     refused.map(|(fate, batch, why)| (fate.refuse(batch), why)).filter(|(died, _)| *died > 0).collect()
 }
 
-fn replaces(fate: &Fate, batch: &RowBatch) -> bool {
-    batch.replacer.is_some() && !fate.has_replaced
+/// Rows that were recomputed after those that the tombstone `number` makes way for were accepted: they are newer, and it
+/// does not kill them. Those before it do: `before` are all of them. Returns how many rows have died.
+pub(crate) fn outlive(
+    fates: &mut [Fate],
+    batches: &[Arc<RowBatch>],
+    before: &Tombstones,
+    number: u64,
+) -> usize {
+    let recomputed = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.replacer.is_some());
+    recomputed.map(|(fate, batch)| fate.advance(batch, before, number)).sum()
 }
 
-/// The tombstone that has to be written before the rows of replacers are: it names the keys of those that are left.
-pub(crate) fn doomed(fates: &[Fate], batches: &[Arc<RowBatch>]) -> Option<Doomed> {
-    let mut keys: Vec<Box<[u8]>> = Vec::new();
-    for (fate, batch) in fates.iter().zip(batches).filter(|(fate, batch)| replaces(fate, batch)) {
-        keys.extend(
-            (0..batch.rows()).filter(|&row| !fate.is_dead(row)).map(|row| batch.keys.key(row).into()),
-        );
+fn replaces(fate: &Fate, batch: &RowBatch, replacer: &Arc<Replacer>) -> bool {
+    !fate.has_replaced && batch.replacer.as_ref().is_some_and(|own| Arc::ptr_eq(own, replacer))
+}
+
+/// The replacers whose rows need a tombstone that is not written yet, each once.
+pub(crate) fn replacers(fates: &[Fate], batches: &[Arc<RowBatch>]) -> Vec<Arc<Replacer>> {
+    let mut replacers: Vec<Arc<Replacer>> = Vec::new();
+    for (_, batch) in fates.iter().zip(batches).filter(|(fate, _)| !fate.has_replaced) {
+        let own = batch.replacer.iter();
+        let new = own.filter(|own| !replacers.iter().any(|replacer| Arc::ptr_eq(replacer, own)));
+        let new: Vec<_> = new.cloned().collect();
+        replacers.extend(new);
     }
-    (!keys.is_empty()).then_some(Doomed::Keys(keys))
+    replacers
+}
+
+/// The tombstone that has to be written before the rows of this replacer are: it names those that are left, each in its
+/// view only. The rows of other views were not recomputed.
+pub(crate) fn doomed(fates: &[Fate], batches: &[Arc<RowBatch>], replacer: &Arc<Replacer>) -> Option<Doomed> {
+    let mut rows: Vec<(Box<[u8]>, u32)> = Vec::new();
+    let own = fates.iter().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer));
+    for (fate, batch) in own {
+        let (keys, view) = (&batch.keys, batch.keys.view());
+        let alive = (0..batch.rows()).filter(|&row| !fate.is_dead(row));
+        rows.extend(alive.map(|row| (keys.key(row).into(), view)));
+    }
+    (!rows.is_empty()).then_some(Doomed::Views(rows))
 }
 
 /// That tombstone is written: the rows take its number.
-pub(crate) fn replaced(fates: &mut [Fate], batches: &[Arc<RowBatch>], number: u64) {
-    for (fate, batch) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch)) {
+pub(crate) fn replaced(fates: &mut [Fate], batches: &[Arc<RowBatch>], replacer: &Arc<Replacer>, number: u64) {
+    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer)) {
         fate.number = number;
         fate.has_replaced = true;
-        batch.replacer.iter().for_each(|replacer| replacer.add(number));
     }
+    replacer.add(number);
 }

@@ -188,7 +188,7 @@ impl Core {
             let failures = segment.failures();
             let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
             // Which rows of the others are dead is not known.
-            keys.filter(|(key, _)| !is_served || !snapshot.tombstones.kill(segment.base(), key))
+            keys.filter(|(key, view)| !is_served || !snapshot.tombstones.kill(segment.base(), key, *view))
                 .for_each(|(key, view)| see(&key, view, segment.born()));
             if segment.failures() > failures {
                 first_unread = first_unread.or(Some(segment.name()));

@@ -40,6 +40,7 @@ mod fault_tests;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod generation;
 mod hot;
 mod identity;
 mod index;
@@ -74,6 +75,8 @@ mod publish;
 mod read_tests;
 mod refresh;
 mod replacer;
+#[cfg(test)]
+mod replacer_tests;
 mod retention;
 #[cfg(test)]
 mod retention_tests;

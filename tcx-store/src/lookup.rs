@@ -6,11 +6,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::attestation::Attestation;
-use crate::buffer::{BufferedRow, RowBatch};
+use crate::buffer::RowBatch;
 use crate::causes::{Cause, MissCauses};
 use crate::column::Column;
 use crate::destination::Copied;
 use crate::error::Result;
+use crate::generation::BufferedRow;
 use crate::key::{Keys, TakeBits};
 use crate::loaded::LoadedRows;
 use crate::replacer::Replacer;

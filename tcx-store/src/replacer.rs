@@ -1,4 +1,4 @@
-//! Computing rows anew that are in the cache already.
+//! Computes rows again that are in the cache already.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// misses to it. What it computes takes the place of what was there.
 ///
 /// Which rows it has computed is kept as the numbers of its tombstones, not as a list of keys: a row is its own if
-/// the newest tombstone that names the row's key is.
+/// the newest tombstone that names the row's key and view is. No two replacers share a tombstone.
 ///
 /// ```
 /// use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replacer, Spec, Store};
@@ -38,12 +38,12 @@ impl Replacer {
         Arc::default()
     }
 
-    /// Whether a row is this replacer's own, `newest` being the newest tombstone that names its key.
+    /// Whether a row is this replacer's own, `newest` being the newest tombstone that names its key and view.
     pub(crate) fn has_computed(&self, newest: u64) -> bool {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner).binary_search(&newest).is_ok()
     }
 
-    /// A tombstone of this number names keys that were computed anew.
+    /// A tombstone of this number names rows that this replacer has computed.
     pub(crate) fn add(&self, number: u64) {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(at) = numbers.binary_search(&number) {

@@ -231,7 +231,7 @@ impl<'a> Places<'a> {
 
     fn judge(&mut self, segment: &'a Segment, number: usize, row: usize) -> Found<'a> {
         let Some((key, view)) = self.segments[number].0.key(row) else { return Found::Damaged };
-        if self.inspection.changes.tombstones().kill(segment.base(), key) {
+        if self.inspection.changes.tombstones().kill(segment.base(), key, view) {
             return Found::Dead;
         }
         match self.seen.entry(hash(key, view)) {

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::attestation::ask_sources;
-use crate::buffer::{Generation, RowBatch};
-use crate::changes::KnownChanges;
+use crate::buffer::RowBatch;
+use crate::changes::{KnownChanges, Tombstones};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fate::{Fate, advance, doomed, refuse, replaced};
+use crate::fate::{Fate, doomed, refuse, replaced, replacers};
+use crate::generation::{Generation, Replacement};
 use crate::instance::KnownIdentity;
 use crate::key::KeyHash;
 use crate::name::FileName;
@@ -102,53 +103,80 @@ fn failed(core: &Core, error: io::Error) -> Error {
     Error::io("cannot write a segment in", core.storage.path(), error)
 }
 
-/// Reads new changes and writes those that the rows need; tells the base of the rows that are left.
+/// Reads new changes and writes those that the rows need; returns the base of the rows that are left.
 fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, u64, Arc<Vec<Fate>>)> {
-    let batches = &generation.batches;
-    let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
     // Before the lock is taken: to ask may take as long as to read all weights.
-    ask_sources(batches);
-    let refused = refuse(&mut fates, batches);
+    ask_sources(&generation.batches);
     let mut live = core.live();
+    // After it: whoever seals an earlier generation may change them.
+    let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
+    let refused = refuse(&mut fates, &generation.batches);
     // A segment's base is the newest change known when it is sealed, so that none is missed.
     if live.refresh()? {
         core.install(&mut live);
     }
     let identity = live.ensure_identity()?;
     let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
-    let mut died = 0;
-    let changes = &mut live.changes;
-    changes.write_pending(&*core.storage).map_err(failed)?;
-    let oldest = fates.iter().map(|fate| fate.number).min().unwrap_or(u64::MAX);
-    can_decide(core, changes, oldest)?;
-    let created = changes.create(&*core.storage, |tombstones, newest| {
-        died += advance(&mut fates, batches, tombstones, newest);
-        doomed(&fates, batches)
-    });
-    if created.is_err() {
-        // Another process may have been faster.
-        can_decide(core, changes, oldest)?;
+    live.changes.write_pending(&*core.storage).map_err(failed)?;
+    can_decide(core, &live.changes, &fates)?;
+    let mut settling = Settling { generation, replacements: Vec::new(), died: 0 };
+    let mut settled = settling.replace(core, &mut live.changes, &mut fates).map_err(failed);
+    // A change of another process may have come in between. As long as it cannot be read, it has killed nothing.
+    if settled.is_ok()
+        || can_decide(core, &live.changes, &fates).inspect_err(|e| settled = Err(e.clone())).is_ok()
+    {
+        settling.advance(&live.changes, &mut fates);
     }
-    if let Ok(Some(number)) = created {
-        replaced(&mut fates, batches, number);
-    }
-    let base = changes.newest().unwrap_or(0);
-    died += advance(&mut fates, batches, changes.tombstones(), base);
+    let base = live.changes.newest().unwrap_or(0);
+    let fates = Arc::new(fates);
+    let Settling { replacements, mut died, .. } = settling;
+    died += core
+        .install_with(&mut live, |show| core.buffer.settle(generation, fates.clone(), &replacements, show));
     for (rows, why) in refused {
         died += rows;
         core.buffer.lose(rows, why.clone());
     }
     core.counters.rows_dropped.add(died);
-    let fates = Arc::new(fates);
-    // Before readers see the tombstone, which would kill these rows otherwise.
-    core.buffer.set_fates(generation, fates.clone());
-    core.install(&mut live);
-    created.and_then(|_| live.changes.make_durable(&*core.storage)).map_err(failed)?;
+    settled?;
+    live.changes.make_durable(&*core.storage).map_err(failed)?;
     Ok((identity, base, fates))
 }
 
+/// What becomes of the rows of a generation by the changes that there are when it is sealed.
+struct Settling<'a> {
+    generation: &'a Generation,
+    replacements: Vec<Replacement>,
+    died: usize,
+}
+
+impl Settling<'_> {
+    /// Writes a tombstone for each replacer, so that none takes the rows of another for its own.
+    fn replace(&mut self, core: &Core, changes: &mut KnownChanges, fates: &mut [Fate]) -> io::Result<()> {
+        let batches = &self.generation.batches;
+        for replacer in replacers(fates, batches) {
+            let mut before = Tombstones::default();
+            let created = changes.create(&*core.storage, |tombstones, newest| {
+                self.died += self.generation.advance(fates, tombstones, newest);
+                before = tombstones.clone();
+                doomed(fates, batches, &replacer)
+            })?;
+            if let Some(number) = created {
+                replaced(fates, batches, &replacer, number);
+                self.replacements.push(Replacement { number, before });
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, changes: &KnownChanges, fates: &mut [Fate]) {
+        let newest = changes.newest().unwrap_or(0);
+        self.died += self.generation.advance(fates, changes.tombstones(), newest);
+    }
+}
+
 /// Rows that wait for a change which cannot be read just now are not given up: it may name none of them.
-fn can_decide(core: &Core, changes: &KnownChanges, oldest: u64) -> Result<()> {
+fn can_decide(core: &Core, changes: &KnownChanges, fates: &[Fate]) -> Result<()> {
+    let oldest = fates.iter().map(|fate| fate.number).min().unwrap_or(u64::MAX);
     let Some(unread) = changes.unread_after(oldest) else { return Ok(()) };
     let path = core.storage.path().join(FileName::Change(unread).to_string());
     Err(Error::io("rows wait to be written for", path, io::Error::other("it cannot be read")))

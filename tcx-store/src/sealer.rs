@@ -8,9 +8,9 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 
-use crate::buffer::Generation;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::generation::Generation;
 use crate::seal::{Written, give_up, publish, write};
 use crate::spawn::spawn;
 use crate::stats::Work;

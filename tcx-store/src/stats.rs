@@ -41,7 +41,8 @@ pub struct Stats {
     pub rows_accepted: u64,
     /// Bytes of these rows, with their keys.
     pub bytes_accepted: u64,
-    /// Rows that were computed but not kept: writing was off, an invalidation killed them, or the folder was full.
+    /// Rows that were computed but not kept: writing was off, an invalidation killed them, a newer row of the same sample took
+    /// their place before they were written, or the folder was full.
     pub rows_dropped: u64,
     /// Rows that wait in the write buffer now.
     pub buffered_rows: u64,

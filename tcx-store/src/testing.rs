@@ -40,8 +40,12 @@ pub(crate) fn keys(keys: &[&str]) -> Keys {
 
 /// The values of the keys; -1 where there is none.
 pub(crate) fn values(store: &Store, wanted: &[&str]) -> Vec<i64> {
+    values_in_view(store, keys(wanted))
+}
+
+pub(crate) fn values_in_view(store: &Store, wanted: Keys) -> Vec<i64> {
     store.refresh().unwrap();
-    let rows = store.lookup(keys(wanted)).unwrap();
+    let rows = store.lookup(wanted).unwrap();
     let value = |position| i64::from_le_bytes(rows.bytes(0, position).try_into().unwrap());
     (0..rows.len()).map(|position| if rows.is_open(position) { -1 } else { value(position) }).collect()
 }
@@ -58,7 +62,12 @@ pub(crate) fn compute(store: &Store, wanted: &[&str], value: i64) {
 }
 
 pub(crate) fn replace(store: &Store, replacer: &Arc<Replacer>, wanted: &[&str], value: i64) -> usize {
-    let mut rows = store.lookup_replacing(keys(wanted), replacer).unwrap();
+    replace_view(store, replacer, keys(wanted), value)
+}
+
+/// Recomputes the rows that the replacer has not, in the view of the keys; returns how many.
+pub(crate) fn replace_view(store: &Store, replacer: &Arc<Replacer>, wanted: Keys, value: i64) -> usize {
+    let mut rows = store.lookup_replacing(wanted, replacer).unwrap();
     let missing = rows.missing_positions();
     store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
     missing.len()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::table::{ChangeBytes, TombstoneTable, key_hash};
+use super::table::{Asked, ChangeBytes, Named, TombstoneTable, key_hash};
 use super::tombstone::write_merged;
 use super::*;
 use crate::bytes::u64_at;
@@ -40,7 +40,7 @@ pub(crate) fn identity(payload: &[u8]) {
 
 /// The payload of a tombstone, and of merged ones.
 pub(crate) fn tombstones(payload: &[u8]) {
-    for kind in [KIND_TOMBSTONE, KIND_MERGED] {
+    for kind in [KIND_TOMBSTONE, KIND_MERGED, KIND_TOMBSTONE_OF_VIEWS, KIND_MERGED_OF_VIEWS] {
         use_table(NUMBER, encode(NUMBER, kind, NONCE, payload));
     }
 }
@@ -48,8 +48,11 @@ pub(crate) fn tombstones(payload: &[u8]) {
 /// Probes the table for the names in it and others, and merges it with another.
 fn use_table(number: u64, bytes: Vec<u8>) {
     let Ok(table) = TombstoneTable::open(number, ChangeBytes::Heap(bytes)) else { return };
-    for name in table.iter().map(|entry| entry.name).chain([&b"a"[..], b"sample 1", &[255; 300]]) {
-        let _ = table.newest_for(name, key_hash(name));
+    let view_of = |named| if let Named::View(view) = named { view } else { 7 };
+    let own = table.iter().map(|entry| (entry.name, view_of(entry.named)));
+    for (key, view) in own.chain([(&b"a"[..], 0), (b"sample 1", 0), (&[255; 300], 1)]) {
+        let (hash, view_hash) = (key_hash(key), crate::key::hash(key, view));
+        let _ = table.newest_for(Asked { key, view, hash, view_hash });
     }
     let other = encode(1, KIND_TOMBSTONE, NONCE, &Doomed::Prefix((*b"sample").into()).payload(1));
     let other = TombstoneTable::open(1, ChangeBytes::Heap(other)).expect("what was just encoded can be read");

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use super::encode;
 use super::identity::IdentityChange;
 use super::merge::MergePlan;
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
-use super::{KIND_TOMBSTONE, encode};
 use crate::bytes::Random;
 use crate::name::FileName;
 use crate::storage::Storage;
@@ -220,7 +220,7 @@ impl KnownChanges {
 
     /// Makes something dead in this process until it can be written.
     pub(crate) fn kill_here(&mut self, doomed: Doomed) {
-        let bytes = encode(u64::MAX, KIND_TOMBSTONE, Random::new(), &doomed.payload(u64::MAX));
+        let bytes = encode(u64::MAX, doomed.kind(), Random::new(), &doomed.payload(u64::MAX));
         let table = TombstoneTable::open(u64::MAX, ChangeBytes::Heap(bytes));
         let table = Arc::new(table.expect("what was just encoded can be read"));
         self.pending.push(doomed);
@@ -254,7 +254,7 @@ impl KnownChanges {
             if number == u64::MAX {
                 return Err(io::Error::other("no number is left for another change"));
             }
-            let bytes = encode(number, KIND_TOMBSTONE, Random::new(), &doomed.payload(number));
+            let bytes = encode(number, doomed.kind(), Random::new(), &doomed.payload(number));
             let name = FileName::Change(number).to_string();
             self.check_no_gap(storage, number)?;
             self.make_durable(storage)?;

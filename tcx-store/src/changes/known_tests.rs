@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::merge::MergePlan;
-use super::table::key_hash;
 use super::tombstone::Doomed;
 use super::{KnownChanges, ListedChanges};
+use crate::Keys;
 use crate::bytes::Random;
 use crate::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};
@@ -48,14 +48,14 @@ fn a_tombstone_kills_what_is_older_and_nothing_else() {
         let tombstones = known.tombstones();
         for i in 0..2000 {
             let (key, begins) = (format!("key {i}"), i.to_string().starts_with("10"));
-            assert_eq!(tombstones.kill(0, key.as_bytes()), i < 1000 || begins, "{key}");
-            assert_eq!(tombstones.kill(1, key.as_bytes()), begins, "{key}");
-            assert!(!tombstones.kill(2, key.as_bytes()));
+            assert_eq!(tombstones.kill(0, key.as_bytes(), 0), i < 1000 || begins, "{key}");
+            assert_eq!(tombstones.kill(1, key.as_bytes(), 0), begins, "{key}");
+            assert!(!tombstones.kill(2, key.as_bytes(), 0));
         }
-        assert!(!tombstones.kill(0, b"key 1"[..4].as_ref()), "shorter than the prefix");
+        assert!(!tombstones.kill(0, b"key 1"[..4].as_ref(), 0), "shorter than the prefix");
     }
     writer.kill(&storage, Doomed::All).unwrap();
-    assert!(writer.tombstones().kill(2, b"anything"));
+    assert!(writer.tombstones().kill(2, b"anything", 0));
     assert!(!writer.serves(2) && writer.serves(3));
 }
 
@@ -89,9 +89,8 @@ fn merged_changes_say_the_same_as_the_changes() {
     for known in [&merged, &single, &foreign] {
         assert_eq!(known.newest(), writer.newest());
         for key in (0..500).map(|i| format!("key {i}")) {
-            let newest = |known: &KnownChanges| {
-                known.tombstones().newest_for(key.as_bytes(), key_hash(key.as_bytes()))
-            };
+            let newest =
+                |known: &KnownChanges| known.tombstones().newest_for_row(&Keys::text([&key], 0).unwrap(), 0);
             assert_eq!(newest(known), newest(&writer), "{key}");
         }
     }
@@ -113,7 +112,7 @@ fn a_change_that_cannot_be_verified_kills_all_before_it() {
     assert_eq!(reader.newest(), Some(3));
     assert!(!reader.are_settled());
     assert!(!reader.serves(1) && reader.serves(2));
-    assert!(reader.tombstones().kill(2, b"key 1") && !reader.tombstones().kill(2, b"key 2"));
+    assert!(reader.tombstones().kill(2, b"key 1", 0) && !reader.tombstones().kill(2, b"key 2", 0));
 }
 
 #[test]
@@ -126,7 +125,7 @@ fn numbers_that_come_to_an_end_are_an_error() {
     let mut known = known(&storage);
     assert_eq!(known.newest(), Some(u64::MAX - 1), "the last one names no file");
     assert!(known.kill(&storage, keys(0..1)).unwrap_err().to_string().contains("no number is left"));
-    assert!(known.tombstones().kill(u64::MAX - 1, b"key 0"), "it holds here all the same");
+    assert!(known.tombstones().kill(u64::MAX - 1, b"key 0", 0), "it holds here all the same");
 }
 
 #[test]
@@ -158,7 +157,7 @@ fn who_finds_the_number_taken_learns_it_and_takes_the_next() {
     first.kill(&storage, keys(0..1)).unwrap();
     second.kill(&storage, keys(1..2)).unwrap();
     assert_eq!(second.newest(), Some(2));
-    assert!(second.tombstones().kill(0, b"key 0"));
+    assert!(second.tombstones().kill(0, b"key 0", 0));
 }
 
 #[test]
@@ -183,7 +182,7 @@ fn the_number_of_a_change_that_is_missing_is_not_given_again() {
         let error = copy.kill(&storage, keys(7..8)).unwrap_err().to_string();
         let what = format!("change {} is missing", missing[0]);
         assert!(error.contains(&what) && error.contains("tcx verify --repair"), "{error}");
-        assert!(copy.tombstones().kill(1, b"key 7"), "in this process it is dead");
+        assert!(copy.tombstones().kill(1, b"key 7", 0), "in this process it is dead");
         assert!(!path(missing[0]).exists());
 
         // The copy is completed.

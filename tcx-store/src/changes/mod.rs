@@ -31,6 +31,9 @@ const KIND_IDENTITY: u32 = 0;
 const KIND_TOMBSTONE: u32 = 1;
 /// No change of its own: the tombstones of all changes up to its number.
 const KIND_MERGED: u32 = 2;
+/// The two with entries that name a key in one view. A program that does not know them kills everything older.
+const KIND_TOMBSTONE_OF_VIEWS: u32 = 3;
+const KIND_MERGED_OF_VIEWS: u32 = 4;
 
 /// What stands before a payload of so many bytes.
 fn header(number: u64, kind: u32, nonce: Random, payload: u64) -> Vec<u8> {

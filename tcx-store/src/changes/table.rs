@@ -6,7 +6,7 @@
 
 use std::ops::Deref;
 
-use super::{Change, KIND_MERGED, KIND_TOMBSTONE, decode};
+use super::{Change, KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS, decode};
 use crate::bytes::{Cursor, Random, u64_at};
 use crate::key::KeyHash;
 use crate::mmap::Mapped;
@@ -17,6 +17,9 @@ const FIXED: usize = 32;
 pub(super) const ENTRY: usize = 24;
 /// Marks the place of a prefix's name.
 const PREFIX: u64 = 1 << 63;
+/// Marks the place of the name of a key in one view, behind which the view is stored; only in tables of the kinds that
+/// have such entries.
+const VIEW: u64 = 1 << 62;
 /// Prefixes are hashed with a seed that is no view's, so that a prefix is not found as a key.
 const PREFIX_SEED: u64 = u64::MAX;
 
@@ -35,8 +38,30 @@ pub(super) struct Entry<'a> {
     pub(super) hash: KeyHash,
     /// The newest change that names it.
     pub(super) number: u64,
-    pub(super) is_prefix: bool,
+    pub(super) named: Named,
     pub(super) name: &'a [u8],
+}
+
+/// What an entry names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// A key, in all its views.
+    Key,
+    /// Every key that begins so.
+    Prefix,
+    /// A key in this view only.
+    View(u32),
+}
+
+/// A key in a view, as tables are asked for it.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) view: u32,
+    /// The key's [`key_hash`].
+    pub(super) hash: KeyHash,
+    /// Its hash seeded with the view.
+    pub(super) view_hash: KeyHash,
 }
 
 /// The bytes of a change: those of its file, or where that could not be written or mapped, a copy.
@@ -71,6 +96,8 @@ pub(crate) struct TombstoneTable {
     pub(super) newest: u64,
     /// The lengths that prefixes have, ascending.
     lengths: Vec<u16>,
+    /// Whether entries may name a key in one view.
+    pub(super) is_of_views: bool,
     len: usize,
     entries: usize,
     names: usize,
@@ -84,10 +111,14 @@ impl TombstoneTable {
     /// What is wrong with the bytes.
     pub(super) fn open(number: u64, bytes: ChangeBytes) -> Result<Self, String> {
         let Change { kind, nonce, payload } = decode(number, &bytes)?;
-        if kind != KIND_TOMBSTONE && kind != KIND_MERGED {
-            return Err(format!("its kind is {kind}, which this program does not know"));
-        }
-        let merged_in = (kind == KIND_MERGED).then_some(nonce);
+        let (is_merged, is_of_views) = match kind {
+            KIND_TOMBSTONE => (false, false),
+            KIND_MERGED => (true, false),
+            KIND_TOMBSTONE_OF_VIEWS => (false, true),
+            KIND_MERGED_OF_VIEWS => (true, true),
+            _ => return Err(format!("its kind is {kind}, which this program does not know")),
+        };
+        let merged_in = is_merged.then_some(nonce);
         let start = payload.as_ptr() as usize - bytes.as_ptr() as usize;
         let header = read_header(payload).ok_or("its table is malformed")?;
         let table = Self {
@@ -96,6 +127,7 @@ impl TombstoneTable {
             all: header.all,
             newest: header.newest,
             lengths: header.lengths,
+            is_of_views,
             len: header.len,
             entries: start + header.entries,
             names: start + header.names,
@@ -108,17 +140,20 @@ impl TombstoneTable {
         }
     }
 
-    /// The newest change that names this key; 0 if none does. `hash` is the key's [`key_hash`].
-    pub(super) fn newest_for(&self, key: &[u8], hash: KeyHash) -> u64 {
-        let of_key = self.find(hash, key, false).max(self.all);
+    /// The newest change that names this key in this view; 0 if none does.
+    pub(super) fn newest_for(&self, asked: Asked<'_>) -> u64 {
+        let Asked { key, view, hash, view_hash } = asked;
+        let of_key = self.find(hash, key, Named::Key).max(self.all);
+        let of_view = if self.is_of_views { self.find(view_hash, key, Named::View(view)) } else { 0 };
         let prefixes = self.lengths.iter().map_while(|&len| key.get(..usize::from(len)));
-        prefixes.map(|prefix| self.find(prefix_hash(prefix), prefix, true)).fold(of_key, u64::max)
+        let of_prefixes = prefixes.map(|prefix| self.find(prefix_hash(prefix), prefix, Named::Prefix));
+        of_prefixes.fold(of_key.max(of_view), u64::max)
     }
 
-    fn find(&self, hash: KeyHash, name: &[u8], is_prefix: bool) -> u64 {
+    fn find(&self, hash: KeyHash, name: &[u8], named: Named) -> u64 {
         let from = self.first_at_least(hash);
         let same_hash = (from..self.len).map_while(|at| self.entry(at).filter(|entry| entry.hash == hash));
-        same_hash.filter(|e| e.is_prefix == is_prefix && e.name == name).map(|e| e.number).max().unwrap_or(0)
+        same_hash.filter(|e| e.named == named && e.name == name).map(|e| e.number).max().unwrap_or(0)
     }
 
     /// The place of the first entry whose hash is not below `hash`.
@@ -152,10 +187,18 @@ impl TombstoneTable {
     fn entry(&self, at: usize) -> Option<Entry<'_>> {
         let mut cursor = Cursor::new(self.bytes.get(self.entries + at * ENTRY..)?);
         let (hash, number, place) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-        let at = self.names.checked_add(usize::try_from(place & !PREFIX).ok()?)?;
-        let mut name = Cursor::new(self.bytes.get(at..)?);
-        let len = name.u16()?;
-        Some(Entry { hash, number, is_prefix: place & PREFIX != 0, name: name.take(usize::from(len))? })
+        let marks = if self.is_of_views { PREFIX | VIEW } else { PREFIX };
+        let at = self.names.checked_add(usize::try_from(place & !marks).ok()?)?;
+        let mut behind = Cursor::new(self.bytes.get(at..)?);
+        let len = behind.u16()?;
+        let name = behind.take(usize::from(len))?;
+        let named = match place & marks {
+            0 => Named::Key,
+            PREFIX => Named::Prefix,
+            VIEW => Named::View(behind.u32()?),
+            _ => return None,
+        };
+        Some(Entry { hash, number, named, name })
     }
 
     /// How many keys and prefixes it names.
@@ -202,9 +245,13 @@ pub(super) fn header(all: u64, newest: u64, len: u64, lengths: &[u16]) -> Vec<u8
     out
 }
 
-/// The bytes of an entry whose name stands `place` bytes behind the first name.
+/// The bytes of an entry whose name is stored `place` bytes behind the first name.
 pub(super) fn entry_bytes(entry: &Entry<'_>, place: u64) -> [u8; ENTRY] {
-    let place = if entry.is_prefix { place | PREFIX } else { place };
+    let place = match entry.named {
+        Named::Key => place,
+        Named::Prefix => place | PREFIX,
+        Named::View(_) => place | VIEW,
+    };
     let mut out = [0; ENTRY];
     for (part, number) in out.chunks_exact_mut(8).zip([entry.hash, entry.number, place]) {
         part.copy_from_slice(&number.to_le_bytes());
@@ -212,12 +259,19 @@ pub(super) fn entry_bytes(entry: &Entry<'_>, place: u64) -> [u8; ENTRY] {
     out
 }
 
-/// The bytes of a name: at most [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES), as those of keys are.
-pub(super) fn name_bytes(name: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    (name.len() as u16).to_le_bytes().into_iter().chain(name.iter().copied())
+/// The bytes of an entry's name: its length, at most [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES) as that of a key, the name,
+/// and the view where the entry is of one.
+pub(super) fn name_bytes<'a>(entry: &Entry<'a>) -> impl Iterator<Item = u8> + use<'a> {
+    let view = match entry.named {
+        Named::View(view) => Some(view.to_le_bytes()),
+        Named::Key | Named::Prefix => None,
+    };
+    let len = (entry.name.len() as u16).to_le_bytes();
+    len.into_iter().chain(entry.name.iter().copied()).chain(view.into_iter().flatten())
 }
 
 /// How many bytes [`name_bytes`] gives.
-pub(super) fn name_len(name: &[u8]) -> u64 {
-    name.len() as u64 + 2
+pub(super) fn name_len(entry: &Entry<'_>) -> u64 {
+    let view = if matches!(entry.named, Named::View(_)) { size_of::<u32>() } else { 0 };
+    (size_of::<u16>() + entry.name.len() + view) as u64
 }

@@ -5,17 +5,22 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::table::{
-    ENTRY, Entry, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
+    ENTRY, Entry, Named, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
 };
-use super::{KIND_MERGED, header as change_header};
+use super::{
+    KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS, header as change_header,
+};
 use crate::bytes::Random;
 use crate::checksum::ChecksummedWriter;
+use crate::key::hash;
 
 /// What a tombstone names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Doomed {
     /// These keys, in all their views.
     Keys(Vec<Box<[u8]>>),
+    /// These keys, each in this view only.
+    Views(Vec<(Box<[u8]>, u32)>),
     /// Every key that begins so.
     Prefix(Box<[u8]>),
     /// Every key.
@@ -23,14 +28,25 @@ pub(crate) enum Doomed {
 }
 
 impl Doomed {
+    /// The kind of a change with this payload.
+    pub(super) fn kind(&self) -> u32 {
+        if matches!(self, Self::Views(_)) { KIND_TOMBSTONE_OF_VIEWS } else { KIND_TOMBSTONE }
+    }
+
     /// The payload of change `number`.
     pub(super) fn payload(&self, number: u64) -> Vec<u8> {
-        let entry = |hash, is_prefix, name| Entry { hash, number, is_prefix, name };
+        let entry = |hash, named, name| Entry { hash, number, named, name };
         let (mut entries, mut lengths): (Vec<Entry<'_>>, Vec<u16>) = (Vec::new(), Vec::new());
         match self {
-            Self::Keys(keys) => entries.extend(keys.iter().map(|key| entry(key_hash(key), false, &**key))),
+            Self::Keys(keys) => {
+                entries.extend(keys.iter().map(|key| entry(key_hash(key), Named::Key, &**key)));
+            }
+            Self::Views(rows) => {
+                let views = rows.iter().map(|(key, view)| (hash(key, *view), Named::View(*view), &**key));
+                entries.extend(views.map(|(hash, named, key)| entry(hash, named, key)));
+            }
             Self::Prefix(prefix) => {
-                entries.push(entry(prefix_hash(prefix), true, &**prefix));
+                entries.push(entry(prefix_hash(prefix), Named::Prefix, &**prefix));
                 lengths.push(prefix.len() as u16);
             }
             Self::All => {}
@@ -41,9 +57,9 @@ impl Doomed {
         let mut place = 0;
         for entry in &entries {
             out.extend_from_slice(&entry_bytes(entry, place));
-            place += name_len(entry.name);
+            place += name_len(entry);
         }
-        out.extend(entries.iter().flat_map(|entry| name_bytes(entry.name)));
+        out.extend(entries.iter().flat_map(name_bytes));
         out
     }
 }
@@ -60,10 +76,14 @@ pub(super) fn write_merged(
     let all = tables.iter().map(|table| table.all).max().unwrap_or(0);
     let newest = tables.iter().map(|table| table.newest).max().unwrap_or(0);
     let (mut len, mut names, mut lengths) = (0, 0, Vec::new());
+    let mut kind = KIND_MERGED;
     for entry in Merge::new(tables, all) {
         len += 1;
-        names += name_len(entry.name);
-        if entry.is_prefix
+        names += name_len(&entry);
+        if matches!(entry.named, Named::View(_)) {
+            kind = KIND_MERGED_OF_VIEWS;
+        }
+        if entry.named == Named::Prefix
             && let Err(at) = lengths.binary_search(&(entry.name.len() as u16))
         {
             lengths.insert(at, entry.name.len() as u16);
@@ -72,15 +92,15 @@ pub(super) fn write_merged(
     let header = header(all, newest, len, &lengths);
     let payload = header.len() as u64 + len * ENTRY as u64 + names;
     let mut out = ChecksummedWriter::new(io::BufWriter::with_capacity(1 << 16, out));
-    out.write_all(&change_header(number, KIND_MERGED, instance, payload))?;
+    out.write_all(&change_header(number, kind, instance, payload))?;
     out.write_all(&header)?;
     let mut place = 0;
     for entry in Merge::new(tables, all) {
         out.write_all(&entry_bytes(&entry, place))?;
-        place += name_len(entry.name);
+        place += name_len(&entry);
     }
     for entry in Merge::new(tables, all) {
-        let name: Vec<u8> = name_bytes(entry.name).collect();
+        let name: Vec<u8> = name_bytes(&entry).collect();
         out.write_all(&name)?;
     }
     out.finish()
@@ -108,7 +128,7 @@ impl<'a> Merge<'a> {
         let hash = self.heads.iter_mut().filter_map(|head| head.peek().map(|entry| entry.hash)).min()?;
         for head in &mut self.heads {
             while let Some(entry) = head.next_if(|entry| entry.hash == hash) {
-                let same = |own: &&mut Entry<'_>| own.is_prefix == entry.is_prefix && own.name == entry.name;
+                let same = |own: &&mut Entry<'_>| own.named == entry.named && own.name == entry.name;
                 match self.group.iter_mut().find(same) {
                     Some(own) => own.number = own.number.max(entry.number),
                     None => self.group.push(entry),

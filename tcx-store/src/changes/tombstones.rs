@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::table::{TombstoneTable, key_hash};
-use crate::key::{KeyHash, Keys};
+use super::table::{Asked, TombstoneTable, key_hash};
+use crate::key::{KeyHash, Keys, hash};
 
 /// The tombstones known at one moment; immutable, shared by snapshots.
 #[derive(Clone, Debug, Default)]
@@ -35,20 +35,22 @@ impl Tombstones {
         number < self.newest
     }
 
-    /// The newest tombstone that names the key; [`u64::MAX`] if it could not be written yet, 0 if there is none.
-    /// `hash` is the key's [`key_hash`].
-    pub(crate) fn newest_for(&self, key: &[u8], hash: KeyHash) -> u64 {
+    /// The newest tombstone that names the key in this view; [`u64::MAX`] if it could not be written yet, 0 if there is none.
+    /// `view_hash` is the key's hash seeded with the view.
+    fn newest_for(&self, key: &[u8], view: u32, view_hash: KeyHash) -> u64 {
+        let hash = if view == 0 { view_hash } else { key_hash(key) };
+        let asked = Asked { key, view, hash, view_hash };
         let newest_first = self.tables.iter().chain(&self.pending).rev();
         newest_first
-            .map(|table| table.newest_for(key, hash))
+            .map(|table| table.newest_for(asked))
             .find(|&number| number > 0)
             .unwrap_or(0)
             .max(self.floor)
     }
 
-    /// Whether a row of this key with this number is dead.
-    pub(crate) fn kill(&self, number: u64, key: &[u8]) -> bool {
-        self.may_kill(number) && self.newest_for(key, key_hash(key)) > number
+    /// Whether a row of this key and view with this number is dead.
+    pub(crate) fn kill(&self, number: u64, key: &[u8], view: u32) -> bool {
+        self.may_kill(number) && self.newest_for(key, view, hash(key, view)) > number
     }
 
     /// Whether the row of the key at `position` with this number is dead.
@@ -56,10 +58,9 @@ impl Tombstones {
         self.may_kill(number) && self.newest_for_row(keys, position) > number
     }
 
-    /// [`newest_for`](Self::newest_for) the key at `position`.
+    /// The newest tombstone that names the key at `position` in its view; [`u64::MAX`] if it could not be written yet, 0 if
+    /// there is none.
     pub(crate) fn newest_for_row(&self, keys: &Keys, position: usize) -> u64 {
-        let key = keys.key(position);
-        let hash = if keys.view() == 0 { keys.hash(position) } else { key_hash(key) };
-        self.newest_for(key, hash)
+        self.newest_for(keys.key(position), keys.view(), keys.hash(position))
     }
 }

@@ -6,6 +6,7 @@ mod collect;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -81,7 +82,9 @@ fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
     }
     let chosen = groups.values().find_map(|group| choose(group, effort, most_rows(core)));
     Ok(chosen.map(|chosen| {
-        let inputs = chosen.into_iter().map(|candidate| candidate.segment).collect();
+        let mut inputs: Vec<_> = chosen.into_iter().map(|candidate| candidate.segment).collect();
+        // Of several copies of a row the first that comes is kept: that of the newest segment.
+        inputs.sort_by_key(|input| Reverse((input.base(), input.born())));
         Compaction { inputs, identity, base, tombstones }
     }))
 }
@@ -130,7 +133,7 @@ fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, Vec<KeyHash>
     for (number, input) in inputs.iter().enumerate() {
         for row in 0..input.rows() {
             let (key, view) = input.key(row).ok_or_else(|| damaged(input))?;
-            if compaction.tombstones.kill(input.base(), &key) {
+            if compaction.tombstones.kill(input.base(), &key, view) {
                 continue;
             }
             let hash = hash(&key, view);

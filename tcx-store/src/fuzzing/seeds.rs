@@ -9,7 +9,7 @@ use crate::name::FileName;
 use crate::segment::fuzzing::{OUTPUT, batch_headers, footer_of};
 use crate::sessions;
 use crate::storage::{LocalStorage, System};
-use crate::{Column, Compression, Identity, KeyType, Keys, Options, Spec, Store};
+use crate::{Column, Compression, Identity, KeyType, Keys, Lookup, Options, Replacer, Spec, Store};
 
 /// Bytes for one decoder, and a name for them.
 pub(super) struct Seed {
@@ -28,8 +28,20 @@ fn store(dir: &Path, compression: Compression) -> Store {
 }
 
 fn add(store: &Store, rows: Range<u8>, view: u32) {
-    let keys = Keys::text(rows.clone().map(|row| format!("sample {row}")), view).unwrap();
-    let mut lookup = store.lookup(keys).unwrap();
+    insert(store, store.lookup(keys(rows.clone(), view)).unwrap(), rows);
+}
+
+/// Adds rows that take the place of others: a tombstone that names a view.
+fn recompute(store: &Store, rows: Range<u8>, view: u32) {
+    let lookup = store.lookup_replacing(keys(rows.clone(), view), &Replacer::new()).unwrap();
+    insert(store, lookup, rows);
+}
+
+fn keys(rows: Range<u8>, view: u32) -> Keys {
+    Keys::text(rows.map(|row| format!("sample {row}")), view).unwrap()
+}
+
+fn insert(store: &Store, mut lookup: Lookup, rows: Range<u8>) {
     let all: Vec<usize> = (0..rows.len()).collect();
     let vectors: Vec<u8> = rows.clone().flat_map(|row| [row; 24]).collect();
     let scores: Vec<u8> = rows.clone().flat_map(|row| i64::from(row).to_le_bytes()).collect();
@@ -55,6 +67,7 @@ pub(super) fn seeds() -> Vec<Seed> {
     first.compact().unwrap();
     first.invalidate_prefix(b"sample 2").unwrap();
     first.invalidate_all().unwrap();
+    recompute(&first, 0..3, 7);
     let mut seeds = of_folder(dir.path());
     for round in 0..16 {
         first.invalidate(&Keys::text([format!("sample {round}")], 0).unwrap()).unwrap();

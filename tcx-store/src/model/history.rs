@@ -2,20 +2,23 @@
 
 use std::collections::BTreeSet;
 
-/// Which rows an invalidation kills, in all views.
+/// Which rows an invalidation kills: in all views, unless it names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Matcher {
     All,
     Keys(Vec<&'static str>),
     Prefix(&'static str),
+    /// That of a key and a view: a recomputed row takes its place.
+    Row(&'static str, u32),
 }
 
 impl Matcher {
-    pub(super) fn matches(&self, key: &str) -> bool {
+    pub(super) fn matches(&self, key: &str, view: u32) -> bool {
         match self {
             Self::All => true,
             Self::Keys(keys) => keys.contains(&key),
             Self::Prefix(prefix) => key.starts_with(prefix),
+            Self::Row(own, of) => *own == key && *of == view,
         }
     }
 }
@@ -74,6 +77,6 @@ impl Invalidation {
     }
 
     pub(super) fn may_kill(&self, number: usize, row: &Row) -> bool {
-        self.matcher.matches(row.key) && !self.spares.contains(&number)
+        self.matcher.matches(row.key, row.view) && !self.spares.contains(&number)
     }
 }

@@ -244,6 +244,7 @@ fn invalidate(process: &Process, session: &Session, matcher: Matcher) {
         Matcher::All => store.invalidate_all(),
         Matcher::Prefix(prefix) => store.invalidate_prefix(prefix.as_bytes()),
         Matcher::Keys(keys) => store.invalidate(&Keys::text(keys, 0).unwrap()),
+        Matcher::Row(..) => unreachable!("only what recomputes invalidates one view"),
     };
     match invalidated {
         Ok(()) => process.world.oracle().invalidated(invalidation),

@@ -151,7 +151,8 @@ impl Oracle {
     fn is_own(&self, replacer: Option<usize>, row: &Row) -> bool {
         let after = |own: &Row| {
             let since = own.replaces.map(|number| self.invalidations[number].begun);
-            own.replacer == replacer && own.key == row.key && since.is_some_and(|since| since < row.looked)
+            let is_same = own.replacer == replacer && (own.key, own.view) == (row.key, row.view);
+            is_same && since.is_some_and(|since| since < row.looked)
         };
         replacer.is_none() || row.replacer == replacer || self.rows.iter().any(after)
     }
@@ -211,10 +212,11 @@ impl Oracle {
         let new = |row: &&usize| self.rows[**row].replacer.is_some() && self.rows[**row].replaces.is_none();
         let new: Vec<usize> = rows.iter().filter(new).copied().collect();
         for &row in &new {
-            // One that failed to be sealed before is in a generation of its own: the newer may kill it.
-            let replaces = self.invalidate(Some(session), Matcher::Keys(vec![self.rows[row].key]));
+            let Row { key, view, accepted, .. } = self.rows[row];
+            let replaces = self.invalidate(Some(session), Matcher::Row(key, view));
             self.rows[row].replaces = Some(replaces);
-            let same = |other: &&usize| self.rows[**other].key == self.rows[row].key;
+            // Those that were recomputed later are newer.
+            let same = |other: &&usize| self.rows[**other].accepted >= accepted;
             self.invalidations[replaces].spares = new.iter().filter(same).copied().collect();
         }
         rows

@@ -164,7 +164,10 @@ impl Segment {
         let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
         if dead.0 != tombstones.newest() {
             let keys = (0..self.rows).filter_map(|row| self.key(row));
-            *dead = (tombstones.newest(), keys.filter(|(key, _)| tombstones.kill(self.base, key)).count());
+            *dead = (
+                tombstones.newest(),
+                keys.filter(|(key, view)| tombstones.kill(self.base, key, *view)).count(),
+            );
         }
         dead.1
     }
