@@ -1,14 +1,17 @@
 //! Running a module on what is missing, and the checks that it is what it promises: frozen, deterministic,
 //! and the same for a sample whatever else is in the batch.
 
-use tcx_store::{Column, Leaf};
+use std::sync::Arc;
+
+use tcx_store::{Attestation, Column, Leaf};
 
 use crate::batch::Batch;
 use crate::checks::{Checks, Computed, Recheck};
 use crate::compare::{Broken, Tolerance, first_difference};
 use crate::extractor::{CachedModule, Extractor};
-use crate::identity::{Identity, WeightWatch};
+use crate::identity::Identity;
 use crate::output::{CacheableOutput, ColumnWriter};
+use crate::watch::WeightWatch;
 use crate::{Error, Result};
 
 /// A module and what is known of it.
@@ -62,6 +65,11 @@ impl<M: CachedModule> Compute<M> {
         self.lazy.is_some() && self.module.take().is_some()
     }
 
+    /// What is asked before rows of this module become durable; nothing if it has no weights.
+    pub(crate) fn attestation(&self) -> Option<&Arc<Attestation>> {
+        self.module.as_ref().and_then(|(_, watch)| watch.attestation(M::ID))
+    }
+
     /// The columns of `rows` samples; `named` names one of them for a message. With `recheck`, a part of them may be computed
     /// once more.
     ///
@@ -105,7 +113,7 @@ fn run<M: CachedModule>(
 ) -> Result<Vec<Column>> {
     watch.check().map_err(in_module::<M>)?;
     let output = Extractor::forward(module, inputs).map_err(in_module::<M>)?;
-    watch.check().map_err(in_module::<M>)?;
+    watch.check_after().map_err(in_module::<M>)?;
     output.write(&mut writer).map_err(in_module::<M>)?;
     Ok(writer.finish())
 }

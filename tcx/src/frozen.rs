@@ -14,8 +14,9 @@ use std::path::Path;
 use tch::nn::{self, VarStore};
 use tch::{Device, TchError, Tensor};
 
-use crate::identity::{Identity, Weight};
+use crate::identity::Identity;
 use crate::stateless::Stateless;
+use crate::watch::Weight;
 use crate::{Error, Result, tensor};
 
 /// A network whose weights never change: the only form in which a cached module may hold weights.
@@ -42,6 +43,22 @@ use crate::{Error, Result, tensor};
 /// The fingerprint covers the variables, and nothing else of the network: not the epsilon of a normalisation, nor what
 /// a closure (`nn::func`) captures. When such a setting changes, bump the module's id, or make it a field of the module.
 /// A network that can change itself, with a `RefCell` in it, say, is not frozen by it.
+///
+/// # Weights that change all the same
+///
+/// Who has a tensor of the network, or an optimizer made before, can still write to it. tcx looks for that
+///
+/// - before and after each forward pass: at libtorch's version counter, at the address, dtype, shape and strides of each
+///   weight, and at 64 KiB of cache lines spread over all of them (all of a small network). Of weights on another device, 32
+///   elements of four tensors are read, of other tensors each time.
+/// - before computed rows become durable: at the checksum of all weights. If it differs, the rows that wait are dropped and no
+///   longer served, and `flush` and every later forward pass return an error that names the weight.
+///
+/// Not seen is what is changed and changed back between two looks, and what is changed, in places that the sample does not
+/// read, after one look at all weights and undone before the next. Until the next look at all weights (5 seconds, 64 MiB of
+/// rows, or a flush) rows of a change that the sample does not show are served from memory. On other devices the checksum is
+/// made of sums of neighbours, which changes that cancel each other out leave as they are. The buffers of a TorchScript
+/// network are not watched, since libtorch does not hand them out.
 pub struct Frozen<M> {
     module: M,
     weights: Vec<Weight>,
@@ -124,13 +141,10 @@ impl<M> Frozen<M> {
                 "tracks gradients, and is computed from other tensors: expected a variable of the store",
             ));
         }
-        // The versions first: a write while the fingerprint is taken is then noticed.
-        let weights = variables.into_iter().map(|(name, tensor)| {
-            let version = tensor.f_internal_version()?;
-            Ok(Weight { name, tensor, version })
-        });
+        let fingerprint = fingerprint(variables.iter().map(|(name, tensor)| (name, tensor)))?;
+        let of = variables.len();
+        let weights = variables.into_iter().map(|(name, tensor)| Weight::freeze(name, tensor, of));
         let weights = weights.collect::<Result<Vec<_>>>()?;
-        let fingerprint = fingerprint(weights.iter().map(|weight| (&weight.name, &weight.tensor)))?;
         Ok(Self { module, weights, fingerprint, device, complete: true })
     }
 

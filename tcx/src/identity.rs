@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use tch::{Device, Tensor};
+use tch::Device;
 
 use crate::output::CacheableOutput;
 use crate::stateless::Stateless;
-use crate::{Error, Result};
+use crate::watch::{Weight, WeightWatch};
 
 /// Longer values are entered as their hash and their length.
 const LONGEST_VALUE: usize = 200;
@@ -121,11 +121,7 @@ impl Identity {
         for weight in weights {
             let dot = if self.path.is_empty() || weight.name.is_empty() { "" } else { "." };
             let name = format!("{}{dot}{}", self.path, weight.name);
-            self.watch.0.push(Weight {
-                name,
-                tensor: weight.tensor.shallow_clone(),
-                version: weight.version,
-            });
+            self.watch.add(weight.named(name));
         }
     }
 
@@ -206,39 +202,4 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
-}
-
-/// A frozen tensor under its name, with the count of writes it had seen when it was fingerprinted.
-#[derive(Debug)]
-pub(crate) struct Weight {
-    pub(crate) name: String,
-    pub(crate) tensor: Tensor,
-    pub(crate) version: i64,
-}
-
-/// The weights of a module, which must not change any more.
-#[derive(Debug, Default)]
-pub(crate) struct WeightWatch(Vec<Weight>);
-
-impl WeightWatch {
-    /// Whether every weight still is what was fingerprinted.
-    ///
-    /// # Errors
-    ///
-    /// Names the first that was written to in place or that tracks gradients again.
-    pub(crate) fn check(&self) -> Result<()> {
-        for Weight { name, tensor, version } in &self.0 {
-            let what = || format!("weight `{name}`");
-            if tensor.f_internal_version()? != *version {
-                let message = "changed in place after it was frozen, so that rows computed before and after would differ";
-                let remedy = "freeze the module again after the last change, and bump the id";
-                return Err(Error::frozen(what(), message).with_remedy(remedy));
-            }
-            if tensor.requires_grad() {
-                let error = Error::frozen(what(), "tracks gradients again after it was frozen");
-                return Err(error.with_remedy("leave its `requires_grad` alone"));
-            }
-        }
-        Ok(())
-    }
 }

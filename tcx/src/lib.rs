@@ -47,6 +47,7 @@ mod value;
 mod verify;
 mod view;
 mod warm;
+mod watch;
 
 pub use batch::Batch;
 pub use builder::CacheBuilder;

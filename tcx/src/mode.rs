@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tcx_store::{Column, Destination, Keys, Lookup, Options, Replacer, Spec, Stats, Store};
+use tcx_store::{Attestation, Column, Destination, Keys, Lookup, Options, Replacer, Spec, Stats, Store};
 
 use crate::{Error, Result};
 
@@ -142,6 +142,22 @@ impl Rows {
             Self::ReadOnly(_) | Self::Off(_) => rows.complete(positions, columns)?,
         }
         Ok(())
+    }
+
+    /// As [`complete`](Self::complete); the rows become durable only if `attestation` still holds.
+    pub(crate) fn complete_attested(
+        &self,
+        rows: &mut Lookup,
+        positions: &[usize],
+        columns: Vec<Column>,
+        attestation: &Arc<Attestation>,
+    ) -> Result<()> {
+        match self {
+            Self::ReadWrite(store) | Self::Recompute(store, _) => {
+                Ok(store.insert_attested(rows, positions, columns, attestation)?)
+            }
+            Self::ReadOnly(_) | Self::Off(_) => self.complete(rows, positions, columns),
+        }
     }
 
     /// The store, to change what is in it.

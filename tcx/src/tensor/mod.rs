@@ -1,6 +1,7 @@
 //! Between tensors and columns: an output tensor is compared with its declaration and copied into the bytes
 //! of its rows; rows are gathered into one new tensor, or into one each where they differ.
 
+mod checksum;
 mod optional;
 mod packed;
 mod ragged;
@@ -15,6 +16,7 @@ use crate::identity::Identity;
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::typed::{Element, Shape};
 
+pub(crate) use checksum::{Sample, checksum};
 pub use packed::Packed;
 pub use ragged::Ragged;
 pub(crate) use raw::{NewTensor, TensorLeaf, fill_numbers, numbers, with_bytes};

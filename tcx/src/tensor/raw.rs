@@ -26,6 +26,44 @@ pub(crate) fn with_bytes<T>(tensor: &Tensor, use_bytes: impl FnOnce(&[u8]) -> T)
     Ok(use_bytes(bytes))
 }
 
+/// As many bytes are copied out of a tensor at a time.
+const BLOCK: usize = 16 << 10;
+
+/// The bytes of a dense CPU tensor in some ranges, block by block: of a tensor that another thread may write to.
+///
+/// # Panics
+///
+/// If a range does not lie in the tensor.
+pub(crate) fn copy_ranges(
+    tensor: &Tensor,
+    ranges: impl Iterator<Item = Range<usize>>,
+    mut use_block: impl FnMut(&[u8]),
+) -> Result<()> {
+    let (address, len) = memory(tensor)?.unwrap_or((std::ptr::null_mut(), 0));
+    let mut block = [0; BLOCK];
+    for Range { mut start, end } in ranges {
+        assert!(start <= end && end <= len, "the range lies in the tensor");
+        while start < end {
+            let bytes = BLOCK.min(end - start);
+            // SAFETY: `memory` gives the start and the length of the contiguous, initialised elements of a CPU tensor, which `tensor`
+            // keeps alive, and the range lies in them; `block` is memory of this call. No reference to the tensor's bytes is made, since
+            // another thread may write to them at the same time, as libtorch lets it: each byte copied is the old or the new one, any
+            // byte is a `u8`, and only the copy is looked at.
+            unsafe {
+                std::ptr::copy_nonoverlapping(address.add(start).cast_const(), block.as_mut_ptr(), bytes);
+            };
+            use_block(&block[..bytes]);
+            start += bytes;
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes [`copy_ranges`] finds in this tensor; `None` if they are not in plain memory of this machine.
+pub(crate) fn plain_len(tensor: &Tensor) -> Option<usize> {
+    memory(tensor).ok().map(|memory| memory.map_or(0, |(_, len)| len))
+}
+
 /// A tensor of which each row is one of a dense leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorLeaf {

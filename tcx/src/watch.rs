@@ -1,0 +1,214 @@
+//! The weights of a module, watched: they must stay what they were when they were frozen.
+//!
+//! Three looks, from cheap to thorough. Before and after each forward pass: libtorch's version counter, the place and the form of
+//! each tensor, and a sample of its memory. Before rows become durable: a checksum of all memory.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tch::{Device, Kind, Tensor};
+use tcx_store::Attestation;
+
+use crate::tensor::{Sample, checksum};
+use crate::{Error, Result};
+
+/// The cache lines that a sample reads of all weights of one network together: 64 KiB.
+const LINES: usize = 1024;
+
+/// The tensors of another device of which each forward pass reads a sample: each takes a few kernel launches.
+const PER_FORWARD: usize = 4;
+
+/// A frozen tensor under its name, and what it was when it was frozen.
+#[derive(Debug)]
+pub(crate) struct Weight {
+    pub(crate) name: String,
+    /// The one that the network has.
+    pub(crate) tensor: Tensor,
+    /// How often it had been written to.
+    version: i64,
+    memory: Memory,
+    form: Form,
+    sample: Sample,
+}
+
+impl Weight {
+    /// A weight of a network that has this many.
+    pub(crate) fn freeze(name: String, tensor: Tensor, of: usize) -> Result<Self> {
+        // The version first: a write meanwhile is then noticed.
+        let version = tensor.f_internal_version()?;
+        let memory = Memory { tensor: tensor.f_detach()?, checksum: checksum(&tensor)? };
+        let sample = Sample::of(&tensor, (LINES / of.max(1)).max(2))?;
+        Ok(Self { name, form: Form::of(&tensor)?, tensor, version, memory, sample })
+    }
+
+    /// The same weight under another name.
+    pub(crate) fn named(&self, name: String) -> Self {
+        Self {
+            name,
+            tensor: self.tensor.shallow_clone(),
+            version: self.version,
+            memory: self.memory.share(),
+            form: self.form.clone(),
+            sample: self.sample,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.tensor.f_internal_version()? != self.version {
+            return Err(changed(&self.name));
+        }
+        if Form::of(&self.tensor)? != self.form {
+            return Err(replaced(&self.name));
+        }
+        if self.tensor.requires_grad() {
+            let error = Error::frozen(weight(&self.name), "tracks gradients again after it was frozen");
+            return Err(error.with_remedy("leave its `requires_grad` alone"));
+        }
+        Ok(())
+    }
+
+    fn check_sample(&self) -> Result<()> {
+        if self.sample.is_of(&self.tensor)? { Ok(()) } else { Err(changed(&self.name)) }
+    }
+}
+
+/// Where a tensor is, and how its elements lie there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Form {
+    address: usize,
+    kind: Kind,
+    size: Vec<i64>,
+    stride: Vec<i64>,
+}
+
+impl Form {
+    fn of(tensor: &Tensor) -> Result<Self> {
+        let (kind, size, stride) = (tensor.f_kind()?, tensor.size(), tensor.stride());
+        Ok(Self { address: tensor.data_ptr().addr(), kind, size, stride })
+    }
+}
+
+/// The memory of a weight, in a tensor that no one else has. As long as that is there, the memory is not freed, so that a
+/// tensor which is given other memory has another address.
+#[derive(Debug)]
+struct Memory {
+    tensor: Tensor,
+    checksum: blake3::Hash,
+}
+
+impl Memory {
+    fn share(&self) -> Self {
+        Self { tensor: self.tensor.shallow_clone(), checksum: self.checksum }
+    }
+}
+
+/// The memory of all weights of a module, for the thread that writes rows.
+struct Memories {
+    /// `Tensor` is not `Sync`.
+    weights: Mutex<Vec<(String, Memory)>>,
+    /// The first weight found to have changed.
+    changed: OnceLock<String>,
+}
+
+impl Memories {
+    /// Whether all memory is what it was.
+    ///
+    /// # Errors
+    ///
+    /// The first weight that changed.
+    fn check(&self) -> Result<()> {
+        for (name, Memory { tensor, checksum: frozen }) in
+            &*self.weights.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            if checksum(tensor)? != *frozen {
+                return Err(changed(self.changed.get_or_init(|| name.clone())));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The weights of a module, which must not change any more.
+#[derive(Debug, Default)]
+pub(crate) struct WeightWatch {
+    weights: Vec<Weight>,
+    /// The weight on another device whose sample is read next.
+    next: Cell<usize>,
+    /// What is asked before rows become durable, and what it has found.
+    attested: OnceLock<(Arc<Attestation>, Arc<Memories>)>,
+}
+
+impl WeightWatch {
+    pub(crate) fn add(&mut self, weight: Weight) {
+        self.weights.push(weight);
+    }
+
+    /// Whether every weight still is what was fingerprinted, as far as a look at little of it shows.
+    ///
+    /// # Errors
+    ///
+    /// Names the first that was written to in place, has other memory, or tracks gradients again.
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Some(name) = self.attested.get().and_then(|(_, memories)| memories.changed.get()) {
+            return Err(changed(name));
+        }
+        self.weights.iter().try_for_each(Weight::check)?;
+        let mut here = self.weights.iter().filter(|weight| weight.tensor.device() == Device::Cpu);
+        here.try_for_each(Weight::check_sample)
+    }
+
+    /// As [`check`](Self::check), after a forward pass: samples of a few weights on other devices are read too, of others each time. One
+    /// that changed before the pass has changed after it, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub(crate) fn check_after(&self) -> Result<()> {
+        self.check()?;
+        let elsewhere: Vec<_> =
+            self.weights.iter().filter(|weight| weight.tensor.device() != Device::Cpu).collect();
+        let first = self.next.get();
+        self.next.set(first.wrapping_add(PER_FORWARD));
+        let places =
+            (0..PER_FORWARD.min(elsewhere.len())).map(|place| first.wrapping_add(place) % elsewhere.len());
+        places.map(|place| elsewhere[place]).try_for_each(Weight::check_sample)
+    }
+
+    /// What the store asks before it makes rows of module `id` durable; nothing if it has no weights.
+    pub(crate) fn attestation(&self, id: &'static str) -> Option<&Arc<Attestation>> {
+        if self.weights.is_empty() {
+            return None;
+        }
+        let attest = || {
+            let weights =
+                self.weights.iter().map(|weight| (weight.name.clone(), weight.memory.share())).collect();
+            let memories = Arc::new(Memories { weights: Mutex::new(weights), changed: OnceLock::new() });
+            let asked = memories.clone();
+            let ask = move || asked.check().map_err(|error| error.in_module(id).to_string());
+            (Attestation::new(ask), memories)
+        };
+        Some(&self.attested.get_or_init(attest).0)
+    }
+}
+
+impl std::fmt::Debug for Memories {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memories").field("changed", &self.changed).finish_non_exhaustive()
+    }
+}
+
+const REMEDY: &str = "freeze the module again after the last change, and bump the id";
+
+fn weight(name: &str) -> String {
+    format!("weight `{name}`")
+}
+
+fn changed(name: &str) -> Error {
+    let message = "changed in place after it was frozen, so that rows computed before and after would differ";
+    Error::frozen(weight(name), message).with_remedy(REMEDY)
+}
+
+fn replaced(name: &str) -> Error {
+    let message = "was given other memory, another dtype or another shape after it was frozen";
+    Error::frozen(weight(name), message).with_remedy(REMEDY)
+}

@@ -1,0 +1,149 @@
+//! Weights that change after they were frozen, by ways that libtorch's version counter does not see: no row that the changed
+//! weights computed is ever served.
+
+use std::path::Path;
+
+use tch::nn::{self, Module as _, OptimizerConfig as _, VarStore};
+use tch::{Device, Kind, Tensor, kind};
+use tcx::{Cache, Cached, D1, Extractor, Frozen, Typed, cached_module};
+
+/// The first of its input times its weight.
+#[cached_module(id = "watched_v1", key = i64)]
+struct Watched {
+    fc: Frozen<nn::Linear>,
+}
+
+impl Extractor for Watched {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<1>>;
+
+    fn forward(&self, inputs: &Tensor) -> tcx::Result<Self::Output> {
+        Ok(self.fc.forward(inputs).into())
+    }
+}
+
+/// As many weights that only every other test needs more of than one.
+fn linear(path: &nn::Path<'_>, inputs: i64) -> nn::Linear {
+    let init = nn::LinearConfig { ws_init: nn::Init::Const(3.), bs_init: None, bias: false };
+    nn::linear(path / "net", inputs, 1, init)
+}
+
+fn open(dir: &Path, fc: Frozen<nn::Linear>) -> Cached<Watched> {
+    Cache::open(dir).unwrap().module(Watched { fc }).unwrap()
+}
+
+fn unchanged(inputs: i64) -> Frozen<nn::Linear> {
+    Frozen::build(VarStore::new(Device::Cpu), |path| linear(path, inputs)).unwrap()
+}
+
+fn input(ids: &[i64], inputs: i64) -> Tensor {
+    let first = Tensor::from_slice(ids).to_kind(Kind::Float).unsqueeze(1);
+    Tensor::cat(&[first, Tensor::zeros([ids.len() as i64, inputs - 1], kind::FLOAT_CPU)], 1)
+}
+
+/// What later processes are served, whatever an earlier one has left.
+fn assert_sound(dir: &Path, ids: &[i64], inputs: i64) {
+    let cached = open(dir, unchanged(inputs));
+    let served = cached.forward(ids, &input(ids, inputs)).unwrap();
+    assert!(served.equal(&(input(ids, 1) * 3.)), "{}", served.to_string(80).unwrap());
+}
+
+/// Changes weights after the first rows were computed. `prepare` gets the store before it is frozen.
+fn assert_noticed<C: FnOnce()>(prepare: impl FnOnce(&VarStore, &nn::Linear) -> C) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = VarStore::new(Device::Cpu);
+    let net = linear(&store.root(), 1);
+    net.forward(&Tensor::ones([4, 1], kind::FLOAT_CPU)).sum(Kind::Float).backward();
+    let change = prepare(&store, &net);
+    let cached = open(dir.path(), Frozen::build(store, |_| net).unwrap());
+    cached.forward(&[1, 2], &input(&[1, 2], 1)).unwrap();
+    cached.flush().unwrap();
+    change();
+    let error = cached.forward(&[3, 4], &input(&[3, 4], 1)).unwrap_err();
+    let message = error.to_string();
+    assert!(message.starts_with("module `watched_v1`: weight `fc.net.weight`: "), "{message}");
+    assert!(message.contains("after it was frozen"), "{message}");
+    assert_eq!(error.module_id(), Some("watched_v1"));
+    cached.flush().unwrap();
+    drop(cached);
+    assert_sound(dir.path(), &[1, 2, 3, 4], 1);
+}
+
+#[test]
+fn an_optimizer_made_before_is_noticed() {
+    for sgd in [nn::sgd(0., 0., 0., false), nn::sgd(0.9, 0., 0., false)] {
+        assert_noticed(|store, _| {
+            let mut optimizer = sgd.build(store, 1.).unwrap();
+            move || optimizer.step()
+        });
+    }
+}
+
+#[test]
+fn writes_through_data_are_noticed() {
+    assert_noticed(|_, net| {
+        let weight = net.ws.shallow_clone();
+        move || drop(weight.data().fill_(15.))
+    });
+    assert_noticed(|_, net| {
+        let weight = net.ws.shallow_clone();
+        move || weight.data().copy_(&Tensor::full([1, 1], 15., kind::FLOAT_CPU))
+    });
+}
+
+#[test]
+fn replaced_data_is_noticed() {
+    assert_noticed(|_, net| {
+        let mut weight = net.ws.shallow_clone();
+        move || weight.set_data(&Tensor::full([1, 1], 15., kind::FLOAT_CPU))
+    });
+}
+
+#[test]
+fn a_store_that_is_converted_and_back_is_noticed() {
+    assert_noticed(|store, _| {
+        let mut other = VarStore::new(Device::Cpu);
+        other.variables_ = store.variables_.clone();
+        move || {
+            other.bfloat16();
+            other.float();
+        }
+    });
+}
+
+#[test]
+fn a_write_between_the_last_forward_and_the_flush_is_an_error_of_the_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let fc = unchanged(1);
+    let weight = fc.ws.shallow_clone();
+    let cached = open(dir.path(), fc);
+    cached.forward(&[1, 2], &input(&[1, 2], 1)).unwrap();
+    let _ = weight.data().fill_(15.);
+    let error = cached.flush().unwrap_err().to_string();
+    assert!(
+        error.contains("2 computed rows were not kept: module `watched_v1`: weight `fc.net.weight`: "),
+        "{error}"
+    );
+    cached.forward(&[3], &input(&[3], 1)).unwrap_err();
+    drop(cached);
+    assert_sound(dir.path(), &[1, 2, 3], 1);
+}
+
+#[test]
+fn a_write_that_no_sample_of_the_weights_shows_is_found_before_rows_are_durable() {
+    const INPUTS: i64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let fc = unchanged(INPUTS);
+    let weight = fc.ws.shallow_clone();
+    let cached = open(dir.path(), fc);
+    // Between two of the places that each forward looks at; no input reaches it but the second's.
+    let _ = weight.data().narrow(1, 700, 1).fill_(15.);
+    cached.forward(&[1, 2], &input(&[1, 2], INPUTS)).unwrap();
+    let error = cached.flush().unwrap_err().to_string();
+    assert!(error.contains("module `watched_v1`: weight `fc.net.weight`: "), "{error}");
+    // From here on every call says so, and nothing that was computed is served.
+    let error = cached.forward(&[1], &input(&[1], INPUTS)).unwrap_err().to_string();
+    assert!(error.starts_with("module `watched_v1`: weight `fc.net.weight`: "), "{error}");
+    drop(cached);
+    assert_sound(dir.path(), &[1, 2], INPUTS);
+}
