@@ -19,6 +19,9 @@ commands:
   stress [--minutes M] [--only TRIAL]
                     what the engine's tests do in seconds, for up to an hour: kill -9, many processes, full disks,
                     fuzzing, damage, 100 million keys (a table, and target/stress/report.json)
+  simulate [--seeds N] [--first SEED]
+                    simulated processes on a folder in memory, whose order, failures and deaths a seed decides: N seeds
+                    (100000) from SEED on, each run twice, until one serves a wrong row or loses one
   foreign           SQL, and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (no part of `test`: minutes to build at first, and large Python packages)
   test              provide everything, then format check, lints, all tests, docs and examples
@@ -45,6 +48,7 @@ pub(crate) enum Command {
     BenchCompile,
     Counts,
     Stress { arguments: Vec<OsString> },
+    Simulate { seeds: u64, first: u64 },
     Foreign,
     Test,
 }
@@ -65,6 +69,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("bench") => bench(&rest),
         Some("counts") => alone(&name, &rest, Command::Counts),
         Some("stress") => Ok(Command::Stress { arguments: rest }),
+        Some("simulate") => simulate(&rest),
         Some("foreign") => alone(&name, &rest, Command::Foreign),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
@@ -90,6 +95,28 @@ fn bench(rest: &[OsString]) -> Result<Command, String> {
         [flag] if flag == "--compile" => Ok(Command::BenchCompile),
         [other, ..] => Err(format!("`bench` knows `--quick` and `--compile`, found `{}`", other.display())),
     }
+}
+
+/// How many seeds `simulate` runs if it is not told, and which is the first.
+const SEEDS: (u64, u64) = (100_000, 1_000_000);
+
+fn simulate(mut rest: &[OsString]) -> Result<Command, String> {
+    let (mut seeds, mut first) = SEEDS;
+    while let [flag, following @ ..] = rest {
+        let into = match flag.to_str() {
+            Some("--seeds") => &mut seeds,
+            Some("--first") => &mut first,
+            _ => return Err(format!("`simulate` knows `--seeds` and `--first`, found `{}`", flag.display())),
+        };
+        let [number, following @ ..] = following else {
+            return Err(format!("`{}` needs a number", flag.display()));
+        };
+        *into = number.to_str().and_then(|number| number.parse().ok()).ok_or_else(|| {
+            format!("`{}` needs a whole number, found `{}`", flag.display(), number.display())
+        })?;
+        rest = following;
+    }
+    Ok(Command::Simulate { seeds, first })
 }
 
 fn alone(name: &OsStr, rest: &[OsString], command: Command) -> Result<Command, String> {
@@ -126,6 +153,8 @@ mod tests {
         assert_eq!(parsed("test"), Ok(Command::Test));
         assert_eq!(parsed("counts"), Ok(Command::Counts));
         assert_eq!(parsed("foreign"), Ok(Command::Foreign));
+        assert_eq!(parsed("simulate"), Ok(Command::Simulate { seeds: 100_000, first: 1_000_000 }));
+        assert_eq!(parsed("simulate --first 7 --seeds 10"), Ok(Command::Simulate { seeds: 10, first: 7 }));
         assert_eq!(parsed("bench"), Ok(Command::Bench { quick: false }));
         assert_eq!(parsed("bench --quick"), Ok(Command::Bench { quick: true }));
         assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));
@@ -147,6 +176,9 @@ mod tests {
         assert!(parsed("tset").unwrap_err().contains("`tset`"));
         assert!(parsed("test --fast").unwrap_err().contains("`--fast`"));
         assert!(parsed("bench --fast").unwrap_err().contains("`--fast`"));
+        assert!(parsed("simulate --seed 5").unwrap_err().contains("`--seed`"));
+        assert!(parsed("simulate --seeds").unwrap_err().contains("`--seeds`"));
+        assert!(parsed("simulate --seeds -5").unwrap_err().contains("`-5`"));
         assert!(parsed("setup --modle").unwrap_err().contains("`--modle`"));
     }
 }

@@ -20,6 +20,7 @@ mod process;
 mod pyarrow;
 mod python;
 mod shell;
+mod simulate;
 mod stress;
 mod suite;
 mod toolchain;
@@ -64,6 +65,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Bench { quick } => return demo::bench(&workspace, quick),
         Command::Counts => counts::check(&workspace)?,
         Command::Stress { arguments } => return stress::run(&workspace, &arguments),
+        Command::Simulate { seeds, first } => return simulate::run(&workspace, seeds, first),
         Command::BenchCompile => compile::bench(&workspace)?,
         Command::Foreign => foreign::run(&workspace)?,
         Command::Test => suite::run(&workspace)?,

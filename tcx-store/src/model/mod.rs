@@ -17,6 +17,7 @@ mod process;
 mod random;
 mod schedule;
 mod script;
+mod seeds;
 mod simulation;
 mod tests;
 mod trace;

@@ -1,0 +1,85 @@
+//! Very many seeds, on all processors: the test that `cargo xtask simulate` runs.
+
+use std::any::Any;
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::tests::{check, check_with};
+
+/// How often the progress is printed.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// In a thousand, in the second run of each seed.
+const UNREADABLE_CHANGES: usize = 100;
+
+/// A range of seeds, which threads take one by one.
+struct Seeds {
+    first: u64,
+    count: u64,
+    taken: AtomicU64,
+    done: AtomicU64,
+    failed: AtomicBool,
+    start: Instant,
+}
+
+impl Seeds {
+    /// The next seed; `None` at the end, and after a violation.
+    fn next(&self) -> Option<u64> {
+        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
+        (taken < self.count && !self.failed.load(Ordering::Relaxed)).then(|| self.first + taken)
+    }
+
+    /// Runs seeds until none is left.
+    ///
+    /// # Errors
+    ///
+    /// The first violation on this thread, with its seed.
+    fn work(&self) -> Result<(), Box<dyn Any + Send>> {
+        while let Some(seed) = self.next() {
+            let run = || {
+                check(seed);
+                check_with(seed, UNREADABLE_CHANGES);
+            };
+            catch_unwind(AssertUnwindSafe(run))
+                .inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
+            self.done.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn report(&self) {
+        let (done, count, seconds) =
+            (self.done.load(Ordering::Relaxed), self.count, self.start.elapsed().as_secs_f64());
+        eprintln!("{done} of {count} seeds in {seconds:.0} s, {:.0} a second", done as f64 / seconds);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: `cargo xtask simulate`, or TCX_MODEL_SEEDS seeds from TCX_MODEL_FIRST_SEED"]
+fn nothing_is_wrong_or_lost_in_very_many_runs() {
+    let number = |name: &str, or: u64| env::var(name).map_or(or, |value| value.parse().unwrap());
+    let (first, count) = (number("TCX_MODEL_FIRST_SEED", 1_000_000), number("TCX_MODEL_SEEDS", 20_000));
+    let (taken, done, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let seeds = &Seeds { first, count, taken, done, failed, start: Instant::now() };
+    let violation = thread::scope(|scope| {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(|| seeds.work())).collect();
+        let mut reported = Instant::now();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            thread::sleep(Duration::from_millis(50));
+            if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                seeds.report();
+            }
+        }
+        workers.into_iter().find_map(|worker| worker.join().expect("violations are caught").err())
+    });
+    seeds.report();
+    if let Some(violation) = violation {
+        // Printed already, with the seed and the end of the trace.
+        std::panic::resume_unwind(violation);
+    }
+}
