@@ -6,6 +6,8 @@
 pub mod bits;
 pub mod table;
 
+use std::time::{Duration, Instant};
+
 use tch::nn::{self, Module};
 use tch::{Device, Tensor};
 use tcx::{D1, Extractor, Frozen, Typed, cached_module};
@@ -42,5 +44,15 @@ impl Scaled {
     pub fn check(output: &Tensor, ids: &[i64], weight: f64) {
         let expected = (Self::input(ids) * weight).expand([ids.len() as i64, 8], false);
         assert!(output.equal(&expected));
+    }
+}
+
+/// Waits until the condition holds. The limit is far beyond what it takes, and below the defaults of a minute that some settings
+/// have: a setting that does nothing fails the test.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(50);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }

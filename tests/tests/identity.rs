@@ -156,6 +156,53 @@ fn a_lazy_module_stands_in_a_chain_too() {
     assert_eq!(lazy.forward(&[2], &Tensor::ones([1, 1], kind::FLOAT_CPU)).unwrap(), [1.]);
 }
 
+sums!(First, "sums_v1");
+
+/// What `First` became: it computes something else.
+#[cached_module(id = "sums_v2", key = i64)]
+struct Second;
+
+impl Extractor for Second {
+    type Input = Tensor;
+    type Output = Vec<f32>;
+
+    fn forward(&self, x: &Tensor) -> Result<Vec<f32>> {
+        Ok(Vec::try_from((x * 2.).f_flatten(0, -1)?)?)
+    }
+}
+
+#[test]
+fn the_next_version_of_a_module_opens_beside_the_last_and_shares_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ids, x) = ([1, 2, 3], Tensor::from_slice(&[1_f32, 2., 3.]));
+    for round in 0..2 {
+        let cache = Cache::open(dir.path()).unwrap();
+        let (first, second) = (cache.module(First).unwrap(), cache.module(Second).unwrap());
+        assert_eq!(first.coverage(&ids).unwrap().is_complete(), round > 0);
+        assert_eq!(first.forward(&ids, &x).unwrap(), [1., 2., 3.]);
+        assert_eq!(
+            second.coverage(&ids).unwrap().is_complete(),
+            round > 0,
+            "the first's rows are not its own"
+        );
+        assert_eq!(second.forward(&ids, &x).unwrap(), [2., 4., 6.]);
+        assert_eq!(
+            (first.stats().rows_accepted, second.stats().rows_accepted),
+            if round > 0 { (0, 0) } else { (3, 3) }
+        );
+        cache.close().unwrap();
+    }
+    let cache = Cache::open(dir.path()).unwrap();
+    let (first, second) = (cache.module(First).unwrap(), cache.module(Second).unwrap());
+    second.invalidate_all().unwrap();
+    assert!(first.coverage(&ids).unwrap().is_complete());
+    assert_eq!(second.coverage(&ids).unwrap().found(), 0);
+    cache.close().unwrap();
+    std::fs::remove_dir_all(dir.path().join("sums_v1")).unwrap();
+    let second = Cache::open(dir.path()).unwrap().module(Second).unwrap();
+    assert_eq!(second.forward(&ids, &x).unwrap(), [2., 4., 6.]);
+}
+
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use tch::Tensor;
 use tcx::{Cache, Cached, ContentId, Extractor, Id, Keyed, Result, cached_module};
@@ -127,6 +128,53 @@ fn inputs_known_by_their_content_are_found_wherever_they_stand_and_noticed_when_
     assert_eq!(cached.call(&Tensor::from_slice(&[1i64, 5]).view([1, 2])).unwrap(), [1]);
     assert_eq!(cached.view(1).call(&batch).unwrap(), [1, 3, 1]);
     assert_eq!(cached.stats().rows_accepted, 5, "the edited one, and another view of two");
+}
+
+/// Notes the texts that it is given.
+#[cached_module(id = "keyed_partly_v1")]
+struct KeyedPartly {
+    #[tcx(assume_stateless)]
+    seen: &'static Mutex<Vec<Vec<String>>>,
+}
+
+impl Extractor for KeyedPartly {
+    type Input = (Vec<String>, Vec<String>);
+    type Output = Vec<i64>;
+
+    fn forward(&self, (_, texts): &Self::Input) -> Result<Vec<i64>> {
+        self.seen.lock().unwrap().push(texts.clone());
+        Ok(texts.iter().map(|text| text.len() as i64).collect())
+    }
+}
+
+impl Keyed for KeyedPartly {
+    type Id = String;
+
+    fn ids((names, _): &Self::Input) -> Result<Vec<String>> {
+        Ok(names.clone())
+    }
+}
+
+#[test]
+fn of_a_batch_that_holds_its_ids_only_what_is_missing_is_computed() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen: &'static Mutex<Vec<Vec<String>>> = Box::leak(Box::default());
+    let cached = Cache::open(dir.path()).unwrap().module(KeyedPartly { seen }).unwrap();
+    let batch = |samples: &[(&str, &str)]| {
+        let part = |part: fn(&(&str, &str)) -> String| samples.iter().map(part).collect::<Vec<_>>();
+        (part(|sample| sample.0.to_owned()), part(|sample| sample.1.to_owned()))
+    };
+    assert_eq!(cached.call(&batch(&[("a", "1"), ("b", "22")])).unwrap(), [1, 2]);
+    // Of the first batch a sample is computed several times, to see that the module is deterministic.
+    seen.lock().unwrap().clear();
+    let partly = batch(&[("c", "333"), ("b", "22"), ("d", "4444"), ("c", "333"), ("a", "1")]);
+    assert_eq!(cached.call(&partly).unwrap(), [3, 2, 4, 3, 1]);
+    assert_eq!(*seen.lock().unwrap(), [["333", "4444"]]);
+    assert_eq!((cached.stats().hits, cached.stats().rows_accepted), (2, 4));
+    cached.flush().unwrap();
+    assert_eq!(cached.call(&partly).unwrap(), [3, 2, 4, 3, 1]);
+    assert_eq!(cached.view(1).call(&batch(&[("a", "55555")])).unwrap(), [5], "another view");
+    assert_eq!(*seen.lock().unwrap(), [vec!["333", "4444"], vec!["55555"]]);
 }
 
 /// Its ids are not as many as its inputs.

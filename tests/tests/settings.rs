@@ -1,0 +1,184 @@
+//! What each setting of a cache does, seen through a module's handle.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tch::{Kind, Tensor};
+use tcx::{Cache, CacheBuilder, Cached, Compression, D1, Extractor, Mode, ReadMode, Typed, cached_module};
+use tcx_tests::{Scaled, wait_until};
+
+const ROW: usize = 4096;
+const HOUR: Duration = Duration::from_hours(1);
+
+/// The lowest byte of the id, 4,096 times.
+#[cached_module(id = "pages_v1", key = i64)]
+struct Pages {}
+
+impl Extractor for Pages {
+    type Input = Tensor;
+    type Output = Typed<u8, D1<4096>>;
+
+    fn forward(&self, inputs: &Tensor) -> tcx::Result<Self::Output> {
+        Ok(inputs.to_kind(Kind::Uint8).unsqueeze(1).expand([-1, ROW as i64], false).into())
+    }
+}
+
+fn open(dir: &Path, settings: CacheBuilder) -> Cached<Pages> {
+    settings.progress(false).open(dir).unwrap().module(Pages {}).unwrap()
+}
+
+/// Asks for these rows, and checks every byte of them.
+fn forward(pages: &Cached<Pages>, ids: &[i64]) {
+    let found = pages.forward(ids, &Tensor::from_slice(ids)).unwrap();
+    let expected = Pages {}.forward(&Tensor::from_slice(ids)).unwrap();
+    assert!(found.equal(&expected));
+}
+
+/// The segments in the folder.
+fn segments(dir: &Path) -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir(dir.join("pages_v1")).unwrap().map(|file| file.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "arrow")).collect()
+}
+
+#[test]
+fn rows_are_written_once_so_many_bytes_of_them_have_come_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = || Cache::builder().seal_after(HOUR);
+    let small = open(&dir.path().join("small"), settings().seal_bytes(2 * ROW));
+    let large = open(&dir.path().join("large"), settings().seal_bytes(1 << 30));
+    for id in 0..4 {
+        forward(&large, &[id]);
+        forward(&small, &[id]);
+    }
+    wait_until("the rows are written", || small.stats().rows_sealed > 0);
+    assert_eq!((large.stats().rows_sealed, large.stats().buffered_rows), (0, 4));
+}
+
+#[test]
+fn rows_are_written_when_they_have_waited_so_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let patient = open(&dir.path().join("patient"), Cache::builder().seal_after(HOUR));
+    let hasty = open(&dir.path().join("hasty"), Cache::builder().seal_after(Duration::from_millis(1)));
+    forward(&patient, &[0]);
+    // So often that with the default of five seconds it would take longer than is waited.
+    for id in 0..12 {
+        forward(&hasty, &[id]);
+        wait_until("the row is written", || hasty.stats().buffered_rows == 0);
+    }
+    assert_eq!(hasty.stats().rows_sealed, 12);
+    assert_eq!((patient.stats().rows_sealed, patient.stats().buffered_rows), (0, 1));
+}
+
+#[test]
+fn no_more_than_so_many_bytes_wait_to_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let most = 16 * ROW;
+    let pages = open(dir.path(), Cache::builder().seal_after(HOUR).seal_bytes(1 << 30).queue_bytes(most));
+    for id in 0..64 {
+        forward(&pages, &[id]);
+        assert!(pages.stats().buffered_bytes <= most as u64);
+    }
+    assert!(pages.stats().rows_sealed > 0, "there was no room for them otherwise");
+}
+
+#[test]
+fn read_rows_are_kept_in_memory_up_to_so_many_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: Vec<i64> = (0..64).collect();
+    let fill = open(dir.path(), Cache::builder());
+    forward(&fill, &ids);
+    fill.flush().unwrap();
+    drop(fill);
+    let hot_bytes = |most: usize| {
+        let settings = Cache::builder().read_mode(ReadMode::Pread).mode(Mode::ReadOnly).hot_bytes(most);
+        let pages = open(dir.path(), settings);
+        forward(&pages, &ids);
+        assert_eq!(pages.stats().misses, 0);
+        pages.stats().hot_bytes
+    };
+    assert_eq!(hot_bytes(0), 0);
+    let (some, all) = (hot_bytes(100_000), hot_bytes(1 << 30));
+    assert!(some > 0 && some <= 100_000 && all > 64 * ROW as u64, "{some} and {all} bytes are kept");
+}
+
+#[test]
+fn rows_of_other_processes_are_looked_for_so_often_even_if_nothing_is_missing() {
+    let fill = |dir: &Path, count: &str| {
+        let filler = Command::new(env!("CARGO_BIN_EXE_filler"))
+            .arg(dir)
+            .args(["3", count])
+            .stdout(Stdio::null())
+            .status();
+        assert!(filler.unwrap().success());
+    };
+    // Nobody joins segments, which would be noticed, in a process that reads only.
+    let rows_seen = |every: Duration| {
+        let dir = tempfile::tempdir().unwrap();
+        fill(dir.path(), "20");
+        let settings = Cache::builder().refresh_every(every).mode(Mode::ReadOnly);
+        let scaled = settings.open(dir.path()).unwrap().module(Scaled::new(3.)).unwrap();
+        assert_eq!(scaled.stats().rows, 20);
+        fill(dir.path(), "40");
+        Scaled::check(&scaled.forward(&[7], &Scaled::input(&[7])).unwrap(), &[7], 3.);
+        assert_eq!(scaled.stats().misses, 0);
+        scaled.stats().rows
+    };
+    assert_eq!((rows_seen(Duration::ZERO), rows_seen(HOUR)), (40, 20));
+}
+
+#[test]
+fn replaced_files_are_removed_when_they_are_so_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let dirs = ["at-once", "later"].map(|name| dir.path().join(name));
+    let pages = [Duration::ZERO, HOUR].map(|age| Cache::builder().collect_after(age));
+    let pages: Vec<_> = dirs.iter().zip(pages).map(|(dir, settings)| open(dir, settings)).collect();
+    for id in 0..4 {
+        for pages in &pages {
+            forward(pages, &[id]);
+            pages.flush().unwrap();
+        }
+    }
+    for pages in &pages {
+        wait_until("the segments are joined", || pages.stats().segments == 1);
+    }
+    wait_until("the replaced ones are removed", || segments(&dirs[0]).len() == 1);
+    assert_eq!(segments(&dirs[1]).len(), 5, "four that were joined, and the one they became");
+}
+
+#[test]
+fn compressed_files_are_smaller_and_hold_the_same() {
+    let ids: Vec<i64> = (0..64).collect();
+    let bytes = [Compression::None, Compression::Lz4, Compression::Zstd].map(|compression| {
+        let dir = tempfile::tempdir().unwrap();
+        let pages = open(dir.path(), Cache::builder().compression(compression));
+        forward(&pages, &ids);
+        pages.flush().unwrap();
+        forward(&pages, &ids);
+        assert_eq!((pages.stats().hits, pages.stats().misses), (64, 64));
+        pages.stats().bytes
+    });
+    let [none, lz4, zstd] = bytes;
+    assert!(none > 64 * ROW as u64 && lz4 < none / 4 && zstd < none / 4, "{bytes:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_are_mapped_or_read_as_it_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let fill = open(dir.path(), Cache::builder());
+    forward(&fill, &[1, 2]);
+    fill.flush().unwrap();
+    drop(fill);
+    let [segment] = &segments(dir.path())[..] else { panic!("one segment") };
+    let is_mapped = |mode: ReadMode| {
+        let pages = open(dir.path(), Cache::builder().read_mode(mode).mode(Mode::ReadOnly));
+        forward(&pages, &[2, 1]);
+        assert_eq!(pages.stats().misses, 0);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.contains(segment.to_str().unwrap())
+    };
+    assert!(is_mapped(ReadMode::Map) && !is_mapped(ReadMode::Pread));
+}
