@@ -38,14 +38,16 @@ pub struct MissCauses {
     pub unreadable: u64,
     /// They were there, and a [`Replacer`](crate::Replacer) computes them anew.
     pub recomputed: u64,
+    /// They were found, and [rejected](crate::Store::reject) by the caller.
+    pub rejected: u64,
 }
 
 impl MissCauses {
-    pub(crate) const COUNT: usize = 6;
+    pub(crate) const COUNT: usize = 7;
 
     pub(crate) fn of(counts: [u64; Self::COUNT]) -> Self {
-        let [absent, invalidated, expired, damaged, unreadable, recomputed] = counts;
-        Self { absent, invalidated, expired, damaged, unreadable, recomputed }
+        let [absent, invalidated, expired, damaged, unreadable, recomputed, rejected] = counts;
+        Self { absent, invalidated, expired, damaged, unreadable, recomputed, rejected }
     }
 
     /// Each with its name.
@@ -58,12 +60,13 @@ impl MissCauses {
             ("damaged", self.damaged),
             ("unreadable", self.unreadable),
             ("recomputed", self.recomputed),
+            ("rejected", self.rejected),
         ]
     }
 
     pub(crate) fn all(&self) -> u64 {
-        let Self { absent, invalidated, expired, damaged, unreadable, recomputed } = self;
-        let causes = [absent, invalidated, expired, damaged, unreadable, recomputed];
+        let Self { absent, invalidated, expired, damaged, unreadable, recomputed, rejected } = self;
+        let causes = [absent, invalidated, expired, damaged, unreadable, recomputed, rejected];
         causes.into_iter().fold(0, |all, cause| all.saturating_add(*cause))
     }
 }
@@ -78,6 +81,7 @@ pub(crate) enum Cause {
     Damaged,
     Unreadable,
     Recomputed,
+    Rejected,
 }
 
 /// Notes the cause of every miss in the lookup.

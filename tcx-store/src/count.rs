@@ -4,37 +4,46 @@ use std::time::Instant;
 
 use crate::causes::{MissCauses, note_causes};
 use crate::core::Core;
-use crate::lookup::Lookup;
+use crate::lookup::{Counts, Lookup};
 use crate::schema::Leaf;
-use crate::stats::{Stats, Work};
+use crate::stats::{Stats, TierCounts, Tiers, Work};
 use crate::store::Store;
 
 impl Core {
     /// Counts the hits and misses of a lookup.
     pub(crate) fn counted(&self, mut lookup: Lookup) -> Lookup {
         note_causes(&mut lookup, &self.snapshot());
-        self.count_hits(lookup.len() - lookup.missing());
-        for (counter, missing) in self.counters.misses.iter().zip(lookup.causes()) {
-            counter.add(missing);
-        }
+        let hits = lookup.len() - lookup.missing();
+        self.counters.hits.add(hits);
+        self.counters.bytes_served.add(hits * self.row_bytes());
+        let nothing = Counts { missing: [0; MissCauses::COUNT], buffered: 0 };
+        self.count_changes(&nothing, &lookup.counts());
         #[cfg(feature = "metrics")]
         self.published.if_due(|| self.publish());
         lookup
     }
 
-    /// Some of the misses `before` turned out to be hits.
-    pub(crate) fn count_found(&self, before: &[usize; MissCauses::COUNT], lookup: &Lookup) {
-        let after = lookup.causes();
-        for (counter, (before, after)) in self.counters.misses.iter().zip(before.iter().zip(&after)) {
-            counter.take_back(before - after);
-        }
-        self.count_hits(before.iter().sum::<usize>() - lookup.missing());
+    /// Rows of a lookup that was counted as `before` were found since, or rejected.
+    pub(crate) fn recounted(&self, before: &Counts, lookup: &Lookup) {
+        let after = lookup.counts();
+        self.count_changes(before, &after);
+        let [before, after] = [before, &after].map(|counts| counts.missing.iter().sum::<usize>());
+        let row = self.row_bytes();
+        self.counters.hits.move_from(after, before);
+        self.counters.bytes_served.move_from(after * row, before * row);
     }
 
-    fn count_hits(&self, hits: usize) {
-        self.counters.hits.add(hits);
-        let row: usize = self.leaves.iter().filter_map(|leaf: &Leaf| leaf.kind.width()).sum();
-        self.counters.bytes_served.add(hits * row);
+    fn count_changes(&self, before: &Counts, after: &Counts) {
+        for (counter, (before, after)) in
+            self.counters.misses.iter().zip(before.missing.iter().zip(&after.missing))
+        {
+            counter.move_from(*before, *after);
+        }
+        self.counters.buffer_hits.move_from(before.buffered, after.buffered);
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.leaves.iter().filter_map(|leaf: &Leaf| leaf.kind.width()).sum()
     }
 
     /// Something was done since `start`.
@@ -56,12 +65,14 @@ impl Core {
     pub(crate) fn stats(&self) -> Stats {
         let (counters, snapshot) = (&self.counters, self.snapshot());
         let miss_causes = counters.miss_causes();
+        let (hits, misses) = (counters.hits.get(), miss_causes.all());
         let waiting = self.buffer.waiting();
         let times = |work| counters.clock(work).times();
         Stats {
-            hits: counters.hits.get(),
-            misses: miss_causes.all(),
+            hits,
+            misses,
             miss_causes,
+            tiers: self.tiers(hits, misses),
             bytes_served: counters.bytes_served.get(),
             rows_computed: counters.rows_computed.get(),
             rows_accepted: counters.rows_accepted.get(),
@@ -89,6 +100,18 @@ impl Core {
             collection_times: times(Work::Collection),
             non_finite_rows: 0,
             rows_rechecked: 0,
+        }
+    }
+
+    /// Every row is looked for in the buffer, and what is not found there in the segments.
+    fn tiers(&self, hits: u64, misses: u64) -> Tiers {
+        let buffered = self.counters.buffer_hits.get();
+        // Counted one after the other, by several threads.
+        let stored = hits.saturating_sub(buffered);
+        Tiers {
+            buffer: TierCounts { hits: buffered, misses: stored + misses },
+            segments: TierCounts { hits: stored, misses },
+            hot: self.hot.counts(),
         }
     }
 

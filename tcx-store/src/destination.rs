@@ -81,6 +81,13 @@ impl<'a, 'd> Destinations<'a, 'd> {
 }
 
 impl Copied {
+    /// The row is to be copied again, from where it is found next.
+    pub(crate) fn forget(&mut self, position: usize) {
+        if let Some(copied) = self.rows.get_mut(position) {
+            *copied = false;
+        }
+    }
+
     /// By the position of the row, whether it was copied, if it is this memory of a leaf to which rows were.
     pub(crate) fn rows_in(&self, leaf: usize, memory: &[MaybeUninit<u8>]) -> Option<&[bool]> {
         self.leaves.contains(&(leaf, memory.as_ptr().addr())).then_some(&*self.rows)

@@ -6,6 +6,7 @@ use lru::LruCache;
 
 use crate::name::SegmentName;
 use crate::segment::Unpacked;
+use crate::stats::TierCounts;
 
 /// What an entry takes beside its bytes, about.
 const ENTRY: usize = 200;
@@ -68,8 +69,12 @@ pub(crate) struct HotTier {
 
 #[derive(Debug)]
 struct Entries {
-    entries: LruCache<HotKey, Entry>,
+    parts: LruCache<HotKey, Entry>,
     bytes: usize,
+    /// How often something was wanted.
+    wanted: u64,
+    /// How often it had to be loaded.
+    loaded: u64,
 }
 
 #[derive(Debug, Default)]
@@ -82,7 +87,8 @@ struct Entry {
 impl HotTier {
     /// One of at most so many bytes; of none, it keeps nothing.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, entries: Mutex::new(Entries { entries: LruCache::unbounded(), bytes: 0 }) }
+        let entries = Entries { parts: LruCache::unbounded(), bytes: 0, wanted: 0, loaded: 0 };
+        Self { limit, entries: Mutex::new(entries) }
     }
 
     /// What stands under the key; `load` brings it if nothing does. Of several threads that want the same at once, one
@@ -91,7 +97,11 @@ impl HotTier {
         if self.limit == 0 {
             return load().map(Arc::new);
         }
-        let cell = self.kept().entries.get_or_insert(key, Entry::default).cell.clone();
+        let cell = {
+            let mut kept = self.kept();
+            kept.wanted += 1;
+            kept.parts.get_or_insert(key, Entry::default).cell.clone()
+        };
         let mut is_new = false;
         let loaded = cell.get_or_init(|| {
             is_new = true;
@@ -110,7 +120,8 @@ impl HotTier {
         // Freed when the lock is.
         let mut gone = Vec::new();
         let mut kept = self.kept();
-        let Some(entry) = kept.entries.peek_mut(&key).filter(|entry| Arc::ptr_eq(&entry.cell, cell)) else {
+        kept.loaded += 1;
+        let Some(entry) = kept.parts.peek_mut(&key).filter(|entry| Arc::ptr_eq(&entry.cell, cell)) else {
             return;
         };
         match bytes.filter(|bytes| bytes + ENTRY <= self.limit) {
@@ -118,10 +129,10 @@ impl HotTier {
                 entry.bytes = bytes + ENTRY;
                 kept.bytes += bytes + ENTRY;
             }
-            None => gone.extend(kept.entries.pop(&key)),
+            None => gone.extend(kept.parts.pop(&key)),
         }
         while kept.bytes > self.limit {
-            let Some((_, oldest)) = kept.entries.pop_lru() else { break };
+            let Some((_, oldest)) = kept.parts.pop_lru() else { break };
             kept.bytes -= oldest.bytes;
             gone.push(oldest);
         }
@@ -131,6 +142,12 @@ impl HotTier {
     /// Bytes of all that is kept.
     pub(crate) fn bytes(&self) -> usize {
         self.kept().bytes
+    }
+
+    /// How often something was here, and how often it had to be loaded.
+    pub(crate) fn counts(&self) -> TierCounts {
+        let kept = self.kept();
+        TierCounts { hits: kept.wanted.saturating_sub(kept.loaded), misses: kept.loaded }
     }
 
     fn kept(&self) -> MutexGuard<'_, Entries> {
@@ -178,7 +195,7 @@ mod tests {
         let hot = HotTier::new(5000);
         assert!(hot.get(key(1), || Some(Kept::Block(vec![0; 5000]))).is_some());
         assert!(hot.get(key(2), || None).is_none());
-        assert_eq!((hot.bytes(), hot.kept().entries.len()), (0, 0));
+        assert_eq!((hot.bytes(), hot.kept().parts.len()), (0, 0));
         assert!(hot.get(key(2), || Some(Kept::Block(vec![0; 10]))).is_some());
         assert_eq!(hot.bytes(), 10 + ENTRY);
     }

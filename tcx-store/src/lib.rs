@@ -128,6 +128,6 @@ pub use rows::{Row, RowCount, Rows};
 pub use schema::{ANY, ColumnType, DType, Field, Leaf, LeafKind};
 pub use sessions::{Session, sessions};
 pub use spec::Spec;
-pub use stats::{DiskUsage, Stats, Times};
+pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Times};
 pub use store::Store;
 pub use verify::{Damage, DamagedFile, Repaired, Verified, repair, verify};

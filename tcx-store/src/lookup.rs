@@ -33,6 +33,15 @@ struct Address {
     row: u32,
 }
 
+/// What is counted of a lookup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    /// By their cause.
+    pub(crate) missing: [usize; MissCauses::COUNT],
+    /// Found in the write buffer.
+    pub(crate) buffered: usize,
+}
+
 const MISSING: Address = Address { source: u32::MAX, row: Cause::Absent as u32 };
 
 /// The rows of a batch of keys, in the order asked, each found or missing.
@@ -57,6 +66,8 @@ pub struct Lookup {
     rows: Vec<Address>,
     sources: Vec<Source>,
     missing: usize,
+    /// Rows that were found in the write buffer.
+    buffered: usize,
     /// The oldest change number that a part of this lookup was made at.
     known: u64,
     /// Only rows that it has computed are found.
@@ -76,6 +87,7 @@ impl Lookup {
             leaves,
             sources: Vec::new(),
             missing,
+            buffered: 0,
             known,
             replacer,
             wanted: None,
@@ -145,7 +157,10 @@ impl Lookup {
         attestation: Option<Arc<Attestation>>,
     ) -> Result<Arc<RowBatch>> {
         let keys = self.keys.select(positions);
-        let batch = RowBatch::new(keys, columns, &self.leaves, self.known, self.replacer.clone())?;
+        // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
+        let rejected = positions.iter().any(|&position| self.is_replaced(position));
+        let replacer = self.replacer.clone().or_else(|| rejected.then(Replacer::new));
+        let batch = RowBatch::new(keys, columns, &self.leaves, self.known, replacer)?;
         let batch = Arc::new(RowBatch { attestation, ..batch });
         self.fill(&batch, positions);
         Ok(batch)
@@ -228,6 +243,27 @@ impl Lookup {
         self.rows[position].row = cause as u32;
     }
 
+    /// A row that was found is missing, for this cause.
+    pub(crate) fn reopen(&mut self, position: usize, cause: Cause) {
+        if !self.is_open(position) {
+            self.missing += 1;
+            let source = &self.sources[self.rows[position].source as usize];
+            self.buffered -= usize::from(matches!(source, Source::Batch(_)));
+        }
+        self.rows[position] = Address { source: MISSING.source, row: cause as u32 };
+        self.copied.forget(position);
+    }
+
+    /// Whether a row of the key was found that is not to be served.
+    fn is_replaced(&self, position: usize) -> bool {
+        self.is_open(position) && self.rows[position].row == Cause::Rejected as u32
+    }
+
+    /// What is counted of the lookup.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { missing: self.causes(), buffered: self.buffered }
+    }
+
     /// How many rows are missing for each cause.
     pub(crate) fn causes(&self) -> [usize; MissCauses::COUNT] {
         let mut counts = [0; MissCauses::COUNT];
@@ -247,6 +283,7 @@ impl Lookup {
             self.sources.push(Source::Batch(found.batch));
             self.sources.len() - 1
         });
+        self.buffered += usize::from(self.is_open(position));
         self.found(position, source as u32, found.row);
     }
 

@@ -65,6 +65,14 @@ pub(crate) fn publish(module: &str, stats: &Stats) {
     for (cause, count) in stats.miss_causes.named() {
         counter!("tcx_misses_total", "module" => module.to_owned(), "cause" => cause).absolute(count);
     }
+    let tiers =
+        [("buffer", stats.tiers.buffer), ("segments", stats.tiers.segments), ("hot", stats.tiers.hot)];
+    for (tier, counts) in tiers {
+        let counts = [("tcx_tier_hits_total", counts.hits), ("tcx_tier_misses_total", counts.misses)];
+        for (name, count) in counts {
+            counter!(name, "module" => module.to_owned(), "tier" => tier).absolute(count);
+        }
+    }
     let levels = [
         ("tcx_buffered_rows", stats.buffered_rows),
         ("tcx_buffered_bytes", stats.buffered_bytes),

@@ -33,6 +33,8 @@ pub struct Stats {
     pub misses: u64,
     /// Why they had to be.
     pub miss_causes: MissCauses,
+    /// Where rows were found.
+    pub tiers: Tiers,
     /// Bytes of the rows that were served, texts left out.
     pub bytes_served: u64,
     /// Rows that were computed because they were missing, kept or not; told by [`Store::computed`](crate::Store::computed).
@@ -89,6 +91,51 @@ pub struct Stats {
     pub non_finite_rows: u64,
     /// Rows that were computed once more, to see that they come out the same; counted by the crate `tcx`, for one handle.
     pub rows_rechecked: u64,
+}
+
+/// Hits and misses by where rows were looked for: in the write buffer, then in the segments.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// store.lookup(Keys::ints([1, 2], 0))?; // from the write buffer
+/// store.flush()?;
+/// store.lookup(Keys::ints([1, 3], 0))?; // from a segment
+/// let tiers = store.stats().tiers;
+/// assert_eq!((tiers.buffer.hits, tiers.buffer.misses), (2, 4));
+/// assert_eq!((tiers.segments.hits, tiers.segments.misses), (1, 3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tiers {
+    /// Rows in the write buffer; those that were not there were looked for in the segments.
+    pub buffer: TierCounts,
+    /// Rows in the segments; those that were not there had to be computed.
+    pub segments: TierCounts,
+    /// Parts of compressed or read segments, not rows: found in memory, or decompressed or read. Nothing is counted where
+    /// [`hot_bytes`](crate::Options::hot_bytes) is 0.
+    pub hot: TierCounts,
+}
+
+/// Hits and misses of one of the [`Tiers`].
+///
+/// ```
+/// let counts = tcx_store::TierCounts::default();
+/// assert_eq!((counts.hits, counts.misses), (0, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierCounts {
+    /// What was found there.
+    pub hits: u64,
+    /// What was not.
+    pub misses: u64,
 }
 
 /// How often something was done, and how long it took.
@@ -149,6 +196,7 @@ pub struct DiskUsage {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) hits: Counter,
+    pub(crate) buffer_hits: Counter,
     /// By their cause.
     pub(crate) misses: [Counter; MissCauses::COUNT],
     pub(crate) bytes_served: Counter,
@@ -203,9 +251,14 @@ impl Counter {
         }
     }
 
-    pub(crate) fn take_back(&self, amount: usize) {
-        if amount > 0 {
-            self.0.fetch_sub(amount as u64, Ordering::Relaxed);
+    /// What was counted as `before` is `after` now.
+    pub(crate) fn move_from(&self, before: usize, after: usize) {
+        self.add(after.saturating_sub(before));
+        let less = before.saturating_sub(after);
+        if less > 0 {
+            let take = |counted: u64| Some(counted.saturating_sub(less as u64));
+            // It is never `None`.
+            let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         }
     }
 

@@ -16,7 +16,7 @@ fn causes(store: &Store, wanted: &[&str]) -> MissCauses {
     let after = store.stats();
     assert_eq!(after.misses - before.misses, missing);
     assert_eq!(after.hits - before.hits, wanted.len() as u64 - missing);
-    let (MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed }, old) =
+    let (MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed, rejected }, old) =
         (after.miss_causes, before.miss_causes);
     MissCauses {
         absent: absent - old.absent,
@@ -25,6 +25,7 @@ fn causes(store: &Store, wanted: &[&str]) -> MissCauses {
         damaged: damaged - old.damaged,
         unreadable: unreadable - old.unreadable,
         recomputed: recomputed - old.recomputed,
+        rejected: rejected - old.rejected,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::attestation::Attestation;
 use crate::buffer::Accepted;
+use crate::causes::Cause;
 use crate::changes::IdentityChange;
 use crate::column::Column;
 use crate::core::Core;
@@ -255,10 +256,42 @@ impl Store {
     /// A folder that turned out to be another's.
     pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
         self.core.check()?;
-        let before = lookup.causes();
+        let before = lookup.counts();
         self.core.find(lookup, &mut Destinations::default());
-        self.core.count_found(&before, lookup);
+        self.core.recounted(&before, lookup);
         Ok(())
+    }
+
+    /// Rows that were found are not to be served: those at `positions` are missing from now on, and what is inserted for them takes
+    /// their place, in every process.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+    /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 255])])?;
+    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+    /// store.reject(&mut rows, &[1]);
+    /// assert_eq!(rows.missing_positions(), [1]);
+    /// store.insert(&mut rows, &[1], vec![Column::dense(&[20])])?;
+    /// store.flush()?;
+    /// assert_eq!(store.lookup(Keys::ints([2], 0))?.bytes(0, 0), [20]);
+    /// assert_eq!(store.stats().miss_causes.rejected, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If a position is not below `lookup.len()`.
+    pub fn reject(&self, lookup: &mut Lookup, positions: &[usize]) {
+        let before = lookup.counts();
+        for &position in positions {
+            lookup.reopen(position, Cause::Rejected);
+        }
+        self.core.recounted(&before, lookup);
     }
 
     /// Adds the rows of the keys at `positions` of `lookup`, one column per leaf, and completes the lookup with

@@ -53,6 +53,13 @@ impl Gather {
     }
 }
 
+/// Rows none of which were copied yet.
+impl From<Lookup> for Found {
+    fn from(rows: Lookup) -> Self {
+        Self { rows, tensors: Vec::new() }
+    }
+}
+
 impl Deref for Found {
     type Target = Lookup;
 

@@ -69,7 +69,9 @@ pub use mode::Mode;
 pub use output::CacheableOutput;
 pub use stateless::Stateless;
 pub use table::{Table, TableBuilder};
-pub use tcx_store::{Compression, DiskUsage, MissCauses, ReadMode, Stats, Times, WhenFull};
+pub use tcx_store::{
+    Compression, DiskUsage, MissCauses, ReadMode, Stats, TierCounts, Tiers, Times, WhenFull,
+};
 pub use tensor::Packed;
 pub use typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};
 pub use verify::{Different, Verified};

@@ -123,6 +123,13 @@ impl Rows {
         Ok(self.store().map_or(Ok(()), |store| store.lookup_again(rows))?)
     }
 
+    /// The rows at `positions` are not to be served: what completes the lookup takes their place.
+    pub(crate) fn reject(&self, rows: &mut Lookup, positions: &[usize]) {
+        if let Some(store) = self.store() {
+            store.reject(rows, positions);
+        }
+    }
+
     /// Counts rows that were computed since `start`.
     pub(crate) fn computed(&self, rows: usize, start: Instant) {
         if let Some(store) = self.store() {

@@ -1,5 +1,6 @@
 //! A typed store of samples without a module: for any function of a sample.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,8 +98,8 @@ impl<T: CacheableOutput> Table<T> {
         TableBuilder { id: id.into(), metadata: Vec::new(), validate: None, output_device: Device::Cpu }
     }
 
-    /// The values of these ids; `compute` is called once with those that are missing, and returns their values in that order.
-    /// It must not compute, put or replace values of this same handle: one at a time does, and it would wait for itself.
+    /// The values of these ids; `compute` is called once with those that are missing, or that [`validate`](TableBuilder::validate)
+    /// rejects, and returns their values in that order. It must not compute, put or replace values of this same handle: one at a time does, and it would wait for itself.
     ///
     /// # Errors
     ///
@@ -113,21 +114,67 @@ impl<T: CacheableOutput> Table<T> {
         ids: &[I],
         compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
     ) -> Result<T> {
-        let mut rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
+        let rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
         if rows.missing() > 0 {
-            let _alone = self.compute_alone()?;
-            // Another thread may have computed them meanwhile.
-            self.rows.lookup_again(&mut rows)?;
-            let positions = rows.missing_positions();
-            if !positions.is_empty() {
-                let start = Instant::now();
-                let values = compute(Missing::new(ids, &positions))?;
-                let columns = self.columns(&values, positions.len())?;
-                self.rows.computed(positions.len(), start);
-                self.rows.complete(&mut rows, &positions, columns)?;
+            return self.values(self.compute_missing(ids, rows, compute)?);
+        }
+        let values = self.read(rows)?;
+        if self.check(&values).is_ok() {
+            return Ok(values);
+        }
+        let rows = self.rows.peek(self.pack(ids)?)?;
+        self.values(self.compute_missing(ids, rows.into(), compute)?)
+    }
+
+    /// Computes what is missing of the rows, and what was found and is not valid.
+    fn compute_missing<I>(
+        &self,
+        ids: &[I],
+        mut rows: Found,
+        compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
+    ) -> Result<Found> {
+        let _alone = self.compute_alone()?;
+        // Another thread may have computed them meanwhile.
+        self.rows.lookup_again(&mut rows)?;
+        self.reject_invalid(&mut rows)?;
+        let positions = rows.missing_positions();
+        if !positions.is_empty() {
+            let start = Instant::now();
+            let values = compute(Missing::new(ids, &positions))?;
+            let columns = self.columns(&values, positions.len())?;
+            self.rows.computed(positions.len(), start);
+            self.rows.complete(&mut rows, &positions, columns)?;
+        }
+        Ok(rows)
+    }
+
+    /// Rows that were found and are not valid are missing from now on. The lock is held: no other thread replaces one of them.
+    fn reject_invalid(&self, rows: &mut Found) -> Result<()> {
+        if self.validate.is_none() {
+            return Ok(());
+        }
+        // What is looked at has to be what is served in the end: another thread may have replaced a row that was found before.
+        *rows = self.rows.peek(rows.keys().clone())?.into();
+        let missing: BTreeSet<usize> = rows.missing_rows().collect();
+        let found: Vec<usize> = (0..rows.len()).filter(|position| !missing.contains(position)).collect();
+        if found.is_empty() || self.are_valid(rows, &found)? {
+            return Ok(());
+        }
+        let mut invalid = Vec::new();
+        for &position in &found {
+            if !self.are_valid(rows, &[position])? {
+                invalid.push(position);
             }
         }
-        self.values(rows)
+        // Values that are rejected together, and none of them alone, are all suspect.
+        self.rows.reject(rows, if invalid.is_empty() { &found } else { &invalid });
+        Ok(())
+    }
+
+    /// Whether the values of the rows at `positions` are valid.
+    fn are_valid(&self, rows: &Lookup, positions: &[usize]) -> Result<bool> {
+        let rows = self.rows.peek(rows.keys().select(positions))?;
+        Ok(rows.missing() == 0 && self.check(&self.read(rows.into())?).is_ok())
     }
 
     /// The values of these ids, if all of them are there.
@@ -237,9 +284,7 @@ impl<T: CacheableOutput> Table<T> {
     }
 
     fn columns(&self, values: &T, rows: usize) -> Result<Vec<Column>> {
-        if let Some(validate) = &self.validate {
-            validate(values)?;
-        }
+        self.check(values)?;
         let _no_grad = tch::no_grad_guard();
         let mut writer = ColumnWriter::new(rows);
         values.write(&mut writer).map_err(|error| error.in_module(&self.id))?;
@@ -271,10 +316,18 @@ impl<T: CacheableOutput> Table<T> {
     }
 
     fn values(&self, rows: Found) -> Result<T> {
-        let values = self.gather.read::<T, T>(rows, None, self.output_device);
-        let values = values.map_err(|error| error.in_module(&self.id))?;
-        self.validate.as_ref().map_or(Ok(()), |validate| validate(&values))?;
+        let values = self.read(rows)?;
+        self.check(&values)?;
         Ok(values)
+    }
+
+    fn read(&self, rows: Found) -> Result<T> {
+        let values = self.gather.read::<T, T>(rows, None, self.output_device);
+        values.map_err(|error| error.in_module(&self.id))
+    }
+
+    fn check(&self, values: &T) -> Result<()> {
+        self.validate.as_ref().map_or(Ok(()), |validate| validate(values))
     }
 }
 
@@ -286,6 +339,8 @@ impl<T: CacheableOutput> TableBuilder<T> {
     }
 
     /// Looks at values before they are kept and after they were found; an error keeps them from the cache, or from the caller.
+    /// [`get_or_compute`](Table::get_or_compute) computes those again that were found and are rejected, and puts them in their
+    /// place: values are looked at together first, and one by one if they are rejected.
     pub fn validate(mut self, validate: impl Fn(&T) -> Result<()> + Send + Sync + 'static) -> Self {
         self.validate = Some(Box::new(validate));
         self

@@ -105,6 +105,34 @@ fn read_rows_are_kept_in_memory_up_to_so_many_bytes() {
 }
 
 #[test]
+fn hits_and_misses_are_counted_by_where_rows_were_looked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages =
+        open(dir.path(), Cache::builder().seal_after(HOUR).read_mode(ReadMode::Pread).hot_bytes(1 << 30));
+    let tiers = || {
+        let tiers = pages.stats().tiers;
+        [tiers.buffer, tiers.segments, tiers.hot].map(|tier| (tier.hits, tier.misses))
+    };
+    forward(&pages, &[1, 2, 3]);
+    assert_eq!(tiers(), [(0, 3), (0, 3), (0, 0)]);
+    forward(&pages, &[1, 2, 3, 4]);
+    assert_eq!(tiers(), [(3, 4), (0, 4), (0, 0)]);
+    pages.flush().unwrap();
+    forward(&pages, &[1, 2, 3, 5]);
+    let [buffer, segments, (found, read)] = tiers();
+    assert_eq!((buffer, segments), ((3, 8), (3, 5)));
+    assert!(read > 0);
+    forward(&pages, &[3, 2, 1, 5]);
+    let [buffer, segments, hot] = tiers();
+    assert_eq!((buffer, segments, hot.1), ((4, 11), (6, 5), read));
+    assert!(hot.0 > found, "what was read is in memory");
+    pages.coverage(&[1, 2, 7]).unwrap();
+    assert_eq!((tiers()[0], tiers()[1]), (buffer, segments), "a look is no hit and no miss");
+    let stats = pages.stats();
+    assert_eq!((stats.hits, stats.misses), (10, 5));
+}
+
+#[test]
 fn rows_of_other_processes_are_looked_for_so_often_even_if_nothing_is_missing() {
     let fill = |dir: &Path, count: &str| {
         let filler = Command::new(env!("CARGO_BIN_EXE_filler"))
@@ -173,12 +201,20 @@ fn files_are_mapped_or_read_as_it_is_said() {
     fill.flush().unwrap();
     drop(fill);
     let [segment] = &segments(dir.path())[..] else { panic!("one segment") };
-    let is_mapped = |mode: ReadMode| {
+    let open = |mode: ReadMode| {
         let pages = open(dir.path(), Cache::builder().read_mode(mode).mode(Mode::ReadOnly));
         forward(&pages, &[2, 1]);
         assert_eq!(pages.stats().misses, 0);
+        pages
+    };
+    let is_mapped = || {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         maps.contains(segment.to_str().unwrap())
     };
-    assert!(is_mapped(ReadMode::Map) && !is_mapped(ReadMode::Pread));
+    let read = open(ReadMode::Pread);
+    assert!(!is_mapped());
+    drop(read);
+    let _mapped = open(ReadMode::Map);
+    // While other threads map and unmap, the system's list may lack a line.
+    wait_until("the file is mapped", is_mapped);
 }

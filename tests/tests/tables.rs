@@ -111,6 +111,44 @@ fn mistakes_are_told_and_keep_nothing() {
 }
 
 #[test]
+fn a_value_that_is_rejected_when_it_is_found_is_computed_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    cache.table::<Vec<i64>>("numbers_v1").unwrap().put(&["a", "b", "c"], &vec![1, -2, 3]).unwrap();
+    cache.close().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let positive = Table::<Vec<i64>>::builder("numbers_v1").validate(|numbers| {
+        if numbers.iter().all(|number| *number > 0) {
+            Ok(())
+        } else {
+            Err(Error::loader("a negative number"))
+        }
+    });
+    let positive = positive.open(&cache).unwrap();
+    let get = |ids: &[&str]| {
+        let mut asked = Vec::new();
+        let values = positive.get_or_compute(ids, |missing: Missing<'_, &str>| {
+            asked.extend(missing.ids().map(|id| (*id).to_owned()));
+            Ok(missing.ids().map(|id| 10 * id.len() as i64).collect())
+        });
+        (values.unwrap(), asked.join(" "))
+    };
+    positive.get(&["a", "b"]).unwrap_err();
+    let before = positive.stats();
+    assert_eq!(get(&["b", "a", "b", "dd"]), (vec![10, 1, 10, 20], "b dd".to_owned()));
+    let stats = positive.stats();
+    assert_eq!((stats.hits - before.hits, stats.misses - before.misses), (1, 3));
+    assert_eq!((stats.miss_causes.rejected, stats.rows_computed), (2, 2));
+    assert_eq!(get(&["a", "b", "c", "dd"]), (vec![1, 10, 3, 20], String::new()));
+    cache.flush().unwrap();
+    assert_eq!(get(&["c", "b"]), (vec![3, 10], String::new()));
+    cache.close().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+    assert_eq!(table.get(&["a", "b", "c", "dd"]).unwrap(), Some(vec![1, 10, 3, 20]), "the other one is gone");
+}
+
+#[test]
 fn only_what_was_computed_counts_as_computed() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::open(dir.path()).unwrap();

@@ -64,8 +64,9 @@ impl Session {
 }
 
 /// Numbers of a record by their names.
-fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 18] {
-    let MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed } = &mut stats.miss_causes;
+fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 19] {
+    let MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed, rejected } =
+        &mut stats.miss_causes;
     [
         ("hits", &mut stats.hits),
         ("missed.absent", absent),
@@ -74,6 +75,7 @@ fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 18] {
         ("missed.damaged", damaged),
         ("missed.unreadable", unreadable),
         ("missed.recomputed", recomputed),
+        ("missed.rejected", rejected),
         ("rows.computed", &mut stats.rows_computed),
         ("rows.accepted", &mut stats.rows_accepted),
         ("rows.dropped", &mut stats.rows_dropped),
