@@ -145,7 +145,8 @@ fn where_sql_is_not_built_in_it_is_told_how_to_get_it() {
     check("tests/sessions/without_sql.md", dir.path());
 }
 
-/// `cargo xtask test` names the cache that the example `minilm` has just left.
+/// `cargo xtask test` names the cache that the example `minilm` has just left, and runs this test in a later step: it is
+/// not in the list of skipped tests.
 #[test]
 fn the_commands_work_on_the_cache_of_a_real_network() {
     let Some(cache) = std::env::var_os("TCX_MINILM_CACHE") else {

@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tcx_test_skips::{is_required, skip, skip_here};
+
 use crate::failure::{Failure, Result};
 use crate::process;
 use crate::workspace::{Workspace, cargo};
@@ -18,19 +20,22 @@ const PATHS: [&str; 2] = ["read_path", "write_path"];
 /// More than this above what is checked in is a failure.
 const TOLERANCE: f64 = 1.05;
 
-/// Counts and compares. Without valgrind it says so and passes, unless `TCX_REQUIRE` asks for it; with `TCX_BLESS=1` the counts
-/// are checked in.
+/// Counts and compares. Without valgrind that is skipped, or a failure where `TCX_REQUIRE` contains `valgrind`; with
+/// `TCX_BLESS=1` the counts are checked in.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
-        eprintln!("the instructions of the hot paths are not compared: those checked in are of x86-64");
+        skip_here(
+            "x86-64",
+            "the instructions of the hot paths are not compared: those checked in are of x86-64",
+        );
         return Ok(());
     }
     if Command::new("valgrind").arg("--version").output().is_err() {
         let message = "the instructions of the hot paths are not compared: valgrind is not installed";
-        if is_required(env::var_os("TCX_REQUIRE").as_deref()) {
+        if is_required("valgrind") {
             return Err(Failure::new(message));
         }
-        eprintln!("{message}");
+        skip("valgrind", message);
         return Ok(());
     }
     let mut build = cargo("build");
@@ -83,11 +88,6 @@ fn compare(checked_in: &str, counted: &[u64]) -> Result<()> {
     Ok(())
 }
 
-fn is_required(require: Option<&OsStr>) -> bool {
-    let words = require.and_then(OsStr::to_str).unwrap_or_default();
-    words.split(',').any(|word| matches!(word.trim(), "all" | "valgrind"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,14 +112,5 @@ mod tests {
         assert_eq!(at(None), Path::new("/clone/target/release/counts"));
         assert_eq!(at(Some("/elsewhere")), Path::new("/elsewhere/release/counts"));
         assert_eq!(at(Some("built")), Path::new("/clone/built/release/counts"));
-    }
-
-    #[test]
-    fn valgrind_is_required_by_name_or_with_everything() {
-        for (require, expected) in
-            [("all", true), ("pyarrow, valgrind", true), ("pyarrow", false), ("", false)]
-        {
-            assert_eq!(is_required(Some(OsStr::new(require))), expected, "{require}");
-        }
     }
 }

@@ -267,7 +267,7 @@ fn documents_that_are_not_the_projects_are_left_alone() {
     for arguments in [["init", "--quiet"], ["add", "README.md"]] {
         let git = Command::new("git").args(arguments).current_dir(dir.path()).output();
         if !git.is_ok_and(|output| output.status.success()) {
-            return eprintln!("skipped: no git");
+            return tcx_test_skips::skip("git", "git is not installed");
         }
     }
     assert_eq!(tracked(dir.path()).unwrap(), [PathBuf::from("README.md")]);

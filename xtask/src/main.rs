@@ -21,6 +21,7 @@ mod pyarrow;
 mod python;
 mod shell;
 mod simulate;
+mod skipped;
 mod stress;
 mod suite;
 mod toolchain;

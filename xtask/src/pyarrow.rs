@@ -2,9 +2,10 @@
 
 use std::env;
 use std::env::consts::EXE_SUFFIX;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use tcx_test_skips::is_required;
 
 use crate::downloads::Downloads;
 use crate::failure::{Failure, Result};
@@ -15,9 +16,9 @@ use crate::unpack::unpack;
 use crate::wheel::{PYARROW, Wheel};
 use crate::workspace::Workspace;
 
-/// Provides it. Where that fails the tests that need it skip, and the reason is told here; where
-/// `TCX_REQUIRE` asks for it, that is a failure.
-pub(crate) fn provide(workspace: &Workspace) -> Result<()> {
+/// Provides it. Where that fails the tests that need it skip, and the reason is returned; where `TCX_REQUIRE` contains
+/// `pyarrow`, it is a failure.
+pub(crate) fn provide(workspace: &Workspace) -> Result<Option<String>> {
     let own = interpreter(&workspace.python());
     let given = env::var_os("TCX_PYTHON").map(PathBuf::from).filter(|given| *given != own);
     let provided = match given {
@@ -26,10 +27,10 @@ pub(crate) fn provide(workspace: &Workspace) -> Result<()> {
     };
     match provided {
         Ok(python) => eprintln!("Python with pyarrow: {}", python.display()),
-        Err(failure) if is_required(env::var_os("TCX_REQUIRE").as_deref()) => return Err(failure),
-        Err(failure) => eprintln!("tests that need pyarrow will be skipped: {failure}"),
+        Err(failure) if is_required("pyarrow") => return Err(failure),
+        Err(failure) => return Ok(Some(failure.to_string())),
     }
-    Ok(())
+    Ok(None)
 }
 
 /// A virtual environment with nothing but pyarrow.
@@ -84,21 +85,9 @@ pub(crate) fn interpreter(environment: &Path) -> PathBuf {
     environment.join(folder).join(format!("python{EXE_SUFFIX}"))
 }
 
-fn is_required(require: Option<&OsStr>) -> bool {
-    let require = require.unwrap_or_default().to_string_lossy();
-    require.split(',').map(str::trim).any(|name| name == "pyarrow" || name == "all")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_required_is_a_list_or_all() {
-        let required = |value: &str| is_required(Some(OsStr::new(value)));
-        assert!(required("all") && required("pyarrow") && required("other, pyarrow"));
-        assert!(!required("") && !required("other") && !is_required(None));
-    }
 
     #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
     #[test]

@@ -5,11 +5,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
+use crate::skipped::LeftOut;
 use crate::workspace::{self, Workspace};
 use crate::{libtorch, model, process, pyarrow, toolchain};
 
 /// These build and pass without a libtorch.
-const WITHOUT_LIBTORCH: [&str; 5] = ["tcx-store", "tcx-cli", "tcx-derive", "tcx-engine-tests", "tcx-stress"];
+const WITHOUT_LIBTORCH: [&str; 6] =
+    ["tcx-store", "tcx-cli", "tcx-derive", "tcx-engine-tests", "tcx-stress", "tcx-test-skips"];
 
 /// The examples that need neither arguments nor a model.
 const WITHOUT_ARGUMENTS: [&str; 14] = [
@@ -47,13 +49,21 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     toolchain::require_compiler()?;
     eprintln!("{}", libtorch::provide(workspace)?);
     eprintln!("model: {}", model::provide(workspace)?.display());
-    pyarrow::provide(workspace)?;
-    let mut steps = steps(workspace);
+    let mut left_out = LeftOut::new(workspace, "test")?;
+    if let Some(why) = pyarrow::provide(workspace)? {
+        left_out.add("pyarrow", &why)?;
+    }
+    let result = run_steps(&mut steps(workspace), &mut left_out);
+    eprintln!("\n{}", left_out.list()?);
+    result
+}
+
+fn run_steps(steps: &mut [Step], left_out: &mut LeftOut) -> Result<()> {
     let total = steps.len();
     let mut times = Vec::new();
     for (index, step) in steps.iter_mut().enumerate() {
         eprintln!("\n==> {}/{total} {}", index + 1, step.name);
-        let took = timed(step)?;
+        let took = timed(step, left_out)?;
         eprintln!("    {} passed in {}", step.name, seconds(took));
         times.push(took);
     }
@@ -64,9 +74,12 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn timed(step: &mut Step) -> Result<Duration> {
+fn timed(step: &mut Step, left_out: &mut LeftOut) -> Result<Duration> {
     let start = Instant::now();
-    let status = step.command.status().map_err(|error| process::cannot_start(&step.command, &error))?;
+    left_out.watch(&mut step.command);
+    let is_tests = step.command.get_args().next().is_some_and(|subcommand| subcommand == "test");
+    let status = if is_tests { left_out.run_tests(&mut step.command) } else { step.command.status() };
+    let status = status.map_err(|error| process::cannot_start(&step.command, &error))?;
     if status.success() {
         return Ok(start.elapsed());
     }
@@ -195,7 +208,8 @@ mod tests {
     #[test]
     fn a_failed_step_is_named_with_the_command_to_repeat_it() {
         let mut step = Step::new("the check", Command::new("sh"), &["-c", "exit 4"]);
-        let message = timed(&mut step).unwrap_err().to_string();
+        let mut left_out = LeftOut::new(&Workspace::find().unwrap(), "failed-step").unwrap();
+        let message = timed(&mut step, &mut left_out).unwrap_err().to_string();
         assert!(message.contains("`the check`") && message.contains("exit code 4"), "{message}");
         assert!(message.ends_with("cargo -c exit 4"), "{message}");
     }

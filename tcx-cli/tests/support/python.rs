@@ -13,19 +13,16 @@ fn python(package: &str) -> Result<String, String> {
     }
 }
 
-/// Whether the environment asks that tests which need this are run, not skipped.
-fn required(package: &str) -> bool {
-    let asked = std::env::var("TCX_REQUIRE").unwrap_or_default();
-    asked.split(',').any(|name| name.trim() == package || package == "pyarrow" && name.trim() == "all")
-}
-
 /// What the script prints in `dir`; `None` if the package is not there and nobody requires it.
 pub(crate) fn run(package: &str, script: &str, dir: &Path) -> Option<String> {
     let python = match python(package) {
         Ok(python) => python,
         Err(why) => {
-            assert!(!required(package), "{package} is required: {why}");
-            eprintln!("skipped: {why}");
+            if package == "pyarrow" {
+                tcx_test_skips::skip(package, why);
+            } else {
+                tcx_test_skips::skip_here(package, why);
+            }
             return None;
         }
     };

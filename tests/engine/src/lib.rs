@@ -155,13 +155,6 @@ pub fn files(dir: &Path, prefix: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Whether `TCX_REQUIRE` (`all`, or names with commas between) turns the absence of `what` from a reason to skip
-/// a test into a failure.
-pub fn required(what: &str) -> bool {
-    let required = std::env::var("TCX_REQUIRE").unwrap_or_default();
-    required.split(',').any(|name| name == what || name == "all")
-}
-
 /// Random numbers that are the same in every run of a seed, which is not 0: a failure can be repeated.
 #[derive(Clone, Debug)]
 pub struct Dice(pub u64);
