@@ -16,15 +16,17 @@ commands:
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
   counts            compare the instructions of the hot paths with those checked in (part of `test`; needs valgrind)
-  stress [--minutes M] [--only TRIAL]
+  stress [--minutes M] [--only TRIAL] [--report FILE.md]
                     what the engine's tests do in seconds, for up to an hour: kill -9, many processes, full disks,
-                    fuzzing, damage, 100 million keys (a table, and target/stress/report.json)
+                    fuzzing, damage, 100 million keys (a table, target/stress/report.json, and with `--report`
+                    a report in Markdown; TCX_REQUIRE=all makes a skipped trial a failure)
   simulate [--seeds N] [--first SEED]
                     simulated processes on a folder in memory, whose order, failures and deaths a seed decides: N seeds
                     (100000) from SEED on, each run twice, until one serves a wrong row or loses one
   foreign           SQL, and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (no part of `test`: minutes to build at first, and large Python packages)
-  test              provide everything, then format check, lints, all tests, docs and examples
+  test              provide everything, then format check, lints, all tests, docs and examples; at its end a list of
+                    what was skipped or ignored
   setup [--model]   provide libtorch (and the model), so that plain `cargo test` and `cargo run` work
   env               print the export lines that a crate of your own needs:
                     eval \"$(cargo xtask env)\"
@@ -34,7 +36,8 @@ environment:
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            a Python with pyarrow for the tests, instead of one of their own
-  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium, rsync), or `all`
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium, rsync, git, and
+                        the trials of `stress`: full, faults, fuzz), or `all`
 ";
 
 /// One call of this program.

@@ -21,7 +21,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitC
     if wants_fuzzing(arguments) {
         match fuzzer(workspace) {
             Ok(fuzzer) => drop(stress.arg("--fuzzer").arg(fuzzer)),
-            // The other trials do not need it, and the table says that this one was left out.
+            // The other trials do not need it, and the report counts this one as skipped.
             Err(failure) => eprintln!("without fuzzing: {failure}"),
         }
     }

@@ -12,7 +12,8 @@ pub(crate) struct Arguments {
     only: Vec<String>,
     /// The program of `fuzz/`, if it could be built.
     pub(crate) fuzzer: Option<PathBuf>,
-    /// Where the figures go, if not to `target/stress/report.json`.
+    /// Where the report goes: as Markdown if the name ends with `.md`, else as JSON, in place of
+    /// `target/stress/report.json`.
     pub(crate) report: Option<PathBuf>,
 }
 
@@ -29,7 +30,9 @@ impl Arguments {
                 "--fuzzer" => arguments.fuzzer = Some(value()?.into()),
                 "--report" => arguments.report = Some(value()?.into()),
                 other => {
-                    return Err(format!("expected `--minutes M` or `--only TRIAL`, found `{other}`"));
+                    return Err(format!(
+                        "expected `--minutes M`, `--only TRIAL` or `--report FILE`, found `{other}`"
+                    ));
                 }
             }
         }
@@ -41,10 +44,12 @@ impl Arguments {
         self.only.is_empty() || self.only.iter().any(|only| only == trial)
     }
 
-    /// The command line that does the same.
+    /// The command line that does the same on any machine.
     pub(crate) fn command(&self) -> String {
         let mut words = vec!["cargo xtask stress --minutes".to_owned(), self.minutes.to_string()];
         words.extend(self.only.iter().map(|name| format!("--only {name}")));
+        let report = self.report.iter().filter(|report| report.is_relative());
+        words.extend(report.map(|report| format!("--report {}", report.display())));
         words.join(" ")
     }
 }
@@ -83,6 +88,10 @@ mod tests {
         let some = parse("--minutes 2.5 --only keys").unwrap();
         assert!(!some.wants("kill") && some.wants("keys"));
         assert_eq!(some.command(), "cargo xtask stress --minutes 2.5 --only keys");
+        let command = |line| parse(line).unwrap().command();
+        let checked_in = "cargo xtask stress --minutes 60 --report docs/stress.md";
+        assert_eq!(command("--report docs/stress.md"), checked_in);
+        assert_eq!(command("--report /home/me/stress.md"), "cargo xtask stress --minutes 60");
     }
 
     #[test]

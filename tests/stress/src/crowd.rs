@@ -4,7 +4,7 @@ use tcx_engine_tests::crowd::crowd;
 
 use crate::arguments::{Arguments, workers};
 use crate::budget::Budget;
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 
 /// Seconds on one directory.
 const SECONDS: u64 = 60;

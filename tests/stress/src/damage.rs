@@ -6,7 +6,7 @@ use tcx_store::Compression;
 
 use crate::arguments::Arguments;
 use crate::budget::Budget;
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 
 /// Rows of a part of the cache, and how many are looked for after each damage: a small cache is damaged more often.
 const SIZES: [(usize, usize); 3] = [(200, 50), (2_000, 100), (20_000, 100)];

@@ -11,7 +11,7 @@ use tcx_engine_tests::{Dice, Findings, Worker};
 use crate::arguments::{Arguments, workers};
 use crate::budget::Budget;
 use crate::machine::runs;
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 
 /// What may fail, in libfiu's names. A file that is not there would be a lie of another kind: it is another process's doing. Nor
 /// does `mmap` fail: Rust ends a process that has no memory for the signals of a new thread.
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     if !runs("fiu-run", &["-x", "true"]) {
-        return outcome.skip("there is no fiu-run (Debian has it in the package fiu-utils)");
+        return outcome.skip("fiu-run is not installed (Debian and Ubuntu: `apt install fiu-utils`)");
     }
     for round in 1..=budget.count(80) as u64 {
         if round > 1 && budget.is_over() {

@@ -15,7 +15,7 @@ use tcx_store::{Keys, Store};
 use crate::arguments::{Arguments, workers};
 use crate::budget::Budget;
 use crate::machine::free_bytes;
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 use outage::Outage;
 
 /// The command of the process that stands on the small disk.

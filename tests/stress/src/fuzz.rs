@@ -10,7 +10,7 @@ use tcx_engine_tests::{Ended, Findings, Worker};
 use crate::arguments::Arguments;
 use crate::budget::Budget;
 use crate::machine::{cores, target};
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 
 /// A decoder may take so many seconds for one input, and so many megabytes.
 const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=2048"];
@@ -18,7 +18,7 @@ const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=2048"];
 pub(crate) fn run(budget: &Budget, arguments: &Arguments, outcome: &mut Outcome) {
     let Some(fuzzer) = &arguments.fuzzer else {
         return outcome
-            .skip("the fuzzer was not built (it wants a C++ compiler; `cargo xtask stress` tells why)");
+            .skip("the fuzzer was not built (it needs a C++ compiler; `cargo xtask stress` prints why)");
     };
     let decoders = decoders();
     let at_once = cores().min(decoders.len());

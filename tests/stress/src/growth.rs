@@ -4,7 +4,7 @@ use tcx_engine_tests::growth::grow;
 
 use crate::arguments::Arguments;
 use crate::budget::Budget;
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 
 /// Three of each class of size, an input or two that was just replaced, a run for each.
 const FILES: usize = 60;

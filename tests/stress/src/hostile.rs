@@ -5,7 +5,7 @@ use tcx_engine_tests::hostile::{forgery, traps};
 
 use crate::arguments::{Arguments, workers};
 use crate::budget::Budget;
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 
 pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     let workers = workers();

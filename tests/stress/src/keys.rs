@@ -11,7 +11,7 @@ use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spe
 use crate::arguments::Arguments;
 use crate::budget::Budget;
 use crate::machine::{free_bytes, target};
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 
 /// The command of the process that measures what another has written.
 pub(crate) const MEASURE: &str = "measure-keys";

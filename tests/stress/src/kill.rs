@@ -9,7 +9,7 @@ use tcx_engine_tests::{Dice, Findings};
 
 use crate::arguments::{Arguments, workers};
 use crate::budget::Budget;
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 
 /// Rounds on one directory.
 const ROUNDS: usize = 25;

@@ -21,6 +21,17 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// The machine, without its name.
+pub(crate) fn description() -> String {
+    let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kibibytes = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
+    let memory = kibibytes.map_or(String::new(), |kibibytes| format!(", {} GiB of memory", kibibytes >> 20));
+    format!("{} cores of {}{memory}, {system} on {architecture}", cores(), processor())
+}
+
 /// Bytes that can be written to the file system of this folder.
 pub(crate) fn free_bytes(folder: &Path) -> u64 {
     rustix::fs::statvfs(folder).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))

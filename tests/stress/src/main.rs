@@ -12,7 +12,8 @@
 //! | `keys` | 100 million keys in the index |
 //! | `fuzz` | coverage-guided fuzzing of everything that decodes bytes |
 //!
-//! A row that is lost after an acknowledged flush, a wrong one, a panic or a process that hangs is a failure.
+//! A row that is lost after an acknowledged flush, a wrong one, a panic or a process that hangs is a failure. So is a trial
+//! that is skipped, if `TCX_REQUIRE` contains its name or `all`.
 
 #![expect(clippy::unwrap_used, reason = "a trial that cannot go on panics, which the report tells")]
 
@@ -28,6 +29,7 @@ mod hostile;
 mod keys;
 mod kill;
 mod machine;
+mod outcome;
 mod report;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +38,8 @@ use std::time::{Duration, Instant};
 
 use arguments::Arguments;
 use budget::Budget;
-use report::{Outcome, Report};
+use outcome::Outcome;
+use report::Report;
 
 /// One of the trials.
 struct Trial {
@@ -95,6 +98,7 @@ fn stress(words: &[String]) -> ExitCode {
         {
             outcome.wrong(format!("the trial panicked: {}", message(&*panic)));
         }
+        outcome.end();
         eprintln!("    {}", outcome.line());
         report.add(trial.name, outcome, start.elapsed());
     }

@@ -1,140 +1,34 @@
-//! The table at the end, and `target/stress/report.json`.
+//! The table at the end, `target/stress/report.json`, and the report in Markdown that `--report` asks for.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tcx_engine_tests::Findings;
+use tcx_test_skips::is_required;
 
 use crate::arguments::Arguments;
 use crate::machine;
-
-/// So many findings of a trial are told in full.
-const TOLD: usize = 10;
-
-/// What came of a trial.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    tried: u64,
-    survived: u64,
-    findings: Findings,
-    figures: Map<String, Value>,
-    skipped: Option<String>,
-}
-
-impl Outcome {
-    /// Something was tried; nothing must be found.
-    pub(crate) fn tried(&mut self, findings: Findings) {
-        self.tried_many(1, findings);
-    }
-
-    /// So much was tried at once; each finding is one that did not survive.
-    pub(crate) fn tried_many(&mut self, count: u64, findings: Findings) {
-        let failed = (findings.lost.len() + findings.wrong.len()) as u64;
-        self.tried += count;
-        self.survived += count.saturating_sub(failed);
-        self.findings.add(findings);
-    }
-
-    /// Something that must not be, beside what was tried.
-    pub(crate) fn wrong(&mut self, what: impl Into<String>) {
-        self.findings.wrong.push(what.into());
-    }
-
-    pub(crate) fn figure(&mut self, name: &str, value: impl Into<Value>) {
-        self.figures.insert(name.to_owned(), value.into());
-    }
-
-    /// Adds to a figure.
-    pub(crate) fn count(&mut self, name: &str, more: usize) {
-        let before = self.figures.get(name).and_then(Value::as_u64).unwrap_or(0);
-        self.figure(name, before + more as u64);
-    }
-
-    /// It cannot be tried here.
-    pub(crate) fn skip(&mut self, why: impl Into<String>) {
-        self.skipped = Some(why.into());
-    }
-
-    fn is_good(&self) -> bool {
-        self.findings.are_none() && self.survived == self.tried
-    }
-
-    fn figures(&self) -> String {
-        let figures: Vec<String> =
-            self.figures.iter().map(|(name, value)| format!("{name} {}", told(value))).collect();
-        figures.join(", ")
-    }
-
-    /// All of it in a line.
-    pub(crate) fn line(&self) -> String {
-        match &self.skipped {
-            Some(why) => format!("skipped: {why}"),
-            None => format!("{} of {} survived; {}", self.survived, self.tried, self.figures()),
-        }
-    }
-
-    /// For the process that waits for this one.
-    pub(crate) fn to_json(&self) -> Value {
-        let Self { tried, survived, findings: Findings { lost, wrong }, figures, skipped } = self;
-        json!({
-            "tried": tried, "survived": survived, "lost": lost.len(), "wrong": wrong.len(),
-            "figures": figures, "skipped": skipped,
-            "findings": { "lost": first(lost), "wrong": first(wrong) },
-        })
-    }
-
-    /// Takes in what another process has made of the trial.
-    pub(crate) fn add_json(&mut self, other: &Value) -> Option<()> {
-        let number = |name: &str| other.get(name)?.as_u64();
-        let texts = |name: &str| {
-            let texts = other.get("findings")?.get(name)?.as_array()?.iter();
-            Some(texts.filter_map(|text| Some(text.as_str()?.to_owned())).collect::<Vec<_>>())
-        };
-        self.tried += number("tried")?;
-        self.survived += number("survived")?;
-        self.findings.add(Findings { lost: texts("lost")?, wrong: texts("wrong")? });
-        self.figures.extend(other.get("figures")?.as_object()?.clone());
-        Some(())
-    }
-}
-
-fn first(findings: &[String]) -> &[String] {
-    &findings[..findings.len().min(TOLD)]
-}
-
-/// Large numbers with commas, fractions with few digits.
-fn told(value: &Value) -> String {
-    match (value.as_u64(), value.as_f64()) {
-        (Some(number), _) => with_commas(number),
-        (None, Some(number)) => format!("{number:.1}"),
-        _ => value.to_string(),
-    }
-}
-
-fn with_commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+use crate::outcome::{Counts, Outcome, with_commas};
 
 /// The outcomes of all trials.
 pub(crate) struct Report {
     command: String,
-    path: PathBuf,
+    json: PathBuf,
+    markdown: Option<PathBuf>,
     trials: Vec<(&'static str, Outcome, Duration)>,
 }
 
 impl Report {
     pub(crate) fn new(arguments: &Arguments) -> Self {
-        let path = arguments.report.clone().unwrap_or_else(|| machine::target().join("report.json"));
-        Self { command: arguments.command(), path, trials: Vec::new() }
+        let given = arguments.report.clone();
+        let is_markdown = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "md");
+        let json = given.clone().filter(|file| !is_markdown(file));
+        Self {
+            command: arguments.command(),
+            json: json.unwrap_or_else(|| machine::target().join("report.json")),
+            markdown: given.filter(is_markdown),
+            trials: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, name: &'static str, outcome: Outcome, took: Duration) {
@@ -144,30 +38,73 @@ impl Report {
     /// Prints and writes everything; whether all is as it should be.
     pub(crate) fn write(&self) -> bool {
         println!("\n{}", self.table());
-        std::fs::write(&self.path, format!("{:#}\n", self.to_json())).unwrap();
-        println!("\nwritten to {}", self.path.display());
-        self.trials.iter().all(|(_, outcome, _)| outcome.is_good())
+        let markdown = self.markdown.iter().map(|file| (file, self.markdown()));
+        for (file, text) in [(&self.json, format!("{:#}\n", self.to_json()))].into_iter().chain(markdown) {
+            std::fs::write(file, text).unwrap();
+            println!("\nwritten to {}", file.display());
+        }
+        println!("\n{}", self.summary());
+        self.is_good(is_required)
+    }
+
+    /// Whether nothing was found, and no trial that is required was skipped.
+    fn is_good(&self, is_required: impl Fn(&str) -> bool) -> bool {
+        self.trials.iter().all(|(name, outcome, _)| {
+            outcome.is_good() && (outcome.skipped().is_none() || !is_required(name))
+        })
+    }
+
+    fn total(&self) -> Counts {
+        let mut total = Counts::default();
+        self.trials.iter().for_each(|(_, outcome, _)| total.add(outcome.counts()));
+        total
+    }
+
+    /// The line that decides.
+    fn summary(&self) -> String {
+        let Counts { lost, wrong, skipped, .. } = self.total();
+        let names = self.trials.iter().filter(|(_, outcome, _)| outcome.skipped().is_some());
+        let names: Vec<&str> = names.map(|(name, ..)| *name).collect();
+        let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        format!("lost {}, wrong {}, skipped {skipped}{names}", with_commas(lost), with_commas(wrong))
     }
 
     fn table(&self) -> String {
         let columns = ["tried", "survived", "lost", "wrong", "seconds"].map(str::to_owned);
         let mut lines = vec![row("trial", &columns, "figures")];
         for (name, outcome, took) in &self.trials {
-            let Findings { lost, wrong } = &outcome.findings;
-            let seconds = format!("{:.1}", took.as_secs_f64());
-            let counts = [outcome.tried, outcome.survived, lost.len() as u64, wrong.len() as u64];
-            let [tried, survived, lost, wrong] = counts.map(with_commas);
-            lines.push(match &outcome.skipped {
+            lines.push(match outcome.skipped() {
                 Some(why) => format!("{name:<8} skipped: {why}"),
-                None => row(name, &[tried, survived, lost, wrong, seconds], &outcome.figures()),
+                None => row(name, &numbers(outcome, *took), &outcome.figures()),
             });
         }
         for (name, outcome, _) in &self.trials {
-            let Findings { lost, wrong } = &outcome.findings;
-            lines.extend(first(lost).iter().map(|what| format!("\n{name}: lost: {what}")));
-            lines.extend(first(wrong).iter().map(|what| format!("\n{name}: wrong: {what}")));
+            lines.extend(outcome.quoted().map(|(kind, what)| format!("\n{name}: {kind}: {what}")));
         }
         lines.join("\n")
+    }
+
+    /// Without a date, a name of the machine or a path: the report is checked in.
+    fn markdown(&self) -> String {
+        let mut lines = vec![
+            "# The stress report\n".to_owned(),
+            format!("```sh\n{}\n```\n", self.command),
+            format!("On {}, tcx {}.\n", machine::description(), env!("CARGO_PKG_VERSION")),
+            format!("**{}.**\n", self.summary()),
+            "| trial | tried | survived | lost | wrong | seconds | figures |".to_owned(),
+            "|---|--:|--:|--:|--:|--:|---|".to_owned(),
+        ];
+        for (name, outcome, took) in &self.trials {
+            let numbers = numbers(outcome, *took).join(" | ");
+            lines.push(match outcome.skipped() {
+                Some(why) => format!("| `{name}` | | | | | | skipped: {} |", cell(why)),
+                None => format!("| `{name}` | {numbers} | {} |", cell(&outcome.figures())),
+            });
+        }
+        for (name, outcome, _) in &self.trials {
+            lines.extend(outcome.quoted().map(|(kind, what)| format!("\n`{name}`, {kind}: {}", cell(what))));
+        }
+        lines.join("\n") + "\n"
     }
 
     fn to_json(&self) -> Value {
@@ -176,13 +113,28 @@ impl Report {
             trial["seconds"] = json!((took.as_secs_f64() * 10.0).round() / 10.0);
             ((*name).to_owned(), trial)
         });
+        let Counts { lost, wrong, skipped, .. } = self.total();
         json!({
             "command": self.command,
             "processor": machine::processor(),
             "cores": machine::cores(),
+            "lost": lost,
+            "wrong": wrong,
+            "skipped": skipped,
             "trials": trials.collect::<Map<_, _>>(),
         })
     }
+}
+
+/// A bar or a line break would end the cell.
+fn cell(text: &str) -> String {
+    text.trim().replace('|', "\\|").replace('\n', " ")
+}
+
+fn numbers(outcome: &Outcome, took: Duration) -> [String; 5] {
+    let Counts { tried, survived, lost, wrong, .. } = outcome.counts();
+    let [tried, survived, lost, wrong] = [tried, survived, lost, wrong].map(with_commas);
+    [tried, survived, lost, wrong, format!("{:.1}", took.as_secs_f64())]
 }
 
 fn row(name: &str, [tried, survived, lost, wrong, seconds]: &[String; 5], figures: &str) -> String {
@@ -192,30 +144,60 @@ fn row(name: &str, [tried, survived, lost, wrong, seconds]: &[String; 5], figure
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcx_engine_tests::Findings;
 
-    #[test]
-    fn a_finding_makes_the_whole_fail_and_is_told() {
+    fn report(trials: Vec<(&'static str, Outcome)>) -> Report {
+        let took = Duration::from_secs(3);
+        let trials = trials.into_iter().map(|(name, outcome)| (name, outcome, took)).collect();
+        Report { command: "stress".to_owned(), json: PathBuf::new(), markdown: None, trials }
+    }
+
+    fn passed() -> Outcome {
         let mut outcome = Outcome::default();
         outcome.tried(Findings::default());
         outcome.figure("events", 1_234_567_u64);
+        outcome
+    }
+
+    fn skipped() -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome.skip("no | program");
+        outcome
+    }
+
+    #[test]
+    fn a_finding_makes_the_whole_fail_and_is_quoted() {
+        let mut outcome = passed();
         assert!(outcome.is_good());
         outcome.tried(Findings::of_wrong("row 7"));
-        assert!(!outcome.is_good());
-        let mut report = Report { command: "stress".to_owned(), path: PathBuf::new(), trials: Vec::new() };
-        report.add("kill", outcome, Duration::from_secs(3));
+        let report = report(vec![("kill", outcome)]);
+        assert!(!report.is_good(|_| false));
         let table = report.table();
         assert!(table.contains("1,234,567") && table.contains("kill: wrong: row 7"), "{table}");
         let trial = &report.to_json()["trials"]["kill"];
         assert_eq!((&trial["tried"], &trial["survived"], &trial["wrong"]), (&json!(2), &json!(1), &json!(1)));
+        assert_eq!(report.summary(), "lost 0, wrong 1, skipped 0");
     }
 
     #[test]
-    fn what_another_process_found_counts() {
-        let mut inner = Outcome::default();
-        inner.tried(Findings { lost: vec!["a".to_owned()], wrong: Vec::new() });
-        let mut outer = Outcome::default();
-        outer.add_json(&inner.to_json()).unwrap();
-        assert_eq!(outer.to_json(), inner.to_json());
-        assert!(outer.add_json(&json!({})).is_none());
+    fn a_skipped_trial_is_counted_and_fails_where_it_is_required() {
+        let report = report(vec![("kill", passed()), ("full", skipped())]);
+        assert_eq!(report.summary(), "lost 0, wrong 0, skipped 1 (full)");
+        assert_eq!(report.to_json()["skipped"], 1);
+        assert!(report.is_good(|_| false) && report.is_good(|name| name == "kill"));
+        assert!(!report.is_good(|name| name == "full"));
+    }
+
+    #[test]
+    fn markdown_has_the_command_the_summary_and_each_trial() {
+        let markdown = report(vec![("kill", passed()), ("full", skipped())]).markdown();
+        for expected in [
+            "```sh\nstress\n```\n",
+            "**lost 0, wrong 0, skipped 1 (full).**\n",
+            "\n| `kill` | 1 | 1 | 0 | 0 | 3.0 | events 1,234,567 |\n",
+            "\n| `full` | | | | | | skipped: no \\| program |\n",
+        ] {
+            assert!(markdown.contains(expected), "{markdown}");
+        }
     }
 }
