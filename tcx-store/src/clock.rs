@@ -23,7 +23,12 @@ pub(crate) fn wall() -> SystemTime {
 
 /// Milliseconds since 1970, as files keep times.
 pub(crate) fn millis(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
+    time.duration_since(UNIX_EPOCH).map_or(0, whole_millis)
+}
+
+/// A duration in milliseconds; one that is too long for the number is the longest that is not.
+pub(crate) fn whole_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The time so many milliseconds after 1970; one that no clock has is taken for 1970.

@@ -195,7 +195,9 @@ impl Core {
             return;
         }
         let tombstones = self.snapshot().tombstones.clone();
-        let wanted = Wanted { keys: lookup.keys(), tombstones: &tombstones, replacer: lookup.replacer() };
+        let (keys, replacer) = (lookup.keys(), lookup.replacer());
+        let oldest_kept = self.retention.oldest_kept();
+        let wanted = Wanted { keys, tombstones: &tombstones, replacer, oldest_kept };
         let mut buffered = Vec::new();
         self.buffer.find(&wanted, lookup.missing_rows(), |position, row| buffered.push((position, row)));
         for (position, row) in buffered {
@@ -219,11 +221,16 @@ impl Core {
         self.install(&mut live);
     }
 
-    /// Looks for new files if it is time to.
-    pub(crate) fn refresh_if_due(&self) -> Result<bool> {
+    /// Takes segments whose time to live is over out of service.
+    pub(crate) fn expire(&self) {
         if self.snapshot().expires.is_some_and(|expires| expires <= now_millis()) {
             self.install(&mut self.live());
         }
+    }
+
+    /// Looks for new files if it is time to.
+    pub(crate) fn refresh_if_due(&self) -> Result<bool> {
+        self.expire();
         match self.refresh.try_lock() {
             Ok(mut refresh) if refresh.is_due() => self.refresh_with(&mut refresh, false),
             // Another thread is at it.

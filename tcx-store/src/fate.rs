@@ -27,8 +27,8 @@ impl Fate {
         self.dead.get(row).is_some_and(|dead| *dead)
     }
 
-    /// Their source has changed since the rows were computed; returns how many have died.
-    fn refuse(&mut self, batch: &RowBatch) -> usize {
+    /// No row is to be written; returns how many have died.
+    fn kill_all(&mut self, batch: &RowBatch) -> usize {
         let died = (0..batch.rows()).filter(|&row| !self.is_dead(row)).count();
         self.dead = vec![true; batch.rows()];
         died
@@ -82,7 +82,14 @@ pub(crate) fn advance(
 pub(crate) fn refuse<'a>(fates: &mut [Fate], batches: &'a [Arc<RowBatch>]) -> Vec<(usize, &'a Error)> {
     let refused =
         fates.iter_mut().zip(batches).filter_map(|(fate, batch)| Some((fate, batch, batch.refused()?)));
-    refused.map(|(fate, batch, why)| (fate.refuse(batch), why)).filter(|(died, _)| *died > 0).collect()
+    refused.map(|(fate, batch, why)| (fate.kill_all(batch), why)).filter(|(died, _)| *died > 0).collect()
+}
+
+/// Drops the rows that were computed before `oldest_kept`: they are not served any more, and the segment that holds them
+/// would be as old as they are. Returns how many have died.
+pub(crate) fn expire(fates: &mut [Fate], batches: &[Arc<RowBatch>], oldest_kept: u64) -> usize {
+    let expired = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.born < oldest_kept);
+    expired.map(|(fate, batch)| fate.kill_all(batch)).sum()
 }
 
 /// Rows that were recomputed after those that the tombstone `number` makes way for were accepted: they are newer, and it

@@ -231,10 +231,12 @@ pub(crate) struct Wanted<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) tombstones: &'a Tombstones,
     pub(crate) replacer: Option<&'a Arc<Replacer>>,
+    /// Rows that were computed before this moment, in milliseconds since 1970, are not served any more.
+    pub(crate) oldest_kept: u64,
 }
 
 impl Wanted<'_> {
-    /// The rows of the key at `position` that are not dead, and whose source has not changed.
+    /// The rows of the key at `position` that are neither dead nor too old, and whose source has not changed.
     fn alive<'g>(
         &self,
         generation: &'g Generation,
@@ -243,8 +245,9 @@ impl Wanted<'_> {
     ) -> impl Iterator<Item = (&'g Arc<RowBatch>, u32)> {
         let places = generation.find(self.keys, position).filter(move |&(number, row)| {
             let fate = &fates[number as usize];
-            let is_refused = generation.batches[number as usize].refused().is_some();
-            !is_refused
+            let batch = &generation.batches[number as usize];
+            batch.refused().is_none()
+                && batch.born >= self.oldest_kept
                 && !fate.is_dead(row as usize)
                 && !self.tombstones.kill_row(fate.number, self.keys, position)
         });

@@ -1,9 +1,10 @@
 //! Invalidation: making rows dead, here and for every other process.
 
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use crate::changes::Doomed;
+use crate::clock;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{KeyType, Keys, MAX_KEY_BYTES};
@@ -99,7 +100,7 @@ impl Store {
     ///
     /// As [`invalidate_where`](Self::invalidate_where).
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
-        let limit = time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
+        let limit = clock::millis(time);
         self.refresh()?;
         let mut keys = Vec::new();
         let seen = self.core.each_key(Reach::There, |key, _, born| {
@@ -175,8 +176,13 @@ impl Core {
             let path = self.storage.path().join(name.to_string());
             Error::io("cannot read the keys of", path, io::ErrorKind::Other.into())
         };
+        self.expire();
         // The buffer first: a row leaves it only after the snapshot holds its segment.
-        let buffered = self.buffer.all_batches();
+        let mut buffered = self.buffer.all_batches();
+        if reach == Reach::Served {
+            let oldest_kept = self.retention.oldest_kept();
+            buffered.retain(|batch| batch.born >= oldest_kept);
+        }
         let (snapshot, mut first_unread, waiting) = {
             // At one moment: a segment that waits may be served the next.
             let mut live = self.live();

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::changes::now_millis;
+use crate::clock;
 use crate::compaction::evict;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -26,7 +27,7 @@ pub(crate) struct Retention {
 
 impl Retention {
     pub(crate) fn new(options: &Options) -> Self {
-        let time_to_live = options.time_to_live.map(|time| time.as_millis() as u64);
+        let time_to_live = options.time_to_live.map(clock::whole_millis);
         Self { time_to_live, max_bytes: options.max_bytes, when_full: options.when_full }
     }
 

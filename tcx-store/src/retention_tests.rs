@@ -2,12 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::clock;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{compute, names, seal_all, spec, values};
-use crate::{Options, Store, WhenFull};
+use crate::testing::{compute, keys, names, seal_all, spec, values};
+use crate::{Compression, Options, Store, WhenFull};
 
 fn open(dir: &Path, options: &Options) -> Store {
     let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
@@ -41,6 +41,72 @@ fn rows_older_than_their_time_are_not_served_and_their_files_go() {
     store.collect(Duration::ZERO).unwrap();
     assert_eq!(names(dir.path(), "seg-").len(), 1);
     assert_eq!(values(&open(dir.path(), &Options::default()), &["a", "b", "c"]), [-1, -1, 2]);
+}
+
+#[test]
+fn rows_whose_time_is_over_are_neither_served_from_the_write_buffer_nor_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { time_to_live: Some(Duration::from_hours(4)), ..Options::default() };
+    let store = open(dir.path(), &options);
+    compute(&store, &["a", "b"], 1);
+    clock::shift::to(Duration::from_hours(3));
+    assert_eq!(values(&store, &["a", "b"]), [1, 1]);
+    clock::shift::to(Duration::from_hours(5));
+    assert_eq!(values(&store, &["a", "b"]), [-1, -1]);
+    assert_eq!(store.peek(keys(&["a"])).unwrap().missing(), 1);
+    assert_eq!(store.prefetch(keys(&["a"])).unwrap(), 0);
+    store.each_key(|key, _| panic!("{key:?} is listed")).unwrap();
+    compute(&store, &["a"], 2);
+    assert_eq!(values(&store, &["a", "b"]), [2, -1]);
+    seal_all(&store);
+    assert_eq!((store.stats().rows_sealed, store.stats().rows_dropped), (1, 2));
+    assert_eq!(values(&store, &["a", "b"]), [2, -1], "the new row is not as old as those it was sealed with");
+}
+
+#[test]
+fn rows_whose_time_is_over_are_not_served_from_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let compression = Compression::Zstd;
+    let options = Options { time_to_live: Some(Duration::from_hours(4)), compression, ..Options::default() };
+    let store = open(dir.path(), &options);
+    let mut before = store.lookup(keys(&["a"])).unwrap();
+    compute(&store, &["a"], 1);
+    seal_all(&store);
+    assert_eq!(values(&store, &["a"]), [1]);
+    assert!(store.stats().hot_bytes > 0, "it was decompressed");
+    clock::shift::to(Duration::from_hours(5));
+    store.lookup_again(&mut before).unwrap();
+    assert_eq!(before.missing(), 1);
+    store.each_key(|key, _| panic!("{key:?} is listed")).unwrap();
+    assert_eq!(values(&store, &["a"]), [-1]);
+    assert_eq!(store.peek(keys(&["a"])).unwrap().missing(), 1);
+    assert_eq!(store.prefetch(keys(&["a"])).unwrap(), 0);
+}
+
+#[test]
+fn a_time_to_live_that_no_clock_reaches_keeps_everything() {
+    for time in [Duration::MAX, Duration::from_millis(u64::MAX) + Duration::from_millis(2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { time_to_live: Some(time), ..Options::default() };
+        let store = open(dir.path(), &options);
+        compute(&store, &["a"], 1);
+        seal_all(&store);
+        clock::shift::to(Duration::from_hours(1));
+        assert_eq!(values(&store, &["a"]), [1], "{time:?}");
+        store.compact().unwrap();
+        store.collect(Duration::ZERO).unwrap();
+        assert_eq!(values(&store, &["a"]), [1], "{time:?}");
+        clock::shift::to(Duration::ZERO);
+    }
+}
+
+#[test]
+fn every_row_is_older_than_a_time_that_no_clock_reaches() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), &Options::default());
+    compute(&store, &["a"], 1);
+    store.invalidate_older_than(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 62)).unwrap();
+    assert_eq!(values(&store, &["a"]), [-1]);
 }
 
 #[test]

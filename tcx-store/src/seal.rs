@@ -10,7 +10,7 @@ use crate::buffer::RowBatch;
 use crate::changes::{KnownChanges, Tombstones};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fate::{Fate, doomed, refuse, replaced, replacers};
+use crate::fate::{Fate, doomed, expire, refuse, replaced, replacers};
 use crate::generation::{Generation, Replacement};
 use crate::instance::KnownIdentity;
 use crate::key::KeyHash;
@@ -119,7 +119,8 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
     live.changes.write_pending(&*core.storage).map_err(failed)?;
     can_decide(core, &live.changes, &fates)?;
-    let mut settling = Settling { generation, replacements: Vec::new(), died: 0 };
+    let died = expire(&mut fates, &generation.batches, core.retention.oldest_kept());
+    let mut settling = Settling { generation, replacements: Vec::new(), died };
     let mut settled = settling.replace(core, &mut live.changes, &mut fates).map_err(failed);
     // A change of another process may have come in between. As long as it cannot be read, it has killed nothing.
     if settled.is_ok()

@@ -45,13 +45,12 @@ impl Sealer {
         self.core.check()
     }
 
-    /// As [`seal_all`](Self::seal_all), and what was found of other processes is durable too.
+    /// Makes what was found of other processes durable.
     ///
     /// # Errors
     ///
-    /// What kept it from being so.
-    pub(crate) fn flush(&mut self) -> Result<()> {
-        self.seal_all()?;
+    /// What kept it from being so: that says nothing of the rows that wait to be sealed.
+    pub(crate) fn sync_names(&self) -> Result<()> {
         let synced = self.core.live().sync_names();
         synced.map_err(|e| Error::io("cannot sync", self.core.storage.path(), e))
     }

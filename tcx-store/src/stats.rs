@@ -44,7 +44,7 @@ pub struct Stats {
     /// Bytes of these rows, with their keys.
     pub bytes_accepted: u64,
     /// Rows that were computed but not kept: writing was off, an invalidation killed them, a newer row of the same sample took
-    /// their place before they were written, or the folder was full.
+    /// their place before they were written, their time to live was over, or the folder was full.
     pub rows_dropped: u64,
     /// Rows that wait in the write buffer now.
     pub buffered_rows: u64,

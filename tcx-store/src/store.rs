@@ -256,6 +256,7 @@ impl Store {
     /// A folder that turned out to be another's.
     pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
         self.core.check()?;
+        self.core.expire();
         let before = lookup.counts();
         self.core.find(lookup, &mut Destinations::default());
         self.core.recounted(&before, lookup);

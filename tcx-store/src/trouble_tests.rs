@@ -213,3 +213,28 @@ fn a_module_is_opened_anew_where_its_folder_is_gone() {
     assert_eq!(values(&process(dir.path()), &["a"]), [2]);
     assert!(first.flush().unwrap_err().to_string().contains("removed and made again"));
 }
+
+#[test]
+fn names_of_others_that_cannot_be_synced_keep_no_row_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let off = Arc::new(AtomicBool::new(false));
+    let is_off = off.clone();
+    let rule = move |_, step: &str, _: &Path| {
+        (step == "sync_dir" && is_off.load(SeqCst)).then_some(Fault::Refused(ErrorKind::Other))
+    };
+    let (store, other) = (with_steps(dir.path(), Faulty::with(rule)), process(dir.path()));
+    compute(&other, &["a"], 1);
+    other.flush().unwrap();
+    assert_eq!(values(&store, &["a"]), [1]);
+    off.store(true, SeqCst);
+    let error = store.flush().unwrap_err().to_string();
+    assert!(error.contains("cannot sync"), "{error}");
+    off.store(false, SeqCst);
+    compute(&store, &["b"], 2);
+    store.writer().unwrap().seal();
+    // The writer takes one request after the other.
+    store.end_session();
+    let is_written = store.core.buffer.oldest_after(None).is_some() || store.stats().rows_sealed > 0;
+    assert!(is_written, "the row waits for a request to flush");
+    store.flush().unwrap();
+}

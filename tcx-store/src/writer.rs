@@ -208,10 +208,12 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             Some(Command::Seal) => sealer.seal_all(),
             Some(Command::Published(published)) => published,
             Some(Command::Flush(done)) => {
-                let result = sealer.flush();
+                let written = sealer.seal_all();
+                let flushed = written.clone().and_then(|()| sealer.sync_names());
                 // Whoever asked may have gone.
-                let _ = done.send(result.clone());
-                result
+                let _ = done.send(flushed);
+                // Names of others that cannot be synced do not keep own rows waiting.
+                written
             }
             None => {
                 let result = sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error}"));
