@@ -28,7 +28,7 @@ impl Store {
     /// A folder that cannot be listed, or that turned out to be another's; a file that cannot be read.
     pub fn each_key(&self, mut see: impl FnMut(&[u8], u32)) -> Result<()> {
         self.refresh()?;
-        self.core.each_key(Reach::Served, |key, view, _| see(key, view))
+        self.reader()?.each_key(Reach::Served, |key, view, _| see(key, view))
     }
 
     /// A lookup that finds nothing: its rows are computed and kept nowhere.

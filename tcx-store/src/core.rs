@@ -14,13 +14,14 @@ use crate::destination::{Destination, Destinations};
 use crate::error::{Error, ErrorKind, Result};
 use crate::generation::Wanted;
 use crate::hot::HotTier;
-use crate::key::KeyType;
+use crate::key::{KeyType, Keys};
 use crate::live::Live;
 use crate::lock::lock;
 use crate::lookup::Lookup;
 use crate::options::{Compression, Options};
 use crate::probe::{Trouble, probe};
 use crate::refresh::{ListAt, Refresh};
+use crate::replacer::Replacer;
 use crate::retention::Retention;
 use crate::schema::Leaf;
 use crate::segment::arrow_schema;
@@ -67,6 +68,20 @@ impl Core {
     ///
     /// A folder of another identity, a damaged identity, a folder that cannot be listed.
     pub(crate) fn open(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
+        Self::open_if(storage, spec, options, |listed| listed)
+    }
+
+    /// Opens the folder if `listed` accepts what became of the first listing.
+    ///
+    /// # Errors
+    ///
+    /// Of `listed`.
+    pub(crate) fn open_if(
+        storage: Arc<dyn Storage>,
+        spec: Spec,
+        options: &Options,
+        listed: impl FnOnce(Result<bool>) -> Result<bool>,
+    ) -> Result<Self> {
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
         let retention = Retention::new(options);
@@ -77,7 +92,7 @@ impl Core {
         let mut live =
             Live::new(storage.clone(), spec.clone(), segments, counters.clone(), !options.read_only);
         let at = ListAt::new(storage.stamp().unwrap_or_default());
-        live.refresh()?;
+        listed(live.refresh())?;
         let snapshot = ArcSwap::from_pointee(live.snapshot(&retention));
         Ok(Self {
             leaves,
@@ -185,6 +200,29 @@ impl Core {
             // The first refusal stands.
             let _ = self.refused.set(error.clone());
         }
+    }
+
+    /// Finds the rows of these keys; looks for new files if it is time to, or if some are missing.
+    pub(crate) fn look(
+        &self,
+        keys: Keys,
+        replacer: Option<Arc<Replacer>>,
+        wanted: Option<&Arc<[usize]>>,
+        destinations: &mut [Destination<'_>],
+    ) -> Result<Lookup> {
+        self.check_key_type(keys.key_type())?;
+        self.refresh_if_due()?;
+        let known = self.snapshot().known;
+        let mut lookup = Lookup::new(keys, self.leaves.clone(), known, replacer);
+        if let Some(wanted) = wanted {
+            lookup = lookup.of_leaves(wanted);
+        }
+        let mut destinations = Destinations::new(destinations, lookup.len());
+        self.find(&mut lookup, &mut destinations);
+        if lookup.missing() > 0 && self.refresh_on_miss()? {
+            self.find(&mut lookup, &mut destinations);
+        }
+        Ok(lookup.with_copied(destinations.into_copied()))
     }
 
     /// Finds what it can of the missing rows: in the write buffer, then in the segments.

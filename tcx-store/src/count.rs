@@ -139,7 +139,9 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn computed(&self, rows: usize, start: Instant) {
-        self.core.counters.rows_computed.add(rows);
-        self.core.took(Work::Compute, start);
+        if let Ok(core) = self.reader() {
+            core.counters.rows_computed.add(rows);
+            core.took(Work::Compute, start);
+        }
     }
 }

@@ -33,7 +33,8 @@ impl Store {
     /// A folder that cannot be listed, or that turned out to be another's.
     pub fn disk_usage(&self) -> Result<DiskUsage> {
         self.refresh()?;
-        let (storage, snapshot) = (&self.core.storage, self.core.snapshot());
+        let core = self.reader()?;
+        let (storage, snapshot) = (&core.storage, core.snapshot());
         let listed = storage.list().map_err(|e| Error::io("cannot list", storage.path(), e))?;
         let names: Vec<FileName> = listed.iter().filter_map(|name| FileName::parse(name)).collect();
         let dead = |segment: &Segment| {

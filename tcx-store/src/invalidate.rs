@@ -39,6 +39,7 @@ impl Store {
     ///
     /// Keys of another type; a store that was opened read-only; what kept it from the disk.
     pub fn invalidate(&self, keys: &Keys) -> Result<()> {
+        self.writer()?;
         self.core.check_key_type(keys.key_type())?;
         self.kill_keys((0..keys.len()).map(|position| keys.key(position).into()).collect())
     }
@@ -81,6 +82,7 @@ impl Store {
     /// A folder that cannot be listed; a file that cannot be read, then it holds for all others; otherwise as
     /// [`invalidate`](Self::invalidate).
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        self.writer()?;
         self.refresh()?;
         let mut keys = Vec::new();
         let seen = self.core.each_key(Reach::There, |key, _, _| {
@@ -101,6 +103,7 @@ impl Store {
     /// As [`invalidate_where`](Self::invalidate_where).
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let limit = clock::millis(time);
+        self.writer()?;
         self.refresh()?;
         let mut keys = Vec::new();
         let seen = self.core.each_key(Reach::There, |key, _, born| {
@@ -115,7 +118,10 @@ impl Store {
 
     /// The positions of the keys that have been invalidated at some time, ascending; they may have been computed again since.
     pub fn invalidated_positions(&self, keys: &Keys) -> Vec<usize> {
-        let tombstones = self.core.snapshot().tombstones.clone();
+        let tombstones = self.reader().map_or_else(
+            |_| self.core.snapshot().tombstones.clone(),
+            |core| core.snapshot().tombstones.clone(),
+        );
         (0..keys.len()).filter(|&position| tombstones.newest_for_row(keys, position) > 0).collect()
     }
 

@@ -37,6 +37,7 @@ mod express;
 mod fate;
 #[cfg(test)]
 mod fault_tests;
+mod fork;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -44,6 +45,8 @@ mod generation;
 mod hot;
 mod identity;
 mod index;
+mod inherited;
+mod insert;
 mod inspect;
 mod instance;
 mod invalidate;
@@ -116,6 +119,7 @@ pub use causes::MissCauses;
 pub use column::Column;
 pub use destination::Destination;
 pub use error::{Error, ErrorKind, Result};
+pub use fork::Process;
 pub use identity::Identity;
 pub use inspect::{Inspection, SegmentFacts, SegmentState, modules};
 pub use key::{KeyType, Keys, MAX_KEY_BYTES};

@@ -2,15 +2,23 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is assumed where nothing says how much there is.
 const ASSUMED: usize = 4 << 30;
 
 /// The memory that this process may use, in bytes.
 pub(crate) fn memory() -> usize {
-    static MEMORY: LazyLock<usize> = LazyLock::new(|| read(Path::new("/")).unwrap_or(ASSUMED));
-    *MEMORY
+    // Not a lock, which a thread of the parent could hold in a forked process: two threads may read it at once.
+    static MEMORY: AtomicUsize = AtomicUsize::new(0);
+    match MEMORY.load(Ordering::Relaxed) {
+        0 => {
+            let found = read(Path::new("/")).unwrap_or(ASSUMED).max(1);
+            // All stores of a process have the same default, whatever becomes of a limit.
+            MEMORY.compare_exchange(0, found, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(found)
+        }
+        known => known,
+    }
 }
 
 /// The memory that is told by the files under `root`, which is `/` outside of tests.

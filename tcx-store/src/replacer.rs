@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::fork::Process;
+
 /// Somebody who computes every row once more, whatever is in the cache: rows that this replacer has not computed are
 /// misses to it. What it computes takes the place of what was there.
 ///
@@ -30,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Replacer {
     /// In ascending order.
     numbers: Mutex<Vec<u64>>,
+    process: Process,
 }
 
 impl Replacer {
@@ -40,7 +43,9 @@ impl Replacer {
 
     /// Whether a row is this replacer's own, `newest` being the newest tombstone that names its key and view.
     pub(crate) fn has_computed(&self, newest: u64) -> bool {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).binary_search(&newest).is_ok()
+        // A forked process has computed nothing that is kept, and must not wait for a lock of its parent.
+        self.process.is_current()
+            && self.numbers.lock().unwrap_or_else(PoisonError::into_inner).binary_search(&newest).is_ok()
     }
 
     /// A tombstone of this number names rows that this replacer has computed.

@@ -4,13 +4,15 @@
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
+use crate::fork::PerProcess;
+
 /// Smaller buffers are the allocator's.
 const LEAST: usize = 64 << 10;
 /// The most bytes that are kept together: those of a segment.
 const MOST: usize = 64 << 20;
 
 /// Those of this process.
-static SPARE: Mutex<Spare> = Mutex::new(Spare { buffers: Vec::new(), bytes: 0, writers: 0 });
+static SPARE: PerProcess<Mutex<Spare>> = PerProcess::new();
 
 /// Buffers that nobody uses.
 #[derive(Debug, Default)]
@@ -51,7 +53,7 @@ impl Spare {
 }
 
 fn with_spare<T>(use_spare: impl FnOnce(&mut Spare) -> T) -> T {
-    use_spare(&mut SPARE.lock().unwrap_or_else(PoisonError::into_inner))
+    use_spare(&mut SPARE.get().lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Gives the memory back to the system: nobody writes at the moment.

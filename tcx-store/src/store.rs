@@ -2,17 +2,15 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
-use crate::attestation::Attestation;
-use crate::buffer::Accepted;
-use crate::causes::Cause;
 use crate::changes::IdentityChange;
-use crate::column::Column;
 use crate::core::Core;
 use crate::destination::{Destination, Destinations};
 use crate::error::{Error, Result};
+use crate::fork::{PerProcess, Process};
+use crate::inherited::Reopened;
 use crate::key::Keys;
 use crate::lookup::Lookup;
 use crate::options::Options;
@@ -23,12 +21,13 @@ use crate::storage::{LocalStorage, Storage, System};
 use crate::writer::{Times, Writer};
 
 /// The open stores of this process, by folder.
-static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Store>>>> = LazyLock::new(Mutex::default);
+static OPEN: PerProcess<Mutex<HashMap<PathBuf, Weak<Store>>>> = PerProcess::new();
 
 /// The rows of one module: found by key, added in batches, made durable in the background.
 ///
 /// A process has one store per folder; whoever opens it again shares it. Dropping the last handle seals what
-/// is buffered; only [`flush`](Self::flush) tells whether that worked.
+/// is buffered; only [`flush`](Self::flush) tells whether that worked. A process that was forked after the store was opened
+/// [opens it again](Self::is_inherited) to write.
 ///
 /// ```
 /// use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
@@ -57,6 +56,10 @@ pub struct Store {
     /// There is none as long as the store is open to read only.
     writer: OnceLock<Writer>,
     times: Times,
+    pub(crate) options: Options,
+    /// The one that has the threads of this store.
+    pub(crate) process: Process,
+    pub(crate) reopened: Reopened,
 }
 
 impl Store {
@@ -69,7 +72,8 @@ impl Store {
     /// cannot be listed.
     pub fn open(cache: &Path, spec: Spec, options: &Options) -> Result<Arc<Self>> {
         let dir = resolve(cache)?.join(&spec.module_id);
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = OPEN.get();
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
         // gets a new one.
         if let Some(store) = open.get(&dir).and_then(Weak::upgrade).filter(|store| !store.is_given_up()) {
@@ -88,8 +92,7 @@ impl Store {
 
     /// A store that is not shared.
     pub(crate) fn with_storage(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
-        let core = Arc::new(Core::open(storage, spec, options)?);
-        let store = Self { core, writer: OnceLock::new(), times: Times::new(options) };
+        let store = Self::of(Core::open(storage, spec, options)?, options);
         if !options.read_only {
             store.allow_writing()?;
         }
@@ -99,9 +102,20 @@ impl Store {
     /// A store whose buffer is sealed by whoever has it.
     #[cfg(test)]
     pub(crate) fn without_writer(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
-        let core = Arc::new(Core::open(storage, spec, options)?);
-        let writer = Writer::none(core.clone()).into();
-        Ok(Self { core, writer, times: Times::new(options) })
+        let mut store = Self::of(Core::open(storage, spec, options)?, options);
+        store.writer = Writer::none(store.core.clone()).into();
+        Ok(store)
+    }
+
+    fn of(core: Core, options: &Options) -> Self {
+        Self {
+            core: Arc::new(core),
+            writer: OnceLock::new(),
+            times: Times::new(options),
+            options: options.clone(),
+            process: Process::current(),
+            reopened: Reopened::new(),
+        }
     }
 
     /// Starts the writer, unless there is one. Whoever shares a store holds the lock of the open ones.
@@ -116,13 +130,23 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) fn writer_if_any(&self) -> Option<&Writer> {
-        self.writer.get()
+    /// The writer, unless the store is read-only.
+    ///
+    /// # Errors
+    ///
+    /// A forked process, which has no writer.
+    pub(crate) fn writer_if_any(&self) -> Result<Option<&Writer>> {
+        self.check_process()?;
+        Ok(self.writer.get())
+    }
+
+    pub(crate) fn take_writer(&mut self) -> Option<Writer> {
+        self.writer.take()
     }
 
     /// The writer of a store that is not read-only.
     pub(crate) fn writer(&self) -> Result<&Writer> {
-        self.writer_if_any().ok_or_else(|| {
+        self.writer_if_any()?.ok_or_else(|| {
             let (module, path) = (&self.core.spec.module_id, self.path().display());
             Error::invalid(format!(
                 "the cache of `{module}` at {path} is open to read only: open it to write"
@@ -147,7 +171,7 @@ impl Store {
     ///
     /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
     pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
-        Ok(self.core.counted(self.look(keys, None, None, &mut [])?))
+        self.look_counted(keys, None, None, &mut [])
     }
 
     /// Finds the rows of these keys, of which only the leaves of these numbers are going to be read: nothing of the others is
@@ -176,7 +200,7 @@ impl Store {
     /// A leaf that the store has not; otherwise as [`lookup`](Self::lookup).
     pub fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
         self.core.check_leaves(leaves)?;
-        Ok(self.core.counted(self.look(keys, None, Some(leaves), &mut [])?))
+        self.look_counted(keys, None, Some(leaves), &mut [])
     }
 
     /// Finds the rows of these keys, of which only the `leaves` of these numbers are going to be read, if any are said, and copies
@@ -197,7 +221,7 @@ impl Store {
         for destination in &*destinations {
             self.core.check_destination(destination, keys.len(), leaves.map(|leaves| &**leaves))?;
         }
-        Ok(self.core.counted(self.look(keys, None, leaves, destinations)?))
+        self.look_counted(keys, None, leaves, destinations)
     }
 
     /// Finds the rows of these keys without counting hits and misses: for a look at what is there.
@@ -206,7 +230,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn peek(&self, keys: Keys) -> Result<Lookup> {
-        self.look(keys, None, None, &mut [])
+        self.reader()?.look(keys, None, None, &mut [])
     }
 
     /// Finds the rows of these keys that `replacer` has computed: all others are missing.
@@ -215,7 +239,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn lookup_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        Ok(self.core.counted(self.look(keys, Some(replacer.clone()), None, &mut [])?))
+        self.look_counted(keys, Some(replacer.clone()), None, &mut [])
     }
 
     /// Finds as [`lookup_replacing`](Self::lookup_replacing) does, without counting.
@@ -224,29 +248,18 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn peek_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        self.look(keys, Some(replacer.clone()), None, &mut [])
+        self.reader()?.look(keys, Some(replacer.clone()), None, &mut [])
     }
 
-    fn look(
+    fn look_counted(
         &self,
         keys: Keys,
         replacer: Option<Arc<Replacer>>,
         wanted: Option<&Arc<[usize]>>,
         destinations: &mut [Destination<'_>],
     ) -> Result<Lookup> {
-        self.core.check_key_type(keys.key_type())?;
-        self.core.refresh_if_due()?;
-        let known = self.core.snapshot().known;
-        let mut lookup = Lookup::new(keys, self.core.leaves.clone(), known, replacer);
-        if let Some(wanted) = wanted {
-            lookup = lookup.of_leaves(wanted);
-        }
-        let mut destinations = Destinations::new(destinations, lookup.len());
-        self.core.find(&mut lookup, &mut destinations);
-        if lookup.missing() > 0 && self.core.refresh_on_miss()? {
-            self.core.find(&mut lookup, &mut destinations);
-        }
-        Ok(lookup.with_copied(destinations.into_copied()))
+        let core = self.reader()?;
+        Ok(core.counted(core.look(keys, replacer, wanted, destinations)?))
     }
 
     /// Looks for the missing rows once more: another thread may have computed them meanwhile.
@@ -255,120 +268,12 @@ impl Store {
     ///
     /// A folder that turned out to be another's.
     pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
-        self.core.check()?;
-        self.core.expire();
+        let core = self.reader()?;
+        core.check()?;
+        core.expire();
         let before = lookup.counts();
-        self.core.find(lookup, &mut Destinations::default());
-        self.core.recounted(&before, lookup);
-        Ok(())
-    }
-
-    /// Rows that were found are not to be served: those at `positions` are missing from now on, and what is inserted for them takes
-    /// their place, in every process.
-    ///
-    /// ```
-    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
-    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
-    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
-    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
-    /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 255])])?;
-    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
-    /// store.reject(&mut rows, &[1]);
-    /// assert_eq!(rows.missing_positions(), [1]);
-    /// store.insert(&mut rows, &[1], vec![Column::dense(&[20])])?;
-    /// store.flush()?;
-    /// assert_eq!(store.lookup(Keys::ints([2], 0))?.bytes(0, 0), [20]);
-    /// assert_eq!(store.stats().miss_causes.rejected, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// If a position is not below `lookup.len()`.
-    pub fn reject(&self, lookup: &mut Lookup, positions: &[usize]) {
-        let before = lookup.counts();
-        for &position in positions {
-            lookup.reopen(position, Cause::Rejected);
-        }
-        self.core.recounted(&before, lookup);
-    }
-
-    /// Adds the rows of the keys at `positions` of `lookup`, one column per leaf, and completes the lookup with
-    /// them. They are readable at once, and durable after the next [`flush`](Self::flush). Waits while the
-    /// queue is full; while writing is off, the rows complete the lookup but are not kept.
-    ///
-    /// # Errors
-    ///
-    /// Columns that are not those of the schema; a lookup of another store; a store that is open to read only; a folder
-    /// that turned out to be another's.
-    ///
-    /// # Panics
-    ///
-    /// If a position is not below `lookup.len()`.
-    pub fn insert(&self, lookup: &mut Lookup, positions: &[usize], columns: Vec<Column>) -> Result<()> {
-        self.insert_from(lookup, positions, columns, None)
-    }
-
-    /// As [`insert`](Self::insert), of rows that become durable only if `attestation` still holds when they are written:
-    /// otherwise they are dropped, and [`flush`](Self::flush) says why.
-    ///
-    /// # Errors
-    ///
-    /// An attestation that was refused before; otherwise as [`insert`](Self::insert).
-    ///
-    /// # Panics
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn insert_attested(
-        &self,
-        lookup: &mut Lookup,
-        positions: &[usize],
-        columns: Vec<Column>,
-        attestation: &Arc<Attestation>,
-    ) -> Result<()> {
-        match attestation.refused() {
-            Some(why) => Err(why.clone()),
-            None => self.insert_from(lookup, positions, columns, Some(attestation.clone())),
-        }
-    }
-
-    fn insert_from(
-        &self,
-        lookup: &mut Lookup,
-        positions: &[usize],
-        columns: Vec<Column>,
-        attestation: Option<Arc<Attestation>>,
-    ) -> Result<()> {
-        self.core.check()?;
-        if !lookup.has_leaves(&self.core.leaves) {
-            return Err(Error::invalid(format!(
-                "a lookup of another store cannot add rows to {}",
-                self.path().display()
-            )));
-        }
-        let writer = self.writer()?;
-        let batch = lookup.take(positions, columns, attestation)?;
-        if batch.rows() == 0 {
-            return Ok(());
-        }
-        if self.core.is_frozen() {
-            self.core.counters.rows_dropped.add(batch.rows());
-            return Ok(());
-        }
-        let accepted = self.core.buffer.accept(&batch, || writer.seal());
-        if accepted == Accepted::No {
-            self.core.counters.rows_dropped.add(batch.rows());
-        } else {
-            self.core.counters.rows_accepted.add(batch.rows());
-            self.core.counters.bytes_accepted.add(batch.bytes());
-        }
-        match accepted {
-            Accepted::First => writer.rows_came(),
-            Accepted::Full => writer.seal(),
-            Accepted::Yes | Accepted::No => {}
-        }
+        core.find(lookup, &mut Destinations::default());
+        core.recounted(&before, lookup);
         Ok(())
     }
 
@@ -378,10 +283,10 @@ impl Store {
     ///
     /// What kept rows from the disk: those in the buffer stay there and are tried again; those that were not
     /// accepted since the last flush, because writing was off, are gone, and so are those whose
-    /// [attestation](Attestation) was refused.
+    /// [attestation](crate::Attestation) was refused.
     pub fn flush(&self) -> Result<()> {
         let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
-        if let Some(writer) = self.writer_if_any() {
+        if let Some(writer) = self.writer_if_any()? {
             let start = Instant::now();
             let flushed = writer.flush();
             self.core.took(Work::Flush, start);
@@ -399,18 +304,19 @@ impl Store {
     ///
     /// A folder that cannot be listed, or that turned out to be another's.
     pub fn refresh(&self) -> Result<()> {
-        self.core.check()?;
-        self.core.refresh_now().map(drop)
+        let core = self.reader()?;
+        core.check()?;
+        core.refresh_now().map(drop)
     }
 
     /// Whether the folder is full, and nothing more is kept ([`WhenFull::Freeze`](crate::WhenFull::Freeze)).
     pub fn is_full(&self) -> bool {
-        self.core.is_frozen()
+        self.reader().is_ok_and(|core| core.is_frozen())
     }
 
     /// Why writing is off, if it is.
     pub fn trouble(&self) -> Option<Error> {
-        self.core.buffer.trouble()
+        self.reader().map_or_else(Some, |core| core.buffer.trouble())
     }
 
     /// How many index runs lead to the rows.
@@ -431,7 +337,7 @@ impl Store {
 
     /// What this store has done since it was opened in this process.
     pub fn stats(&self) -> Stats {
-        self.core.stats()
+        self.reader().map_or_else(|_| Stats::default(), |core| core.stats())
     }
 }
 

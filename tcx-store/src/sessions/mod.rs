@@ -104,7 +104,8 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn end_session(&self) {
-        if let Some(writer) = self.writer_if_any() {
+        // The session of an inherited store is the parent's.
+        if let Ok(Some(writer)) = self.writer_if_any() {
             writer.end_session();
         }
     }

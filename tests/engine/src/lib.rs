@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test that cannot go on panics")]
 
+#[cfg(unix)]
+pub mod child;
 pub mod churn;
 pub mod crowd;
 pub mod damage;
