@@ -1,5 +1,6 @@
 //! The settings of a store. None of them is part of a cache's identity.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::memory::memory;
@@ -38,8 +39,66 @@ pub struct Options {
     /// How files are read.
     pub read_mode: ReadMode,
     /// Nothing is written, no index run either: rows are looked up and that is all (`false`). A store that the process has
-    /// open to read only is opened to write by whoever opens it so.
+    /// open to read only is opened to write by whoever opens it so: this alone may differ where a process opens a store again.
     pub read_only: bool,
+}
+
+impl Options {
+    /// The settings in which these differ, and both values. A process has one store per folder, which has one value of each.
+    pub(crate) fn difference(&self, other: &Self) -> Vec<Difference> {
+        let pairs = self.settings().into_iter().zip(other.settings());
+        let all = pairs.map(|((name, own), (_, other))| Difference { name, own, other });
+        all.filter(|difference| difference.own != difference.other).collect()
+    }
+
+    fn settings(&self) -> [(&'static str, String); 11] {
+        // A new setting has to be named here.
+        let Self {
+            seal_bytes,
+            seal_after,
+            queue_bytes,
+            refresh_every,
+            collect_after,
+            time_to_live,
+            max_bytes,
+            when_full,
+            compression,
+            hot_bytes,
+            read_mode,
+            read_only: _,
+        } = self;
+        let when_full = max_bytes.map(|_| when_full);
+        [
+            ("seal_bytes", seal_bytes.to_string()),
+            ("seal_after", format!("{seal_after:?}")),
+            ("queue_bytes", queue_bytes.to_string()),
+            ("refresh_every", format!("{refresh_every:?}")),
+            ("collect_after", format!("{collect_after:?}")),
+            ("time_to_live", or_none(time_to_live.map(|time| format!("{time:?}")))),
+            ("max_bytes", or_none(max_bytes.map(|bytes| bytes.to_string()))),
+            ("when_full", or_none(when_full.map(|action| format!("{action:?}")))),
+            ("compression", format!("{compression:?}")),
+            ("hot_bytes", hot_bytes.to_string()),
+            ("read_mode", format!("{read_mode:?}")),
+        ]
+    }
+}
+
+fn or_none(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "none".to_owned())
+}
+
+/// A setting that has two values.
+pub(crate) struct Difference {
+    name: &'static str,
+    own: String,
+    other: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is {}, requested {}", self.name, self.own, self.other)
+    }
 }
 
 /// What happens when a folder takes as much room as it may.

@@ -64,12 +64,13 @@ pub struct Store {
 
 impl Store {
     /// Opens the folder of `spec`'s module in the cache directory `cache`. Nothing is created before the first
-    /// rows are sealed. Where this process has the store open already, that one is shared, with its options.
+    /// rows are sealed. Where this process has the store open already, that one is shared.
     ///
     /// # Errors
     ///
     /// A folder of another identity, schema or key type, both sides named; a damaged identity; a folder that
-    /// cannot be listed.
+    /// cannot be listed; a store that this process has open with other options but for
+    /// [`read_only`](Options::read_only), both values named.
     pub fn open(cache: &Path, spec: Spec, options: &Options) -> Result<Arc<Self>> {
         let dir = resolve(cache)?.join(&spec.module_id);
         let open = OPEN.get();
@@ -156,13 +157,22 @@ impl Store {
 
     fn shared_with(self: Arc<Self>, spec: &Spec, options: &Options) -> Result<Arc<Self>> {
         let difference = IdentityChange::new(&self.core.spec).difference(spec);
-        if difference.is_empty() {
-            if !options.read_only {
-                self.allow_writing()?;
-            }
-            return Ok(self);
+        if !difference.is_empty() {
+            return Err(crate::instance::refused(&spec.module_id, self.core.storage.path(), &difference));
         }
-        Err(crate::instance::refused(&spec.module_id, self.core.storage.path(), &difference))
+        let difference = self.options.difference(options);
+        if !difference.is_empty() {
+            let settings: Vec<_> = difference.iter().map(ToString::to_string).collect();
+            let (module, path, settings) = (&spec.module_id, self.path().display(), settings.join("; "));
+            return Err(Error::invalid(format!(
+                "this process has the cache of `{module}` at {path} open with other settings: {settings}; \
+                 open it with the same settings, or drop every handle of it before"
+            )));
+        }
+        if !options.read_only {
+            self.allow_writing()?;
+        }
+        Ok(self)
     }
 
     /// Finds the rows of these keys.

@@ -1,7 +1,12 @@
 //! A store serves what was put into it: at once, after a flush, and when it is opened again.
 
+use std::time::Duration;
 use tcx_engine_tests::{OUTPUT, check, columns, files, get_or_compute, lookup, open, options, row, spec};
-use tcx_store::{Column, ColumnType, DType, ErrorKind, Identity, KeyType, Keys, Options, Spec, Store};
+
+use tcx_store::{
+    Column, ColumnType, Compression, DType, ErrorKind, Identity, KeyType, Keys, Options, ReadMode, Spec,
+    Store, WhenFull,
+};
 
 #[test]
 fn rows_are_readable_before_and_after_they_are_sealed_and_by_the_next_process() {
@@ -255,4 +260,50 @@ fn strange_files_in_the_folder_are_left_alone() {
     drop(store);
     assert_eq!(get_or_compute(&open(dir.path()), &["a"]), 0);
     assert_eq!(std::fs::read_to_string(folder.join("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Options { max_bytes: Some(1 << 30), ..options() };
+    let store = Store::open(dir.path(), spec("224"), &first).unwrap();
+    get_or_compute(&store, &["a"]);
+    let read_only = Options { read_only: true, ..first.clone() };
+    for same in [&first, &read_only] {
+        let again = Store::open(dir.path(), spec("224"), same).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&store, &again));
+    }
+    let hour = Duration::from_hours(1);
+    let others: [(&str, Options); 11] = [
+        ("`max_bytes` is 1073741824, requested 5", Options { max_bytes: Some(5), ..first.clone() }),
+        (
+            "`when_full` is Freeze, requested EvictOldest",
+            Options { when_full: WhenFull::EvictOldest, ..first.clone() },
+        ),
+        ("`time_to_live` is none, requested 3600s", Options { time_to_live: Some(hour), ..first.clone() }),
+        (
+            "`compression` is None, requested Zstd",
+            Options { compression: Compression::Zstd, ..first.clone() },
+        ),
+        ("`read_mode` is Auto, requested Pread", Options { read_mode: ReadMode::Pread, ..first.clone() }),
+        ("requested 7", Options { hot_bytes: 7, ..first.clone() }),
+        ("`seal_bytes` is 67108864, requested 8", Options { seal_bytes: 8, ..first.clone() }),
+        (
+            "`seal_after` is 3600s, requested 1s",
+            Options { seal_after: Duration::from_secs(1), ..first.clone() },
+        ),
+        ("`queue_bytes` is 268435456, requested 9", Options { queue_bytes: 9, ..first.clone() }),
+        ("`refresh_every` is 0ns, requested 3600s", Options { refresh_every: hour, ..first.clone() }),
+        ("`collect_after` is 60s, requested 3600s", Options { collect_after: hour, ..first.clone() }),
+    ];
+    for (expected, options) in others {
+        let error = Store::open(dir.path(), spec("224"), &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(expected), "{expected}: {error}");
+    }
+    // Without a limit, what happens at the limit is no setting.
+    drop(store);
+    let frozen = Options { when_full: WhenFull::EvictOldest, ..options() };
+    let store = Store::open(dir.path(), spec("224"), &frozen).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&store, &open(dir.path())));
 }
