@@ -19,9 +19,17 @@ pub(crate) struct Named {
     pub(crate) parenthesized: bool,
 }
 
-/// The options in `tokens`; those that are none are reported.
-pub(crate) fn options(tokens: TokenStream, errors: &mut Errors) -> Vec<Named> {
+/// The options in `tokens`. Parts without a name are reported, with what `expected` makes of them.
+pub(crate) fn options(
+    tokens: TokenStream,
+    expected: impl Fn(&TokenStream) -> String,
+    errors: &mut Errors,
+) -> Vec<Named> {
     let parse = |input: ParseStream<'_>| {
+        if !input.peek(Ident::peek_any) {
+            let whole: TokenStream = input.parse()?;
+            return Err(syn::Error::new_spanned(&whole, expected(&whole)));
+        }
         let name = input.call(Ident::parse_any)?;
         if input.is_empty() {
             return Ok(Named { name, value: TokenStream::new(), parenthesized: false });
@@ -43,7 +51,10 @@ pub(crate) fn options(tokens: TokenStream, errors: &mut Errors) -> Vec<Named> {
 /// The same, for an attribute `#[tcx(..)]`.
 pub(crate) fn tcx_options(attribute: &Attribute, errors: &mut Errors) -> Vec<Named> {
     match &attribute.meta {
-        Meta::List(list) => options(list.tokens.clone(), errors),
+        Meta::List(list) => {
+            let expected = |_: &TokenStream| "expected an option, as in `#[tcx(crate = my_tcx)]`".to_owned();
+            options(list.tokens.clone(), expected, errors)
+        }
         other => {
             errors.at(other, "expected options in parentheses, as in `#[tcx(crate = my_tcx)]`");
             Vec::new()

@@ -32,6 +32,7 @@ mod macros;
 mod missing;
 mod mode;
 mod output;
+mod part;
 mod prefetch;
 mod progress;
 mod provenance;

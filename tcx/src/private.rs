@@ -17,6 +17,7 @@ pub use crate::extractor::{CachedModule, Extractor};
 pub use crate::id::{BytesIds, I64Ids, StringIds};
 pub use crate::identity::Identity;
 pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
+pub use crate::part::{AnyPart, OutputPart, SkippedPart, TensorPart};
 pub use crate::registry::Registered;
 pub use crate::skipped::Skipped;
 pub use crate::stateless::Stateless;

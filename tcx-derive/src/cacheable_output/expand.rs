@@ -1,5 +1,8 @@
 //! The generated code: one call per field into `tcx::__private`, and one assertion per field, which is where
 //! the compiler reports a type that cannot be cached.
+//!
+//! That report is the only one. The impl is there for whichever types the fields have, so that the struct can be used
+//! as an output: `OutputPart` and its siblings accept any type, and the assertions accept only types that can be stored.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -50,8 +53,11 @@ pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
             }
         }
     });
+    // The import is used only where a type cannot be stored.
     quote! {
         const _: () = {
+            #[allow(unused_imports)]
+            use #runtime::AnyPart as _;
             #(#assertions)*
 
             #[doc(hidden)]
@@ -104,19 +110,35 @@ pub(crate) fn stub(output: &Output<'_>) -> TokenStream {
     }
 }
 
-/// The type as the trait that stores it: `<Vec<String> as CacheableOutput>`.
+/// How the field is stored: `<Vec<T> as CacheableOutput>` where a bound of the impl says that it can be, else
+/// `OutputPart::<Vec<String>>`.
 fn stored(output: &Output<'_>, index: usize) -> TokenStream {
     let (runtime, field) = (&output.runtime, &output.fields[index]);
-    let ty = field.ty();
-    if field.skipped {
-        return quote!(<#ty as #runtime::Skipped>);
-    }
+    let (ty, is_open) = (field.ty(), is_open(output, index));
     match &field.tensor {
+        _ if field.skipped && is_open => quote!(<#ty as #runtime::Skipped>),
+        _ if field.skipped => quote!(#runtime::SkippedPart::<#ty>),
         Tensor::Yes(attribute) => {
             let column = column(output, index, attribute);
-            quote!(<#ty as #runtime::TensorField<#column>>)
+            if is_open {
+                quote!(<#ty as #runtime::TensorField<#column>>)
+            } else {
+                quote!(#runtime::TensorPart::<#ty, #column>)
+            }
         }
-        Tensor::No | Tensor::Wrong => quote!(<#ty as #runtime::CacheableOutput>),
+        Tensor::No | Tensor::Wrong if is_open => quote!(<#ty as #runtime::CacheableOutput>),
+        Tensor::No | Tensor::Wrong => quote!(#runtime::OutputPart::<#ty>),
+    }
+}
+
+/// Whether the field uses a parameter of the struct: then it is a bound of the impl, judged where the struct is used.
+/// Every other field has an assertion.
+fn is_open(output: &Output<'_>, index: usize) -> bool {
+    let (field, generics) = (&output.fields[index], &output.original.generics);
+    let uses_parameter = |attribute| mentions_parameter(&marker(output, attribute), generics);
+    match &field.tensor {
+        Tensor::Yes(attribute) if !field.skipped && uses_parameter(attribute) => true,
+        _ => mentions_parameter(field.ty(), generics),
     }
 }
 
@@ -144,11 +166,11 @@ fn marker(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
 }
 
 /// Statements that do not compile if the field cannot be stored. They carry the tokens of the field's type, so
-/// that the error stands there. A type with parameters is judged where the struct is used.
+/// that the error stands there.
 fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
-    let (runtime, field, generics) = (&output.runtime, &output.fields[index], &output.original.generics);
+    let (runtime, field) = (&output.runtime, &output.fields[index]);
     let ty = field.ty();
-    if mentions_parameter(ty, generics) {
+    if is_open(output, index) {
         return TokenStream::new();
     }
     if field.skipped {
@@ -157,11 +179,7 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
     }
     match &field.tensor {
         Tensor::Yes(attribute) => {
-            let marker = marker(output, attribute);
-            if mentions_parameter(&marker, generics) {
-                return TokenStream::new();
-            }
-            let column = column(output, index, attribute);
+            let (marker, column) = (marker(output, attribute), column(output, index, attribute));
             let constant = attribute.dims.iter().find_map(|dim| match dim {
                 Dim::Constant(expr) => Some(over(quote!(#runtime::assert_column_shape::<#column>()), expr)),
                 _ => None,
@@ -214,19 +232,21 @@ pub(super) fn over(tokens: TokenStream, place: &impl ToTokens) -> TokenStream {
     tokens.into_iter().collect()
 }
 
-/// The struct's generics, and for each field that it can be stored. The unused lifetime keeps the compiler from
-/// judging that bound here, where it would report what the assertion reports.
+/// The struct's generics, and for each field that uses one of them that it can be stored. The unused lifetime keeps the
+/// compiler from judging that bound here.
 fn bounded(output: &Output<'_>) -> Generics {
     let runtime = &output.runtime;
     let mut generics = output.original.generics.clone();
+    let open: Vec<usize> = (0..output.fields.len()).filter(|&index| is_open(output, index)).collect();
+    if open.is_empty() {
+        return generics;
+    }
     let bounds = &mut generics.make_where_clause().predicates;
-    for (index, field) in output.fields.iter().enumerate() {
+    for index in open {
+        let field = &output.fields[index];
         let ty = field.ty();
-        if field.skipped {
-            bounds.push(parse_quote!(for<'__tcx> #ty: #runtime::Skipped));
-            continue;
-        }
         bounds.push(match &field.tensor {
+            _ if field.skipped => parse_quote!(for<'__tcx> #ty: #runtime::Skipped),
             Tensor::Yes(attribute) => {
                 let column = column(output, index, attribute);
                 parse_quote!(for<'__tcx> #ty: #runtime::TensorField<#column>)

@@ -25,7 +25,7 @@ impl Arguments {
     pub(crate) fn parse(tokens: TokenStream, module: &Ident, errors: &mut Errors) -> Self {
         let mut parsed = Self { runtime: Runtime::default(), id: None, key: "StringIds", output: None };
         let mut seen: Vec<String> = Vec::new();
-        for option in options(tokens, errors) {
+        for option in options(tokens, |part| without_name(part, module), errors) {
             let name = option.name.to_string();
             if seen.contains(&name) {
                 errors.at(&option.name, format!("`{name}` is given twice: keep one"));
@@ -50,6 +50,16 @@ impl Arguments {
             errors.push(syn::Error::new(Span::call_site(), message));
         }
         parsed
+    }
+}
+
+/// Most probably it was meant to be the id.
+fn without_name(part: &TokenStream, module: &Ident) -> String {
+    match syn::parse2(part.clone()).map(peel) {
+        Ok(Expr::Lit(ExprLit { lit: Lit::Str(id), .. })) => {
+            format!("the id has no name before it: write `id = \"{}\"`", suggestion(&id.value(), module))
+        }
+        _ => format!("expected an option, as in `id = \"{}_v1\"`", snake_case(module)),
     }
 }
 
