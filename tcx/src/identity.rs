@@ -49,7 +49,7 @@ impl Identity {
     /// The identity of a value: of a module, to see what its cache depends on.
     pub fn of<T: Stateless + ?Sized>(value: &T) -> Self {
         let mut identity = Self::default();
-        value.identity(&mut identity);
+        identity.enter(value);
         identity
     }
 
@@ -79,7 +79,18 @@ impl Identity {
     /// Enters a field, by its name.
     pub fn field<T: Stateless + ?Sized>(&mut self, name: &str, value: &T) {
         let dot = if self.path.is_empty() { "" } else { "." };
-        self.at(&format!("{dot}{name}"), |identity| value.identity(identity));
+        self.at(&format!("{dot}{name}"), |identity| identity.enter(value));
+    }
+
+    /// Enters a value; that of a trait object with the path of its type, which is nowhere else. Of all others the name
+    /// is enough, since the types of a module's fields are part of its code.
+    pub(crate) fn enter<T: Stateless + ?Sized>(&mut self, value: &T) {
+        let own = value.__tcx_type();
+        if own != std::any::type_name::<T>() {
+            let name = if self.path.is_empty() { "self<dyn>" } else { "<dyn>" };
+            self.at(name, |identity| identity.value(own));
+        }
+        value.identity(self);
     }
 
     /// Enters a part, by its name: a field of an output.

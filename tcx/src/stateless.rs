@@ -19,7 +19,8 @@ use crate::identity::{Identity, quoted};
 /// Numbers, strings, paths, ranges, [`Frozen`](crate::Frozen) weights; vectors, arrays, tuples, `Option`s,
 /// references, `Box`, `Rc` and `Arc` of these; sorted maps; and structs and enums with
 /// [`#[derive(Stateless)]`](macro@crate::Stateless). A trait with `Stateless` as a supertrait makes its
-/// objects Stateless.
+/// objects Stateless; they enter the whole path of the type behind them (`step<dyn> = my_crate::steps::Scale`), since types
+/// of one name in different modules may compute different things.
 ///
 /// A hash map is none, although its values may be: the order it goes through them changes from run to run.
 /// A `tch::Device` is, and enters nothing: outputs do not depend on where they were computed.
@@ -45,6 +46,12 @@ use crate::identity::{Identity, quoted};
 pub trait Stateless {
     /// Enters everything in this value that can change an output.
     fn identity(&self, identity: &mut Identity);
+
+    /// The path of the value's type: of the one behind a trait object, too.
+    #[doc(hidden)]
+    fn __tcx_type(&self) -> &'static str {
+        std::any::type_name::<Self>()
+    }
 }
 
 macro_rules! integers {
@@ -224,7 +231,7 @@ macro_rules! pointers {
     ($($pointer:ty),*) => {$(
         impl<T: Stateless + ?Sized> Stateless for $pointer {
             fn identity(&self, identity: &mut Identity) {
-                T::identity(self, identity);
+                identity.enter::<T>(self);
             }
         }
     )*};

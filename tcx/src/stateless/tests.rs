@@ -216,7 +216,7 @@ fn an_object_is_the_type_behind_it() {
     let other: Arc<dyn Net> = Arc::new(Large { depth: 2 });
     assert_eq!(
         lines(&Holder { nets: vec![one.clone()] }),
-        "self = Holder\nnets = 1 item\nnets[0] = Small\nnets[0].depth = 2i64"
+        "self = Holder\nnets = 1 item\nnets[0]<dyn> = tcx::stateless::tests::Small\nnets[0] = Small\nnets[0].depth = 2i64"
     );
     assert_ne!(lines(&Holder { nets: vec![one] }), lines(&Holder { nets: vec![other] }));
 }

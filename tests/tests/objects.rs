@@ -1,0 +1,124 @@
+//! Types of one name in different modules, behind trait objects and beside them.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tcx::{Cache, Extractor, Identity, Stateless, cached_module};
+
+trait Step: Stateless + Send {
+    fn of(&self, x: i64) -> i64;
+}
+
+macro_rules! steps {
+    ($module:ident, $factor:literal) => {
+        mod $module {
+            #[derive(tcx::Stateless)]
+            pub(crate) struct Scale {
+                pub(crate) by: i64,
+            }
+
+            impl super::Step for Scale {
+                fn of(&self, x: i64) -> i64 {
+                    x * self.by * $factor
+                }
+            }
+
+            #[derive(tcx::Stateless)]
+            pub(crate) enum Kind {
+                Scale,
+            }
+
+            impl super::Step for Kind {
+                fn of(&self, x: i64) -> i64 {
+                    match self {
+                        Self::Scale => x * $factor,
+                    }
+                }
+            }
+
+            /// One that enters itself.
+            pub(crate) struct Own;
+
+            impl tcx::Stateless for Own {
+                fn identity(&self, identity: &mut tcx::Identity) {
+                    identity.type_name("Own");
+                }
+            }
+
+            impl super::Step for Own {
+                fn of(&self, x: i64) -> i64 {
+                    x * $factor
+                }
+            }
+        }
+    };
+}
+
+steps!(first, 2);
+steps!(second, 6);
+
+#[cached_module(id = "stepped_v1", key = i64)]
+struct Stepped {
+    step: Box<dyn Step>,
+}
+
+impl Extractor for Stepped {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, x: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+        Ok(x.iter().map(|&x| self.step.of(x)).collect())
+    }
+}
+
+fn assert_apart(first: Box<dyn Step>, second: Box<dyn Step>) {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |dir: &Path, step| Cache::open(dir).unwrap().module(Stepped { step });
+    let cached = open(dir.path(), first).unwrap();
+    assert_eq!(cached.forward(&[3], &vec![3]).unwrap(), [6]);
+    cached.flush().unwrap();
+    drop(cached);
+    let refused = match open(dir.path(), second) {
+        Ok(cached) => panic!("served {:?}, expected 18", cached.forward(&[3], &vec![3])),
+        Err(refused) => refused.to_string(),
+    };
+    assert!(refused.contains("`step<dyn>`: objects::first::"), "{refused}");
+    assert!(refused.contains("objects::second::"), "{refused}");
+}
+
+#[test]
+fn types_of_one_name_behind_a_trait_object_do_not_share_a_cache() {
+    assert_apart(Box::new(first::Scale { by: 1 }), Box::new(second::Scale { by: 1 }));
+    assert_apart(Box::new(first::Kind::Scale), Box::new(second::Kind::Scale));
+    assert_apart(Box::new(first::Own), Box::new(second::Own));
+}
+
+#[test]
+fn every_pointer_to_a_trait_object_enters_the_type() {
+    let own = "objects::first::Own";
+    let boxed: Box<dyn Step> = Box::new(first::Own);
+    let expected = format!("self<dyn> = {own}\nself = Own");
+    assert_eq!(Identity::of(&boxed).to_string(), expected);
+    assert_eq!(Identity::of(&*boxed).to_string(), expected);
+    assert_eq!(Identity::of(&&*boxed).to_string(), expected);
+    assert_eq!(Identity::of(&(Rc::new(first::Own) as Rc<dyn Step>)).to_string(), expected);
+    assert_eq!(Identity::of(&(Arc::new(first::Own) as Arc<dyn Step>)).to_string(), expected);
+    let steps: Vec<Box<dyn Step>> = vec![boxed];
+    assert_eq!(
+        Identity::of(&steps).to_string(),
+        format!("self = 1 item\nself[0]<dyn> = {own}\nself[0] = Own")
+    );
+    let mut identity = Identity::default();
+    identity.field("step", &*steps[0]);
+    assert_eq!(identity.to_string(), format!("step<dyn> = {own}\nstep = Own"));
+}
+
+#[test]
+fn what_is_no_trait_object_keeps_the_identity_it_has_had() {
+    assert_eq!(Identity::of(&Box::new(first::Scale { by: 1 })).to_string(), "self = Scale\nby = 1i64");
+    assert_eq!(
+        Identity::of(&(first::Kind::Scale, "a", &[1u8][..])).to_string(),
+        "0 = Kind::Scale\n1 = \"a\"\n2 = 1 item\n2[0] = 1u8"
+    );
+}
