@@ -65,7 +65,7 @@ impl ContentId {
     ///
     /// # Errors
     ///
-    /// A tensor without plain values: a sparse one, an undefined one.
+    /// A tensor without plain values: a sparse one, a quantized one, an undefined one.
     pub fn of_tensor(tensor: &Tensor) -> Result<Self> {
         if !tensor.defined() {
             return Err(Error::batch("the id of a tensor: it is undefined"));

@@ -1,5 +1,6 @@
 //! Weights that nobody can change any more, and their fingerprint.
 
+mod refuse;
 mod script;
 mod weights;
 
@@ -42,7 +43,11 @@ use crate::{Error, Result, tensor};
 ///
 /// The fingerprint covers the variables, and nothing else of the network: not the epsilon of a normalisation, nor what
 /// a closure (`nn::func`) captures. When such a setting changes, bump the module's id, or make it a field of the module.
-/// A network that can change itself, with a `RefCell` in it, say, is not frozen by it.
+///
+/// Nor can it cover a weight that is not in the store: of a network with its backbone in one store and its head in
+/// another, say. A head that tracks gradients is an error of the first batch; one that does not is not seen. Nor
+/// tensors in a `RefCell`, a `Mutex` or the like: such a network is refused where the name of its type shows it, but not
+/// if it is a struct that has one in a field of its own, or a closure that captures one.
 ///
 /// # Weights that change all the same
 ///
@@ -76,13 +81,15 @@ impl<M> Frozen<M> {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, lacks weights of the network, or holds them in another shape.
+    /// A file that cannot be read, lacks weights of the network, or holds them in another shape. A network as
+    /// [`build`](Self::build) refuses it.
     pub fn load(
         device: Device,
         file: impl AsRef<Path>,
         build: impl FnOnce(&nn::Path<'_>) -> M,
     ) -> Result<Self> {
         let file = file.as_ref();
+        refuse::check::<M>()?;
         let mut variables = VarStore::new(device);
         let module = build(&variables.root());
         let held = read(file)?;
@@ -110,11 +117,16 @@ impl<M> Frozen<M> {
     /// # Errors
     ///
     /// A store that held variables before, to which `build` adds others: libtorch would give the new ones new
-    /// names and fresh values.
+    /// names and fresh values. A store without variables: two networks would share one identity. A network with a
+    /// TorchScript module in it, or with a `Cell`, a `Mutex` or the like, as far as the name of its type shows.
     pub fn build(mut variables: VarStore, build: impl FnOnce(&nn::Path<'_>) -> M) -> Result<Self> {
+        refuse::check::<M>()?;
         let before = variables.variables();
         let module = build(&variables.root());
         let mut after: Vec<_> = variables.variables().into_iter().collect();
+        if after.is_empty() {
+            return Err(refuse::weightless::<M>());
+        }
         after.sort_by(|(a, _), (b, _)| a.cmp(b));
         if let (false, Some((added, _))) =
             (before.is_empty(), after.iter().find(|(name, _)| !before.contains_key(name)))
@@ -195,13 +207,15 @@ impl Frozen<Tensor> {
     ///
     /// # Errors
     ///
-    /// A tensor that has no plain memory: a sparse one, an undefined one.
+    /// A tensor that has no plain memory: a sparse one, a quantized one, an undefined one.
     pub fn tensor(tensor: impl Borrow<Tensor>) -> Result<Self> {
         let _no_grad = tch::no_grad_guard();
         let tensor = tensor.borrow();
         if !tensor.defined() {
             return Err(Error::frozen("tensor", "is undefined"));
         }
+        tensor::check_dense(tensor)
+            .map_err(|found| Error::frozen("tensor", format!("expected a dense tensor, found {found}")))?;
         let mut copy = tensor.f_zeros_like()?;
         copy.f_copy_(tensor)?;
         let (own, device) = (copy.shallow_clone(), copy.device());

@@ -135,14 +135,29 @@ pub(crate) fn kind_name(kind: Kind) -> String {
 ///
 /// What the tensor is instead.
 pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, String> {
-    const OTHER: &str = "a sparse or MKL-DNN layout: call `to_dense` in `forward`";
-    if tensor.is_sparse() || tensor.is_mkldnn() {
-        return Err(OTHER.to_owned());
-    }
+    check_dense(tensor)?;
     plain(tensor).map_err(|error| {
         let compressed = tensor.f_crow_indices().is_ok() || tensor.f_ccol_indices().is_ok();
-        if compressed { OTHER.to_owned() } else { first_line(&error) }
+        if compressed { SPARSE.to_owned() } else { first_line(&error) }
     })
+}
+
+const SPARSE: &str = "a sparse or MKL-DNN layout: call `to_dense` in `forward`";
+
+/// Whether the bytes of the tensor's elements are all there is of it.
+///
+/// # Errors
+///
+/// What the tensor is instead.
+pub(crate) fn check_dense(tensor: &Tensor) -> Result<(), String> {
+    if tensor.is_sparse() || tensor.is_mkldnn() {
+        return Err(SPARSE.to_owned());
+    }
+    // Their numbers depend on a scale and a zero point, which are beside the elements.
+    if matches!(tensor.f_kind(), Ok(Kind::QInt8 | Kind::QUInt8 | Kind::QInt32)) {
+        return Err("a quantized tensor: call `dequantize`".to_owned());
+    }
+    Ok(())
 }
 
 fn plain(tensor: &Tensor) -> Result<Tensor, TchError> {

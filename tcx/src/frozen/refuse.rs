@@ -1,0 +1,57 @@
+//! Networks that cannot be frozen, by the names of the types that they are made of.
+
+use std::any::type_name;
+
+use crate::{Error, Result};
+
+/// The crates that the types with interior mutability come from.
+const CRATES: [&str; 5] = ["core", "std", "alloc", "parking_lot", "lock_api"];
+
+/// Types whose contents change through a shared reference; so do all whose names begin with `Atomic`.
+const MUTABLE: [&str; 10] = [
+    "Cell",
+    "LazyCell",
+    "LazyLock",
+    "Mutex",
+    "OnceCell",
+    "OnceLock",
+    "ReentrantLock",
+    "RefCell",
+    "RwLock",
+    "UnsafeCell",
+];
+
+/// Whether a network of this type can be frozen, as far as its name shows: types that its own fields have do not appear in it.
+///
+/// # Errors
+///
+/// Names a type that can change, or whose code is in no fingerprint.
+pub(super) fn check<M>() -> Result<()> {
+    let network = type_name::<M>();
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    for path in network.split(|c| !is_path(c)) {
+        let (krate, name) =
+            (path.split("::").next().unwrap_or(path), path.rsplit("::").next().unwrap_or(path));
+        if CRATES.contains(&krate) && (MUTABLE.contains(&name) || name.starts_with("Atomic")) {
+            let message = format!("holds a `{name}`: its tensors can be changed through a shared reference");
+            return Err(Error::frozen(format!("network `{network}`"), message)
+                .with_remedy("hold the network itself, and what has to change in a field of its own"));
+        }
+        if krate == "tch" && matches!(name, "CModule" | "TrainableCModule") {
+            let message = format!(
+                "holds a `{name}`: the code of a TorchScript network is in no fingerprint of its variables"
+            );
+            return Err(Error::frozen(format!("network `{network}`"), message)
+                .with_remedy("read it with `Frozen::script(device, file)`"));
+        }
+    }
+    Ok(())
+}
+
+/// The error of a network that has no variable where it should have them.
+pub(super) fn weightless<M>() -> Error {
+    let message = "has no weight in the variable store that it was given, so that two networks would share one identity";
+    Error::frozen(format!("network `{}`", type_name::<M>()), message).with_remedy(
+        "make its variables in the path that the closure gets, or hand it over with the store they are in",
+    )
+}
