@@ -11,6 +11,8 @@
 #[cfg(target_endian = "big")]
 compile_error!("rows are copied between memory and disk as they are, which is little-endian");
 
+#[cfg(unix)]
+mod at_exit;
 mod attestation;
 #[cfg(test)]
 mod attestation_tests;

@@ -351,6 +351,14 @@ impl Store {
     }
 }
 
+/// The stores that this process has open.
+#[cfg(unix)]
+pub(crate) fn open_stores() -> Vec<Arc<Store>> {
+    let open = OPEN.get();
+    let open = open.lock().unwrap_or_else(PoisonError::into_inner);
+    open.values().filter_map(Weak::upgrade).collect()
+}
+
 /// The path with its existing part made canonical, so that one folder has one name in this process.
 fn resolve(path: &Path) -> Result<PathBuf> {
     let failed = |e| Error::io("cannot resolve", path, e);

@@ -1,6 +1,7 @@
 //! The background writer: a thread of its own with a current-thread runtime, so that it works from sync code
 //! and inside any runtime.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -65,6 +66,16 @@ enum Command {
     Flush(oneshot::Sender<Result<()>>),
 }
 
+thread_local! {
+    static IS_WRITER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is that of a writer.
+#[cfg(unix)]
+pub(crate) fn is_writer_thread() -> bool {
+    IS_WRITER.get()
+}
+
 /// The handle of the writer's thread. Dropped, it seals what is buffered and waits for the thread to end.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -83,11 +94,15 @@ impl Writer {
         let (commands, receiver) = unbounded_channel();
         let shared = core.clone();
         let task = move || {
+            IS_WRITER.set(true);
             let _writes = Writes::begin();
             let _off = WriterOff(shared.clone());
             runtime.block_on(run(&shared, receiver, times));
         };
         let thread = thread::Builder::new().name("tcx-writer".to_owned()).spawn(task).map_err(failed)?;
+        // Elsewhere `std::process::exit` calls nothing.
+        #[cfg(unix)]
+        crate::at_exit::flush_at_exit();
         Ok(Self { commands: Some(commands), thread: Some(thread), core })
     }
 

@@ -24,8 +24,9 @@ use crate::{Error, Result};
 /// A directory that holds the caches of any number of modules, shared by every process that opens it.
 ///
 /// Clones are handles of the same cache. Nothing is created on disk before the first rows are written. When
-/// the last handle of the cache and of its modules is dropped, the buffered rows are written; only
-/// [`flush`](Self::flush) and [`close`](Self::close) tell whether that worked.
+/// the last handle of the cache and of its modules is dropped, the buffered rows are written; those of handles that are never
+/// dropped, as in a `static`, when the program ends by itself (on Unix). Only [`flush`](Self::flush) and [`close`](Self::close)
+/// return an error if that failed.
 ///
 /// ```
 /// # use tch::Tensor;

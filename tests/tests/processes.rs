@@ -70,3 +70,16 @@ fn of_two_modules_with_different_weights_that_start_at_once_one_is_refused() {
         assert_eq!(computed(&open(dir.path(), *winner), 2000, *winner), 0, "the cache stays good");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn rows_of_a_handle_in_a_static_are_written_when_the_process_ends() {
+    for end in ["return", "exit", "thread", "panic"] {
+        let dir = tempfile::tempdir().unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_static_handle")).arg(dir.path()).arg(end).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(if end == "panic" { 101 } else { 0 }), "{end}: {said}");
+        assert_eq!(computed(&open(dir.path(), 3.), 100, 3.), 0, "{end}: {said}");
+    }
+}
