@@ -302,7 +302,8 @@ impl Core {
         };
         let Some(mut live) = live else { return Ok(false) };
         let learned = live.refresh();
-        refresh.listed(at);
+        // What was not learned is looked for again, whatever the stamp says.
+        refresh.listed(if learned.is_ok() { at } else { ListAt::new(None) });
         match learned {
             Ok(new) => {
                 if new {

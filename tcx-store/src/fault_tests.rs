@@ -212,10 +212,8 @@ fn what_a_failed_seal_has_learned_of_other_processes_is_served() {
     let dir = tempfile::tempdir().unwrap();
     let broken = Arc::new(AtomicBool::new(false));
     let fails = broken.clone();
-    let rule = move |_, step: &str, path: &Path| {
-        (step == "open" && path.ends_with("change-00000000000000000000") && fails.load(SeqCst))
-            .then_some(REFUSED)
-    };
+    let rule =
+        move |_, step: &str, _: &Path| (step == "create_file" && fails.load(SeqCst)).then_some(REFUSED);
     let store = with_steps(dir.path(), Faulty::with(rule), &options());
     compute(&store, 0..3);
     store.flush().unwrap();
@@ -258,9 +256,13 @@ fn a_refused_store_is_opened_anew() {
     let other = other_process(dir.path());
     compute(&other, 0..1);
     other.flush().unwrap();
-    compute(&first, 3..6);
-    let error = first.flush().unwrap_err().to_string();
-    assert!(error.contains("removed and made again by another process: open the module again"), "{error}");
+    let refused = [first.refresh(), first.lookup(Keys::ints(3..6, 0)).map(drop), first.flush()];
+    for error in refused.map(|refused| refused.unwrap_err().to_string()) {
+        assert!(
+            error.contains("removed and made again by another process: open the module again"),
+            "{error}"
+        );
+    }
     let again = Store::open(&cache, spec(), &options()).unwrap();
     assert_eq!(compute(&again, 0..2), 1);
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use crate::bytes::Random;
-use crate::changes::IdentityChange;
-use crate::error::{Error, ErrorKind, Result};
+use crate::changes::{Compared, IdentityChange, Origin, map_change};
+use crate::error::{Error, Result};
 use crate::name::FileName;
 use crate::spec::Spec;
 use crate::storage::Storage;
@@ -14,12 +14,18 @@ use crate::storage::Storage;
 #[derive(Clone, Debug)]
 pub(crate) struct KnownIdentity {
     pub(crate) instance: Random,
+    nonce: Random,
     pub(crate) digest: String,
 }
 
 impl KnownIdentity {
     fn of(change: &IdentityChange) -> Self {
-        Self { instance: change.instance, digest: change.digest() }
+        Self { instance: change.instance, nonce: change.nonce, digest: change.digest() }
+    }
+
+    /// What a folder is known by.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { instance: self.instance, nonce: self.nonce }
     }
 
     /// Reads change 0.
@@ -45,48 +51,47 @@ impl KnownIdentity {
         let change = IdentityChange::new(spec);
         if create(storage, &change.encode())? { Ok(Self::of(&change)) } else { Self::read(storage, spec) }
     }
+}
 
-    /// Makes sure that the folder is still the one it was: somebody may have removed it under us, and made another.
-    /// `false` is one that was removed, and that may be made again as another: no change was known there (`newest` is the
-    /// last), so that no number is given a second time.
-    ///
-    /// # Errors
-    ///
-    /// Another folder; one that cannot be read, or that was removed and must not be made again. It may come back: that of a
-    /// mount that is lost for a while looks the same.
-    pub(crate) fn check(&self, storage: &dyn Storage, spec: &Spec, newest: Option<u64>) -> Result<bool> {
-        match read(storage) {
-            Ok(found) if found.instance == self.instance => return Ok(true),
-            Ok(_) => {}
-            Err(error) if error.kind() != ErrorKind::Io => return Err(error),
-            Err(error) => {
-                // A listing that fails as well says nothing: the mount may be lost for a while.
-                // Nor do folders in it: that of the sessions, or of damaged segments, stays where somebody removes all files.
-                let is_empty = |names: Vec<String>| names.iter().all(|name| FileName::parse(name).is_none());
-                let is_removed = storage.list().is_ok_and(is_empty);
-                if is_removed && newest <= Some(0) {
-                    return Ok(false);
-                }
-                return Err(if is_removed { removed(storage) } else { error });
-            }
+/// What a folder is that is not the same as before, as an error.
+///
+/// # Errors
+///
+/// All but [`Same`](Compared::Same) and [`Repaired`](Compared::Repaired). A removed folder may come back: that of a mount that
+/// is lost for a while looks the same.
+pub(crate) fn refuse_other(storage: &dyn Storage, spec: &Spec, compared: &Compared) -> Result<()> {
+    let (id, path) = (&spec.module_id, storage.path());
+    match compared {
+        Compared::Same | Compared::Repaired(_) => Ok(()),
+        Compared::Removed => Err(removed(storage)),
+        Compared::OtherOrigin => {
+            // A damaged one is none that another process has made.
+            read(storage)?;
+            Err(Error::incompatible(format!(
+                "the cache of `{id}` at {} was removed and made again by another process: open the module again",
+                path.display()
+            )))
         }
-        let (id, path) = (&spec.module_id, storage.path().display());
-        Err(Error::incompatible(format!(
-            "the cache of `{id}` at {path} was removed and made again by another process: open the module again"
-        )))
+        Compared::OtherChange(number) => {
+            let name = FileName::Change(*number);
+            Err(Error::incompatible(format!(
+                "the cache of `{id}` at {} is not the folder that was opened: {name}, which was read from it, is missing or \
+                 another, as where an older copy was put in its place; open the module again, or restore the folder first",
+                path.display()
+            )))
+        }
+        Compared::Unread(number, error) => {
+            let path = path.join(FileName::Change(*number).to_string());
+            Err(Error::io("cannot read", path, io::Error::new(error.kind(), error.to_string())))
+        }
     }
 }
 
-fn removed(storage: &dyn Storage) -> Error {
-    let advice = "the folder is empty or gone, and rows were invalidated in it: bring it back, or open the module again";
-    Error::io("cannot write to", storage.path(), io::Error::new(io::ErrorKind::NotFound, advice))
-}
-
 fn read(storage: &dyn Storage) -> Result<IdentityChange> {
-    let name = FileName::Change(0).to_string();
-    let path = storage.path().join(&name);
-    let map = storage.map(&name).map_err(|e| Error::io("cannot read", &path, e))?;
-    IdentityChange::decode(&map).map_err(|what| {
+    let name = FileName::Change(0);
+    let path = storage.path().join(name.to_string());
+    let map = map_change(storage, name).map_err(|e| Error::io("cannot read", &path, e))?;
+    map.and_then(|map| IdentityChange::decode(&map)).map_err(|what| {
         let advice = "the cache cannot be used: move the folder away, or restore the file";
         Error::corrupt(path, format!("{what}; {advice}"))
     })
@@ -95,7 +100,13 @@ fn read(storage: &dyn Storage) -> Result<IdentityChange> {
 fn create(storage: &dyn Storage, bytes: &[u8]) -> Result<bool> {
     let name = FileName::Change(0).to_string();
     let failed = |e| Error::io("cannot create", storage.path().join(&name), e);
-    storage.create_if_absent(&name, bytes).map_err(failed)
+    // The only file that makes the folder: what others count on is in a folder with a change 0.
+    storage.make().and_then(|()| storage.create_if_absent(&name, bytes)).map_err(failed)
+}
+
+fn removed(storage: &dyn Storage) -> Error {
+    let advice = "the folder is empty or gone, and rows were invalidated in it: bring it back, or open the module again";
+    Error::io("cannot write to", storage.path(), io::Error::new(io::ErrorKind::NotFound, advice))
 }
 
 /// The refusal of a cache that another module has left.

@@ -39,6 +39,8 @@ mod express;
 mod fate;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod folder_tests;
 mod fork;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::bytes::Random;
 use crate::causes::Cause;
-use crate::changes::{KnownChanges, ListedChanges, MergePlan};
+use crate::changes::{Compared, KnownChanges, ListedChanges, MergePlan};
 use crate::error::{Error, Result};
 use crate::index::{Run, build_run};
-use crate::instance::KnownIdentity;
+use crate::instance::{KnownIdentity, refuse_other};
 use crate::key::{KeyHash, hash};
 use crate::name::{FileName, SegmentName};
 use crate::probe::Trouble;
@@ -125,28 +125,74 @@ impl Live {
 
     /// One listing; whether it was stale: a file of it had vanished, so that what took its place is in a newer one, or it
     /// lacked a change.
+    ///
+    /// The folder is compared with what is known of it before and after: what was learned of another that took its place is
+    /// let go of again.
     fn learn(&mut self) -> Result<bool> {
-        let listing =
-            Listing::read(&*self.storage).map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
-        if self.identity.is_none() && listing.changes.changes.contains(&0) {
-            self.identity = Some(KnownIdentity::read(&*self.storage, &self.spec)?);
-            self.changes.learn_identity(false);
+        let listing = match self.compare()? {
+            // What cannot be found any more is closed; nothing else is known of a folder that is gone.
+            Compared::Removed => Listing::default(),
+            _ => {
+                Listing::read(&*self.storage).map_err(|e| Error::io("cannot list", self.storage.path(), e))?
+            }
+        };
+        let (mut changes, mut identity) = (self.changes.clone(), self.identity.clone());
+        if identity.is_none() && listing.changes.changes.contains(&0) {
+            let found = KnownIdentity::read(&*self.storage, &self.spec)?;
+            changes.learn_identity(found.origin(), false);
+            identity = Some(found);
         }
         // Runs first: a segment that one of them covers needs none of its own.
         let opened_runs = self.runs.opened();
         let mut stale = self.runs.open(&listing.runs);
         self.has_new_files |= self.runs.opened() > opened_runs;
-        if let Some(identity) = &self.identity {
-            stale |= self.changes.learn(&*self.storage, identity.instance, &listing.changes);
-            let (changed, vanished) = self.segments.open(&listing.segments, identity, &self.changes);
-            if let Some(base) = self.segments.newest_base() {
-                self.changes.count_on(base);
-            }
-            self.has_new_files |= changed;
-            self.has_unsynced_names |= changed;
-            stale |= vanished;
+        let Some(identity) = identity else { return Ok(stale) };
+        stale |= changes.learn(&*self.storage, &listing.changes);
+        let opened = self.segments.open(&listing.segments, &identity, &changes);
+        if let Some(base) = self.segments.newest_base() {
+            changes.count_on(base);
         }
-        Ok(stale)
+        self.has_new_files |= opened.closed;
+        let is_news = !opened.names.is_empty() || changes.shown() != self.changes.shown();
+        if is_news && !self.confirm(&changes, &opened.names)? {
+            // The next listing is of the folder as it is by then.
+            return Ok(true);
+        }
+        self.has_new_files |= !opened.names.is_empty();
+        self.has_unsynced_names |= opened.closed || !opened.names.is_empty();
+        (self.changes, self.identity) = (changes, Some(identity));
+        Ok(stale || opened.vanished)
+    }
+
+    /// Whether the folder is the one in which this was learned: else the segments are let go of.
+    fn confirm(&mut self, changes: &KnownChanges, opened: &[SegmentName]) -> Result<bool> {
+        let compared = changes.compare(&*self.storage);
+        if matches!(compared, Compared::Same) {
+            return Ok(true);
+        }
+        self.segments.forget(opened);
+        match compared {
+            Compared::Removed => Ok(false),
+            compared => refuse_other(&*self.storage, &self.spec, &compared).map(|()| false),
+        }
+    }
+
+    /// Compares the folder with what is known of it, and takes note of a change that was repaired: it is the same folder, or
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// Another folder, an older copy, or one that cannot be read.
+    fn compare(&mut self) -> Result<Compared> {
+        match self.changes.compare(&*self.storage) {
+            Compared::Repaired(table) => {
+                self.changes.adopt_repaired(table);
+                self.has_new_files = true;
+                Ok(Compared::Same)
+            }
+            Compared::Removed => Ok(Compared::Removed),
+            compared => refuse_other(&*self.storage, &self.spec, &compared).map(|()| compared),
+        }
     }
 
     /// Makes the names of segments that other processes have given durable: rows were served from them.
@@ -167,16 +213,21 @@ impl Live {
     ///
     /// A folder of another identity, or one that was removed and made again; a write that fails.
     pub(crate) fn ensure_identity(&mut self) -> Result<KnownIdentity> {
-        if let Some(known) = &self.identity
-            && known.check(&*self.storage, &self.spec, self.changes.newest())?
-        {
-            return Ok(known.clone());
+        if let Some(known) = self.identity.clone() {
+            match self.compare()? {
+                // No change was known there, so that no number is given a second time.
+                Compared::Removed if self.changes.newest() <= Some(0) => {}
+                compared => {
+                    refuse_other(&*self.storage, &self.spec, &compared)?;
+                    return Ok(known);
+                }
+            }
         }
         // Never as the same instance: another process may know more changes of it, and the numbers begin anew.
         let created = KnownIdentity::create(&*self.storage, &self.spec)?;
         self.has_new_files |= self.segments.forget_all();
+        self.changes.learn_identity(created.origin(), true);
         self.identity = Some(created.clone());
-        self.changes.learn_identity(true);
         Ok(created)
     }
 
@@ -279,16 +330,14 @@ impl Live {
         self.runs.leading_nowhere(segments)
     }
 
+    /// Makes sure that the folder is still the one that is known, before something is written to it or removed from it.
+    ///
     /// # Errors
     ///
-    /// A folder that was removed, or made again.
-    pub(crate) fn check_instance(&self) -> Result<()> {
-        let Some(known) = &self.identity else { return Ok(()) };
-        if known.check(&*self.storage, &self.spec, self.changes.newest())? {
-            return Ok(());
-        }
-        let removed = io::Error::new(io::ErrorKind::NotFound, "it was removed");
-        Err(Error::io("cannot write to", self.storage.path(), removed))
+    /// A folder that was removed, made again, or replaced by an older copy; one that cannot be read.
+    pub(crate) fn check_instance(&mut self) -> Result<()> {
+        let compared = self.compare()?;
+        refuse_other(&*self.storage, &self.spec, &compared)
     }
 
     /// The changes that should become one file, and the instance they are of.
@@ -298,9 +347,7 @@ impl Live {
 
     /// A file of merged changes that this process has written takes their place.
     pub(crate) fn adopt_merged_changes(&mut self, number: u64) {
-        if let Some(identity) = &self.identity {
-            self.changes.adopt_merged(&*self.storage, identity.instance, number);
-        }
+        self.changes.adopt_merged(&*self.storage, number);
     }
 
     /// Makes a run for every segment that has none. `false` if one turned out to be damaged, so that what it stood for has

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,9 +75,17 @@ fn gone_segments(core: &Core, runs: &[Arc<Run>]) -> HashSet<SegmentName> {
 pub(crate) fn merge_changes(core: &Core) {
     let storage = &*core.storage;
     let Some((plan, instance)) = core.live().mergeable_changes() else { return };
-    let merged = storage.sync().and_then(|()| plan.write(storage, instance));
+    // It gets its name only in the folder that holds it: it is written before the folder is looked at.
+    let merged = storage.sync().and_then(|()| {
+        let draft = plan.write(storage, instance)?;
+        core.live().check_instance().map_err(io::Error::other)?;
+        plan.publish(draft)
+    });
     let Some(number) = core.tried("merge changes", merged) else { return };
     let mut live = core.live();
+    if core.tried("merge changes", live.check_instance()).is_none() {
+        return;
+    }
     live.adopt_merged_changes(number);
     core.install(&mut live);
     drop(live);

@@ -4,6 +4,7 @@ use std::io;
 
 use crate::bytes::Random;
 use crate::core::Core;
+use crate::error::{Error, Result};
 use crate::index::build_run;
 use crate::key::KeyHash;
 use crate::live::Live;
@@ -15,8 +16,22 @@ use crate::segment::WrittenSegment;
 ///
 /// # Errors
 ///
-/// What kept it from being durable; a segment that does not read back.
-pub(crate) fn publish_segment(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> io::Result<()> {
+/// What kept it from being durable; a segment that does not read back; a folder that is not the one that was opened.
+pub(crate) fn publish_segment(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> Result<()> {
+    let name = written.name;
+    // After the segment was written: it gets its name only in the folder that holds it.
+    check_folder(core)?;
+    publish_files(core, written, hashes)
+        .map_err(|e| Error::io("cannot write a segment in", core.storage.path(), e))?;
+    // Others find it only if the folder was the same all the time.
+    check_folder(core).inspect_err(|_| tracing::debug!(segment = %name, "not acknowledged"))
+}
+
+fn check_folder(core: &Core) -> Result<()> {
+    core.live().check_instance().inspect_err(|error| core.remember(error))
+}
+
+fn publish_files(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> io::Result<()> {
     let name = written.name;
     // The run first, so that whoever sees the segment finds it indexed. It can be made again: without it, the
     // segment is written all the same.

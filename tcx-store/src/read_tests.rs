@@ -96,10 +96,14 @@ fn a_segment_that_could_not_be_read_is_told_by_whoever_looks() {
     let dir = folder(Compression::None, 10);
     let fails = Arc::new(AtomicUsize::new(0));
     let rule = fails.clone();
-    let store = failing(dir.path(), &reading(ReadMode::Pread, 0), move |step| {
-        (step == "read_at" && rule.load(SeqCst) > 0).then_some(ErrorKind::Other)
+    let steps = Faulty::with(move |_, step, path| {
+        let is_segment = path.extension().is_some_and(|extension| extension == "arrow");
+        (step == "open" && is_segment && rule.load(SeqCst) > 0).then_some(Fault::Refused(ErrorKind::Other))
     });
-    add(&open_with(dir.path(), &options(Compression::None)), 10..20);
+    let options = reading(ReadMode::Pread, 0);
+    let storage = LocalStorage::new(dir.path().join("m_v1"), steps).reading(options.read_mode);
+    let store = Store::with_storage(Arc::new(storage), spec(), &options).unwrap();
+    add(&open_with(dir.path(), &super::compression_tests::options(Compression::None)), 10..20);
     fails.store(1, SeqCst);
     store.refresh().unwrap();
     // By now the disk has recovered, which does not bring its rows.
@@ -163,6 +167,9 @@ fn rows_of_a_file_that_was_removed_are_misses() {
     let rows = store.lookup(crate::Keys::ints([1, 2], 0)).unwrap();
     assert_eq!((rows.missing(), store.stats().damaged_segments), (2, 0));
     std::fs::remove_file(&segments(dir.path())[0].0).unwrap();
+    assert_eq!(check(&store, &[1, 2]), 2);
+    // The folder can be read again, and is seen to lack it.
+    gone.store(0, SeqCst);
     assert_eq!((check(&store, &[1, 2]), store.stats().segments), (2, 0));
 }
 

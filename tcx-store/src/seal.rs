@@ -91,7 +91,7 @@ fn write_once(core: &Core, generation: &Arc<Generation>) -> Result<Vec<Written>>
 fn publish_once(core: &Core, written: Vec<Written>) -> Result<()> {
     for Written { segment, hashes } in written {
         let (name, bytes, rows) = (segment.name, segment.bytes, hashes.len());
-        publish_segment(core, segment, hashes).map_err(|e| failed(core, e))?;
+        publish_segment(core, segment, hashes)?;
         core.counters.rows_sealed.add(rows);
         core.counters.bytes_sealed.add(bytes as usize);
         tracing::debug!(segment = %name, rows, bytes, "sealed");

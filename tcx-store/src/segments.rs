@@ -27,6 +27,17 @@ enum State {
     Gone,
 }
 
+/// What a listing has brought.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    /// The segments that are known now.
+    pub(crate) names: Vec<SegmentName>,
+    /// Whether any has gone.
+    pub(crate) closed: bool,
+    /// Whether the listing was stale: one had vanished whose place none has taken.
+    pub(crate) vanished: bool,
+}
+
 /// Every segment that was seen. What a listing lacks is not forgotten: a listing may be stale.
 #[derive(Debug)]
 pub(crate) struct SegmentSet {
@@ -61,24 +72,30 @@ impl SegmentSet {
         }
     }
 
-    /// Opens what is new of the listed segments, and closes those that have vanished. Tells whether anything changed, and
-    /// whether the listing was stale: one had vanished whose place none has taken.
+    /// Opens what is new of the listed segments, and closes those that have vanished.
     pub(crate) fn open(
         &mut self,
         listed: &BTreeSet<SegmentName>,
         identity: &KnownIdentity,
         changes: &KnownChanges,
-    ) -> (bool, bool) {
-        let (known, mut vanished) = (self.known.len(), false);
+    ) -> Opened {
+        let mut opened = Opened::default();
         self.unopened.clear();
         for name in listed {
             if !self.known.contains_key(name) {
-                vanished |= !self.open_one(*name, identity);
+                opened.vanished |= !self.open_one(*name, identity);
+                opened.names.extend(self.known.contains_key(name).then_some(*name));
             }
         }
-        let is_new = self.known.len() > known;
         let (closed, unreplaced) = self.close_vanished(listed, changes);
-        (is_new || closed, vanished || unreplaced)
+        Opened { closed, vanished: opened.vanished || unreplaced, ..opened }
+    }
+
+    /// Lets go of segments that were opened in a folder which is another one.
+    pub(crate) fn forget(&mut self, opened: &[SegmentName]) {
+        for name in opened {
+            self.known.remove(name);
+        }
     }
 
     /// Opens a segment; `false` if it is not there any more.

@@ -320,7 +320,11 @@ fn a_change_of_another_folder_does_not_take_the_place_of_one_that_could_not_be_r
     compute(&c, &["z"], 1);
     c.invalidate(&keys(&["z"])).unwrap();
     fails.store(false, SeqCst);
-    assert_eq!(values(&b, &["x"]), [-1]);
+    let refused = [b.refresh(), b.lookup(keys(&["x"])).map(drop), b.flush()];
+    for error in refused.map(|refused| refused.unwrap_err().to_string()) {
+        assert!(error.contains("made again by another process"), "{error}");
+    }
+    assert_eq!(b.core.live().changes.newest(), Some(1), "its changes are not learned");
 }
 
 #[test]

@@ -21,6 +21,8 @@ const OPTIONAL: u8 = 5;
 pub(crate) struct IdentityChange {
     /// Tells this folder from one that is removed and made again under the same name.
     pub(crate) instance: Random,
+    /// Of the file.
+    pub(crate) nonce: Random,
     pub(crate) created: u64,
     provenance: Vec<(String, String)>,
     module_id: String,
@@ -34,6 +36,7 @@ impl IdentityChange {
     pub(crate) fn new(spec: &Spec) -> Self {
         Self {
             instance: Random::new(),
+            nonce: Random::new(),
             created: now_millis(),
             provenance: spec.provenance.clone(),
             module_id: spec.module_id.clone(),
@@ -49,17 +52,17 @@ impl IdentityChange {
         payload.extend_from_slice(&self.created.to_le_bytes());
         put_pairs(&mut payload, &self.provenance);
         payload.extend_from_slice(&self.digested());
-        encode(0, KIND_IDENTITY, Random::new(), &payload)
+        encode(0, KIND_IDENTITY, self.nonce, &payload)
     }
 
     /// Change 0 from the bytes of its file, or what is wrong with them.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let Change { kind, payload, .. } = decode(0, bytes)?;
+        let Change { kind, nonce, payload } = decode(0, bytes)?;
         if kind != KIND_IDENTITY {
             return Err(format!("its kind is {kind}, change 0 is an identity (kind {KIND_IDENTITY})"));
         }
         let mut cursor = Cursor::new(payload);
-        let change = read(&mut cursor).ok_or("its payload is malformed")?;
+        let change = read(&mut cursor, nonce).ok_or("its payload is malformed")?;
         if cursor.is_at_end() { Ok(change) } else { Err("bytes follow its payload".to_owned()) }
     }
 
@@ -172,9 +175,10 @@ fn put_tensor(out: &mut Vec<u8>, kind: u8, dtype: DType, shape: &[usize]) {
     out.extend(shape.iter().flat_map(|&dim| (dim as u64).to_le_bytes()));
 }
 
-fn read(cursor: &mut Cursor<'_>) -> Option<IdentityChange> {
+fn read(cursor: &mut Cursor<'_>, nonce: Random) -> Option<IdentityChange> {
     Some(IdentityChange {
         instance: cursor.random()?,
+        nonce,
         created: cursor.u64()?,
         provenance: read_pairs(cursor)?,
         module_id: cursor.string()?,

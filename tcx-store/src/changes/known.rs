@@ -1,16 +1,14 @@
-//! Which changes this process has read, and creating new ones.
+//! Which changes this process has read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::Arc;
 
-use super::encode;
-use super::identity::IdentityChange;
 use super::merge::MergePlan;
+use super::read::{Doubt, map, nonce, read};
+use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
-use crate::bytes::Random;
 use crate::name::FileName;
 use crate::storage::Storage;
 
@@ -22,33 +20,30 @@ pub(crate) struct ListedChanges {
 }
 
 /// The changes read so far. What is known is never forgotten.
-#[derive(Debug, Default)]
+///
+/// A copy shares the tables: what is learned goes into one, which is adopted once the folder is known to be still the same.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KnownChanges {
+    /// Change 0, once it has been read or created.
+    pub(super) origin: Option<Origin>,
+    /// By which the folder is known besides.
+    pub(super) anchor: Option<Anchor>,
     /// The number below which every change has been read.
-    next: u64,
-    tombstones: Arc<Tombstones>,
+    pub(super) next: u64,
+    pub(super) tombstones: Arc<Tombstones>,
     /// Changes that could not be read or verified: each kills everything before it, until it can be. Nothing is compacted,
     /// merged or collected meanwhile.
-    unread: BTreeMap<u64, Doubt>,
+    pub(super) unread: BTreeMap<u64, Doubt>,
     /// The newest number that must have been given: it was listed, or a segment counts on it.
-    given: u64,
+    pub(super) given: u64,
     /// Changes below this number are durable, for all that this process knows.
-    durable: u64,
+    pub(super) durable: u64,
     /// What could not be written yet.
-    pending: Vec<Doomed>,
-}
-
-/// Why a change is not known, though its number is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
-    /// The file could not be read, and may be as sound as any.
-    Failed,
-    /// It is not what was written.
-    Damaged,
+    pub(super) pending: Vec<Doomed>,
 }
 
 /// What became of reading one change.
-enum Read {
+pub(super) enum Read {
     Learned,
     /// It is not there (any more).
     Vanished,
@@ -96,7 +91,8 @@ impl KnownChanges {
     }
 
     /// Takes note of change 0.
-    pub(crate) fn learn_identity(&mut self, is_durable: bool) {
+    pub(crate) fn learn_identity(&mut self, origin: Origin, is_durable: bool) {
+        self.origin = Some(origin);
         self.next = self.next.max(1);
         // Of the folder before it.
         self.given = 0;
@@ -107,7 +103,7 @@ impl KnownChanges {
     /// has vanished that another took the place of, and is made again.
     ///
     /// Numbers behind a gap stay unknown until it is closed; their segments are not served meanwhile.
-    pub(crate) fn learn(&mut self, storage: &dyn Storage, instance: Random, listed: &ListedChanges) -> bool {
+    pub(crate) fn learn(&mut self, storage: &dyn Storage, listed: &ListedChanges) -> bool {
         if self.next == 0 {
             return false;
         }
@@ -117,8 +113,8 @@ impl KnownChanges {
             .into_iter()
             .chain(listed.merged.last())
             .for_each(|&number| self.count_on(number));
-        self.learn_merged(storage, instance, &listed.merged);
-        self.read_again(storage, instance);
+        self.learn_merged(storage, &listed.merged);
+        self.read_again(storage);
         while listed.changes.contains(&self.next) {
             if matches!(self.read_next(storage), Read::Vanished) {
                 return true;
@@ -128,21 +124,25 @@ impl KnownChanges {
     }
 
     /// Uses a merged file that this process has just written.
-    pub(crate) fn adopt_merged(&mut self, storage: &dyn Storage, instance: Random, number: u64) {
-        self.learn_merged(storage, instance, &BTreeSet::from([number]));
+    pub(crate) fn adopt_merged(&mut self, storage: &dyn Storage, number: u64) {
+        self.learn_merged(storage, &BTreeSet::from([number]));
     }
 
     /// Opens the newest merged file, if it saves opening changes or probing them one by one.
-    fn learn_merged(&mut self, storage: &dyn Storage, instance: Random, merged: &BTreeSet<u64>) {
+    fn learn_merged(&mut self, storage: &dyn Storage, merged: &BTreeSet<u64>) {
+        let instance = self.origin.map(|origin| origin.instance);
         for &number in merged.iter().rev() {
             let replaced = self.tombstones.tables.iter().filter(|table| table.number <= number).count();
             let is_missed = self.unread.range(..=number).next().is_some();
             if number < self.next && replaced < 2 && !is_missed {
                 return;
             }
-            let Ok(map) = storage.map(&FileName::Merged(number).to_string()) else { continue };
-            match TombstoneTable::open(number, ChangeBytes::Mapped(map)) {
-                Ok(table) if table.merged_in == Some(instance) => return self.push(table),
+            let Ok(map) = map(storage, FileName::Merged(number)) else { continue };
+            match map.and_then(|map| TombstoneTable::open(number, ChangeBytes::Mapped(map))) {
+                Ok(table) if table.merged_in.is_some() && table.merged_in == instance => {
+                    self.push(table);
+                    return self.anchor_at(storage, number);
+                }
                 // The changes themselves are still there.
                 Ok(_) => {}
                 Err(what) => tracing::warn!(number, "merged changes are not used: {what}"),
@@ -150,8 +150,17 @@ impl KnownChanges {
         }
     }
 
+    /// The folder is known by the last change of a merged file, too: by the header of that change, which is in its own file.
+    fn anchor_at(&mut self, storage: &dyn Storage, number: u64) {
+        if self.anchor.is_none_or(|anchor| anchor.number < number)
+            && let Ok(Some(nonce)) = nonce(storage, number)
+        {
+            self.anchor = Some(Anchor { number, nonce });
+        }
+    }
+
     /// Reads the next change by its name.
-    fn read_next(&mut self, storage: &dyn Storage) -> Read {
+    pub(super) fn read_next(&mut self, storage: &dyn Storage) -> Read {
         let number = self.next;
         match read(storage, number) {
             Ok(Some(table)) => self.push(table),
@@ -170,17 +179,15 @@ impl KnownChanges {
     }
 
     /// Reads once more what could not be read: a file system may have failed for a moment, or the change has been repaired.
-    fn read_again(&mut self, storage: &dyn Storage, instance: Random) {
+    fn read_again(&mut self, storage: &dyn Storage) {
         let mut readable = Vec::new();
-        for (&number, doubt) in &mut self.unread {
+        for (&number, doubt) in
+            self.unread.iter_mut().filter(|(number, doubt)| doubt.is_over(storage, **number))
+        {
             match read(storage, number) {
                 Ok(table) => readable.extend(table),
-                Err((now, _)) => *doubt = now,
+                Err((now, _)) => *doubt = now.after(*doubt),
             }
-        }
-        // In this order: in a folder that was made again meanwhile, others have these numbers.
-        if readable.is_empty() || instance_of(storage) != Some(instance) {
-            return;
         }
         for table in readable {
             tracing::info!(number = table.number, "change can be verified now");
@@ -188,9 +195,20 @@ impl KnownChanges {
         }
     }
 
+    /// A repair has put this in the place of a change that this process had read: everything before it is dead for others,
+    /// and so it is here.
+    pub(crate) fn adopt_repaired(&mut self, table: TombstoneTable) {
+        tracing::warn!(number = table.number, "change was damaged and repaired: no row before it is served");
+        self.push(table);
+    }
+
     /// Takes a table in, that of one change or a merged one.
-    fn push(&mut self, table: TombstoneTable) {
-        self.next = self.next.max(table.number + 1);
+    pub(super) fn push(&mut self, table: TombstoneTable) {
+        let TombstoneTable { number, nonce, .. } = table;
+        self.next = self.next.max(number + 1);
+        if table.merged_in.is_none() && self.anchor.is_none_or(|anchor| anchor.number <= number) {
+            self.anchor = Some(Anchor { number, nonce });
+        }
         if table.merged_in.is_some() {
             self.unread.retain(|number, _| *number > table.number);
         } else {
@@ -206,140 +224,17 @@ impl KnownChanges {
         });
     }
 
-    /// Makes something dead by the next change. Where that cannot be written, this process honours it all the same, and
-    /// tries again with every later change and seal.
-    pub(crate) fn kill(&mut self, storage: &dyn Storage, doomed: Doomed) -> io::Result<()> {
-        let written =
-            self.write_pending(storage).and_then(|()| self.create(storage, |_, _| Some(doomed.clone())));
-        if let Err(error) = written {
-            self.kill_here(doomed);
-            return Err(error);
-        }
-        self.make_durable(storage)
-    }
-
-    /// Makes something dead in this process until it can be written.
-    pub(crate) fn kill_here(&mut self, doomed: Doomed) {
-        let bytes = encode(u64::MAX, doomed.kind(), Random::new(), &doomed.payload(u64::MAX));
-        let table = TombstoneTable::open(u64::MAX, ChangeBytes::Heap(bytes));
-        let table = Arc::new(table.expect("what was just encoded can be read"));
-        self.pending.push(doomed);
-        self.change_tombstones(|tombstones| tombstones.pending.push(table));
-    }
-
-    /// Writes what could not be written before.
-    pub(crate) fn write_pending(&mut self, storage: &dyn Storage) -> io::Result<()> {
-        while let Some(doomed) = self.pending.first().cloned() {
-            self.create(storage, |_, _| Some(doomed.clone()))?;
-            self.pending.remove(0);
-            self.change_tombstones(|tombstones| drop(tombstones.pending.remove(0)));
-        }
-        Ok(())
-    }
-
-    /// Creates the next change and tells its number; it is durable after [`make_durable`](Self::make_durable). `doomed`,
-    /// which is told of all tombstones and the newest number, is asked anew whenever another process was faster; with
-    /// `None` there is nothing left to create.
-    pub(crate) fn create(
-        &mut self,
-        storage: &dyn Storage,
-        mut doomed: impl FnMut(&Tombstones, u64) -> Option<Doomed>,
-    ) -> io::Result<Option<u64>> {
-        if self.next == 0 {
-            return Err(io::Error::other("the folder has no identity yet"));
-        }
-        loop {
-            let number = self.next;
-            let Some(doomed) = doomed(&self.tombstones, number - 1) else { return Ok(None) };
-            if number == u64::MAX {
-                return Err(io::Error::other("no number is left for another change"));
-            }
-            let bytes = encode(number, doomed.kind(), Random::new(), &doomed.payload(number));
-            let name = FileName::Change(number).to_string();
-            self.check_no_gap(storage, number)?;
-            self.make_durable(storage)?;
-            let created = storage.create_if_absent(&name, &bytes);
-            let found = storage.map(&name).ok().filter(|map| **map == *bytes);
-            // By the nonce: it is ours if the reply to the creation was lost.
-            if matches!(created, Ok(true)) || found.is_some() {
-                let bytes = found.map_or(ChangeBytes::Heap(bytes), ChangeBytes::Mapped);
-                self.push(TombstoneTable::open(number, bytes).map_err(io::Error::other)?);
-                if created.is_ok() {
-                    self.durable = self.next;
-                }
-                return Ok(Some(number));
-            }
-            created?;
-            if matches!(self.read_next(storage), Read::Vanished) {
-                return Err(io::Error::other(format!("change {number} exists but cannot be found")));
-            }
-            if self.unread.get(&number) == Some(&Doubt::Failed) {
-                return Err(io::Error::other(format!("change {number} exists but cannot be read")));
-            }
-        }
-    }
-
-    /// A copy of a folder that was not completed may lack a change on which there count others, or segments. Its number must not be
-    /// given again: another in its place would not kill the rows of those segments.
-    fn check_no_gap(&self, storage: &dyn Storage, number: u64) -> io::Result<()> {
-        if number > self.given {
-            return Ok(());
-        }
-        match storage.info(&FileName::Change(number).to_string()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
-                "change {number} is missing, and others or rows count on it: the folder is a part of a copy. Copy the rest, or run `tcx \
-                 verify --repair`"
-            ))),
-            found => found.map(drop),
-        }
-    }
-
-    /// Makes every known change durable, before something that counts on them gets a name, the next change too: the names
-    /// in a folder may outlive a power loss in any order, a number must not be given twice, and a change behind a gap would
-    /// kill rows that were written after the loss.
-    pub(crate) fn make_durable(&mut self, storage: &dyn Storage) -> io::Result<()> {
-        if self.next > self.durable {
-            storage.sync()?;
-            self.durable = self.next;
-        }
-        Ok(())
-    }
-
     /// The tables to merge, if it is worth it.
     pub(crate) fn mergeable(&self) -> Option<MergePlan> {
         let number = self.newest().filter(|_| self.are_settled())?;
         MergePlan::new(number, &self.tombstones.tables)
     }
 
-    fn change_tombstones(&mut self, change: impl FnOnce(&mut Tombstones)) {
+    pub(super) fn change_tombstones(&mut self, change: impl FnOnce(&mut Tombstones)) {
         let tombstones = Arc::make_mut(&mut self.tombstones);
         change(tombstones);
         tombstones.floor = tombstones.all().max(self.unread.last_key_value().map_or(0, |(last, _)| *last));
         let of_tables = tombstones.tables.iter().chain(&tombstones.pending).map(|table| table.newest).max();
         tombstones.newest = of_tables.unwrap_or(0).max(tombstones.floor);
     }
-}
-
-/// The table of a change; `None` if it is not there (any more).
-///
-/// # Errors
-///
-/// Why it cannot be read or verified.
-fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (Doubt, String)> {
-    let map = match storage.map(&FileName::Change(number).to_string()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err((Doubt::Failed, error.to_string())),
-        Ok(map) => map,
-    };
-    match TombstoneTable::open(number, ChangeBytes::Mapped(map)) {
-        Ok(table) if table.merged_in.is_none() => Ok(Some(table)),
-        Ok(_) => Err((Doubt::Damaged, "it is merged".to_owned())),
-        Err(what) => Err((Doubt::Damaged, what)),
-    }
-}
-
-/// The instance of the folder that is there now; `None` if its change 0 cannot be read.
-fn instance_of(storage: &dyn Storage) -> Option<Random> {
-    let map = storage.map(&FileName::Change(0).to_string()).ok()?;
-    IdentityChange::decode(&map).ok().map(|identity| identity.instance)
 }

@@ -1,10 +1,12 @@
 //! What a process knows of the changes of its folder.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::merge::MergePlan;
+use super::same::Origin;
 use super::tombstone::Doomed;
-use super::{KnownChanges, ListedChanges};
+use super::{KIND_IDENTITY, KnownChanges, ListedChanges, encode};
 use crate::Keys;
 use crate::bytes::Random;
 use crate::name::FileName;
@@ -27,18 +29,33 @@ fn listed(storage: &dyn Storage) -> ListedChanges {
 }
 
 const INSTANCE: Random = Random([7; 16]);
+const NONCE: Random = Random([9; 16]);
+
+/// A folder with change 0.
+fn folder(dir: &Path) -> LocalStorage<System> {
+    let storage = LocalStorage::new(dir.join("m_v1"), System);
+    storage.make().unwrap();
+    let zero = encode(0, KIND_IDENTITY, NONCE, &[]);
+    storage.create_if_absent(&FileName::Change(0).to_string(), &zero).unwrap();
+    storage
+}
+
+fn new(instance: Random) -> KnownChanges {
+    let mut known = KnownChanges::default();
+    known.learn_identity(Origin { instance, nonce: NONCE }, true);
+    known
+}
 
 fn known(storage: &dyn Storage) -> KnownChanges {
-    let mut known = KnownChanges::default();
-    known.learn_identity(true);
-    assert!(!known.learn(storage, INSTANCE, &listed(storage)));
+    let mut known = new(INSTANCE);
+    assert!(!known.learn(storage, &listed(storage)));
     known
 }
 
 #[test]
 fn a_tombstone_kills_what_is_older_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let storage = folder(dir.path());
     let mut writer = known(&storage);
     writer.kill(&storage, keys(0..1000)).unwrap();
     writer.kill(&storage, Doomed::Prefix((*b"key 10").into())).unwrap();
@@ -62,7 +79,7 @@ fn a_tombstone_kills_what_is_older_and_nothing_else() {
 #[test]
 fn merged_changes_say_the_same_as_the_changes() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let storage = folder(dir.path());
     let mut writer = known(&storage);
     for round in 0..40 {
         writer.kill(&storage, keys(round * 10..round * 10 + 30)).unwrap();
@@ -71,21 +88,19 @@ fn merged_changes_say_the_same_as_the_changes() {
             writer.kill(&storage, Doomed::Prefix(prefix)).unwrap();
         }
         if let Some(plan) = writer.mergeable() {
-            let number = plan.write(&storage, INSTANCE).unwrap();
+            let number = plan.publish(plan.write(&storage, INSTANCE).unwrap()).unwrap();
             let before = writer.newest();
-            writer.adopt_merged(&storage, INSTANCE, number);
+            writer.adopt_merged(&storage, number);
             assert_eq!(writer.newest(), before);
             assert!(writer.tombstones().tables.len() < 16);
         }
     }
     let merged = known(&storage);
     assert!(merged.tombstones().tables[0].merged_in.is_some());
-    let mut single = KnownChanges::default();
-    single.learn_identity(true);
-    single.learn(&storage, INSTANCE, &ListedChanges { merged: BTreeSet::new(), ..listed(&storage) });
-    let mut foreign = KnownChanges::default();
-    foreign.learn_identity(true);
-    foreign.learn(&storage, Random([8; 16]), &listed(&storage));
+    let mut single = new(INSTANCE);
+    single.learn(&storage, &ListedChanges { merged: BTreeSet::new(), ..listed(&storage) });
+    let mut foreign = new(Random([8; 16]));
+    foreign.learn(&storage, &listed(&storage));
     for known in [&merged, &single, &foreign] {
         assert_eq!(known.newest(), writer.newest());
         for key in (0..500).map(|i| format!("key {i}")) {
@@ -100,7 +115,7 @@ fn merged_changes_say_the_same_as_the_changes() {
 #[test]
 fn a_change_that_cannot_be_verified_kills_all_before_it() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let storage = folder(dir.path());
     let mut writer = known(&storage);
     for _ in 0..3 {
         writer.kill(&storage, keys(0..2)).unwrap();
@@ -118,9 +133,10 @@ fn a_change_that_cannot_be_verified_kills_all_before_it() {
 #[test]
 fn numbers_that_come_to_an_end_are_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let storage = folder(dir.path());
     for number in [u64::MAX - 1, u64::MAX] {
-        MergePlan { number, tables: Vec::new() }.write(&storage, INSTANCE).unwrap();
+        let plan = MergePlan { number, tables: Vec::new() };
+        plan.publish(plan.write(&storage, INSTANCE).unwrap()).unwrap();
     }
     let mut known = known(&storage);
     assert_eq!(known.newest(), Some(u64::MAX - 1), "the last one names no file");
@@ -131,28 +147,27 @@ fn numbers_that_come_to_an_end_are_an_error() {
 #[test]
 fn what_lies_behind_a_gap_is_not_known() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let storage = folder(dir.path());
     let mut writer = known(&storage);
     assert!(!KnownChanges::default().serves(0), "nothing is known before the identity");
     for _ in 0..3 {
         writer.kill(&storage, keys(0..2)).unwrap();
     }
-    let mut reader = KnownChanges::default();
-    reader.learn_identity(true);
+    let mut reader = new(INSTANCE);
     let mut incomplete = listed(&storage);
     incomplete.changes.remove(&2);
-    assert!(reader.learn(&storage, INSTANCE, &incomplete));
+    assert!(reader.learn(&storage, &incomplete));
     assert_eq!(reader.newest(), Some(1));
-    assert!(!reader.learn(&storage, INSTANCE, &ListedChanges::default()));
+    assert!(!reader.learn(&storage, &ListedChanges::default()));
     assert_eq!(reader.newest(), Some(1), "what is known is not forgotten");
-    assert!(!reader.learn(&storage, INSTANCE, &listed(&storage)));
+    assert!(!reader.learn(&storage, &listed(&storage)));
     assert_eq!(reader.newest(), Some(3));
 }
 
 #[test]
 fn who_finds_the_number_taken_learns_it_and_takes_the_next() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let storage = folder(dir.path());
     let (mut first, mut second) = (known(&storage), known(&storage));
     first.kill(&storage, keys(0..1)).unwrap();
     second.kill(&storage, keys(1..2)).unwrap();
@@ -163,7 +178,7 @@ fn who_finds_the_number_taken_learns_it_and_takes_the_next() {
 #[test]
 fn the_number_of_a_change_that_is_missing_is_not_given_again() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = LocalStorage::new(dir.path().join("m_v1"), System);
+    let storage = folder(dir.path());
     let path = |number| dir.path().join("m_v1").join(FileName::Change(number).to_string());
     let mut original = known(&storage);
     (0..4).for_each(|key| original.kill(&storage, keys(key..key + 1)).unwrap());
@@ -175,9 +190,8 @@ fn the_number_of_a_change_that_is_missing_is_not_given_again() {
         for &number in missing {
             std::fs::remove_file(path(number)).unwrap();
         }
-        let mut copy = KnownChanges::default();
-        copy.learn_identity(true);
-        copy.learn(&storage, INSTANCE, &listed(&storage));
+        let mut copy = new(INSTANCE);
+        copy.learn(&storage, &listed(&storage));
         copy.count_on(4);
         let error = copy.kill(&storage, keys(7..8)).unwrap_err().to_string();
         let what = format!("change {} is missing", missing[0]);
@@ -189,7 +203,7 @@ fn the_number_of_a_change_that_is_missing_is_not_given_again() {
         for (number, bytes) in &changes {
             std::fs::write(path(*number), bytes).unwrap();
         }
-        copy.learn(&storage, INSTANCE, &listed(&storage));
+        copy.learn(&storage, &listed(&storage));
         copy.write_pending(&storage).unwrap();
         assert_eq!(copy.newest(), Some(5));
         std::fs::remove_file(path(5)).unwrap();

@@ -7,7 +7,7 @@ use super::table::TombstoneTable;
 use super::tombstone::write_merged;
 use crate::bytes::Random;
 use crate::name::FileName;
-use crate::storage::Storage;
+use crate::storage::{Draft, Storage};
 
 /// Changes are merged when there are so many that are not.
 const MERGED_AT: usize = 16;
@@ -37,10 +37,15 @@ impl MergePlan {
         (single.len() >= merged_at() && worth).then(|| Self { number, tables: tables.to_vec() })
     }
 
-    /// Writes the merged file; the changes in it are durable. Tells its number.
-    pub(crate) fn write(&self, storage: &dyn Storage, instance: Random) -> io::Result<u64> {
+    /// Writes the merged file, which has no name yet; the changes in it are durable.
+    pub(crate) fn write(&self, storage: &dyn Storage, instance: Random) -> io::Result<Box<dyn Draft>> {
         let mut draft = storage.draft()?;
         write_merged(&mut draft, self.number, instance, &self.tables)?;
+        Ok(draft)
+    }
+
+    /// Gives the merged file its name. Tells its number.
+    pub(crate) fn publish(&self, draft: Box<dyn Draft>) -> io::Result<u64> {
         // Another process may have merged the same: then this is not needed.
         draft.create(&FileName::Merged(self.number).to_string())?;
         Ok(self.number)

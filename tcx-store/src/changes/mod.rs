@@ -1,5 +1,6 @@
 //! The numbered changes of a module: immutable records, created only where their number is free.
 
+mod create;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod identity;
@@ -7,6 +8,8 @@ mod known;
 #[cfg(test)]
 mod known_tests;
 mod merge;
+mod read;
+mod same;
 mod table;
 mod tombstone;
 mod tombstones;
@@ -15,16 +18,20 @@ mod verify;
 pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges};
 pub(crate) use merge::MergePlan;
+pub(crate) use read::map as map_change;
+pub(crate) use same::{Compared, Origin};
 pub(crate) use tombstone::Doomed;
 pub(crate) use tombstones::Tombstones;
 pub(crate) use verify::{check_change, tombstone_for_everything};
 
-use crate::bytes::{Cursor, Random, u64_at};
+use crate::bytes::{Cursor, Random};
 use crate::checksum::checksum;
 
 const MAGIC: &[u8; 8] = b"TCXCHG01";
 const VERSION: u32 = 1;
 const HEADER: usize = 48;
+/// The most bytes of a change, far more than anybody writes: it bounds what a file of holes costs that says it is one.
+const MOST_BYTES: usize = 16 << 30;
 
 /// The kinds of change that this version makes and understands.
 const KIND_IDENTITY: u32 = 0;
@@ -67,10 +74,7 @@ struct Change<'a> {
 /// Reads change `number`, or tells what is wrong with the bytes.
 fn decode(number: u64, bytes: &[u8]) -> Result<Change<'_>, String> {
     // First: it would take hours to read a file of nothing but holes.
-    let len = bytes.len().checked_sub(HEADER + 8);
-    if len.is_none_or(|len| u64_at(bytes, HEADER - 8) != Some(len as u64)) {
-        return Err("it has not the length it says".to_owned());
-    }
+    read::check_length(bytes, bytes.len())?;
     let (body, sum) = bytes.split_last_chunk::<8>().ok_or("it is shorter than any change")?;
     if checksum(body) != u64::from_le_bytes(*sum) {
         return Err("its checksum is wrong".to_owned());

@@ -88,6 +88,8 @@ pub(crate) struct TombstoneTable {
     bytes: ChangeBytes,
     /// The number of the change, or the last that was merged.
     pub(super) number: u64,
+    /// What its writer has drawn; of a merged file the instance.
+    pub(super) nonce: Random,
     /// The instance whose tombstones are merged here; `None` for a single change.
     pub(super) merged_in: Option<Random>,
     /// The newest tombstone for everything; 0 if there is none.
@@ -123,6 +125,7 @@ impl TombstoneTable {
         let header = read_header(payload).ok_or("its table is malformed")?;
         let table = Self {
             number,
+            nonce,
             merged_in,
             all: header.all,
             newest: header.newest,

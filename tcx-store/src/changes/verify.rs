@@ -1,5 +1,6 @@
 //! Verifying one change, and what takes the place of one that is damaged.
 
+use super::same::repair_nonce;
 use super::table::{ChangeBytes, TombstoneTable};
 use super::{Doomed, KIND_TOMBSTONE, encode};
 use crate::bytes::Random;
@@ -19,7 +20,7 @@ pub(crate) fn check_change(number: u64, map: Mapped) -> Result<Option<Random>, S
     Err(format!("it names {} keys and prefixes, and holds {read}", table.len()))
 }
 
-/// The bytes of a change that kills every row with a smaller base.
-pub(crate) fn tombstone_for_everything(number: u64) -> Vec<u8> {
-    encode(number, KIND_TOMBSTONE, Random::new(), &Doomed::All.payload(number))
+/// The bytes of a change that kills every row with a smaller base, put in the place of a damaged one of this instance.
+pub(crate) fn tombstone_for_everything(instance: Random, number: u64) -> Vec<u8> {
+    encode(number, KIND_TOMBSTONE, repair_nonce(instance, number), &Doomed::All.payload(number))
 }

@@ -73,7 +73,7 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
 /// A folder that cannot be listed, or that is another's.
 pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
     let mut usable = {
-        let live = core.live();
+        let mut live = core.live();
         live.check_instance()?;
         // Which rows are the oldest that anybody needs is not known while a change cannot be read.
         if live.changes.unread_after(0).is_some() {

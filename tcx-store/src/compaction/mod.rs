@@ -118,7 +118,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
         return Ok(false);
     }
     let name = written.name;
-    publish_segment(core, written, hashes)?;
+    publish_segment(core, written, hashes).map_err(io::Error::other)?;
     core.took(Work::Compaction, start);
     tracing::debug!(segment = %name, inputs = names.len(), "compacted");
     Ok(true)

@@ -127,8 +127,8 @@ fn a_joined_segment_that_counts_on_an_unknown_change_replaces_nothing_yet() {
     writer.invalidate(&keys(&["b"])).unwrap();
     let change = dir.path().join("m_v1/change-00000000000000000001");
     let hidden = dir.path().join("hidden");
-    std::fs::rename(&change, &hidden).unwrap();
     crate::compaction::compact(&writer.core, Effort::Thorough).unwrap();
+    std::fs::rename(&change, &hidden).unwrap();
     assert_eq!(values(&other, &ABC), [0, 1, 2], "it knows neither the change nor what counts on it");
     std::fs::rename(&hidden, &change).unwrap();
     assert_eq!(values(&other, &ABC), [0, -1, 2]);

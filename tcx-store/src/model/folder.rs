@@ -23,8 +23,8 @@ pub(super) struct File {
 /// A name came or went.
 #[derive(Debug)]
 pub(super) struct Event {
-    came: bool,
-    name: String,
+    pub(super) came: bool,
+    pub(super) name: String,
     /// The process that did it.
     by: usize,
     pub(super) at: u64,

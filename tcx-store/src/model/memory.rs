@@ -175,12 +175,22 @@ impl Storage for MemoryStorage {
         Ok(Mapped::in_memory(file.bytes.clone()))
     }
 
+    fn make(&self) -> io::Result<()> {
+        if let Some(Fault::Refused(kind)) = self.step("make", "")? {
+            return Err(kind.into());
+        }
+        self.folder.state().exists = true;
+        Ok(())
+    }
+
     fn draft(&self) -> io::Result<Box<dyn Draft>> {
         if let Some(Fault::Refused(kind)) = self.step("draft", "")? {
             return Err(kind.into());
         }
-        let mut state = self.folder.state();
-        state.exists = true;
+        let state = self.folder.state();
+        if !state.exists {
+            return Err(ErrorKind::NotFound.into());
+        }
         Ok(Box::new(MemoryDraft { storage: self.clone(), inode: state.inode, bytes: Vec::new() }))
     }
 
@@ -196,7 +206,10 @@ impl Storage for MemoryStorage {
         let state = self.folder.state();
         let file = state.files.get(name).ok_or(ErrorKind::NotFound)?;
         let age = Duration::from_millis(self.folder.clock.millis().saturating_sub(file.written));
-        Ok(FileInfo { bytes: file.bytes.len() as u64, age })
+        let modified = Clock::wall(file.written);
+        let came = state.events.iter().rposition(|event| event.came && event.name == name);
+        let stamp = Stamp { modified, inode: came.unwrap_or_default() as u64 };
+        Ok(FileInfo { bytes: file.bytes.len() as u64, age, stamp })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -248,6 +248,7 @@ fn a_folder_that_several_begin_at_once_is_durable_for_each_of_them() {
             let turns = turns.clone();
             let storage = LocalStorage::new(dir.path().join(name), disk.process(move || turns.wait(own)));
             let file = format!("of-{own}");
+            storage.make().unwrap();
             storage.draft().unwrap().publish(&file, true).unwrap();
             assert_eq!(least_left(&disk, &name.join(file)), Some(Vec::new()), "turns by dice {seed}");
         });
@@ -268,6 +269,7 @@ fn a_name_that_is_found_taken_is_durable() {
         in_turns(&turns, 2, |own| {
             let turns = turns.clone();
             let storage = LocalStorage::new(dir.path().join("m_v1"), disk.process(move || turns.wait(own)));
+            storage.make().unwrap();
             let created = storage.create_if_absent("name", &[own as u8]).unwrap();
             let whose = if created { own } else { 1 - own };
             assert_eq!(least_left(&disk, Path::new("m_v1/name")), Some(vec![whose as u8]), "{at} steps");

@@ -280,6 +280,7 @@ fn a_damaged_record_is_none_and_unknown_lines_are_left_out() {
 fn the_oldest_records_go_when_there_are_too_many_and_so_does_what_killed_processes_left() {
     let dir = tempfile::tempdir().unwrap();
     let folder = LocalStorage::new(dir.path().join("records"), System);
+    folder.make().unwrap();
     let put = |name: String| folder.draft().unwrap().publish(&name, false).unwrap();
     (0..10).for_each(|started| put(RecordName { started, random: Random::new() }.to_string()));
     put(format!("tmp-{}", Random::new()));

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use super::file_system::is_remote;
 use super::sealed::{LocalFile, Sealed};
@@ -15,7 +14,7 @@ use crate::mmap::Mapped;
 use crate::name::FileName;
 use crate::options::ReadMode;
 
-/// A directory. It is created when the first file is written to it, never by reading; a [folder](Storage::folder) in one is not.
+/// A directory. It is created for the first file, change 0, and for no other; a [folder](Storage::folder) in one never is.
 #[derive(Debug)]
 pub(crate) struct LocalStorage<S> {
     dir: PathBuf,
@@ -24,7 +23,7 @@ pub(crate) struct LocalStorage<S> {
     named: AtomicBool,
     /// Whether files are read instead of mapped.
     reads: bool,
-    /// Whether the directory is made where it is missing.
+    /// Whether the directory may be made, and its name has to be durable.
     makes: bool,
 }
 
@@ -46,23 +45,22 @@ impl<S: Steps + Clone> LocalStorage<S> {
     fn create_draft(&self) -> io::Result<LocalDraft<S>> {
         let path = self.dir.join(FileName::Temporary(Random::new()).to_string());
         if self.makes && !self.named.load(Ordering::Acquire) {
-            self.create_dir()?;
+            self.name_dir(false)?;
         }
-        let file = match self.steps.create_file(&path) {
-            Err(error) if self.makes && error.kind() == ErrorKind::NotFound => {
-                self.create_dir()?;
-                self.steps.create_file(&path)?
+        let file = self.steps.create_file(&path).inspect_err(|error| {
+            if error.kind() == ErrorKind::NotFound {
+                // It was removed: another that is made in its place has a name of its own.
+                self.named.store(false, Ordering::Release);
             }
-            other => other?,
-        };
+        })?;
         Ok(LocalDraft { dir: self.dir.clone(), path: Some(path), file, steps: self.steps.clone() })
     }
 
-    /// Creates the directory and whatever is missing above it, and makes the names of the directory and of the
-    /// cache that holds it durable: whoever created them may not have come to that.
-    fn create_dir(&self) -> io::Result<()> {
+    /// Makes the names of the directory and of the cache that holds it durable: whoever created them may not have come to
+    /// that. Where `makes`, what is missing is created; else it is an error.
+    fn name_dir(&self, makes: bool) -> io::Result<()> {
         self.named.store(false, Ordering::Release);
-        self.create_dirs(&self.dir)?;
+        self.name_dirs(&self.dir, makes)?;
         if let Some(cache) = self.dir.parent() {
             self.sync_name(cache, true)?;
         }
@@ -71,13 +69,13 @@ impl<S: Steps + Clone> LocalStorage<S> {
     }
 
     /// Nothing is created in a directory before its name is durable, so that whoever finds one can rely on those above it.
-    fn create_dirs(&self, dir: &Path) -> io::Result<()> {
+    fn name_dirs(&self, dir: &Path, makes: bool) -> io::Result<()> {
         match self.steps.stamp(dir) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if makes && error.kind() == ErrorKind::NotFound => {}
             found => return found.and_then(|_| self.sync_name(dir, true)),
         }
         if let Some(parent) = dir.parent().filter(|parent| *parent != Path::new("")) {
-            self.create_dirs(parent)?;
+            self.name_dirs(parent, makes)?;
         }
         match self.steps.create_dir(dir) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => self.sync_name(dir, true),
@@ -132,6 +130,13 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
         Ok(Sealed::Read(Box::new(file)))
     }
 
+    fn make(&self) -> io::Result<()> {
+        match self.steps.stamp(&self.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.name_dir(true),
+            found => found.map(drop),
+        }
+    }
+
     fn draft(&self) -> io::Result<Box<dyn Draft>> {
         Ok(Box::new(self.create_draft()?))
     }
@@ -141,10 +146,7 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
     }
 
     fn info(&self, name: &str) -> io::Result<FileInfo> {
-        let metadata = self.steps.metadata(&self.dir.join(name))?;
-        // A file from the future is new.
-        let age = SystemTime::now().duration_since(metadata.modified()?).unwrap_or_default();
-        Ok(FileInfo { bytes: metadata.len(), age })
+        FileInfo::of(&self.steps.metadata(&self.dir.join(name))?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

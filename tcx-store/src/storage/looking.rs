@@ -89,6 +89,10 @@ impl Storage for Looking {
         Ok(Sealed::Read(Box::new(file)))
     }
 
+    fn make(&self) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+
     fn draft(&self) -> io::Result<Box<dyn Draft>> {
         Err(ErrorKind::ReadOnlyFilesystem.into())
     }
@@ -98,9 +102,7 @@ impl Storage for Looking {
     }
 
     fn info(&self, name: &str) -> io::Result<FileInfo> {
-        let metadata = System.metadata(&self.dir.join(name))?;
-        let age = SystemTime::now().duration_since(metadata.modified()?).unwrap_or_default();
-        Ok(FileInfo { bytes: metadata.len(), age })
+        FileInfo::of(&System.metadata(&self.dir.join(name))?)
     }
 
     fn remove(&self, _: &str) -> io::Result<()> {

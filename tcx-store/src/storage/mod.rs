@@ -14,9 +14,10 @@ mod sealed;
 mod steps;
 
 use std::fmt;
+use std::fs::Metadata;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 #[cfg(test)]
 pub(crate) use disk::{Left, dice};
@@ -50,7 +51,10 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
         self.map(name).map(Sealed::Mapped)
     }
 
-    /// A new file that has no name yet. The folder is created if it does not exist.
+    /// Makes the folder, durably, if it does not exist.
+    fn make(&self) -> io::Result<()>;
+
+    /// A new file that has no name yet, in the folder that is there: one that was removed is not made again.
     fn draft(&self) -> io::Result<Box<dyn Draft>>;
 
     /// Creates `name` with these bytes, durably, unless it exists: then nothing changes and this is `false`.
@@ -85,6 +89,17 @@ pub(crate) struct FileInfo {
     pub(crate) bytes: u64,
     /// How long ago it was written, by the clock of the file system.
     pub(crate) age: Duration,
+    /// When it was last changed, and which file it is.
+    pub(crate) stamp: Stamp,
+}
+
+impl FileInfo {
+    fn of(metadata: &Metadata) -> io::Result<Self> {
+        let stamp = Stamp::of(metadata)?;
+        // A file from the future is new.
+        let age = SystemTime::now().duration_since(stamp.modified).unwrap_or_default();
+        Ok(Self { bytes: metadata.len(), age, stamp })
+    }
 }
 
 /// A file that is being written. Dropped before it has a name, it is removed.

@@ -17,6 +17,16 @@ pub(crate) enum Sealed {
     Read(Box<dyn ReadAt>),
 }
 
+impl Sealed {
+    /// Its size.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Mapped(map) => map.len(),
+            Self::Read(file) => file.bytes(),
+        }
+    }
+}
+
 /// A file that is read at chosen places.
 pub(crate) trait ReadAt: Send + Sync + std::fmt::Debug {
     /// Its size.

@@ -6,11 +6,17 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// When a folder last changed and which folder it is.
+/// When a folder or a file last changed and which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) modified: SystemTime,
     pub(crate) inode: u64,
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &fs::Metadata) -> io::Result<Self> {
+        Ok(Self { modified: metadata.modified()?, inode: inode(metadata) })
+    }
 }
 
 /// One method is one step: it happens or fails as a whole.
@@ -88,8 +94,7 @@ impl Steps for System {
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
-        let metadata = fs::metadata(path)?;
-        Ok(Stamp { modified: metadata.modified()?, inode: inode(&metadata) })
+        Stamp::of(&fs::metadata(path)?)
     }
 
     fn metadata(&self, path: &Path) -> io::Result<fs::Metadata> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::verdicts::{Judged, verdicts};
 use super::{Damage, DamagedFile, Verified};
-use crate::changes::check_change;
+use crate::changes::{check_change, map_change};
 use crate::index::Run;
 use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::key::KeyHash;
@@ -96,6 +96,10 @@ impl Check<'_> {
             let map = match self.map(name) {
                 File::Read(map) => map,
                 File::Unreadable => continue,
+                File::WrongLength(what) => {
+                    self.damaged(&name, DamagedFile::Change, what);
+                    continue;
+                }
                 File::Gone => {
                     self.damaged(&name, DamagedFile::Change, "it is missing, and others or rows count on it");
                     continue;
@@ -110,7 +114,14 @@ impl Check<'_> {
         }
         for &number in &listing.changes.merged {
             let name = FileName::Merged(number);
-            let File::Read(map) = self.map(name) else { continue };
+            let map = match self.map(name) {
+                File::Read(map) => map,
+                File::Gone | File::Unreadable => continue,
+                File::WrongLength(what) => {
+                    self.damaged(&name, DamagedFile::Merged, what);
+                    continue;
+                }
+            };
             self.verified.changes += 1;
             self.read(map.len());
             match check_change(number, map) {
@@ -150,7 +161,14 @@ impl Check<'_> {
     }
 
     fn map(&mut self, name: FileName) -> File {
-        let (storage, name) = (&self.inspection.storage, name.to_string());
+        let storage = &self.inspection.storage;
+        // First: a file of holes may have more bytes than can be read.
+        if matches!(name, FileName::Change(_) | FileName::Merged(_))
+            && let Ok(Err(what)) = map_change(&**storage, name)
+        {
+            return File::WrongLength(what);
+        }
+        let name = name.to_string();
         match storage.read_through(&name, 0..usize::MAX).and_then(|()| storage.map(&name)) {
             Ok(map) => File::Read(map),
             Err(error) if error.kind() == ErrorKind::NotFound => File::Gone,
@@ -169,6 +187,8 @@ enum File {
     Gone,
     /// It has been told.
     Unreadable,
+    /// Its length is not the one that its header says.
+    WrongLength(String),
 }
 
 /// The hashes of the keys of each segment, made when they are first asked for.

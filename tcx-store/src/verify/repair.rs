@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{Damage, DamagedFile, Repaired};
-use crate::changes::tombstone_for_everything;
+use crate::changes::{IdentityChange, map_change, tombstone_for_everything};
 use crate::error::{Error, Result};
 use crate::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};
@@ -36,8 +36,10 @@ pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
 
 /// What every reader has taken the damaged change for becomes what it says: the only name that is ever written twice.
 fn replace_change(storage: &dyn Storage, number: u64) -> io::Result<()> {
+    let zero = map_change(storage, FileName::Change(0))?;
+    let zero = zero.and_then(|map| IdentityChange::decode(&map)).map_err(io::Error::other)?;
     let mut draft = storage.draft()?;
-    draft.write_all(&tombstone_for_everything(number))?;
+    draft.write_all(&tombstone_for_everything(zero.instance, number))?;
     draft.publish(&FileName::Change(number).to_string(), true)
 }
 

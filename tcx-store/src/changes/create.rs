@@ -1,0 +1,172 @@
+//! Creating changes: what is to be dead, and the merged file that says the same in one.
+
+use std::io;
+use std::sync::Arc;
+
+use super::encode;
+use super::known::{KnownChanges, Read};
+use super::read::Doubt;
+use super::same::Compared;
+use super::table::{ChangeBytes, TombstoneTable};
+use super::tombstone::Doomed;
+use super::tombstones::Tombstones;
+use crate::bytes::Random;
+use crate::name::FileName;
+use crate::storage::Storage;
+
+/// A change that this process has created.
+struct Created {
+    bytes: ChangeBytes,
+    /// Whether its name is known to be durable, in the folder that is known.
+    is_durable: bool,
+}
+
+impl KnownChanges {
+    /// Makes something dead by the next change. Where that cannot be written, this process honours it all the same, and
+    /// tries again with every later change and seal.
+    pub(crate) fn kill(&mut self, storage: &dyn Storage, doomed: Doomed) -> io::Result<()> {
+        let written =
+            self.write_pending(storage).and_then(|()| self.create(storage, |_, _| Some(doomed.clone())));
+        if let Err(error) = written {
+            self.kill_here(doomed);
+            return Err(error);
+        }
+        self.make_durable(storage)
+    }
+
+    /// Makes something dead in this process until it can be written.
+    pub(crate) fn kill_here(&mut self, doomed: Doomed) {
+        let bytes = encode(u64::MAX, doomed.kind(), Random::new(), &doomed.payload(u64::MAX));
+        let table = TombstoneTable::open(u64::MAX, ChangeBytes::Heap(bytes));
+        let table = Arc::new(table.expect("what was just encoded can be read"));
+        self.pending.push(doomed);
+        self.change_tombstones(|tombstones| tombstones.pending.push(table));
+    }
+
+    /// Writes what could not be written before.
+    pub(crate) fn write_pending(&mut self, storage: &dyn Storage) -> io::Result<()> {
+        while let Some(doomed) = self.pending.first().cloned() {
+            self.create(storage, |_, _| Some(doomed.clone()))?;
+            self.pending.remove(0);
+            self.change_tombstones(|tombstones| drop(tombstones.pending.remove(0)));
+        }
+        Ok(())
+    }
+
+    /// Creates the next change and tells its number; it is durable after [`make_durable`](Self::make_durable). `doomed`,
+    /// which is told of all tombstones and the newest number, is asked anew whenever another process was faster; with
+    /// `None` there is nothing left to create.
+    pub(crate) fn create(
+        &mut self,
+        storage: &dyn Storage,
+        mut doomed: impl FnMut(&Tombstones, u64) -> Option<Doomed>,
+    ) -> io::Result<Option<u64>> {
+        if self.next == 0 {
+            return Err(io::Error::other("the folder has no identity yet"));
+        }
+        loop {
+            let number = self.next;
+            let Some(doomed) = doomed(&self.tombstones, number - 1) else { return Ok(None) };
+            if number == u64::MAX {
+                return Err(io::Error::other("no number is left for another change"));
+            }
+            let bytes = encode(number, doomed.kind(), Random::new(), &doomed.payload(number));
+            self.check_no_gap(storage, number)?;
+            self.make_durable(storage)?;
+            if let Some(Created { bytes, is_durable }) = self.create_as(storage, number, bytes)? {
+                self.push(TombstoneTable::open(number, bytes).map_err(io::Error::other)?);
+                if is_durable {
+                    self.durable = self.next;
+                }
+                return Ok(Some(number));
+            }
+        }
+    }
+
+    /// Creates change `number`; `None` if another process was faster, whose change is known now.
+    fn create_as(
+        &mut self,
+        storage: &dyn Storage,
+        number: u64,
+        bytes: Vec<u8>,
+    ) -> io::Result<Option<Created>> {
+        let name = FileName::Change(number).to_string();
+        let mut draft = storage.draft()?;
+        draft.write_all(&bytes)?;
+        // After the draft was made: it gets its name only in the folder that holds it.
+        self.compare(storage).confirmed()?;
+        let created = draft.create(&name);
+        let found = storage.map(&name).ok().filter(|map| **map == *bytes);
+        // By the nonce: it is ours if the reply to the creation was lost.
+        if matches!(created, Ok(true)) || found.is_some() {
+            let is_confirmed = self.confirm_created(storage, &name, &bytes)?;
+            let bytes = found.map_or(ChangeBytes::Heap(bytes), ChangeBytes::Mapped);
+            return Ok(Some(Created { bytes, is_durable: is_confirmed && created.is_ok() }));
+        }
+        created?;
+        self.learn_next(storage).map(|()| None)
+    }
+
+    /// A change counts only in a folder with change 0: somebody may have removed that while this change was created, and
+    /// missed this one. Nothing can be created in what would be left of the folder, so that it goes, too.
+    ///
+    /// `false` if that cannot be said now: the change is this process's own all the same, and
+    /// [`make_durable`](Self::make_durable) looks again.
+    fn confirm_created(&self, storage: &dyn Storage, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        let zero = FileName::Change(0).to_string();
+        if self.origin.is_some()
+            && storage.open(&zero).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        {
+            if storage.map(name).is_ok_and(|map| *map == *bytes) {
+                storage.remove(name)?;
+            }
+            let what = format!("the folder was removed while {name} was created");
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
+        }
+        match self.compare(storage) {
+            Compared::Unread(..) => Ok(false),
+            compared => compared.confirmed().map(|()| true),
+        }
+    }
+
+    /// Reads the change that another process has created under the next number.
+    fn learn_next(&mut self, storage: &dyn Storage) -> io::Result<()> {
+        let (number, mut learned) = (self.next, self.clone());
+        if matches!(learned.read_next(storage), Read::Vanished) {
+            return Err(io::Error::other(format!("change {number} exists but cannot be found")));
+        }
+        learned.compare(storage).confirmed()?;
+        *self = learned;
+        if self.unread.get(&number) == Some(&Doubt::Failed) {
+            return Err(io::Error::other(format!("change {number} exists but cannot be read")));
+        }
+        Ok(())
+    }
+
+    /// A copy of a folder that was not completed may lack a change on which there count others, or segments. Its number must not be
+    /// given again: another in its place would not kill the rows of those segments.
+    fn check_no_gap(&self, storage: &dyn Storage, number: u64) -> io::Result<()> {
+        if number > self.given {
+            return Ok(());
+        }
+        match storage.info(&FileName::Change(number).to_string()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
+                "change {number} is missing, and others or rows count on it: the folder is a part of a copy. Copy the rest, or run `tcx \
+                 verify --repair`"
+            ))),
+            found => found.map(drop),
+        }
+    }
+
+    /// Makes every known change durable, before something that counts on them gets a name, the next change too: the names
+    /// in a folder may outlive a power loss in any order, a number must not be given twice, and a change behind a gap would
+    /// kill rows that were written after the loss. They are durable in this folder and no other.
+    pub(crate) fn make_durable(&mut self, storage: &dyn Storage) -> io::Result<()> {
+        if self.next > self.durable {
+            storage.sync()?;
+            self.compare(storage).confirmed()?;
+            self.durable = self.next;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Reading the file of one change: its header alone, which tells it from every other, or all of it.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::table::{ChangeBytes, TombstoneTable};
+use super::{HEADER, MAGIC, MOST_BYTES, VERSION};
+use crate::bytes::{Cursor, Random, u64_at};
+use crate::clock;
+use crate::mmap::Mapped;
+use crate::name::FileName;
+use crate::storage::{FileInfo, Sealed, Stamp, Storage};
+
+/// The first pause before a damaged change that looks as before is read again, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// Why a change is not known, though its number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// The file could not be read, and may be as sound as any.
+    Failed,
+    /// It is not what was written.
+    Damaged(Judged),
+}
+
+impl Doubt {
+    /// Whether the file is worth another look: damage is checksummed in full each time it is looked for.
+    pub(super) fn is_over(&self, storage: &dyn Storage, number: u64) -> bool {
+        let Self::Damaged(judged) = self else { return true };
+        stamp(storage, number) != judged.stamp || clock::now() >= judged.again
+    }
+
+    /// This doubt, found once more: the pause grows as long as the file looks the same.
+    pub(super) fn after(self, earlier: Self) -> Self {
+        match (self, earlier) {
+            (Self::Damaged(now), Self::Damaged(before)) if now.stamp == before.stamp => {
+                Self::Damaged(Judged::new(now.stamp, LONGEST_PAUSE.min(before.pause * 2)))
+            }
+            _ => self,
+        }
+    }
+}
+
+/// A file that was found to be damaged, as it looked then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    stamp: Option<(u64, Stamp)>,
+    /// A file system stamps coarsely: a file that looks the same may have been completed since.
+    again: Instant,
+    pause: Duration,
+}
+
+impl Judged {
+    fn new(stamp: Option<(u64, Stamp)>, pause: Duration) -> Self {
+        Self { stamp, again: clock::now() + pause, pause }
+    }
+}
+
+fn stamp(storage: &dyn Storage, number: u64) -> Option<(u64, Stamp)> {
+    let FileInfo { bytes, stamp, .. } = storage.info(&FileName::Change(number).to_string()).ok()?;
+    Some((bytes, stamp))
+}
+
+/// The table of a change; `None` if it is not there (any more).
+///
+/// # Errors
+///
+/// Why it cannot be read or verified.
+pub(super) fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (Doubt, String)> {
+    // Before the bytes: what takes the place of the file afterwards has another stamp.
+    let stamp = stamp(storage, number);
+    let damaged = |what| (Doubt::Damaged(Judged::new(stamp, FIRST_PAUSE)), what);
+    let map = match map(storage, FileName::Change(number)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err((Doubt::Failed, error.to_string())),
+        Ok(map) => map.map_err(damaged)?,
+    };
+    match TombstoneTable::open(number, ChangeBytes::Mapped(map)) {
+        Ok(table) if table.merged_in.is_none() => Ok(Some(table)),
+        Ok(_) => Err(damaged("it is merged".to_owned())),
+        Err(what) => Err(damaged(what)),
+    }
+}
+
+/// All bytes of a change or a file of merged changes, or what is wrong with its length.
+///
+/// The length is compared with the header before anything else is read: a file of nothing but holes takes hours to read, and
+/// more memory than there is to copy.
+///
+/// # Errors
+///
+/// A file that cannot be read.
+pub(crate) fn map(storage: &dyn Storage, name: FileName) -> io::Result<Result<Mapped, String>> {
+    let name = name.to_string();
+    let file = storage.open(&name)?;
+    if let Err(what) = header(&file)?.and_then(|header| check_length(&header, file.bytes())) {
+        return Ok(Err(what));
+    }
+    match file {
+        Sealed::Mapped(map) => Ok(Ok(map)),
+        Sealed::Read(_) => storage.map(&name).map(Ok),
+    }
+}
+
+/// Whether the file has the length that its header says.
+pub(super) fn check_length(header: &[u8], len: usize) -> Result<(), String> {
+    let payload = u64_at(header, HEADER - 8);
+    let said = payload.and_then(|payload| payload.checked_add(HEADER as u64 + 8));
+    if said != Some(len as u64) {
+        return Err("it has not the length it says".to_owned());
+    }
+    if len > MOST_BYTES {
+        return Err(format!("it has {len} bytes, a change has {MOST_BYTES} at most"));
+    }
+    Ok(())
+}
+
+/// The bytes before the payload, or what is wrong with a file that is too short to have any.
+fn header(file: &Sealed) -> io::Result<Result<[u8; HEADER], String>> {
+    let short = || "it is shorter than any change".to_owned();
+    match file {
+        Sealed::Mapped(map) => Ok(map.first_chunk().copied().ok_or_else(short)),
+        Sealed::Read(file) if file.bytes() < HEADER => Ok(Err(short())),
+        Sealed::Read(file) => {
+            let mut header = [0; HEADER];
+            file.read_at(&mut header, 0).map(|()| Ok(header))
+        }
+    }
+}
+
+/// The nonce of change `number`, by its header alone; `None` if the file does not begin as that change does.
+///
+/// # Errors
+///
+/// A file that is not there or cannot be read.
+pub(super) fn nonce(storage: &dyn Storage, number: u64) -> io::Result<Option<Random>> {
+    let file = storage.open(&FileName::Change(number).to_string())?;
+    Ok(header(&file)?.ok().and_then(|header| nonce_in(&header, number)))
+}
+
+fn nonce_in(header: &[u8; HEADER], number: u64) -> Option<Random> {
+    let mut cursor = Cursor::new(header);
+    let (magic, version, _kind) = (cursor.take(8)?, cursor.u32()?, cursor.u32()?);
+    let is_own = magic == MAGIC && version == VERSION && cursor.u64()? == number;
+    is_own.then(|| cursor.random())?
+}

@@ -1,0 +1,142 @@
+//! Whether the folder is still the one that this process knows: a mount may have been lost, and another folder, or an older
+//! copy of this one, have come in its place.
+
+use std::io::{self, ErrorKind};
+
+use super::known::KnownChanges;
+use super::read::{Doubt, nonce, read};
+use super::table::TombstoneTable;
+use crate::bytes::Random;
+use crate::name::FileName;
+use crate::storage::Storage;
+
+/// Change 0, as a folder is known by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) instance: Random,
+    pub(crate) nonce: Random,
+}
+
+/// The newest change of which this process knows the nonce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Anchor {
+    pub(super) number: u64,
+    pub(super) nonce: Random,
+}
+
+/// What a look at the folder says of what this process knows.
+#[derive(Debug)]
+pub(crate) enum Compared {
+    /// Change 0 and the newest known change are those that this process has read.
+    Same,
+    /// This process has read the newest change before it was damaged; a repair has put this in its place.
+    Repaired(TombstoneTable),
+    /// It is empty, or gone.
+    Removed,
+    /// Its change 0 is another.
+    OtherOrigin,
+    /// It has the same change 0, and another change under this number, or none.
+    OtherChange(u64),
+    /// This change cannot be read now: it may be the same.
+    Unread(u64, io::Error),
+}
+
+impl Compared {
+    /// Whether the folder is the same, for the steps of a write: what else it is, the next look at the folder says in full.
+    ///
+    /// # Errors
+    ///
+    /// It is not, or that cannot be said now.
+    pub(crate) fn confirmed(self) -> io::Result<()> {
+        let other = |what: String| Err(io::Error::other(what));
+        match self {
+            Self::Same => Ok(()),
+            Self::Removed => Err(io::Error::new(ErrorKind::NotFound, "the folder is empty or gone")),
+            Self::OtherOrigin => other("another folder has come in its place".to_owned()),
+            Self::OtherChange(number) => other(format!("its change {number} is not the one read before")),
+            Self::Repaired(table) => {
+                other(format!("its change {} was just repaired: try again", table.number))
+            }
+            Self::Unread(number, error) => other(format!("its change {number} cannot be read: {error}")),
+        }
+    }
+}
+
+/// The nonce of the tombstone that a repair puts in the place of a damaged change: whoever knew the change before recognises
+/// by it that the folder is the same.
+pub(crate) fn repair_nonce(instance: Random, number: u64) -> Random {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"tcx repair").update(&instance.0).update(&number.to_le_bytes());
+    let mut nonce = [0; 16];
+    hasher.finalize_xof().fill(&mut nonce);
+    Random(nonce)
+}
+
+impl KnownChanges {
+    /// Compares change 0 and the newest known change with what is in the folder now.
+    pub(crate) fn compare(&self, storage: &dyn Storage) -> Compared {
+        let Some(origin) = self.origin else { return Compared::Same };
+        match nonce(storage, 0) {
+            Ok(found) if found == Some(origin.nonce) => {}
+            Ok(_) => return Compared::OtherOrigin,
+            // A listing that fails as well says nothing: the mount may be lost for a while.
+            Err(error) => {
+                return match listed(storage) {
+                    Some(names) if names.is_empty() => Compared::Removed,
+                    _ => Compared::Unread(0, error),
+                };
+            }
+        }
+        self.anchor.map_or(Compared::Same, |anchor| anchor.compare(storage, origin))
+    }
+}
+
+impl Anchor {
+    fn compare(&self, storage: &dyn Storage, origin: Origin) -> Compared {
+        let number = self.number;
+        match nonce(storage, number) {
+            Ok(found) if found == Some(self.nonce) => Compared::Same,
+            Ok(_) => self.compare_other(storage, origin),
+            Err(error) if error.kind() == ErrorKind::NotFound => self.missing(storage, error),
+            Err(error) => Compared::Unread(number, error),
+        }
+    }
+
+    /// Another file has the name of the change.
+    fn compare_other(&self, storage: &dyn Storage, origin: Origin) -> Compared {
+        let number = self.number;
+        match read(storage, number) {
+            Ok(Some(table))
+                if table.nonce == repair_nonce(origin.instance, number) && table.all == number =>
+            {
+                Compared::Repaired(table)
+            }
+            Ok(Some(_)) => Compared::OtherChange(number),
+            Ok(None) => Compared::Unread(number, ErrorKind::NotFound.into()),
+            Err((Doubt::Failed, what)) => Compared::Unread(number, io::Error::other(what)),
+            Err((Doubt::Damaged(_), what)) => {
+                let what = format!("it is damaged, {what}: run `tcx verify --repair`");
+                Compared::Unread(number, io::Error::new(ErrorKind::InvalidData, what))
+            }
+        }
+    }
+
+    /// The change cannot be found by its name. A listing confirms it: a file system may fail for a moment.
+    fn missing(&self, storage: &dyn Storage, error: io::Error) -> Compared {
+        let Some(names) = listed(storage) else { return Compared::Unread(self.number, error) };
+        if names.is_empty() {
+            return Compared::Removed;
+        }
+        let has = |number| names.contains(&FileName::Change(number));
+        if has(0) && !has(self.number) {
+            return Compared::OtherChange(self.number);
+        }
+        Compared::Unread(self.number, error)
+    }
+}
+
+/// The files of tcx in the folder; `None` if it cannot be listed. Folders in it say nothing: that of the sessions, or of
+/// damaged segments, stays where somebody removes all files.
+fn listed(storage: &dyn Storage) -> Option<Vec<FileName>> {
+    Some(storage.list().ok()?.iter().filter_map(|name| FileName::parse(name)).collect())
+}
