@@ -13,8 +13,12 @@ use crate::view::View;
 /// Ids looked up together: a list may be as long as a data set.
 const TOGETHER: usize = 1 << 16;
 
-/// How much of finished work a killed process may lose.
+/// How much of finished work a killed process may lose, as long as flushing is fast.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// What is computed between two flushes takes at least this many times as long as the first: a flush reads all weights. The
+/// writer seals by itself in between, as `seal_after` says.
+const FLUSH_SHARE: u32 = 100;
 
 /// What [`Cached::warm`] has done.
 ///
@@ -55,7 +59,8 @@ impl<M: CachedModule> Cached<M> {
     /// terminal how far it is ([`CacheBuilder::progress`](crate::CacheBuilder::progress) switches it off).
     ///
     /// It goes on where an earlier run stopped: what is there is not computed again. An error of `load` stops it, after what is
-    /// finished was made durable; a process that is killed loses about a second of finished work.
+    /// finished was made durable; a process that is killed loses about a second of finished work, or what
+    /// the writer had not sealed yet ([`CacheBuilder::seal_after`](crate::CacheBuilder::seal_after)) where flushing is slow.
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};
@@ -122,7 +127,7 @@ impl<M: CachedModule> Cached<M> {
     ) -> Result<()> {
         let _instead = self.computing.behind_bar();
         let bar = Bar::new(M::ID, ids.len(), self.shared().shows_progress());
-        let mut flushed = Instant::now();
+        let (mut flushed, mut pause) = (Instant::now(), FLUSH_EVERY);
         for (part, some) in ids.chunks(TOGETHER).enumerate() {
             let there = self.rows().peek(self.pack(some, view)?)?;
             let missing = there.missing_positions();
@@ -140,9 +145,11 @@ impl<M: CachedModule> Cached<M> {
                     })?;
                 }
                 bar.computed(batch.len());
-                if flushed.elapsed() >= FLUSH_EVERY {
+                if flushed.elapsed() >= pause {
+                    let start = Instant::now();
                     self.flush()?;
                     flushed = Instant::now();
+                    pause = FLUSH_EVERY.max((flushed - start).saturating_mul(FLUSH_SHARE));
                 }
             }
         }
