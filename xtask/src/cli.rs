@@ -18,8 +18,8 @@ commands:
   counts            compare the instructions of the hot paths with those checked in (part of `test`; needs valgrind)
   stress [--minutes M] [--only TRIAL] [--report FILE.md]
                     what the engine's tests do in seconds, for up to an hour: kill -9, many processes, full disks,
-                    fuzzing, damage, 100 million keys (a table, target/stress/report.json, and with `--report`
-                    a report in Markdown; TCX_REQUIRE=all makes a skipped trial a failure)
+                    folders that are moved, fuzzing, damage, 100 million keys (a table, target/stress/report.json,
+                    and with `--report` a report in Markdown; TCX_REQUIRE=all makes a skipped trial a failure)
   simulate [--seeds N] [--first SEED]
                     simulated processes on a folder in memory, whose order, failures and deaths a seed decides: N seeds
                     (100000) from SEED on, each run twice, until one serves a wrong row or loses one

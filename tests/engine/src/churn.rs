@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tcx_store::{Column, Keys, Store};
+use tcx_store::{Column, Keys, Result, Store};
 
 use crate::{Dice, Findings, Worker, Workers, columns, files, open, row};
 
@@ -77,8 +77,13 @@ pub fn block_rows(ids: &[String], value: i64) -> Vec<Column> {
 
 /// The values of the rows that are there; everything else of them is as their ids say.
 pub fn values(store: &Store, ids: &[String]) -> Vec<Option<i64>> {
-    store.refresh().unwrap();
-    let rows = store.lookup(Keys::text(ids, 0).unwrap()).unwrap();
+    try_values(store, ids).unwrap()
+}
+
+/// The same, of a folder that may be gone.
+fn try_values(store: &Store, ids: &[String]) -> Result<Vec<Option<i64>>> {
+    store.refresh()?;
+    let rows = store.lookup(Keys::text(ids, 0)?)?;
     let missing: Vec<usize> = rows.missing_rows().collect();
     let value = |(position, id): (usize, &String)| {
         if missing.contains(&position) {
@@ -89,7 +94,7 @@ pub fn values(store: &Store, ids: &[String]) -> Vec<Option<i64>> {
         assert_eq!(rows.text(2, position).unwrap(), caption);
         Some(i64::from_le_bytes(rows.bytes(1, position).try_into().unwrap()))
     };
-    ids.iter().enumerate().map(value).collect()
+    Ok(ids.iter().enumerate().map(value).collect())
 }
 
 /// What the rows of a block may be.
@@ -102,21 +107,28 @@ struct Allowed {
 impl Allowed {
     /// After the first `from` to all of these events, which are of one block.
     fn between(events: &[Event], from: usize) -> Self {
-        let mut allowed = Self::default();
-        for said in from..=events.len() {
-            let before = |back: usize| said.checked_sub(back).map(|at| events[at]);
-            match (before(1), before(2)) {
-                (Some(Event::Durable(_, value)), _) => allowed.values.push(value),
-                // It may have happened, or not yet.
-                (Some(Event::Killing(_)), Some(Event::Durable(_, value)))
-                | (Some(Event::Computing(_, value)), _) => {
-                    allowed.values.push(value);
-                    allowed.missing = true;
-                }
-                _ => allowed.missing = true,
+        let mut between = Self::default();
+        let mut now = Self { values: Vec::new(), missing: true };
+        for said in 0..=events.len() {
+            if said > 0 {
+                now.follow(events[said - 1]);
+            }
+            if said >= from {
+                between.values.extend(&now.values);
+                between.missing |= now.missing;
             }
         }
-        allowed
+        between
+    }
+
+    /// What was begun may have happened, or not yet, or never if it failed; what is done has replaced everything before.
+    fn follow(&mut self, event: Event) {
+        match event {
+            Event::Killing(_) => self.missing = true,
+            Event::Dead(_) => *self = Self { values: Vec::new(), missing: true },
+            Event::Computing(_, value) => self.values.push(value),
+            Event::Durable(_, value) => *self = Self { values: vec![value], missing: false },
+        }
     }
 
     fn judge(&self, block: &str, found: &[Option<i64>]) -> Findings {
@@ -163,6 +175,23 @@ pub fn look(
         findings.wrong.extend(again.wrong);
     }
     findings
+}
+
+/// Looks once at a block that another process works on, in a folder that may be gone.
+///
+/// # Errors
+///
+/// If the folder cannot be read, or is another's.
+pub fn try_look(
+    store: &Store,
+    prefix: &str,
+    block: usize,
+    said: impl Fn() -> Vec<Event>,
+) -> Result<Findings> {
+    let of_block = || said().into_iter().filter(|event| event.block() == block).collect::<Vec<_>>();
+    let from = of_block().len();
+    let found = try_values(store, &block_ids(prefix, block))?;
+    Ok(Allowed::between(&of_block(), from).judge(&format!("{prefix}/{block}"), &found))
 }
 
 /// Compares what is there with what a process has said before it was killed.
@@ -279,6 +308,11 @@ mod tests {
         assert_eq!(after(4), (vec![1], false));
         assert_eq!(after(5), (vec![1], true));
         assert_eq!(after(6), (vec![], true));
+        // What failed may have happened.
+        let failed =
+            [Durable(0, 1), Killing(0), Killing(0), Dead(0), Computing(0, 2), Killing(0), Computing(0, 3)];
+        assert_eq!(allowed(&failed[..3], 3), (vec![1], true));
+        assert_eq!(allowed(&failed, 7), (vec![2, 3], true));
         // Said while it was looked for: whatever was true at any of these moments.
         assert_eq!(allowed(&events[..4], 2), (vec![1, 1], true));
         assert_eq!(allowed(&events, 4), (vec![1, 1], true));

@@ -14,6 +14,7 @@ pub mod forge;
 pub mod growth;
 pub mod hostile;
 pub mod kill;
+pub mod moved;
 pub mod worker;
 mod workers;
 

@@ -9,6 +9,7 @@
 //! worker read DIR LOGS SECONDS             look at what churning workers do, whose words are in the files of LOGS
 //! worker join DIR SECONDS                  join and remove all the time
 //! worker endure DIR PREFIX [read]          compute and flush for ever, whatever fails; files are mapped, or read
+//! worker moved DIR PREFIX OTHER BACK       as churn, in a folder that is moved away until the file BACK exists; look at OTHER's rows
 //! worker visit DIR [made-up]               everything a store can do, once, in a directory that may be a trap
 //! ```
 //!
@@ -17,6 +18,7 @@
 mod churn;
 mod crowd;
 mod endure;
+mod moved;
 mod visit;
 
 use std::io::Write;
@@ -44,6 +46,7 @@ pub fn run(arguments: &[String]) {
         ["join", dir, seconds] => crowd::join(dir, number(seconds) as u64),
         ["endure", dir, prefix] => endure::run(dir, prefix, ReadMode::Auto),
         ["endure", dir, prefix, "read"] => endure::run(dir, prefix, ReadMode::Pread),
+        ["moved", dir, prefix, other, back] => moved::run(dir, prefix, other, back),
         ["visit", dir] => visit::run(dir, false),
         ["visit", dir, "made-up"] => visit::run(dir, true),
         _ => panic!("a worker has other commands, found {arguments:?}"),
