@@ -215,3 +215,29 @@ fn a_damaged_block_is_noticed_however_much_around_it_was_verified() {
     assert_eq!(store.lookup(ids(499..500)).unwrap().missing(), 1);
     assert_eq!((store.lookup(ids(0..300)).unwrap().missing(), store.stats().damaged_segments), (300, 1));
 }
+
+#[test]
+fn a_run_with_a_wrong_number_of_entries_does_not_keep_others_from_being_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    // It lives to the end: when it goes, it merges the runs.
+    let first = crate::testing::process(dir.path());
+    for key in ["a", "b", "c", "d"] {
+        crate::testing::compute(&first, &[key], 1);
+        crate::testing::seal_all(&first);
+    }
+    let runs = crate::testing::names(dir.path(), "run-");
+    let path = dir.path().join("m_v1").join(&runs[0]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let header = u64::from_le_bytes(bytes[32..40].try_into().unwrap()) as usize;
+    bytes[24] += 1;
+    let sum = crate::checksum::checksum(&bytes[..header - 8]);
+    bytes[header - 8..header].copy_from_slice(&sum.to_le_bytes());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    let store = crate::testing::process(dir.path());
+    crate::maintain::merge_runs(&store.core, true);
+    assert!(!path.exists(), "it is made again");
+    crate::maintain::merge_runs(&store.core, true);
+    assert_eq!(crate::testing::names(dir.path(), "run-").len(), 1);
+    assert_eq!(crate::testing::values(&store, &["a", "b", "c", "d"]), [1, 1, 1, 1]);
+}

@@ -121,6 +121,25 @@ mod tests {
     }
 
     #[test]
+    fn a_table_whose_checksum_is_right_and_whose_entries_lead_nowhere_is_damaged() {
+        let keys = Doomed::Keys(["a", "b"].map(|key| key.as_bytes().into()).into());
+        for doomed in [keys, Doomed::Prefix((*b"pre").into())] {
+            let open = |payload: &[u8]| {
+                let bytes = encode(3, KIND_TOMBSTONE, Random([1; 16]), payload);
+                TombstoneTable::open(3, ChangeBytes::Heap(bytes)).map(drop)
+            };
+            let payload = doomed.payload(3);
+            open(&payload).unwrap();
+            // Behind the numbers in front and the lengths of prefixes: hash, number and place of each entry, and the names.
+            for at in 32..payload.len() {
+                let mut forged = payload.clone();
+                forged[at] ^= 0x40;
+                assert!(open(&forged).is_err(), "byte {at} of {doomed:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_change_is_read_back_and_no_byte_of_it_can_change() {
         let nonce = Random::new();
         let bytes = encode(3, 1, nonce, b"payload");

@@ -136,11 +136,26 @@ impl TombstoneTable {
             names: start + header.names,
             bytes,
         };
-        if table.newest <= number && table.all <= number {
-            Ok(table)
-        } else {
-            Err("it names a newer change".to_owned())
+        if table.newest > number || table.all > number {
+            return Err("it names a newer change".to_owned());
         }
+        match (0..table.len).find(|&at| !table.is_sound(at)) {
+            None => Ok(table),
+            Some(at) => Err(format!("entry {at} of its table leads nowhere, or stands in the wrong place")),
+        }
+    }
+
+    /// Whether an entry is found by who asks for its name: one that is not would kill nothing, and be no damage.
+    fn is_sound(&self, at: usize) -> bool {
+        let Some(Entry { hash, number, named, name }) = self.entry(at) else { return false };
+        let own = match named {
+            Named::Key => key_hash(name),
+            Named::Prefix => prefix_hash(name),
+            Named::View(view) => crate::key::hash(name, view),
+        };
+        let is_in_order = at == 0 || self.hash(at - 1).is_some_and(|before| before <= hash);
+        let has_length = || self.lengths.iter().any(|len| usize::from(*len) == name.len());
+        own == hash && is_in_order && number <= self.newest && (named != Named::Prefix || has_length())
     }
 
     /// The newest change that names this key in this view; 0 if none does.

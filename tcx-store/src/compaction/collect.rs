@@ -176,15 +176,17 @@ impl Collection<'_> {
 
     /// Removes a segment that nobody has to have any more, after those it stands for; tells how many bytes that were.
     fn remove_with_inputs(&mut self, segment: &Segment) -> u64 {
+        let inputs_of = |name| self.core.live().segments.find(name).map(|own| own.inputs().to_vec());
         let mut freed = 0;
-        for input in segment.inputs() {
-            let own = self.core.live().segments.find(*input);
-            freed += own.map_or(0, |own| self.remove_with_inputs(&own));
+        for name in inputs_first(segment.name(), inputs_of) {
+            // Before it is removed, which may be the end of what is known of it.
+            let own = self.core.live().segments.find(name);
+            let was_here = self.left.contains(&name);
+            self.remove_segment(name);
+            let is_gone = was_here && !self.left.contains(&name);
+            freed += own.filter(|_| is_gone).map_or(0, |own| own.bytes() as u64);
         }
-        let was_here = self.left.contains(&segment.name());
-        self.remove_segment(segment.name());
-        let is_gone = was_here && !self.left.contains(&segment.name());
-        freed + if is_gone { segment.bytes() as u64 } else { 0 }
+        freed
     }
 
     /// Lets readers of this process see what is left.
@@ -228,5 +230,54 @@ impl Collection<'_> {
                 self.remove(FileName::Run(run));
             }
         }
+    }
+}
+
+/// A segment and all that it stands for, each once and before those that stand for it. A file may name itself, or a circle of
+/// files one another: nobody writes such, and nothing may go on for ever because of them.
+fn inputs_first(
+    segment: SegmentName,
+    inputs_of: impl Fn(SegmentName) -> Option<Vec<SegmentName>>,
+) -> Vec<SegmentName> {
+    let (mut order, mut seen, mut waiting) = (Vec::new(), BTreeSet::new(), vec![(segment, false)]);
+    while let Some((name, is_entered)) = waiting.pop() {
+        if is_entered {
+            order.push(name);
+        } else if seen.insert(name)
+            && let Some(inputs) = inputs_of(name)
+        {
+            waiting.push((name, true));
+            waiting.extend(inputs.into_iter().map(|input| (input, false)));
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Random;
+
+    fn order(inputs: &[&[u8]]) -> Vec<u8> {
+        let name = |number: u8| SegmentName { random: Random([number; 16]), tail: 0 };
+        let of = |of: SegmentName| {
+            let inputs = inputs.get(usize::from(of.random.0[0]))?;
+            Some(inputs.iter().map(|number| name(*number)).collect())
+        };
+        inputs_first(name(0), of).into_iter().map(|name| name.random.0[0]).collect()
+    }
+
+    #[test]
+    fn segments_that_name_themselves_or_a_circle_as_their_inputs_come_to_an_end() {
+        assert_eq!(order(&[&[0]]), [0]);
+        assert_eq!(order(&[&[1], &[2], &[0]]), [2, 1, 0]);
+        assert_eq!(
+            order(&[&[1, 2], &[2, 9], &[]]),
+            [2, 1, 0],
+            "each once, those that are not here not at all"
+        );
+        let long: Vec<Vec<u8>> = (1..=250).map(|next| vec![next]).collect();
+        let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).chain([&[0][..]]).collect();
+        assert_eq!(order(&long).len(), 251);
     }
 }

@@ -58,6 +58,9 @@ impl Segment {
         if !layout::has_schema(&footer, schema) {
             return Err(damaged("its columns are not the module's"));
         }
+        if metadata.inputs.contains(&name) {
+            return Err(damaged("it names itself among the segments that it stands for"));
+        }
         let checksums = VerifiedBlocks::new(metadata.checksums, tail);
         let blocks = checksums.ok_or_else(|| damaged("it has not one checksum a block"))?;
         let (codec, unpacked) = metadata.codec.unzip();
