@@ -114,7 +114,9 @@ fn word_vectors<'a>(texts: impl Iterator<Item = &'a &'a str>) -> tcx::Result<Wor
 }
 
 fn main() -> tcx::Result<()> {
-    let dir = std::path::Path::new("target/guide-cache");
+    // Empty in each run, so that each step does what the guide says of it.
+    let empty = tempfile::tempdir().map_err(tcx::Error::loader)?;
+    let dir = empty.path();
     let ids: Vec<String> = (0..100).map(|i| format!("image {i}")).collect();
 
     // An epoch.
@@ -133,6 +135,7 @@ fn main() -> tcx::Result<()> {
         let features = encoder_cache.fetch(&train, |missing| decode(missing.ids().copied()))?;
         assert_eq!(features.brightness.len(), 80); // nothing is computed: the folds share the rows
     }
+    assert_eq!((encoder_cache.stats().hits, encoder_cache.stats().misses), (5 * 80, 100));
 
     // Some of the fields.
     let some = encoder_cache.fields::<Brightness>()?;
@@ -172,6 +175,7 @@ fn main() -> tcx::Result<()> {
     if !lazy.coverage(&ids)?.is_complete() {
         println!("the head is going to be built");
     }
+    assert!(lazy.coverage(&ids)?.is_complete(), "`scores_cache` has computed them: the head is never built");
 
     // No module at all.
     let lengths = cache.table::<Vec<i64>>("id_lengths_v1")?;
@@ -195,6 +199,7 @@ fn main() -> tcx::Result<()> {
     again.fetch(&ids, |missing| decode(missing.ids()))?;
     let reader = cache.with_mode(Mode::ReadOnly).module(encoder()?)?;
     reader.fetch(&ids, |missing| decode(missing.ids()))?;
+    assert!(encoder_cache.coverage(&ids)?.is_complete(), "what was invalidated is computed again");
 
     // Ahead of time, and looking back.
     let warmed = encoder_cache.warm(&ids, |missing| decode(missing.ids()))?;
