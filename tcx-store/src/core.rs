@@ -1,8 +1,8 @@
 //! What the readers and the writer of one folder share.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use arrow::datatypes::SchemaRef;
@@ -47,13 +47,20 @@ pub(crate) struct Core {
     pub(crate) published: crate::metrics::Published,
     pub(crate) retention: Retention,
     pub(crate) compression: Compression,
+    pub(crate) collect_after: Duration,
     pub(crate) hot: Arc<HotTier>,
     /// The bytes of the folder when they were last counted.
     pub(crate) used_bytes: AtomicU64,
+    /// The bytes that this process had sealed by then.
+    pub(crate) sealed_when_measured: AtomicU64,
+    /// The bytes that had been sealed when rows were last evicted.
+    pub(crate) sealed_at_eviction: AtomicU64,
     /// One thread at a time counts them.
     pub(crate) measuring: Mutex<()>,
-    /// One thread at a time joins and removes files.
+    /// One thread at a time joins and removes files. The writer never waits for it.
     pub(crate) upkeep: Mutex<()>,
+    /// Whether joining and removing is to be given up: the writer ends.
+    pub(crate) gives_up: AtomicBool,
     /// What of it has failed.
     pub(crate) failing: Failing,
     live: Mutex<Live>,
@@ -106,10 +113,14 @@ impl Core {
             published: crate::metrics::Published::default(),
             retention,
             compression: options.compression,
+            collect_after: options.collect_after,
             hot,
             used_bytes: AtomicU64::new(0),
+            sealed_when_measured: AtomicU64::new(0),
+            sealed_at_eviction: AtomicU64::new(0),
             measuring: Mutex::default(),
             upkeep: Mutex::default(),
+            gives_up: AtomicBool::new(false),
             failing: Failing::default(),
             live: Mutex::new(live),
             snapshot,

@@ -113,6 +113,9 @@ mod tombstone_tests;
 #[cfg(test)]
 mod trouble_tests;
 mod upkeep;
+mod upkeeper;
+#[cfg(test)]
+mod upkeeper_tests;
 mod verify;
 mod wait;
 mod warned;

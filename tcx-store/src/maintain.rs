@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::bytes::Random;
@@ -15,6 +16,7 @@ use crate::index::{Run, write_merged};
 use crate::live::Listing;
 use crate::lock::lock;
 use crate::name::{FileName, SegmentName};
+use crate::options::COLLECT_AFTER;
 use crate::probe::Trouble;
 use crate::stats::Work;
 
@@ -99,6 +101,9 @@ pub(crate) fn merge_changes(core: &Core) {
 /// A segment whose index run is older than this, and that is not there, does not come any more.
 const SEGMENTS_COME_WITHIN: Duration = Duration::from_mins(10);
 
+/// What is read to verify replacements while somebody waits for the end: a second or so.
+const VERIFIED_AT_THE_END: u64 = 1 << 30;
+
 /// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
 pub(crate) const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
 
@@ -111,7 +116,7 @@ impl Core {
     pub(crate) fn compact(&self, effort: Effort) -> Result<bool> {
         let _alone = lock(&self.upkeep);
         let mut any = false;
-        while compact(self, effort)? {
+        while !self.gives_up() && compact(self, effort)? {
             any = true;
         }
         Ok(any)
@@ -125,7 +130,8 @@ impl Core {
     pub(crate) fn collect(&self, replaced: Duration) -> Result<Collected> {
         let _alone = lock(&self.upkeep);
         let start = Instant::now();
-        let collected = collect(self, Grace { replaced, temporary: TEMPORARY_FILES_STAY.max(replaced) })?;
+        let temporary = TEMPORARY_FILES_STAY.max(replaced);
+        let collected = collect(self, Grace { replaced, temporary, verified_bytes: u64::MAX })?;
         self.took(Work::Collection, start);
         Ok(collected)
     }
@@ -138,6 +144,11 @@ impl Core {
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
         let _alone = lock(&self.upkeep);
         evict(self, bytes)
+    }
+
+    /// Whether what nobody waits for is to be given up.
+    pub(crate) fn gives_up(&self) -> bool {
+        self.gives_up.load(Ordering::Relaxed)
     }
 
     /// What is done after every seal; everything else waits until the writer has nothing to do.
@@ -158,18 +169,42 @@ impl Core {
         }
     }
 
-    /// What is done before the writer ends.
+    /// What is done before the writer ends: a process that has come and gone does not leave what it has replaced.
     pub(crate) fn tidy_at_the_end(&self) {
         self.tried("join segments", self.compact(Effort::Small));
         merge_runs(self, true);
         merge_changes(self);
         self.remove_pruned_runs();
+        self.tried("remove what nobody needs", self.collect_at_the_end());
+        self.tried("keep within the limits", self.keep_within_limits());
+    }
+
+    /// The time that replaced files stay for saves other processes a listing, and never decides what is right. On a network file
+    /// system it saves them failed reads, and who has asked for more of it wants the files.
+    fn collect_at_the_end(&self) -> Result<()> {
+        if self.collect_after > COLLECT_AFTER || self.storage.is_remote() {
+            return Ok(());
+        }
+        let grace = Grace {
+            replaced: Duration::ZERO,
+            temporary: TEMPORARY_FILES_STAY,
+            verified_bytes: VERIFIED_AT_THE_END,
+        };
+        let _alone = lock(&self.upkeep);
+        collect(self, grace).map(drop)
+    }
+
+    /// Removes what was replaced long ago, while rows are sealed all the time.
+    pub(crate) fn collect_old(&self, collect_after: Duration) {
+        self.tried("remove what nobody needs", self.collect(collect_after));
     }
 
     /// What is done when the writer has nothing to do; tells whether something is left for later.
     pub(crate) fn tidy_thoroughly(&self, collect_after: Duration) -> bool {
         self.tried("join segments", self.compact(Effort::Steady));
         merge_runs(self, false);
+        merge_changes(self);
+        self.remove_pruned_runs();
         let collected = self.tried("remove what nobody needs", self.collect(collect_after));
         self.tried("keep within the limits", self.keep_within_limits());
         let is_unfinished = collected.is_some_and(|collected| collected.is_unfinished);

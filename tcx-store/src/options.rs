@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::memory::memory;
 
+/// The default of [`Options::collect_after`].
+pub(crate) const COLLECT_AFTER: Duration = Duration::from_mins(1);
+
 /// How a store writes and refreshes.
 ///
 /// ```
@@ -21,13 +24,15 @@ pub struct Options {
     pub queue_bytes: usize,
     /// How often a reader that misses nothing looks for rows of other processes (1 s).
     pub refresh_every: Duration,
-    /// Segments that were joined into another are removed when that one is so old (60 s).
+    /// Segments that were joined into another are removed when that one is so old (60 s), and when the store is closed: there at
+    /// once, unless this is longer than 60 s or the folder is on a network file system.
     pub collect_after: Duration,
     /// Rows are not served any more when they are so old, and are removed; `None` keeps them for ever. A row is taken to be as
     /// old as the oldest that is stored in the same segment, which is up to a sixteenth of this time.
     pub time_to_live: Option<Duration>,
     /// The most bytes that the folder of a module takes, temporary and replaced files included; `None` is no limit. It may be
-    /// exceeded by a segment (512 MiB at most) for each process that writes at this moment.
+    /// exceeded by a segment (512 MiB at most) for each process that writes at this moment, and by what it writes while files are
+    /// joined or removed.
     pub max_bytes: Option<u64>,
     /// What happens when the folder has [`max_bytes`](Self::max_bytes).
     pub when_full: WhenFull,
@@ -123,7 +128,8 @@ pub enum WhenFull {
     /// Nothing more is kept. Right for epochs that do not fit: what is there is found in each of them.
     #[default]
     Freeze,
-    /// The oldest rows make room for new ones.
+    /// The oldest rows make room for new ones. Files that cannot be removed so (damaged ones, and those of another cache or a newer
+    /// version) are counted only as long as the newest rows have room beside them.
     EvictOldest,
 }
 
@@ -195,7 +201,7 @@ impl Default for Options {
             seal_after: Duration::from_secs(5),
             queue_bytes: 256 << 20,
             refresh_every: Duration::from_secs(1),
-            collect_after: Duration::from_mins(1),
+            collect_after: COLLECT_AFTER,
             time_to_live: None,
             max_bytes: None,
             when_full: WhenFull::Freeze,

@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 use crate::bytes::Random;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::maintain::merge_changes;
 use crate::options::Options;
 use crate::sealer::Sealer;
 use crate::sessions::Recorder;
 use crate::spare::{self, Writes};
+use crate::upkeeper::{Due, Upkeeper};
 use crate::wait::wait;
 
 /// How soon writing is tried again after a failure, at first and at most.
@@ -58,6 +58,8 @@ enum Command {
     Tidy,
     /// Nobody has told it anything for a while.
     Idle,
+    /// Files were joined and removed, and what is too young is left for later.
+    Upkept { is_unfinished: bool },
     /// The session may have gone on.
     Record,
     /// The session is over.
@@ -177,6 +179,7 @@ impl Drop for WriterOff {
 async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: Times) {
     let mut sealer = Sealer::new(core.clone());
     let mut retry: Option<(Instant, Duration)> = None;
+    let mut upkeeper = Upkeeper::new(core.clone(), times.collect_after);
     // Who only reads leaves joining and removing to those that write: there may be hundreds of readers.
     let mut idle = None;
     let mut recorder = Recorder::new(core.clone());
@@ -188,6 +191,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             biased;
             command = commands.recv() => command,
             published = sealer.published() => Some(Command::Published(published)),
+            is_unfinished = upkeeper.done() => Some(Command::Upkept { is_unfinished }),
             () = at(time) => Some(Command::Seal),
             () = at(idle) => Some(Command::Idle),
             () = at(record) => Some(Command::Record),
@@ -195,15 +199,18 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
         let result = match command {
             Some(Command::Rows) => continue,
             Some(Command::Tidy) => {
-                merge_changes(core);
+                upkeeper.want(Due::Changes);
                 continue;
             }
             Some(Command::Idle) => {
                 spare::free();
-                let is_unfinished = core.tidy_thoroughly(times.collect_after);
-                idle = is_unfinished
-                    .then(|| Instant::now().checked_add(times.collect_after.max(IDLE)))
-                    .flatten();
+                idle = None;
+                upkeeper.want(Due::Everything);
+                continue;
+            }
+            Some(Command::Upkept { is_unfinished }) => {
+                let later = || Instant::now().checked_add(times.collect_after.max(IDLE));
+                idle = idle.or_else(|| is_unfinished.then(later).flatten());
                 continue;
             }
             Some(Command::End(done)) => {
@@ -232,6 +239,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             }
             None => {
                 let result = sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error}"));
+                upkeeper.end();
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
                 }
@@ -240,8 +248,8 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             }
         };
         retry = result.is_err().then(|| next_retry(retry));
-        // After the answer: nobody waits for a faster index.
-        core.tidy();
+        // After the answer, and by another thread: the next seal does not wait for a faster index.
+        upkeeper.want_after_seal(IDLE);
         idle = Some(Instant::now() + idle_after());
     }
 }

@@ -71,7 +71,8 @@ impl CacheBuilder {
         self
     }
 
-    /// Files that were replaced by others are removed when those are so old (1 min).
+    /// Files that were replaced by others are removed when those are so old (1 min), and when the last handle is dropped: there at
+    /// once, unless this is longer than a minute or the directory is on a network file system.
     pub fn collect_after(mut self, time: Duration) -> Self {
         self.options.collect_after = time;
         self
@@ -165,6 +166,9 @@ impl CacheBuilder {
 
     /// Opens the cache in directory `dir`. A relative path is one from the current directory of this moment, wherever the program
     /// goes later.
+    ///
+    /// A module that this process has open there already is shared: its settings must be the same, but for the mode and what is
+    /// shown.
     ///
     /// # Errors
     ///

@@ -19,6 +19,8 @@ pub(crate) struct Grace {
     pub(crate) replaced: Duration,
     /// A temporary file, before it is taken for one of a process that was killed.
     pub(crate) temporary: Duration,
+    /// The most bytes of compacted segments that are verified. The inputs of others are left for later.
+    pub(crate) verified_bytes: u64,
 }
 
 /// What a collection did, and what it left for later.
@@ -84,7 +86,7 @@ pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
     usable.sort_by_key(|segment| (segment.born(), segment.name()));
     let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
     let left = Listing::read(&*core.storage).map_err(failed)?.segments;
-    let grace = Grace { replaced: Duration::ZERO, temporary: Duration::MAX };
+    let grace = Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0 };
     let mut collection = Collection { core, grace, left, collected: Collected::default() };
     let mut freed = 0;
     for segment in usable {
@@ -158,6 +160,15 @@ impl Collection<'_> {
         if !self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
             return Ok(());
         }
+        let Some(left) = self.grace.verified_bytes.checked_sub(segment.bytes() as u64) else {
+            self.collected.is_unfinished = true;
+            return Ok(());
+        };
+        if self.core.gives_up() {
+            self.collected.is_unfinished = true;
+            return Ok(());
+        }
+        self.grace.verified_bytes = left;
         let mut is_intact = segment.is_intact();
         if is_intact == Some(true) {
             self.core.storage.sync()?;

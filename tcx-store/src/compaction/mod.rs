@@ -94,7 +94,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     let Compaction { inputs, identity, base, .. } = compaction;
     let start = Instant::now();
     let (rows, hashes) = live_rows(compaction)?;
-    if hashes.is_empty() {
+    if hashes.is_empty() || core.gives_up() {
         return Ok(false);
     }
     let pieces = inputs.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty());
@@ -114,7 +114,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
         compression: core.compression,
     };
     let written = write_segment(&*core.storage, &header, &pieces)?;
-    if !may_commit(core, compaction)? {
+    if core.gives_up() || !may_commit(core, compaction)? {
         return Ok(false);
     }
     let name = written.name;

@@ -149,6 +149,10 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
         FileInfo::of(&self.steps.metadata(&self.dir.join(name))?)
     }
 
+    fn is_remote(&self) -> bool {
+        is_remote(&self.dir)
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         match self.steps.remove(&self.dir.join(name)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

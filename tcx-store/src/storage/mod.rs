@@ -70,6 +70,11 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
     /// What the file system says of a file.
     fn info(&self, name: &str) -> io::Result<FileInfo>;
 
+    /// Whether other machines may read the files: one that is removed is gone from under them.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Removes a file. One that is not there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
 
