@@ -87,7 +87,23 @@ impl KnownChanges {
                 };
             }
         }
-        self.anchor.map_or(Compared::Same, |anchor| anchor.compare(storage, origin))
+        let anchored = self.anchor.map_or(Compared::Same, |anchor| anchor.compare(storage, origin));
+        // The nonce of an unreadable change is not known. Its number says enough of a copy that was made before it.
+        let newest = self.unread.last_key_value().map(|(&number, _)| number);
+        let newest = newest.filter(|&number| self.anchor.is_none_or(|anchor| anchor.number < number));
+        match (anchored, newest) {
+            (Compared::Same, Some(number)) => compare_number(storage, number),
+            (compared, _) => compared,
+        }
+    }
+}
+
+/// Whether a change of this number is in the folder.
+fn compare_number(storage: &dyn Storage, number: u64) -> Compared {
+    match storage.info(&FileName::Change(number).to_string()) {
+        Ok(_) => Compared::Same,
+        Err(error) if error.kind() == ErrorKind::NotFound => missing(storage, number, error),
+        Err(error) => Compared::Unread(number, error),
     }
 }
 
@@ -97,7 +113,7 @@ impl Anchor {
         match nonce(storage, number) {
             Ok(found) if found == Some(self.nonce) => Compared::Same,
             Ok(_) => self.compare_other(storage, origin),
-            Err(error) if error.kind() == ErrorKind::NotFound => self.missing(storage, error),
+            Err(error) if error.kind() == ErrorKind::NotFound => missing(storage, number, error),
             Err(error) => Compared::Unread(number, error),
         }
     }
@@ -120,19 +136,19 @@ impl Anchor {
             }
         }
     }
+}
 
-    /// The change cannot be found by its name. A listing confirms it: a file system may fail for a moment.
-    fn missing(&self, storage: &dyn Storage, error: io::Error) -> Compared {
-        let Some(names) = listed(storage) else { return Compared::Unread(self.number, error) };
-        if names.is_empty() {
-            return Compared::Removed;
-        }
-        let has = |number| names.contains(&FileName::Change(number));
-        if has(0) && !has(self.number) {
-            return Compared::OtherChange(self.number);
-        }
-        Compared::Unread(self.number, error)
+/// The change cannot be found by its name. A listing confirms it: a file system may fail for a moment.
+fn missing(storage: &dyn Storage, number: u64, error: io::Error) -> Compared {
+    let Some(names) = listed(storage) else { return Compared::Unread(number, error) };
+    if names.is_empty() {
+        return Compared::Removed;
     }
+    let has = |number| names.contains(&FileName::Change(number));
+    if has(0) && !has(number) {
+        return Compared::OtherChange(number);
+    }
+    Compared::Unread(number, error)
 }
 
 /// The files of tcx in the folder; `None` if it cannot be listed. Folders in it say nothing: that of the sessions, or of
