@@ -255,9 +255,9 @@ impl Wanted<'_> {
     }
 
     fn is_own(&self, batch: &RowBatch, position: usize) -> bool {
-        self.replacer.is_none_or(|replacer| {
-            batch.replacer.as_ref().is_some_and(|own| Arc::ptr_eq(own, replacer))
-                || replacer.has_computed(self.tombstones.newest_for_row(self.keys, position))
+        self.replacer.is_none_or(|replacer| match &batch.replacer {
+            Some(own) => Arc::ptr_eq(own, replacer),
+            None => replacer.has_computed(self.tombstones.newest_for_row(self.keys, position)),
         })
     }
 }
