@@ -1,6 +1,7 @@
 //! The folder in memory that all processes share: its files, what of them is durable, and what happened lately.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chance::Chance;
@@ -21,7 +22,7 @@ pub(super) struct File {
 }
 
 /// A name came or went.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) came: bool,
     pub(super) name: String,
@@ -30,14 +31,14 @@ pub(super) struct Event {
     pub(super) at: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) files: BTreeMap<String, File>,
     /// What was removed since the folder was last synced.
     removed: BTreeMap<String, File>,
     pub(super) events: Vec<Event>,
     pub(super) exists: bool,
-    /// Counts how often the folder was removed and made again.
+    /// Another for every folder that there was.
     pub(super) inode: u64,
 }
 
@@ -45,6 +46,12 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Folder {
     state: Mutex<State>,
+    /// The folder that has gone away and comes back.
+    away: Mutex<Option<State>>,
+    /// A copy of the folder.
+    backup: Mutex<Option<State>>,
+    /// How many folders there were.
+    inodes: AtomicU64,
     pub(super) clock: Arc<Clock>,
     /// Stamps are multiples of so many milliseconds.
     pub(super) grain: u64,
@@ -53,7 +60,8 @@ pub(super) struct Folder {
 
 impl Folder {
     pub(super) fn new(clock: Arc<Clock>, grain: u64, trace: Trace) -> Self {
-        Self { state: Mutex::default(), clock, grain, trace }
+        let (state, away, backup) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { state, away, backup, inodes: AtomicU64::new(0), clock, grain, trace }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -86,7 +94,58 @@ impl Folder {
         }
         state.removed.clear();
         state.exists = false;
-        state.inode += 1;
+        state.inode = self.inode();
+    }
+
+    /// An inode that no folder has had.
+    fn inode(&self) -> u64 {
+        1 + self.inodes.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// No folder, where one may be made.
+    fn none(&self) -> State {
+        State { inode: self.inode(), ..State::default() }
+    }
+
+    /// The folder goes away, as that of a mount; `false` if one is away already.
+    pub(super) fn take_away(&self) -> bool {
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes = away.is_none();
+        if goes {
+            *away = Some(std::mem::replace(&mut *self.state(), self.none()));
+        }
+        goes
+    }
+
+    /// It comes back, in the place of what was made there; `false` if none is away.
+    pub(super) fn bring_back(&self) -> bool {
+        let back = self.away.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(back) = back else { return false };
+        *self.state() = back;
+        true
+    }
+
+    /// Somebody copies the folder; `false` if there is none.
+    pub(super) fn back_up(&self) -> bool {
+        let copy = self.state().clone();
+        let exists = copy.exists;
+        if exists {
+            *self.backup.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy);
+        }
+        exists
+    }
+
+    /// The copy comes in the place of the folder; `false` if there is none.
+    pub(super) fn restore(&self) -> bool {
+        let copy = self.backup.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let exists = copy.is_some();
+        if let Some(State { files, exists, .. }) = copy {
+            let mut state = State { files, exists, ..self.none() };
+            state.files.values_mut().for_each(|file| file.synced = true);
+            state.sync();
+            *self.state() = state;
+        }
+        exists
     }
 
     /// What is not durable may be lost: names, removals, and the bytes of files that were never synced.

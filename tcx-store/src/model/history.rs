@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::places::Place;
+
 /// Which rows an invalidation kills: in all views, unless it names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Matcher {
@@ -30,18 +32,34 @@ pub(super) struct Row {
     pub(super) view: u32,
     pub(super) identity: u8,
     pub(super) session: usize,
+    /// The time of the folder by then, in milliseconds.
+    pub(super) born: u64,
     /// The replacer that computed it.
     pub(super) replacer: Option<usize>,
     /// When the lookup that missed it ended.
     pub(super) looked: u64,
+    /// The folder that was in place when it began.
+    pub(super) looked_in: Place,
     /// The invalidations whose numbers its lookup is sure to have known: they do not kill it.
     pub(super) settled: BTreeSet<usize>,
     pub(super) accepted: Option<u64>,
+    /// The number of the seal that it is a part of, counted by its session.
+    pub(super) generation: Option<usize>,
+    /// When the first seal that it is a part of began.
+    pub(super) sealing: Option<u64>,
     pub(super) acknowledged: Option<u64>,
+    /// The folder that it was acknowledged in, if that is certain.
+    pub(super) place: Option<Place>,
     /// The invalidation by which it takes the place of what was there.
     pub(super) replaces: Option<usize>,
-    /// Its folder was removed.
-    pub(super) gone: bool,
+}
+
+impl Row {
+    /// What orders the rows of a key and view that are sealed together: a recomputed one is newer than any other, then the
+    /// one that was accepted last is.
+    pub(super) fn age(&self) -> (bool, Option<u64>) {
+        (self.replacer.is_some(), self.accepted)
+    }
 }
 
 /// What became of an invalidation.
@@ -64,8 +82,8 @@ pub(super) struct Invalidation {
     pub(super) outcome: Outcome,
     /// The rows that it makes room for.
     pub(super) spares: BTreeSet<usize>,
-    /// Its folder was removed: who opens the store now cannot know of it.
-    pub(super) gone: bool,
+    /// The folder in which it happened, if that is certain: who opens another cannot know of it.
+    pub(super) place: Option<Place>,
 }
 
 impl Invalidation {

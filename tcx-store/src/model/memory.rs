@@ -196,6 +196,9 @@ impl Storage for MemoryStorage {
 
     fn sync(&self) -> io::Result<()> {
         self.change("sync", "", |state, _| {
+            if !state.exists {
+                return Err(ErrorKind::NotFound.into());
+            }
             state.sync();
             Ok(())
         })

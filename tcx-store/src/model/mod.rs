@@ -1,6 +1,9 @@
 //! Simulated processes on a folder in memory: their engines run one storage call at a time, in an order drawn from a
 //! seed, while listings are stale, replies are lost and processes die; an oracle knows what may and must be served.
 //!
+//! Several handles of a process recompute rows, in several views; processes fork; the folder is removed, goes away and comes
+//! back, or is replaced by an older copy of itself; rows expire. At the end the folder can be read and written as any other.
+//!
 //! A run is decided by its seed alone: threads go on only when the driver lets them, the time is that of the folder,
 //! and random names are drawn from the seed too.
 
@@ -13,13 +16,16 @@ mod interleavings;
 mod memory;
 mod operation;
 mod oracle;
+mod places;
 mod process;
 mod random;
+mod recomputations;
 mod schedule;
 mod script;
 mod seeds;
 mod simulation;
+mod switches;
 mod tests;
 mod trace;
 
-pub(crate) use schedule::{is_simulated, now, random, spawn, wait_once, wait_while, wall};
+pub(crate) use schedule::{forks, is_simulated, now, random, spawn, wait_once, wait_while, wall};

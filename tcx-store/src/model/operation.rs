@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::history::Matcher;
 use super::process::{Pending, Process, Session};
-use super::schedule::fresh;
+use super::schedule::{fresh, in_process};
 use crate::compaction::Effort;
 use crate::maintain::{merge_changes, merge_runs};
 use crate::{Column, ErrorKind, Keys};
@@ -15,6 +15,8 @@ use crate::{Column, ErrorKind, Keys};
 pub(super) const KEYS: [&str; 6] = ["a1", "a2", "a3", "b1", "b2", "b3"];
 /// All views.
 pub(super) const VIEWS: u32 = 2;
+/// The recomputing handles of a session.
+pub(super) const REPLACERS: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
@@ -24,11 +26,11 @@ pub(super) enum Operation {
     },
     /// Lets go of the store, as the end of a program does: seals and merges first.
     Close,
-    /// Looks up keys; `replaces` them all but those that this session has computed anew already.
+    /// Looks up keys; a recomputing handle, if it `replaces`, finds only what it has computed itself.
     Lookup {
         keys: Vec<&'static str>,
         view: u32,
-        replaces: bool,
+        replaces: Option<usize>,
     },
     /// Looks once more for what a waiting lookup has missed.
     LookupAgain {
@@ -60,9 +62,9 @@ type Choice = fn(&mut Chance, &Process) -> Operation;
 
 /// What every thread does, and how often.
 const OF_ANY_THREAD: [(usize, Choice); 5] = [
-    (30, |chance, _| lookup_any(chance)),
+    (30, lookup_any),
     (25, |chance, process| match process.pending() {
-        0 => lookup_any(chance),
+        0 => lookup_any(chance, process),
         waiting => Operation::Insert { pending: chance.below(waiting), most: 1 + chance.below(KEYS.len()) },
     }),
     (5, |chance, process| Operation::LookupAgain { pending: chance.below(process.pending().max(1)) }),
@@ -83,11 +85,12 @@ const OF_THE_WRITER: [(usize, Choice); 7] = [
     (4, |_, _| Operation::Close),
 ];
 
-fn lookup_any(chance: &mut Chance) -> Operation {
+fn lookup_any(chance: &mut Chance, process: &Process) -> Operation {
     let mut keys = KEYS.to_vec();
     chance.shuffle(&mut keys);
     keys.truncate(1 + chance.below(4));
-    Operation::Lookup { keys, view: chance.below(VIEWS as usize) as u32, replaces: chance.permille(60) }
+    let replaces = chance.permille(process.habits().recomputes).then(|| chance.below(REPLACERS));
+    Operation::Lookup { keys, view: chance.below(VIEWS as usize) as u32, replaces }
 }
 
 fn match_any(chance: &mut Chance) -> Matcher {
@@ -116,12 +119,24 @@ impl Operation {
         unreachable!("the weights sum up");
     }
 
+    /// Whether it needs no more than the files of the store.
+    fn reads(&self) -> bool {
+        matches!(self, Self::Lookup { .. } | Self::LookupAgain { .. } | Self::Insert { .. })
+    }
+
     pub(super) fn run(self, process: &Process) {
+        in_process(process.forks(), || self.run_here(process));
+    }
+
+    fn run_here(self, process: &Process) {
         process.world.note(|| format!("process {}: {self:?}", process.number));
         let session = process.session();
         match (self, session.as_deref()) {
             (Self::Open { fresh }, None) => drop(process.open(fresh)),
             (Self::Open { .. }, Some(_)) | (_, None) => {}
+            (operation, Some(session)) if session.store.is_inherited() && !operation.reads() => {
+                inherited(process, session, &operation);
+            }
             (Self::Close, Some(session)) => {
                 if seal(process, session) {
                     session.store.core.tidy_at_the_end();
@@ -133,7 +148,7 @@ impl Operation {
             (Self::Insert { pending, most }, _) => insert(process, pending, most),
             (Self::Seal, Some(session)) => drop(seal(process, session)),
             (Self::Write, Some(session)) => {
-                process.world.oracle().seal_begins(session.number);
+                process.world.oracle().seal_begins(session.number());
                 let written = session.sealer().write_all();
                 written.unwrap_or_else(|error| process.failed(&error));
             }
@@ -158,15 +173,31 @@ impl Operation {
     }
 }
 
-fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: bool) {
+/// A forked process tries what needs the threads of its parent.
+fn inherited(process: &Process, session: &Session, operation: &Operation) {
+    let store = &session.store;
+    let tried = match operation {
+        Operation::Close => return process.close(),
+        Operation::Refresh { .. } => return,
+        Operation::Invalidate(_) => store.invalidate_all(),
+        Operation::Compact(_) => store.compact(),
+        Operation::Collect(age) => store.collect(*age).map(drop),
+        _ => store.flush(),
+    };
+    if tried.is_ok() {
+        process.world.oracle().violated(format!("a forked process has done this: {operation:?}"));
+    }
+}
+
+fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Option<usize>) {
     let Some(session) = process.session() else { return };
-    let number = session.number;
-    let mut glance = process.world.oracle().lookup_begins(number, replaces.then_some(number));
-    let packed = Keys::text(&keys, view).unwrap();
-    let looked_up = if replaces {
-        session.store.lookup_replacing(packed, &session.replacer)
-    } else {
-        session.store.lookup(packed)
+    let number = session.number();
+    let by = replaces.map(|handle| number * REPLACERS + handle);
+    let mut glance = process.world.oracle().lookup_begins(number, by, process.millis());
+    let ids = Keys::text(&keys, view).unwrap();
+    let looked_up = match replaces {
+        Some(handle) => session.store.lookup_replacing(ids, &session.replacers[handle]),
+        None => session.store.lookup(ids),
     };
     let lookup = match looked_up {
         Ok(lookup) => lookup,
@@ -201,8 +232,10 @@ fn insert(process: &Process, pending: usize, most: usize) {
     positions.truncate(most);
     let view = pending.lookup.keys().view();
     let mut oracle = process.world.oracle();
-    let rows: Vec<i64> =
-        positions.iter().map(|&at| oracle.computed(&pending.glance, pending.keys[at], view)).collect();
+    let rows: Vec<i64> = positions
+        .iter()
+        .map(|&at| oracle.computed(&pending.glance, pending.keys[at], view, process.millis()))
+        .collect();
     drop(oracle);
     let values: Vec<u8> = rows.iter().flat_map(|row| row.to_le_bytes()).collect();
     let store = &pending.session.store;
@@ -222,11 +255,11 @@ fn insert(process: &Process, pending: usize, most: usize) {
 
 /// Seals what is buffered; `true` if that is durable.
 fn seal(process: &Process, session: &Session) -> bool {
-    let rows = process.world.oracle().seal_begins(session.number);
+    let rows = process.world.oracle().seal_begins(session.number());
     let sealed = session.sealer().seal_all();
     match sealed {
         Ok(()) => {
-            process.world.oracle().acknowledged(&rows, session.number);
+            process.world.oracle().acknowledged(&rows, session.number());
             process.world.note(|| format!("process {}: acknowledged {rows:?}", process.number));
             true
         }
@@ -238,7 +271,7 @@ fn seal(process: &Process, session: &Session) -> bool {
 }
 
 fn invalidate(process: &Process, session: &Session, matcher: Matcher) {
-    let invalidation = process.world.oracle().invalidate(Some(session.number), matcher.clone());
+    let invalidation = process.world.oracle().invalidate(Some(session.number()), matcher.clone());
     let store = &session.store;
     let invalidated = match matcher {
         Matcher::All => store.invalidate_all(),
@@ -261,7 +294,7 @@ fn refresh(process: &Process, session: &Session) {
     process.see_misled(session);
     let since = process.world.oracle().now();
     match fresh(|| session.store.refresh()) {
-        Ok(()) => process.world.oracle().refreshed(session.number, since),
+        Ok(()) => process.world.oracle().refreshed(session.number(), since),
         Err(error) => process.failed(&error),
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::history::{Invalidation, Matcher, Outcome, Row};
+use super::places::{Place, Places};
 
 /// What one opening of the store is sure to know.
 #[derive(Debug)]
@@ -17,12 +18,12 @@ struct Session {
     honours: BTreeSet<usize>,
     /// The invalidations that have a number here, if they have any.
     settled: BTreeSet<usize>,
-    /// Its folder was removed: what others do in the new one is none of its business.
-    orphaned: bool,
     /// It has let go of segments without having seen what took their place.
     misled: bool,
     /// It was refused: its rows are dropped, though a lookup may be on its way.
     refused: bool,
+    /// How many seals it has begun.
+    seals: usize,
 }
 
 /// What a lookup was sure to know when it began, and so what it may be blamed for.
@@ -34,6 +35,10 @@ pub(super) struct Glance {
     begun: u64,
     ended: u64,
     fresh_since: u64,
+    /// The time of the folder by then, in milliseconds.
+    at: u64,
+    /// The folder that was in place when it began.
+    place: Place,
     honours: BTreeSet<usize>,
     settled: BTreeSet<usize>,
 }
@@ -44,12 +49,13 @@ pub(super) struct Oracle {
     rows: Vec<Row>,
     invalidations: Vec<Invalidation>,
     sessions: Vec<Session>,
-    /// Whose rows were acknowledged in this folder.
-    owner: Option<u8>,
-    /// Stores may be refused: there are two identities, or folders are removed.
+    places: Places,
+    /// Stores may be refused: there are two identities, or another folder came into place.
     pub(super) may_refuse: bool,
     /// What a lookup does not find may be there all the same.
     pub(super) may_miss: bool,
+    /// Rows of this age, in milliseconds, must not be served. Younger ones may be gone with them.
+    pub(super) time_to_live: Option<u64>,
     violation: Option<String>,
 }
 
@@ -72,8 +78,9 @@ impl Oracle {
     /// A store was opened: with a fresh listing begun at `fresh`, or with one that may have been stale.
     pub(super) fn opened(&mut self, identity: u8, fresh: Option<u64>) -> usize {
         let (honours, settled) = (BTreeSet::new(), BTreeSet::new());
-        let (orphaned, misled, refused) = (false, false, false);
-        self.sessions.push(Session { identity, fresh_since: 0, honours, settled, orphaned, misled, refused });
+        let (misled, refused, fresh_since, seals) = (false, false, 0, 0);
+        let new = Session { identity, fresh_since, honours, settled, misled, refused, seals };
+        self.sessions.push(new);
         let session = self.sessions.len() - 1;
         if let Some(since) = fresh {
             self.refreshed(session, since);
@@ -83,15 +90,17 @@ impl Oracle {
 
     /// A refresh with true listings, begun at `since`, has succeeded.
     pub(super) fn refreshed(&mut self, session: usize, since: u64) {
-        let own = &mut self.sessions[session];
-        if own.orphaned {
+        if self.places.switched_since(since) {
             return;
         }
+        let own = &mut self.sessions[session];
         own.fresh_since = own.fresh_since.max(since);
         own.misled = false;
-        for (number, invalidation) in self.invalidations.iter().enumerate().filter(|(_, own)| !own.gone) {
+        for (number, invalidation) in self.invalidations.iter().enumerate() {
             match invalidation.outcome {
-                Outcome::Happened(at) if at < since => {
+                Outcome::Happened(at)
+                    if at < since && invalidation.place.is_some_and(|place| self.places.hold(place, at)) =>
+                {
                     own.settled.insert(number);
                     own.honours.insert(number);
                 }
@@ -106,11 +115,16 @@ impl Oracle {
         self.sessions[session].misled = true;
     }
 
-    pub(super) fn lookup_begins(&mut self, session: usize, replacer: Option<usize>) -> Glance {
+    pub(super) fn lookup_begins(&mut self, session: usize, replacer: Option<usize>, at: u64) -> Glance {
         let begun = self.now();
         let Session { fresh_since, honours, settled, .. } = &self.sessions[session];
-        let (fresh_since, honours, settled) = (*fresh_since, honours.clone(), settled.clone());
-        Glance { session, replacer, begun, ended: u64::MAX, fresh_since, honours, settled }
+        let (fresh_since, honours, mut settled) = (*fresh_since, honours.clone(), settled.clone());
+        if self.places.switched_since(fresh_since) {
+            // They may have their numbers in another folder.
+            settled.clear();
+        }
+        let place = self.places.current();
+        Glance { session, replacer, begun, ended: u64::MAX, fresh_since, at, place, honours, settled }
     }
 
     /// What the lookup has found for a key: a value, or nothing.
@@ -130,18 +144,25 @@ impl Oracle {
         let Some(row) = usize::try_from(value).ok().and_then(|row| self.rows.get(row)) else {
             return Some(format!("wrong: nobody has computed {value}"));
         };
-        let Session { identity, orphaned, .. } = self.sessions[glance.session];
+        let Session { identity, .. } = self.sessions[glance.session];
         if (row.key, row.view, row.identity) != (key, view, identity) {
             return Some(format!("wrong: found row {value}, which is {row:?}"));
         }
         if !self.is_own(glance.replacer, row) {
             return Some(format!("wrong: a replacer found row {value}, which it has not computed: {row:?}"));
         }
+        if self.time_to_live.is_some_and(|time| glance.at.saturating_sub(row.born) > time) {
+            return Some(format!("wrong: found row {value} that has expired by {}: {row:?}", glance.at));
+        }
+        let newer = self.newer(glance, value as usize, row).filter(|_| !self.may_miss);
+        if let Some(newer) = newer {
+            return Some(format!("stale: found row {value}, and {newer:?} is newer than {row:?}"));
+        }
         let honoured = glance.honours.iter().map(|&killer| &self.invalidations[killer]);
         let killer = honoured.into_iter().find(|killer| killer.kills(value as usize, row))?;
-        if orphaned && killer.gone && row.session != glance.session {
-            // What another process was about to write when the folder was removed came to the next one, with numbers of
-            // its own.
+        let is_astray = row.place.is_none() && self.places.switched_since(row.looked);
+        if is_astray && row.session != glance.session {
+            // What another process was about to write when the folder went came to the next one, with numbers of its own.
             return None;
         }
         Some(format!("wrong: found row {value} that is dead: {row:?}, killed by {killer:?}"))
@@ -154,23 +175,57 @@ impl Oracle {
             let is_same = own.replacer == replacer && (own.key, own.view) == (row.key, row.view);
             is_same && since.is_some_and(|since| since < row.looked)
         };
-        replacer.is_none() || row.replacer == replacer || self.rows.iter().any(after)
+        let is_plain = row.replacer.is_none();
+        replacer.is_none() || row.replacer == replacer || is_plain && self.rows.iter().any(after)
+    }
+
+    /// The row that must have been found instead of this one: of those that a session seals together, the newest lives.
+    fn newer(&self, glance: &Glance, number: usize, row: &Row) -> Option<&Row> {
+        let newer = |(other, own): &(usize, &Row)| {
+            (own.key, own.view, own.session, own.generation)
+                == (row.key, row.view, row.session, row.generation)
+                && own.age() > row.age()
+                && own.accepted.is_some_and(|at| at < glance.begun)
+                && self.is_own(glance.replacer, own)
+                && !self.may_be_dead(*other, own)
+        };
+        let is_seen = glance.session == row.session || row.acknowledged.is_some();
+        let is_certain = row.looked_in == self.places.current();
+        let mut rows = self.rows.iter().enumerate().filter(|(other, _)| *other != number);
+        rows.find(|row| is_seen && is_certain && newer(row)).map(|(_, row)| row)
     }
 
     /// The row that must have been found.
     fn lost(&self, glance: &Glance, key: &str, view: u32) -> Option<String> {
         let Session { identity, refused, misled, .. } = self.sessions[glance.session];
+        let places = &self.places;
         let lost = self.rows.iter().enumerate().filter(|_| !self.may_miss).find(|(number, row)| {
+            // A row that leaves the buffer while the folder is another is found again after a refresh.
+            let is_kept = row.looked_in == places.current()
+                && !row.sealing.is_some_and(|since| places.switched_since(since));
             let own = row.session == glance.session && row.accepted.is_some_and(|at| at < glance.begun);
-            let visible = row.acknowledged.is_some_and(|at| at < glance.fresh_since)
-                && !self.sessions[row.session].orphaned;
-            !(row.gone || refused || misled)
+            let visible = row.acknowledged.is_some_and(|at| {
+                at < glance.fresh_since && row.place.is_some_and(|place| places.hold(place, at))
+            });
+            !(refused || misled)
                 && (row.key, row.view, row.identity) == (key, view, identity)
                 && (glance.replacer.is_none() || row.replacer == glance.replacer)
-                && (own || visible)
+                && !self.is_superseded(row)
+                && (own && is_kept || visible && !places.switched_since(glance.fresh_since))
                 && !self.may_be_dead(*number, row)
         });
         lost.map(|(number, row)| format!("lost: row {number} is missing: {row:?}"))
+    }
+
+    /// Whether another handle of the process has recomputed the row since: only that one finds a row of its own.
+    fn is_superseded(&self, row: &Row) -> bool {
+        let newer =
+            |own: &Row| own.replacer.is_some() && own.replacer != row.replacer && own.age() > row.age();
+        row.replacer.is_some()
+            && self
+                .rows
+                .iter()
+                .any(|own| (own.key, own.view, own.session) == (row.key, row.view, row.session) && newer(own))
     }
 
     fn may_be_dead(&self, number: usize, row: &Row) -> bool {
@@ -179,19 +234,23 @@ impl Oracle {
     }
 
     /// A row is computed for a key that was missing at this glance: its value.
-    pub(super) fn computed(&mut self, glance: &Glance, key: &'static str, view: u32) -> i64 {
+    pub(super) fn computed(&mut self, glance: &Glance, key: &'static str, view: u32, born: u64) -> i64 {
         self.rows.push(Row {
             key,
             view,
             identity: self.sessions[glance.session].identity,
             session: glance.session,
+            born,
             replacer: glance.replacer,
             looked: glance.ended,
+            looked_in: glance.place,
             settled: glance.settled.clone(),
             accepted: None,
+            generation: None,
+            sealing: None,
             acknowledged: None,
+            place: None,
             replaces: None,
-            gone: false,
         });
         self.rows.len() as i64 - 1
     }
@@ -209,15 +268,26 @@ impl Oracle {
         let waits =
             |row: &Row| row.session == session && row.accepted.is_some() && row.acknowledged.is_none();
         let rows: Vec<usize> = (0..self.rows.len()).filter(|&row| waits(&self.rows[row])).collect();
+        self.sessions[session].seals += 1;
+        let generation = Some(self.sessions[session].seals);
+        let now = self.now();
+        for &row in &rows {
+            let row = &mut self.rows[row];
+            row.generation = row.generation.or(generation);
+            row.sealing = row.sealing.or(Some(now));
+        }
         let new = |row: &&usize| self.rows[**row].replacer.is_some() && self.rows[**row].replaces.is_none();
         let new: Vec<usize> = rows.iter().filter(new).copied().collect();
         for &row in &new {
-            let Row { key, view, accepted, .. } = self.rows[row];
+            // One that failed to be sealed before is in a generation of its own: the newer may kill it.
+            let Row { key, view, .. } = self.rows[row];
             let replaces = self.invalidate(Some(session), Matcher::Row(key, view));
             self.rows[row].replaces = Some(replaces);
-            // Those that were recomputed later are newer.
-            let same = |other: &&usize| self.rows[**other].accepted >= accepted;
-            self.invalidations[replaces].spares = new.iter().filter(same).copied().collect();
+            let spared = |other: &&usize| {
+                let other = &self.rows[**other];
+                other.generation == generation && other.age() >= self.rows[row].age()
+            };
+            self.invalidations[replaces].spares = rows.iter().filter(spared).copied().collect();
         }
         rows
     }
@@ -228,19 +298,25 @@ impl Oracle {
         if rows.is_empty() {
             return;
         }
-        let Session { identity, orphaned, .. } = self.sessions[session];
+        let Session { identity, .. } = self.sessions[session];
+        let (here, mut is_certain) = (self.places.current(), false);
         for &row in rows {
-            self.rows[row].acknowledged = Some(now);
+            let own = &mut self.rows[row];
+            own.acknowledged = Some(now);
+            // An earlier seal may have written it to the folder that was in place by then.
+            let is_same = own.sealing.is_some_and(|since| !self.places.switched_since(since));
+            own.place = (is_same && own.looked_in == here).then_some(here);
+            is_certain |= own.place.is_some();
             match self.rows[row].replaces {
-                // A row that has died before it was sealed takes nobody's place.
-                Some(replaces) if self.may_be_dead(row, &self.rows[row]) => {
+                // A row that has died or expired before it was sealed replaces nothing.
+                Some(replaces) if self.time_to_live.is_some() || self.may_be_dead(row, &self.rows[row]) => {
                     self.invalidations[replaces].outcome = Outcome::Unknown(now);
                 }
                 Some(replaces) => self.happened(replaces, now),
                 None => {}
             }
         }
-        if !orphaned && *self.owner.get_or_insert(identity) != identity {
+        if is_certain && self.places.owner(identity, now) != identity {
             self.violated(format!("wrong: session {session} sealed rows of another identity"));
         }
     }
@@ -248,8 +324,8 @@ impl Oracle {
     /// An invalidation begins; `None` is a process outside of the simulation.
     pub(super) fn invalidate(&mut self, session: Option<usize>, matcher: Matcher) -> usize {
         let begun = self.now();
-        let (outcome, spares, gone) = (Outcome::Open, BTreeSet::new(), false);
-        self.invalidations.push(Invalidation { matcher, session, begun, outcome, spares, gone });
+        let (outcome, spares, place) = (Outcome::Open, BTreeSet::new(), None);
+        self.invalidations.push(Invalidation { matcher, session, begun, outcome, spares, place });
         self.invalidations.len() - 1
     }
 
@@ -262,6 +338,7 @@ impl Oracle {
     fn happened(&mut self, invalidation: usize, now: u64) {
         let own = &mut self.invalidations[invalidation];
         own.outcome = Outcome::Happened(now);
+        own.place = (!self.places.switched_since(own.begun)).then(|| self.places.current());
         if let Some(session) = own.session {
             self.sessions[session].honours.insert(invalidation);
             self.sessions[session].settled.insert(invalidation);
@@ -282,13 +359,16 @@ impl Oracle {
         self.invalidations.iter_mut().filter(open).for_each(|own| own.outcome = Outcome::Unknown(now));
     }
 
-    /// Somebody has removed the folder: with it went what stood there, and what was invalidated there.
-    pub(super) fn removed(&mut self) {
+    /// Another folder comes into place, or none.
+    pub(super) fn switch(&mut self, switch: impl FnOnce(&mut Places, u64)) {
         self.may_refuse = true;
-        self.owner = None;
-        self.rows.iter_mut().for_each(|row| row.gone = true);
-        self.sessions.iter_mut().for_each(|session| session.orphaned = true);
-        self.invalidations.iter_mut().for_each(|invalidation| invalidation.gone = true);
+        let now = self.now();
+        switch(&mut self.places, now);
+    }
+
+    /// Somebody has copied the folder.
+    pub(super) fn backed_up(&mut self, now: u64) {
+        self.places.back_up(now);
     }
 
     /// A store was refused, when it was opened or later.

@@ -1,13 +1,15 @@
 //! A simulated process: a store that comes and goes, and the lookups that wait to be completed.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use super::folder::Folder;
 use super::memory::{MemoryStorage, Weather};
+use super::operation::REPLACERS;
 use super::oracle::{Glance, Oracle};
-use super::schedule::{Task, Tasks};
+use super::schedule::{Task, Tasks, in_process};
+use super::simulation::Setup;
 use crate::sealer::Sealer;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Options, Replacer, Spec, Store};
 
@@ -37,12 +39,19 @@ impl World {
 pub(super) struct Session {
     pub(super) store: Store,
     sealer: Mutex<Sealer>,
-    /// Its number for the oracle, and that of its replacer.
-    pub(super) number: usize,
-    pub(super) replacer: Arc<Replacer>,
+    /// How often the process had forked when it opened the store.
+    forks: u64,
+    number: AtomicUsize,
+    /// Those of its handles that recompute.
+    pub(super) replacers: [Arc<Replacer>; REPLACERS],
 }
 
 impl Session {
+    /// Its number for the oracle.
+    pub(super) fn number(&self) -> usize {
+        self.number.load(Ordering::Relaxed)
+    }
+
     /// What the process's writer has; only one thread of it asks.
     pub(super) fn sealer(&self) -> MutexGuard<'_, Sealer> {
         self.sealer.lock().unwrap_or_else(PoisonError::into_inner)
@@ -65,7 +74,18 @@ pub(super) struct Process {
     /// What its threads have started threads for.
     pub(super) tasks: Tasks,
     pub(super) options: Options,
+    habits: Habits,
+    observes: bool,
+    /// How often it has forked: the child is the one that goes on.
+    forks: AtomicU64,
     memory: Mutex<Memory>,
+}
+
+/// What a process does more or less often, of a thousand times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Habits {
+    /// A lookup is that of a recomputing handle.
+    pub(super) recomputes: usize,
 }
 
 /// What is gone when the process dies.
@@ -82,10 +102,23 @@ struct Memory {
 const PENDING: usize = 4;
 
 impl Process {
-    pub(super) fn new(number: usize, world: Arc<World>, weather: Weather, refresh_every: Duration) -> Self {
+    pub(super) fn new(number: usize, world: Arc<World>, weather: Weather, setup: &Setup) -> Self {
         let storage = Arc::new(MemoryStorage::new(world.folder.clone(), number, weather));
-        let options = Options { refresh_every, ..Options::default() };
-        Self { number, world, storage, tasks: Tasks::default(), options, memory: Mutex::default() }
+        let Setup { refresh_every, time_to_live, .. } = *setup;
+        let options = Options { refresh_every, time_to_live, ..Options::default() };
+        let (tasks, habits, memory) = (Tasks::default(), setup.habits, Mutex::default());
+        let observes = number == setup.processes;
+        let forks = AtomicU64::new(0);
+        Self { number, world, storage, tasks, options, habits, observes, forks, memory }
+    }
+
+    /// The time of the folder.
+    pub(super) fn millis(&self) -> u64 {
+        self.world.folder.clock.millis()
+    }
+
+    pub(super) fn habits(&self) -> Habits {
+        self.habits
     }
 
     fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {
@@ -104,7 +137,7 @@ impl Process {
     /// Tells the oracle if segments have gone while a fault hid what took their place.
     pub(super) fn see_misled(&self, session: &Session) {
         if self.storage.was_misled() {
-            self.world.oracle().misled(session.number);
+            self.world.oracle().misled(session.number());
         }
     }
 
@@ -154,8 +187,15 @@ impl Process {
         match opened {
             Ok(store) => {
                 let number = self.world.oracle().opened(identity, fresh.then_some(since));
-                let (sealer, replacer) = (Mutex::new(Sealer::new(store.core.clone())), Replacer::new());
-                self.memory().session = Some(Arc::new(Session { store, sealer, number, replacer }));
+                let sealer = Mutex::new(Sealer::new(store.core.clone()));
+                let replacers = std::array::from_fn(|_| Replacer::new());
+                self.memory().session = Some(Arc::new(Session {
+                    store,
+                    sealer,
+                    forks: self.forks(),
+                    number: number.into(),
+                    replacers,
+                }));
                 true
             }
             Err(error) => {
@@ -169,10 +209,14 @@ impl Process {
     pub(super) fn failed(&self, error: &crate::Error) {
         self.world.note(|| format!("process {}: {error}", self.number));
         match error.kind() {
+            // To the observer nothing goes wrong.
+            crate::ErrorKind::Io if self.observes => {
+                self.world.oracle().violated(format!("stuck: {error}"));
+            }
             crate::ErrorKind::Io => {}
             crate::ErrorKind::Invalid => self.world.oracle().violated(error.to_string()),
             _ => {
-                let session = self.session().map(|session| session.number);
+                let session = self.session().map(|session| session.number());
                 self.world.oracle().refused(session, error);
                 self.close();
             }
@@ -184,14 +228,36 @@ impl Process {
         let mut memory = self.memory();
         let gone = (memory.session.take(), std::mem::take(&mut memory.pending));
         drop(memory);
-        // Outside of the lock: dropping a store is the engine's business.
-        drop(gone);
+        // Outside of the lock: dropping a store is the engine's business. As the process that opened it: an inherited store
+        // would stay for ever.
+        let forks = gone.0.as_ref().map_or(0, |session| session.forks);
+        in_process(forks, || drop(gone));
+    }
+
+    /// How often it has forked.
+    pub(super) fn forks(&self) -> u64 {
+        self.forks.load(Ordering::Relaxed)
+    }
+
+    /// It forks, and only the child goes on: with the store that it has inherited, and nothing of what other threads had.
+    pub(super) fn forked(&self) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
+        let mut memory = self.memory();
+        let pending = std::mem::take(&mut memory.pending);
+        let (identity, session) = (memory.identity, memory.session.clone());
+        drop(memory);
+        in_process(self.forks() - 1, || drop(pending));
+        if let Some(session) = session {
+            let mut oracle = self.world.oracle();
+            oracle.died(session.number());
+            session.number.store(oracle.opened(identity, None), Ordering::Relaxed);
+        }
     }
 
     /// The process is dead, and so are its threads.
     pub(super) fn crashed(&self) {
         if let Some(session) = self.session() {
-            self.world.oracle().died(session.number);
+            self.world.oracle().died(session.number());
         }
         self.close();
     }

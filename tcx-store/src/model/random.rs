@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::memory::Weather;
+use super::process::Habits;
 use super::schedule::Until;
 use super::simulation::{Setup, Simulation};
 
@@ -11,9 +12,16 @@ use super::simulation::{Setup, Simulation};
 #[derive(Clone, Copy, Debug)]
 struct Events {
     crash: usize,
+    fork: usize,
     power_loss: usize,
     removal: usize,
     invalidation: usize,
+    /// The folder goes away; a folder that is away comes back.
+    away: usize,
+    back: usize,
+    /// The folder is copied; the copy comes in its place.
+    backup: usize,
+    restored: usize,
 }
 
 /// How a run ended.
@@ -43,6 +51,10 @@ fn setup(chance: &mut Chance, traced: bool) -> Setup {
         processes: 2 + chance.below(2),
         threads: 1 + chance.below(2),
         weather: weather(chance),
+        time_to_live: chance
+            .permille(100)
+            .then(|| chance.pick(&[Duration::from_secs(5), Duration::from_mins(1)])),
+        habits: Habits { recomputes: chance.pick(&[60, 60, 500]) },
         refresh_every: chance.pick(&[Duration::ZERO, Duration::from_secs(1), Duration::from_hours(1)]),
         grain: chance.pick(&[1, 1000, 2000]),
         traced,
@@ -59,9 +71,14 @@ pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change:
     let mut chance = Chance::new(seed);
     let events = Events {
         crash: some(&mut chance, 5, 30),
+        fork: if chance.permille(100) { 10 } else { 0 },
         power_loss: some(&mut chance, 2, 10),
         removal: if chance.permille(150) { 10 } else { 0 },
         invalidation: some(&mut chance, 5, 20),
+        away: if chance.permille(150) { 10 } else { 0 },
+        back: chance.pick(&[10, 50, 200]),
+        backup: if chance.permille(100) { 10 } else { 0 },
+        restored: chance.pick(&[5, 10]),
     };
     let mut setup = setup(&mut chance, traced);
     setup.weather.unreadable_change = unreadable_change;
@@ -70,7 +87,8 @@ pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change:
         simulation.world.oracle().may_refuse = true;
         simulation.process(0).set_identity(1);
     }
-    simulation.world.oracle().may_miss = unreadable_change > 0;
+    let expires = setup.time_to_live.is_some();
+    simulation.world.oracle().may_miss = unreadable_change > 0 || expires;
     for _ in 0..steps {
         step(&mut simulation, &events, &mut chance);
         if simulation.violation().is_some() {
@@ -79,16 +97,34 @@ pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change:
     }
     if simulation.violation().is_none() {
         simulation.finish_all();
-        simulation.world.oracle().may_miss = false;
+        simulation.world.oracle().may_miss = expires;
+        simulation.observe();
+        simulation.write_after_all();
         simulation.observe();
     }
     Run { violation: simulation.violation(), trace: simulation.world.folder.trace.lines() }
+}
+
+/// The folder goes away and comes back. A program that is started meanwhile makes another in its place.
+fn go_away(simulation: &mut Simulation, events: &Events, chance: &mut Chance) {
+    if chance.permille(events.away) {
+        simulation.take_folder_away();
+        if chance.permille(500) {
+            simulation.crash(chance.below(simulation.processes()));
+        }
+    }
+    if chance.permille(events.back) {
+        simulation.bring_folder_back();
+    }
 }
 
 fn step(simulation: &mut Simulation, events: &Events, chance: &mut Chance) {
     let thread = chance.pick(&simulation.ready());
     if chance.permille(events.crash) {
         simulation.crash(simulation.process_of(thread));
+    }
+    if chance.permille(events.fork) {
+        simulation.fork(simulation.process_of(thread));
     }
     if chance.permille(events.power_loss) {
         simulation.lose_power(chance);
@@ -98,6 +134,17 @@ fn step(simulation: &mut Simulation, events: &Events, chance: &mut Chance) {
     }
     if chance.permille(events.invalidation) {
         simulation.invalidate_all();
+    }
+    if events.away > 0 {
+        go_away(simulation, events, chance);
+    }
+    if events.backup > 0 {
+        if chance.permille(events.backup) {
+            simulation.back_up_folder();
+        }
+        if chance.permille(events.restored) {
+            simulation.restore_folder();
+        }
     }
     let most = chance.pick(&[1, 1, 4, 40]);
     let until = Until::Calls(chance.below(most));

@@ -102,6 +102,29 @@ struct Gate {
     crashed: Cell<bool>,
 }
 
+thread_local! {
+    /// Which of the processes that have forked from each other this thread is a part of.
+    static FORKS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often the simulated process, of which this thread is a part, has forked: only the children go on.
+pub(crate) fn forks() -> u64 {
+    FORKS.get()
+}
+
+/// Runs something as the process that has forked so often.
+pub(super) fn in_process<T>(forks: u64, run: impl FnOnce() -> T) -> T {
+    struct Before(u64);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            FORKS.set(self.0);
+        }
+    }
+    // A thread that dies unwinds.
+    let _before = Before(FORKS.replace(forks));
+    run()
+}
+
 /// A simulated thread: runs what it is told to, until nobody tells it anything any more.
 pub(super) fn run(
     orders: Receiver<Order>,

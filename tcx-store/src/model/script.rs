@@ -6,6 +6,7 @@ use super::chance::Chance;
 use super::history::Matcher;
 use super::memory::Weather;
 use super::operation::{KEYS, Operation, VIEWS};
+use super::process::Habits;
 use super::schedule::{Fault, Until};
 use super::simulation::{Setup, Simulation};
 use crate::compaction::Effort;
@@ -26,6 +27,8 @@ impl Script {
             processes,
             threads: 1,
             weather: Weather::default(),
+            time_to_live: None,
+            habits: Habits { recomputes: 0 },
             refresh_every: Duration::ZERO,
             grain: 1,
             traced: true,
@@ -73,7 +76,7 @@ impl Script {
     }
 
     pub(super) fn lookup(&mut self, process: usize, keys: &[&'static str]) {
-        self.run(process, Operation::Lookup { keys: keys.to_vec(), view: 0, replaces: false });
+        self.run(process, Operation::Lookup { keys: keys.to_vec(), view: 0, replaces: None });
     }
 
     pub(super) fn insert(&mut self, process: usize, pending: usize) {
@@ -88,7 +91,7 @@ impl Script {
 
     /// As [`compute`](Self::compute), anew.
     pub(super) fn replace(&mut self, process: usize, keys: &[&'static str]) {
-        self.run(process, Operation::Lookup { keys: keys.to_vec(), view: 0, replaces: true });
+        self.run(process, Operation::Lookup { keys: keys.to_vec(), view: 0, replaces: Some(0) });
         self.insert(process, 0);
     }
 
@@ -139,7 +142,7 @@ impl Script {
             if !self.is_refused(process) {
                 self.refresh(process);
                 for view in 0..VIEWS {
-                    self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view, replaces: false });
+                    self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view, replaces: None });
                 }
             }
         }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use super::actor::Actor;
 use super::chance::Chance;
 use super::folder::Folder;
+use super::history::Matcher;
 use super::memory::Weather;
 use super::operation::{KEYS, Operation, VIEWS};
-use super::process::{Process, World};
-use super::schedule::{Clock, Fault, Until};
+use super::places::Places;
+use super::process::{Habits, Process, World};
+use super::schedule::{Clock, Fault, Until, in_process};
 use super::trace::Trace;
 
 /// A change as a version to come may write it: it counts as a tombstone for everything before it.
@@ -40,6 +42,8 @@ pub(super) struct Setup {
     pub(super) threads: usize,
     pub(super) weather: Weather,
     pub(super) refresh_every: Duration,
+    pub(super) time_to_live: Option<Duration>,
+    pub(super) habits: Habits,
     /// How coarse the folder's stamps are, in milliseconds.
     pub(super) grain: u64,
     pub(super) traced: bool,
@@ -56,12 +60,13 @@ impl Simulation {
         let clock = Arc::new(Clock::default());
         let folder = Arc::new(Folder::new(clock.clone(), setup.grain, Trace::new(setup.traced)));
         let world = Arc::new(World::new(folder));
+        world.oracle().time_to_live = setup.time_to_live.map(|time| time.as_millis() as u64);
         let (mut processes, mut threads) = (Vec::new(), Vec::new());
         // One more, which sees everything as it is: the observer.
         for number in 0..=setup.processes {
             let observes = number == setup.processes;
             let weather = if observes { Weather::default() } else { setup.weather };
-            let process = Process::new(number, world.clone(), weather, setup.refresh_every);
+            let process = Process::new(number, world.clone(), weather, setup);
             processes.push(Arc::new(process));
             let roles = [Role::Writes, Role::Helps, Role::Reads];
             let used = if observes { 2 } else { 1 + setup.threads };
@@ -139,7 +144,8 @@ impl Simulation {
         if actor.paused().is_some() {
             actor.go(until, None);
         } else if let Some(task) = self.processes[*process].next_task() {
-            actor.start(task, until);
+            let forks = self.processes[*process].forks();
+            actor.start(Box::new(move || in_process(forks, task)), until);
         } else {
             return false;
         }
@@ -202,6 +208,11 @@ impl Simulation {
     /// The process dies where its threads have stopped.
     pub(super) fn crash(&mut self, process: usize) {
         self.world.note(|| format!("process {process} dies"));
+        self.end_threads(process);
+        self.processes[process].crashed();
+    }
+
+    fn end_threads(&mut self, process: usize) {
         // Helpers first: whoever waits for one waits in its destructors too.
         while self.processes[process].next_task().is_some() {}
         let mut threads: Vec<_> = self.threads.iter_mut().filter(|own| own.process == process).collect();
@@ -209,7 +220,13 @@ impl Simulation {
         for thread in threads {
             thread.actor.crash();
         }
-        self.processes[process].crashed();
+    }
+
+    /// The process forks: the child, which has none of its other threads, goes on in its place.
+    pub(super) fn fork(&mut self, process: usize) {
+        self.world.note(|| format!("process {process} forks"));
+        self.end_threads(process);
+        self.processes[process].forked();
     }
 
     /// All processes die, and what is not durable may be gone.
@@ -223,7 +240,41 @@ impl Simulation {
     pub(super) fn remove_folder(&self) {
         self.world.note(|| "the folder is removed".to_owned());
         self.world.folder.remove_all();
-        self.world.oracle().removed();
+        self.world.oracle().switch(|places, now| places.leave(now, false));
+    }
+
+    /// The folder goes away under living processes, and may come back: that of a mount that is lost for a while.
+    pub(super) fn take_folder_away(&self) {
+        if self.world.folder.take_away() {
+            self.world.note(|| "the folder goes away".to_owned());
+            self.world.oracle().switch(|places, now| places.leave(now, true));
+        }
+    }
+
+    /// It comes back, in the place of what was made there.
+    pub(super) fn bring_folder_back(&self) {
+        if self.world.folder.bring_back() {
+            self.world.note(|| "the folder comes back".to_owned());
+            self.world.oracle().switch(Places::come_back);
+        }
+    }
+
+    /// Somebody copies the folder.
+    pub(super) fn back_up_folder(&self) {
+        if self.world.folder.back_up() {
+            self.world.note(|| "the folder is copied".to_owned());
+            let mut oracle = self.world.oracle();
+            let now = oracle.now();
+            oracle.backed_up(now);
+        }
+    }
+
+    /// Somebody puts the copy in the place of the folder, under living processes.
+    pub(super) fn restore_folder(&self) {
+        if self.world.folder.restore() {
+            self.world.note(|| "the copy of the folder comes in its place".to_owned());
+            self.world.oracle().switch(Places::restore);
+        }
     }
 
     /// A program of a version to come invalidates everything.
@@ -234,7 +285,7 @@ impl Simulation {
         let Some(number @ 1..) = free else { return };
         self.world.note(|| format!("change {number} of a version to come"));
         let mut oracle = self.world.oracle();
-        let invalidation = oracle.invalidate(None, super::history::Matcher::All);
+        let invalidation = oracle.invalidate(None, Matcher::All);
         self.world.folder.put(&name(number), OF_A_VERSION_TO_COME);
         oracle.invalidated(invalidation);
     }
@@ -248,10 +299,22 @@ impl Simulation {
             runs.iter().filter(|_| !with_runs).for_each(|run| self.world.folder.remove_file(run));
             self.run(process, Operation::Open { fresh: true });
             for view in 0..VIEWS {
-                self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view, replaces: false });
+                self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view, replaces: None });
             }
             self.crash(process);
         }
+    }
+
+    /// A process that opens the folder now can write to it and invalidate in it, whatever has happened.
+    pub(super) fn write_after_all(&mut self) {
+        let process = self.processes.len() - 1;
+        self.run(process, Operation::Open { fresh: true });
+        self.run(process, Operation::Invalidate(Matcher::Keys(vec![KEYS[0]])));
+        self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view: 0, replaces: None });
+        self.run(process, Operation::Insert { pending: 0, most: KEYS.len() });
+        self.run(process, Operation::Seal);
+        self.run(process, Operation::Invalidate(Matcher::Keys(vec![KEYS[1]])));
+        self.crash(process);
     }
 
     /// Runs an operation from beginning to end.

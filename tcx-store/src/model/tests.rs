@@ -3,10 +3,10 @@
 use super::random;
 
 /// Seeds that have failed once.
-const FAILED: [u64; 4] = [2, 256, 1336, 3287];
+const FAILED: [u64; 8] = [2, 256, 1336, 1339, 3287, 4094, 5657, 5761];
 
 /// Seeds that have failed once where changes could not be read.
-const FAILED_TO_READ: [u64; 1] = [1_000_199];
+const FAILED_TO_READ: [u64; 4] = [3200, 3745, 10_259, 1_000_199];
 
 const STEPS: usize = 300;
 
@@ -21,7 +21,7 @@ pub(super) fn check_with(seed: u64, unreadable_change: usize) {
         return;
     }
     let run = random::run_with(seed, STEPS, true, unreadable_change);
-    let last = &run.trace[run.trace.len().saturating_sub(400)..];
+    let last = &run.trace[run.trace.len().saturating_sub(2000)..];
     panic!("{}\nseed {seed}: {}", last.join("\n"), run.violation.unwrap_or_default());
 }
 

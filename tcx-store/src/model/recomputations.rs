@@ -1,0 +1,85 @@
+//! Interleavings by name: handles that recompute, and rows of one key and view that come several times.
+
+use super::operation::{KEYS, Operation};
+use super::script::{COMPACT, Script, at_every_call};
+
+/// Looks up rows as a recomputing handle and computes those that are missing; their values, `None` where a row was missing.
+fn recompute(script: &mut Script, handle: usize, view: u32) -> Vec<Option<i64>> {
+    script.run(0, Operation::Lookup { keys: vec!["a1", "b1"], view, replaces: Some(handle) });
+    let found = script.0.process(0).found();
+    if found.contains(&None) {
+        script.insert(0, 0);
+    }
+    found
+}
+
+#[test]
+fn each_view_is_recomputed_once_and_stays() {
+    for sealed_at_once in [false, true] {
+        let mut script = Script::new(2);
+        script.write(0, &["a1", "b1"]);
+        for view in [0, 1] {
+            assert_eq!(recompute(&mut script, 0, view), [None, None]);
+            if !sealed_at_once {
+                script.seal(0);
+            }
+        }
+        script.seal(0);
+        for view in [0, 1] {
+            assert!(recompute(&mut script, 0, view).iter().all(Option::is_some), "view {view} came twice");
+        }
+        script.refresh(1);
+        script.run(1, COMPACT);
+        script.refresh(0);
+        assert!(recompute(&mut script, 0, 1).iter().all(Option::is_some));
+        script.end();
+    }
+}
+
+#[test]
+fn of_two_recomputing_handles_the_later_one_s_row_lives_and_the_other_one_does_not_take_it_for_its_own() {
+    let mut script = Script::new(2);
+    assert_eq!(recompute(&mut script, 0, 0), [None, None]);
+    assert_eq!(recompute(&mut script, 1, 0), [None, None]);
+    let buffered = script.values(0, &["a1", "b1"]);
+    assert_eq!(buffered, [Some(2), Some(3)]);
+    script.seal(0);
+    assert_eq!(script.values(0, &["a1", "b1"]), buffered);
+    assert_eq!(recompute(&mut script, 1, 0), buffered);
+    assert_eq!(recompute(&mut script, 0, 0), [None, None]);
+    script.seal(0);
+    assert_eq!(script.values(0, &["a1", "b1"]), [Some(4), Some(5)]);
+    script.end();
+}
+
+#[test]
+fn a_row_that_another_handle_recomputes_is_not_taken_for_an_own_one_before_it_is_sealed() {
+    let mut script = Script::new(1);
+    assert_eq!(recompute(&mut script, 0, 0), [None, None]);
+    script.seal(0);
+    assert_eq!(recompute(&mut script, 1, 0), [None, None]);
+    assert_eq!(script.values(0, &["a1", "b1"]), [Some(2), Some(3)]);
+    assert!(!recompute(&mut script, 0, 0).contains(&Some(2)));
+    script.end();
+}
+
+#[test]
+fn the_newest_of_several_rows_lives_before_and_after_it_is_sealed() {
+    let seal = || Operation::Seal;
+    let prepare = |script: &mut Script| {
+        script.lookup(0, &["a1", "b1"]);
+        script.lookup(0, &["a1", "b1"]);
+        script.insert(0, 0);
+        script.insert(0, 0);
+    };
+    let newest = [Some(2), Some(3)];
+    let calls = at_every_call(prepare, seal, |script| {
+        script.0.finish_all();
+        assert_eq!(script.values(0, &["a1", "b1"]), newest);
+        script.refresh(1);
+        assert_eq!(script.values(1, &["a1", "b1"]), newest);
+        script.run(1, COMPACT);
+        assert_eq!(script.values(1, &["a1", "b1"]), newest);
+    });
+    assert!(calls > 6 && KEYS.len() > 2, "{calls} calls");
+}

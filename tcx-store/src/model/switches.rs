@@ -1,0 +1,152 @@
+//! Interleavings by name: folders that are removed, go away and come back, or are replaced by an older copy.
+
+use super::operation::Operation;
+use super::script::{COMPACT, Script, at_every_call, invalidate_a1};
+
+/// Another program starts where the folder was, and invalidates.
+fn work_elsewhere(script: &mut Script, process: usize, invalidations: usize) {
+    script.0.crash(process);
+    script.open(process);
+    script.write(process, &["a1", "b1"]);
+    for _ in 0..invalidations {
+        script.invalidate(process, "b1");
+    }
+    script.run(process, Operation::MergeChanges);
+}
+
+#[test]
+fn what_another_program_does_while_the_folder_is_away_is_not_learned() {
+    for invalidations in [1, 3, 18] {
+        let mut script = Script::new(3);
+        script.write(0, &["a1", "a2"]);
+        script.invalidate(0, "b3");
+        script.refresh(2);
+        script.0.take_folder_away();
+        work_elsewhere(&mut script, 1, invalidations);
+        // It looks while the other folder is there, in every way.
+        script.run(0, Operation::Refresh { fresh: true });
+        script.run(2, Operation::Refresh { fresh: false });
+        script.0.bring_folder_back();
+        script.0.crash(1);
+        script.open(1);
+        script.run(1, invalidate_a1());
+        for process in [0, 2] {
+            script.open_if_refused(process);
+            script.refresh(process);
+            script.write(process, &["b2"]);
+            assert_eq!(script.values(process, &["a1"]), [None]);
+            script.refresh(1);
+            assert!(script.values(1, &["a2", "b2"]).iter().all(Option::is_some));
+        }
+        script.end();
+    }
+}
+
+#[test]
+fn a_folder_may_go_away_and_come_back_at_every_call_of_a_seal_and_a_compaction() {
+    let meanwhile = |script: &mut Script| {
+        script.0.take_folder_away();
+        work_elsewhere(script, 1, 2);
+        script.0.bring_folder_back();
+    };
+    let prepare = |script: &mut Script| {
+        script.write(0, &["a1", "a2"]);
+        script.write(2, &["a3"]);
+        script.invalidate(2, "b3");
+        script.compute(0, &["b1", "b2"]);
+    };
+    assert!(at_every_call(prepare, || Operation::Seal, meanwhile) > 6);
+    assert!(at_every_call(prepare, || COMPACT, meanwhile) > 6);
+}
+
+#[test]
+fn a_folder_may_go_away_at_any_call_and_come_back_later() {
+    let prepare = |script: &mut Script| {
+        script.write(0, &["a1", "a2"]);
+        script.invalidate(2, "b3");
+        script.compute(0, &["b1", "b2"]);
+    };
+    let operations: [fn() -> Operation; 3] =
+        [|| Operation::Seal, invalidate_a1, || Operation::Refresh { fresh: true }];
+    for operation in operations {
+        let calls = at_every_call(prepare, operation, |script| {
+            script.0.take_folder_away();
+            work_elsewhere(script, 1, 2);
+            script.0.finish(0);
+            script.0.bring_folder_back();
+            script.open_if_refused(0);
+            script.seal(0);
+        });
+        assert!(calls > 3, "{calls} calls");
+    }
+}
+
+#[test]
+fn an_older_copy_of_the_folder_is_recognised() {
+    for invalidations in [1, 3, 18] {
+        let mut script = Script::new(3);
+        script.write(0, &["a1", "a2", "b1"]);
+        script.0.back_up_folder();
+        for _ in 0..invalidations {
+            script.invalidate(0, "a1");
+        }
+        script.compute(0, &["a3"]);
+        script.0.restore_folder();
+        // Others give the same numbers to other changes.
+        script.0.crash(1);
+        script.open(1);
+        for _ in 0..invalidations {
+            script.invalidate(1, "b1");
+        }
+        script.refresh(0);
+        script.open_if_refused(0);
+        script.refresh(0);
+        script.write(0, &["b2"]);
+        assert_eq!(script.values(0, &["b1"]), [None]);
+        script.refresh(1);
+        assert!(script.values(1, &["a2", "b2"]).iter().all(Option::is_some));
+        script.end();
+    }
+}
+
+#[test]
+fn an_older_copy_is_recognised_though_the_newest_changes_cannot_be_read() {
+    let mut script = Script::new(2);
+    script.write(0, &["a1", "b1"]);
+    script.0.back_up_folder();
+    for _ in 0..3 {
+        script.0.invalidate_all();
+    }
+    script.refresh(0);
+    script.write(0, &["a2"]);
+    script.0.restore_folder();
+    script.open(1);
+    script.invalidate(1, "b1");
+    script.run(0, Operation::Refresh { fresh: true });
+    assert!(script.is_refused(0));
+    script.open(0);
+    script.write(0, &["a3"]);
+    assert_eq!(script.values(0, &["b1"]), [None]);
+    script.end();
+}
+
+#[test]
+fn a_folder_that_is_removed_at_any_call_is_one_that_can_be_written_to() {
+    let prepare = |script: &mut Script| {
+        script.write(0, &["a1", "a2"]);
+        script.write(2, &["a3"]);
+        script.refresh(0);
+        script.invalidate(0, "b3");
+        script.compute(0, &["b1"]);
+    };
+    let operations: [fn() -> Operation; 3] = [|| Operation::Seal, invalidate_a1, || COMPACT];
+    for operation in operations {
+        let calls = at_every_call(prepare, operation, |script| {
+            script.0.remove_folder();
+            script.0.finish(0);
+            script.0.write_after_all();
+            script.check();
+        });
+        assert!(calls > 3, "{calls} calls");
+    }
+}
