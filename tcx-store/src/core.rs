@@ -19,6 +19,7 @@ use crate::live::Live;
 use crate::lock::lock;
 use crate::lookup::Lookup;
 use crate::options::{Compression, Options};
+use crate::passed::Passed;
 use crate::probe::{Trouble, probe};
 use crate::refresh::{ListAt, Refresh};
 use crate::replacer::Replacer;
@@ -63,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) gives_up: AtomicBool,
     /// What of it has failed.
     pub(crate) failing: Failing,
+    /// The checks that the module has passed and that are still to be recorded.
+    pub(crate) passed: Passed,
     live: Mutex<Live>,
     snapshot: ArcSwap<Snapshot>,
     refresh: Mutex<Refresh>,
@@ -122,6 +125,7 @@ impl Core {
             upkeep: Mutex::default(),
             gives_up: AtomicBool::new(false),
             failing: Failing::default(),
+            passed: Passed::default(),
             live: Mutex::new(live),
             snapshot,
             refresh: Mutex::new(Refresh::new(options.refresh_every, at)),

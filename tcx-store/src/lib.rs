@@ -70,6 +70,7 @@ mod model;
 mod name;
 mod options;
 mod other_files;
+mod passed;
 #[cfg(test)]
 mod power_tests;
 mod prefetch;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::name::FileName;
-use crate::sessions;
 use crate::storage::{Looking, Storage};
 use crate::verify::DAMAGED;
+use crate::{passed, sessions};
 
 /// The files of a folder besides the segments.
 ///
@@ -65,7 +65,7 @@ pub(crate) fn other_files(storage: &Looking, names: &[String]) -> OtherFiles {
             Some(FileName::Change(_) | FileName::Merged(_)) => (&mut files.changes, &mut files.change_bytes),
             Some(FileName::Run(_)) => (&mut files.runs, &mut files.run_bytes),
             Some(FileName::Temporary(_)) => (&mut files.temporary, &mut files.temporary_bytes),
-            None if name == DAMAGED || name == sessions::FOLDER => continue,
+            None if [DAMAGED, sessions::FOLDER, passed::FOLDER].contains(&name.as_str()) => continue,
             None => {
                 files.strangers.push(name.clone());
                 continue;

@@ -243,6 +243,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
                 }
+                core.write_passed();
                 recorder.record(true);
                 return;
             }
@@ -250,6 +251,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
         retry = result.is_err().then(|| next_retry(retry));
         // After the answer, and by another thread: the next seal does not wait for a faster index.
         upkeeper.want_after_seal(IDLE);
+        core.write_passed();
         idle = Some(Instant::now() + idle_after());
     }
 }

@@ -15,6 +15,7 @@ use crate::id::KeyKind;
 use crate::identity::Identity;
 use crate::mode::{Mode, Rows};
 use crate::output::CacheableOutput;
+use crate::passed::Record;
 use crate::provenance::provenance;
 use crate::registry::{check_no_module, check_unique};
 use crate::summary;
@@ -116,7 +117,7 @@ impl Cache {
         let device = identity.device().unwrap_or(Device::Cpu);
         let rows = self.rows::<M>(&identity, device)?;
         let entries = identity.all_entries();
-        let compute = Compute::new(module, identity.into_watch());
+        let compute = Compute::new(module, identity.into_watch(), Record::of(&rows, device));
         Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
     }
 
@@ -173,7 +174,7 @@ impl Cache {
     ) -> Result<Cached<M>> {
         let rows = self.rows::<M>(&identity, device)?;
         let entries = identity.all_entries();
-        let compute = Compute::lazy(identity, Box::new(build));
+        let compute = Compute::lazy(identity, Box::new(build), Record::of(&rows, device));
         Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
     }
 

@@ -11,6 +11,7 @@ use tcx_store::Column;
 use crate::Result;
 use crate::chance::Chance;
 use crate::compare::{Broken, Tolerance};
+use crate::passed::Level;
 
 /// How many samples a standing check computes together: much cheaper for each than one alone, and far fewer than a batch.
 const TOGETHER: usize = 8;
@@ -90,6 +91,22 @@ impl Checks {
     /// The promise that the module is known to break.
     pub(crate) fn broken(&self) -> Option<&Broken> {
         self.broken.as_ref()
+    }
+
+    /// What was shown so far.
+    pub(crate) fn shown(&self) -> Level {
+        match (self.deterministic, self.alone.last && self.alone.other) {
+            (true, true) => Level::Independent,
+            (true, false) => Level::Deterministic,
+            (false, _) => Level::Nothing,
+        }
+    }
+
+    /// Takes for shown what an earlier process has recorded.
+    pub(crate) fn trust(&mut self, recorded: Level) {
+        self.deterministic |= recorded >= Level::Deterministic;
+        self.alone.last |= recorded >= Level::Independent;
+        self.alone.other |= recorded >= Level::Independent;
     }
 
     /// Looks at a batch that was computed; with `recheck`, perhaps at some of its samples once more.

@@ -11,6 +11,7 @@ use crate::compare::{Broken, Tolerance, first_difference};
 use crate::extractor::{CachedModule, Extractor};
 use crate::identity::Identity;
 use crate::output::{CacheableOutput, ColumnWriter};
+use crate::passed::{Level, Record};
 use crate::watch::WeightWatch;
 use crate::{Error, Result};
 
@@ -22,6 +23,7 @@ pub(crate) struct Compute<M> {
     /// Whether a first batch has shown no gradients.
     without_gradients: bool,
     checks: Checks,
+    record: Option<Record>,
 }
 
 /// Builds a module.
@@ -34,13 +36,19 @@ struct Lazy<M> {
 }
 
 impl<M: CachedModule> Compute<M> {
-    pub(crate) fn new(module: M, watch: WeightWatch) -> Self {
-        Self { module: Some((module, watch)), lazy: None, without_gradients: false, checks: Checks::new() }
+    pub(crate) fn new(module: M, watch: WeightWatch, record: Option<Record>) -> Self {
+        Self {
+            module: Some((module, watch)),
+            lazy: None,
+            without_gradients: false,
+            checks: Checks::new(),
+            record,
+        }
     }
 
-    pub(crate) fn lazy(announced: Identity, build: Build<M>) -> Self {
+    pub(crate) fn lazy(announced: Identity, build: Build<M>, record: Option<Record>) -> Self {
         let lazy = Some(Lazy { announced, build });
-        Self { module: None, lazy, without_gradients: false, checks: Checks::new() }
+        Self { module: None, lazy, without_gradients: false, checks: Checks::new(), record }
     }
 
     /// Builds the module if it is not there.
@@ -96,11 +104,21 @@ impl<M: CachedModule> Compute<M> {
             // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
             with_grad(|| run(module, inputs, ColumnWriter::refusing_gradients(rows)))?
         };
-        self.without_gradients = true;
+        if !self.without_gradients {
+            // Gradients are looked for in every process: that costs nothing.
+            self.checks.trust(self.record.as_mut().map_or(Level::Nothing, Record::read));
+            self.without_gradients = true;
+        }
         let _no_grad = tch::no_grad_guard();
         let leaves = M::Output::COLUMN.leaves();
         let batch = Ran { module, inputs, columns: &columns, rows, leaves: &leaves, named };
         self.checks.look_at(&batch, recheck)?;
+        if let Some(record) = &mut self.record {
+            match self.checks.broken() {
+                None => record.write(self.checks.shown()),
+                Some(_) => record.remove(),
+            }
+        }
         refuse(&self.checks)?;
         Ok(columns)
     }

@@ -33,6 +33,7 @@ mod missing;
 mod mode;
 mod output;
 mod part;
+mod passed;
 mod prefetch;
 mod progress;
 mod provenance;

@@ -167,3 +167,21 @@ impl Drop for Done<'_> {
         self.0.store(true, Ordering::Relaxed);
     }
 }
+
+#[test]
+fn a_child_that_ends_by_itself_writes_what_it_has_computed_and_leaves_the_parents_rows_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    get_or_compute(&store, &["buffered"]);
+    // `exit` calls the handlers of the process, where `in_child` would not.
+    in_child(dir.path(), || std::process::exit(0));
+    assert!(files(dir.path(), "seg-").is_empty(), "the parent's rows are the parent's");
+    in_child(dir.path(), || {
+        let own = open(dir.path());
+        get_or_compute(&own, &["of the child"]);
+        std::mem::forget(own);
+        std::process::exit(0);
+    });
+    store.refresh().unwrap();
+    check(&lookup(&store, &["of the child", "buffered"]), &["of the child", "buffered"]);
+}
