@@ -5,8 +5,8 @@
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{
-    Cache, CacheableOutput, ContentId, D1, Extractor, Frozen, Identity, Keyed, Mode, Packed, Typed, Weights,
-    WhenFull, cached_module,
+    Cache, CacheableOutput, ContentId, D1, Extractor, Frozen, Identity, Keyed, Mode, Packed, Table, Typed,
+    Weights, WhenFull, cached_module,
 };
 
 #[derive(CacheableOutput)]
@@ -206,6 +206,13 @@ fn main() -> tcx::Result<()> {
     println!("{} of {} images computed", warmed.computed, warmed.asked);
     let verified = encoder_cache.verify(0.1, 42, |asked| decode(asked.ids()))?;
     assert!(verified.is_sound(), "{verified}");
+
+    // Files whose contents change.
+    let lengths = Table::<Vec<i64>>::builder("stamped_lengths_v1").stamped::<u64>().open(&cache)?;
+    for (changed, text) in [(1, "a cat"), (1, "a cat"), (2, "a black cat")] {
+        let found = lengths.get_or_compute(&[("cat.txt", changed)], |_| Ok(vec![text.len() as i64]))?;
+        assert_eq!(found, [text.len() as i64]);
+    }
 
     // In an asynchronous program.
     let shared = std::sync::Arc::new(cache.module(WordCounts {})?);

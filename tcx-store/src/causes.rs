@@ -40,14 +40,16 @@ pub struct MissCauses {
     pub recomputed: u64,
     /// They were found, and [rejected](crate::Store::reject) by the caller.
     pub rejected: u64,
+    /// They were there under another [stamp](crate::StampType): their source has changed.
+    pub outdated: u64,
 }
 
 impl MissCauses {
-    pub(crate) const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 8;
 
     pub(crate) fn of(counts: [u64; Self::COUNT]) -> Self {
-        let [absent, invalidated, expired, damaged, unreadable, recomputed, rejected] = counts;
-        Self { absent, invalidated, expired, damaged, unreadable, recomputed, rejected }
+        let [absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated] = counts;
+        Self { absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated }
     }
 
     /// Each with its name.
@@ -61,12 +63,13 @@ impl MissCauses {
             ("unreadable", self.unreadable),
             ("recomputed", self.recomputed),
             ("rejected", self.rejected),
+            ("outdated", self.outdated),
         ]
     }
 
     pub(crate) fn all(&self) -> u64 {
-        let Self { absent, invalidated, expired, damaged, unreadable, recomputed, rejected } = self;
-        let causes = [absent, invalidated, expired, damaged, unreadable, recomputed, rejected];
+        let Self { absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated } = self;
+        let causes = [absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated];
         causes.into_iter().fold(0, |all, cause| all.saturating_add(*cause))
     }
 }
@@ -82,6 +85,7 @@ pub(crate) enum Cause {
     Unreadable,
     Recomputed,
     Rejected,
+    Outdated,
 }
 
 /// Notes the cause of every miss in the lookup.
@@ -91,7 +95,9 @@ pub(crate) fn note_causes(lookup: &mut Lookup, snapshot: &Snapshot) {
     if lookup.missing() == 0 || !may_be_there {
         return;
     }
-    let missing: Vec<usize> = lookup.missing_rows().collect();
+    // What was found under another stamp is known to be that.
+    let missing: Vec<usize> =
+        lookup.missing_rows().filter(|&position| !lookup.is_replaced(position)).collect();
     for position in missing {
         let cause = cause(lookup, snapshot, position);
         lookup.missed(position, cause);

@@ -138,6 +138,18 @@ impl Column {
         }
     }
 
+    /// Whether this holds `rows` rows, of this width where all are equally long.
+    pub(crate) fn has_rows(&self, rows: usize, width: usize) -> bool {
+        let all = match &self.offsets {
+            Some(offsets) => {
+                let ends_there = offsets.last().is_some_and(|&end| end == self.values.len() as i64);
+                offsets.len() == rows + 1 && offsets.is_sorted() && ends_there
+            }
+            None => self.values.len() == rows * width,
+        };
+        all && self.presence.is_none()
+    }
+
     /// Whether this holds `rows` rows of `leaf`; `next` is the column behind, where the sizes of ragged tensors may stand.
     pub(crate) fn fits(&self, leaf: &Leaf, rows: usize, next: Option<&Self>) -> bool {
         let values = match (leaf.kind.width(), &self.offsets) {

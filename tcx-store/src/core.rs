@@ -226,6 +226,7 @@ impl Core {
         destinations: &mut [Destination<'_>],
     ) -> Result<Lookup> {
         self.check_key_type(keys.key_type())?;
+        keys.check_stamps(&self.leaves)?;
         self.refresh_if_due()?;
         let known = self.snapshot().known;
         let mut lookup = Lookup::new(keys, self.leaves.clone(), known, replacer);
@@ -244,9 +245,13 @@ impl Core {
     ///
     /// In this order a row cannot slip through: it leaves the buffer only after the snapshot holds its segment.
     pub(crate) fn find(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
-        if lookup.missing() == 0 {
-            return;
+        if lookup.missing() > 0 {
+            self.find_keys(lookup, destinations);
+            lookup.reject_outdated(destinations);
         }
+    }
+
+    fn find_keys(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
         let tombstones = self.snapshot().tombstones.clone();
         let (keys, replacer) = (lookup.keys(), lookup.replacer());
         let oldest_kept = self.retention.oldest_kept();

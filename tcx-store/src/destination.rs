@@ -75,6 +75,11 @@ impl<'a, 'd> Destinations<'a, 'd> {
         copied.fill(true);
     }
 
+    /// The row is to be copied again.
+    pub(crate) fn forget(&mut self, position: usize) {
+        self.copied.forget(position);
+    }
+
     pub(crate) fn into_copied(self) -> Copied {
         self.copied
     }

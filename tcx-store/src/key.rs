@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::column::Column;
 use crate::error::{Error, Result};
+use crate::schema::{DType, LeafKind};
 
 /// The longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 4096;
@@ -72,6 +74,8 @@ pub struct Keys {
     /// Where each key begins in the bytes, and where the last one ends.
     starts: Vec<usize>,
     hashes: Vec<KeyHash>,
+    /// What the caller says of the source of each sample.
+    stamps: Option<Column>,
 }
 
 impl Keys {
@@ -117,7 +121,7 @@ impl Keys {
         let mut starts = Vec::with_capacity(count + 1);
         starts.push(0);
         let bytes = Vec::with_capacity(count * 16);
-        (Self { key_type, view, bytes, starts, hashes: Vec::with_capacity(count) }, keys)
+        (Self { key_type, view, bytes, starts, hashes: Vec::with_capacity(count), stamps: None }, keys)
     }
 
     #[inline]
@@ -205,11 +209,27 @@ impl Keys {
     /// If a position is not below [`len`](Self::len).
     #[must_use]
     pub fn select(&self, positions: &[usize]) -> Self {
-        let (mut packed, positions) = Self::with_room(self.key_type, self.view, positions);
-        for &position in positions {
+        let (mut packed, places) = Self::with_room(self.key_type, self.view, positions);
+        for &position in places {
             packed.push_checked(self.key(position));
         }
+        // Stamps that are all equally long are numbers.
+        let kind = LeafKind::Dense { dtype: DType::I64, shape: Vec::new() };
+        packed.stamps = self.stamps.as_ref().map(|stamps| stamps.select(positions, &kind));
         packed
+    }
+
+    pub(crate) fn stamps(&self) -> Option<&Column> {
+        self.stamps.as_ref()
+    }
+
+    pub(crate) fn stamped(self, stamps: Column) -> Self {
+        Self { stamps: Some(stamps), ..self }
+    }
+
+    /// The stamps, to be stored beside the rows.
+    pub(crate) fn take_stamps(&mut self) -> Option<Column> {
+        self.stamps.take()
     }
 
     /// The memory the keys take.

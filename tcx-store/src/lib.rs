@@ -102,6 +102,7 @@ mod snapshot;
 mod spare;
 mod spawn;
 mod spec;
+mod stamp;
 mod stats;
 #[cfg(test)]
 mod stats_tests;
@@ -140,6 +141,7 @@ pub use rows::{Row, RowCount, Rows};
 pub use schema::{ANY, ColumnType, DType, Field, Leaf, LeafKind};
 pub use sessions::{Session, sessions};
 pub use spec::Spec;
+pub use stamp::StampType;
 pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Times};
 pub use store::Store;
 pub use verify::{Damage, DamagedFile, Repaired, Verified, repair, verify};

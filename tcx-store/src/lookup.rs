@@ -9,7 +9,7 @@ use crate::attestation::Attestation;
 use crate::buffer::RowBatch;
 use crate::causes::{Cause, MissCauses};
 use crate::column::Column;
-use crate::destination::Copied;
+use crate::destination::{Copied, Destinations};
 use crate::error::Result;
 use crate::generation::BufferedRow;
 use crate::key::{Keys, TakeBits};
@@ -17,6 +17,7 @@ use crate::loaded::LoadedRows;
 use crate::replacer::Replacer;
 use crate::schema::Leaf;
 use crate::segment::{Segment, Unpacked};
+use crate::stamp::stamp_leaf;
 
 /// Where the rows are.
 #[derive(Debug)]
@@ -95,9 +96,12 @@ impl Lookup {
         }
     }
 
-    /// Only these leaves are going to be read.
+    /// Only these leaves are going to be read, and the stamps if the keys have any.
     pub(crate) fn of_leaves(self, wanted: &Arc<[usize]>) -> Self {
-        Self { wanted: Some(wanted.clone()), ..self }
+        let stamps = self.keys.stamps().and(stamp_leaf(&self.leaves));
+        let wanted =
+            stamps.map_or_else(|| wanted.clone(), |stamps| wanted.iter().copied().chain([stamps]).collect());
+        Self { wanted: Some(wanted), ..self }
     }
 
     /// These rows were copied when they were found.
@@ -153,10 +157,11 @@ impl Lookup {
     pub(crate) fn take(
         &mut self,
         positions: &[usize],
-        columns: Vec<Column>,
+        mut columns: Vec<Column>,
         attestation: Option<Arc<Attestation>>,
     ) -> Result<Arc<RowBatch>> {
-        let keys = self.keys.select(positions);
+        let mut keys = self.keys.select(positions);
+        columns.extend(keys.take_stamps());
         // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
         let rejected = positions.iter().any(|&position| self.is_replaced(position));
         let replacer = self.replacer.clone().or_else(|| rejected.then(Replacer::new));
@@ -248,15 +253,29 @@ impl Lookup {
         if !self.is_open(position) {
             self.missing += 1;
             let source = &self.sources[self.rows[position].source as usize];
-            self.buffered -= usize::from(matches!(source, Source::Batch(_)));
+            // A row that completed the lookup was not counted.
+            self.buffered = self.buffered.saturating_sub(usize::from(matches!(source, Source::Batch(_))));
         }
         self.rows[position] = Address { source: MISSING.source, row: cause as u32 };
         self.copied.forget(position);
     }
 
     /// Whether a row of the key was found that is not to be served.
-    fn is_replaced(&self, position: usize) -> bool {
-        self.is_open(position) && self.rows[position].row == Cause::Rejected as u32
+    pub(crate) fn is_replaced(&self, position: usize) -> bool {
+        const REJECTED: u32 = Cause::Rejected as u32;
+        const OUTDATED: u32 = Cause::Outdated as u32;
+        self.is_open(position) && matches!(self.rows[position].row, REJECTED | OUTDATED)
+    }
+
+    /// Rows of other stamps than those of the keys are missing, wherever they were copied.
+    pub(crate) fn reject_outdated(&mut self, destinations: &mut Destinations<'_, '_>) {
+        let Some(leaf) = self.keys.stamps().and(stamp_leaf(&self.leaves)) else { return };
+        for position in 0..self.len() {
+            if !self.is_open(position) && self.keys.is_outdated(position, self.bytes(leaf, position)) {
+                self.reopen(position, Cause::Outdated);
+                destinations.forget(position);
+            }
+        }
     }
 
     /// What is counted of the lookup.

@@ -10,6 +10,7 @@ use crate::key::{KeyType, Keys};
 use crate::lookup::Lookup;
 use crate::name::check_module_id;
 use crate::schema::{ColumnType, Leaf};
+use crate::stamp::{StampType, stamp_leaf};
 use crate::storage::Looking;
 
 /// The module, keys, schema and identity that a store is opened for.
@@ -47,7 +48,16 @@ impl Spec {
         identity: Identity,
         provenance: Vec<(String, String)>,
     ) -> Result<Self> {
-        Self::of_parts(module_id, key_type, output.leaves(), identity, provenance)
+        let leaves = output.leaves();
+        check_leaves(&leaves)?;
+        Self::of_parts(module_id, key_type, leaves, identity, provenance)
+    }
+
+    /// The same, whose rows have [stamps](StampType) of this kind.
+    #[must_use]
+    pub fn with_stamps(mut self, stamps: StampType) -> Self {
+        self.leaves.extend(stamp_leaf(&self.leaves).is_none().then(|| stamps.leaf()));
+        self
     }
 
     pub(crate) fn of_parts(
@@ -58,7 +68,7 @@ impl Spec {
         provenance: Vec<(String, String)>,
     ) -> Result<Self> {
         check_module_id(module_id)?;
-        check_leaves(&leaves)?;
+        check_leaves(&leaves[..stamp_leaf(&leaves).unwrap_or(leaves.len())])?;
         Ok(Self { module_id: module_id.to_owned(), key_type, leaves, identity, provenance })
     }
 

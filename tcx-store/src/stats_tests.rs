@@ -16,8 +16,10 @@ fn causes(store: &Store, wanted: &[&str]) -> MissCauses {
     let after = store.stats();
     assert_eq!(after.misses - before.misses, missing);
     assert_eq!(after.hits - before.hits, wanted.len() as u64 - missing);
-    let (MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed, rejected }, old) =
-        (after.miss_causes, before.miss_causes);
+    let (
+        MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated },
+        old,
+    ) = (after.miss_causes, before.miss_causes);
     MissCauses {
         absent: absent - old.absent,
         invalidated: invalidated - old.invalidated,
@@ -26,6 +28,7 @@ fn causes(store: &Store, wanted: &[&str]) -> MissCauses {
         unreadable: unreadable - old.unreadable,
         recomputed: recomputed - old.recomputed,
         rejected: rejected - old.rejected,
+        outdated: outdated - old.outdated,
     }
 }
 

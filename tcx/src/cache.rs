@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Device;
-use tcx_store::{KeyType, Options, Spec, Store};
+use tcx_store::{Options, Spec, Store};
 
 use crate::builder::CacheBuilder;
 use crate::cached::Cached;
@@ -193,24 +193,28 @@ impl Cache {
 
     fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {
         check_unique(M::ID)?;
-        self.open_rows::<M::Output>(M::ID, <M::Key as KeyKind>::KEY_TYPE, identity, device)
+        self.open_rows::<M::Output, M::Key>(M::ID, identity, device)
     }
 
     /// The rows of a table.
-    pub(crate) fn table_rows<T: CacheableOutput>(&self, id: &str, identity: &Identity) -> Result<Rows> {
-        check_no_module(id)?;
-        self.open_rows::<T>(id, KeyType::Text, identity, Device::Cpu)
-    }
-
-    fn open_rows<O: CacheableOutput>(
+    pub(crate) fn table_rows<T: CacheableOutput, K: KeyKind>(
         &self,
         id: &str,
-        key_type: KeyType,
+        identity: &Identity,
+    ) -> Result<Rows> {
+        check_no_module(id)?;
+        self.open_rows::<T, K>(id, identity, Device::Cpu)
+    }
+
+    fn open_rows<O: CacheableOutput, K: KeyKind>(
+        &self,
+        id: &str,
         identity: &Identity,
         device: Device,
     ) -> Result<Rows> {
         self.shared.check_open()?;
-        let spec = Spec::new(id, key_type, &O::COLUMN, identity.to_store::<O>(), provenance(device))?;
+        let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store::<O>(), provenance(device))?;
+        let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
         let rows = Rows::open(&self.shared.dir, spec, &self.shared.options, self.mode)?;
         if let Some(store) = rows.store() {
             let mut stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner);

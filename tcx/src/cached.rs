@@ -268,8 +268,12 @@ impl<M: CachedModule> Cached<M> {
 
     /// The ids as keys of the store.
     pub(crate) fn pack<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Keys> {
+        self.pack_as::<M::Key, I>(ids, view)
+    }
+
+    pub(crate) fn pack_as<K: KeyKind, I: Id<K>>(&self, ids: &[I], view: u32) -> Result<Keys> {
         self.shared.check_open()?;
-        <M::Key as KeyKind>::pack(ids, view).map_err(|error| in_module::<M>(&error))
+        K::pack(ids, view).map_err(|error| in_module::<M>(&error))
     }
 
     /// The store, to change what is in it.

@@ -4,26 +4,35 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tcx_store::{KeyType, Keys};
+use tcx_store::{KeyType, Keys, StampType};
 
 /// What the ids of a module are.
 #[doc(hidden)]
 pub trait KeyKind: Sized + 'static {
     /// How the store calls it.
     const KEY_TYPE: KeyType;
+    /// What the stamps beside the ids are, if there are any.
+    const STAMPS: Option<StampType> = None;
+    /// The ids without their stamps.
+    type Plain: KeyKind;
     /// What one id is read as.
     type Ref<'a>;
     /// An id of one's own.
     type Owned: Id<Self> + Clone + std::fmt::Debug;
 
-    /// Packs the ids of a batch.
-    fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys>;
+    /// Packs ids.
+    fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys>;
 
-    /// Reads an id from the bytes of a key.
-    fn unpack(key: &[u8]) -> Option<Self::Ref<'_>>;
+    /// Packs the ids of a batch.
+    fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
+        Self::keys(ids.iter().map(Id::id), view)
+    }
+
+    /// Reads an id from the bytes of a key, and of its stamp if it has one.
+    fn unpack<'a>(key: &'a [u8], stamp: Option<&'a [u8]>) -> Option<Self::Ref<'a>>;
 
     /// As [`unpack`](Self::unpack).
-    fn own(key: &[u8]) -> Option<Self::Owned>;
+    fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<Self::Owned>;
 }
 
 /// Ids that have a beginning.
@@ -62,55 +71,58 @@ pub enum BytesIds {}
 
 impl KeyKind for StringIds {
     const KEY_TYPE: KeyType = KeyType::Text;
+    type Plain = Self;
     type Ref<'a> = &'a str;
     type Owned = String;
 
-    fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
-        Keys::text(ids.iter().map(Id::id), view)
+    fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys> {
+        Keys::text(ids, view)
     }
 
-    fn unpack(key: &[u8]) -> Option<&str> {
+    fn unpack<'a>(key: &'a [u8], _: Option<&'a [u8]>) -> Option<&'a str> {
         std::str::from_utf8(key).ok()
     }
 
-    fn own(key: &[u8]) -> Option<String> {
-        Self::unpack(key).map(str::to_owned)
+    fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<String> {
+        Self::unpack(key, stamp).map(str::to_owned)
     }
 }
 
 impl KeyKind for I64Ids {
     const KEY_TYPE: KeyType = KeyType::Int;
+    type Plain = Self;
     type Ref<'a> = i64;
     type Owned = i64;
 
-    fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
-        Ok(Keys::ints(ids.iter().map(Id::id), view))
+    fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys> {
+        Ok(Keys::ints(ids, view))
     }
 
-    fn unpack(key: &[u8]) -> Option<i64> {
+    fn unpack<'a>(key: &'a [u8], _: Option<&'a [u8]>) -> Option<i64> {
         key.try_into().ok().map(i64::from_le_bytes)
     }
 
-    fn own(key: &[u8]) -> Option<i64> {
-        Self::unpack(key)
+    fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<i64> {
+        Self::unpack(key, stamp)
     }
 }
 
 impl KeyKind for BytesIds {
     const KEY_TYPE: KeyType = KeyType::Bytes;
+    type Plain = Self;
     type Ref<'a> = &'a [u8];
     type Owned = Vec<u8>;
 
-    fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
-        Keys::bytes(ids.iter().map(Id::id), view)
+    fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys> {
+        Keys::bytes(ids, view)
     }
 
-    fn unpack(key: &[u8]) -> Option<&[u8]> {
+    fn unpack<'a>(key: &'a [u8], _: Option<&'a [u8]>) -> Option<&'a [u8]> {
         Some(key)
     }
 
-    fn own(key: &[u8]) -> Option<Vec<u8>> {
-        Some(key.to_vec())
+    fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<Vec<u8>> {
+        Self::unpack(key, stamp).map(<[u8]>::to_vec)
     }
 }
 

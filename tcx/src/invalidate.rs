@@ -7,6 +7,9 @@ use crate::cached::Cached;
 use crate::extractor::CachedModule;
 use crate::id::{Id, KeyKind, PrefixKind};
 
+/// The ids of a module without their stamps.
+pub(crate) type PlainIds<M> = <<M as CachedModule>::Key as KeyKind>::Plain;
+
 /// Invalidated rows are misses from then on, in every process that shares the cache: here at once, elsewhere at the next look
 /// at the directory. Rows that are computed but not written yet are meant too, and so are those that another process is
 /// computing at this moment.
@@ -41,13 +44,13 @@ use crate::id::{Id, KeyKind, PrefixKind};
 /// Of each of them: a malformed id, a handle whose mode changes nothing, a closed cache, and what kept it from the disk: then it
 /// holds in this process all the same, and is written as soon as that works.
 impl<M: CachedModule> Cached<M> {
-    /// Invalidates the rows of these ids, in all their views.
+    /// Invalidates the rows of these ids, in all their views and whatever their stamps are: ids are given without stamps.
     ///
     /// # Errors
     ///
     /// As all of them.
-    pub fn invalidate<I: Id<M::Key>>(&self, ids: &[I]) -> Result<()> {
-        let keys = self.pack(ids, 0)?;
+    pub fn invalidate<I: Id<PlainIds<M>>>(&self, ids: &[I]) -> Result<()> {
+        let keys = self.pack_as::<PlainIds<M>, I>(ids, 0)?;
         Ok(self.writable()?.invalidate(&keys)?)
     }
 
@@ -70,10 +73,10 @@ impl<M: CachedModule> Cached<M> {
     /// As all of them; a directory that cannot be listed.
     pub fn invalidate_where(
         &self,
-        mut is_doomed: impl FnMut(<M::Key as KeyKind>::Ref<'_>) -> bool,
+        mut is_doomed: impl FnMut(<PlainIds<M> as KeyKind>::Ref<'_>) -> bool,
     ) -> Result<()> {
         // A key of another type cannot be there: the type is part of the identity.
-        let is_doomed = |key: &[u8]| <M::Key as KeyKind>::unpack(key).is_some_and(&mut is_doomed);
+        let is_doomed = |key: &[u8]| <PlainIds<M> as KeyKind>::unpack(key, None).is_some_and(&mut is_doomed);
         Ok(self.writable()?.invalidate_where(is_doomed)?)
     }
 

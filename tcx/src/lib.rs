@@ -39,6 +39,7 @@ mod progress;
 mod provenance;
 mod registry;
 mod skipped;
+mod stamp;
 mod stateless;
 mod summary;
 mod table;
@@ -69,6 +70,7 @@ pub use macros::{CacheableOutput, Stateless, cached_module};
 pub use missing::Missing;
 pub use mode::Mode;
 pub use output::CacheableOutput;
+pub use stamp::StampedTable;
 pub use stateless::Stateless;
 pub use table::{Table, TableBuilder};
 pub use tcx_store::{

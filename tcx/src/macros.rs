@@ -126,6 +126,8 @@ pub use tcx_derive::Stateless;
 /// - `id = "…"` names the cache: a letter or digit, then letters, digits, `_`, `-` and `.`, at most 100 bytes. A module
 ///   that computes something else needs another id.
 /// - `key = i64` or `key = bytes` chooses the type of the samples' ids; they are strings otherwise.
+/// - `stamp = u64` or `stamp = bytes`: each id comes with a stamp of its source, `(id, stamp)`, such as the time a file was changed. A
+///   sample of another stamp is computed again, and replaces its row. A module that gets stamps needs another id.
 /// - `output(…)` declares the output in place: a struct named like the module with `Output` behind it, as visible as the
 ///   module.
 /// - `crate = path` tells where tcx is, if not at `::tcx`.

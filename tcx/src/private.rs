@@ -2,7 +2,7 @@
 //! release.
 
 pub use core::option::Option;
-pub use core::primitive::{bool, f32, f64, i8, i16, i32, i64, i128, str, u8};
+pub use core::primitive::{bool, f32, f64, i8, i16, i32, i64, i128, str, u8, u64};
 pub use core::{concat, file, fmt, line};
 
 pub use half::{bf16, f16};
@@ -20,6 +20,7 @@ pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
 pub use crate::part::{AnyPart, OutputPart, SkippedPart, TensorPart};
 pub use crate::registry::Registered;
 pub use crate::skipped::Skipped;
+pub use crate::stamp::Stamped;
 pub use crate::stateless::Stateless;
 pub use crate::tensor::{Dense, Ragged, TensorField};
 pub use crate::typed::{D0, D1, D2, D3, D4, D5};

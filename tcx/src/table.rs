@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use crate::identity::Identity;
 use crate::missing::Missing;
 use crate::mode::Rows;
 use crate::output::{CacheableOutput, ColumnWriter};
+use crate::stamp::{StampKind, Stamped};
 use crate::{Error, Result};
 
 /// Looks at values before they are kept, and again when they were found.
@@ -43,7 +45,7 @@ type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
 /// assert!(lengths.contains(&texts)?.is_complete());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Table<T> {
+pub struct Table<T, K = StringIds> {
     shared: Arc<Shared>,
     id: Box<str>,
     rows: Rows,
@@ -52,6 +54,7 @@ pub struct Table<T> {
     output_device: Device,
     /// One thread at a time computes, so that each sample is computed once.
     computing: Alone<()>,
+    keys: PhantomData<fn() -> K>,
 }
 
 /// The settings of a [`Table`].
@@ -70,11 +73,12 @@ pub struct Table<T> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "`open` opens the table"]
-pub struct TableBuilder<T> {
+pub struct TableBuilder<T, K = StringIds> {
     id: Box<str>,
     metadata: Vec<(String, String)>,
     validate: Option<Validate<T>>,
     output_device: Device,
+    keys: PhantomData<fn() -> K>,
 }
 
 impl<T: CacheableOutput> Table<T> {
@@ -95,9 +99,12 @@ impl<T: CacheableOutput> Table<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn builder(id: impl Into<Box<str>>) -> TableBuilder<T> {
-        TableBuilder { id: id.into(), metadata: Vec::new(), validate: None, output_device: Device::Cpu }
+        let (metadata, validate, keys) = (Vec::new(), None, PhantomData);
+        TableBuilder { id: id.into(), metadata, validate, output_device: Device::Cpu, keys }
     }
+}
 
+impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// The values of these ids; `compute` is called once with those that are missing, or that [`validate`](TableBuilder::validate)
     /// rejects, and returns their values in that order. It must not compute, put or replace values of this same handle: one at a time does, and it would wait for itself.
     ///
@@ -109,7 +116,7 @@ impl<T: CacheableOutput> Table<T> {
     /// # Panics
     ///
     /// If `compute` panics. The table is as it was.
-    pub fn get_or_compute<I: Id<StringIds>>(
+    pub fn get_or_compute<I: Id<K>>(
         &self,
         ids: &[I],
         compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
@@ -182,7 +189,7 @@ impl<T: CacheableOutput> Table<T> {
     /// # Errors
     ///
     /// A malformed id, values that are not valid, a closed cache.
-    pub fn get<I: Id<StringIds>>(&self, ids: &[I]) -> Result<Option<T>> {
+    pub fn get<I: Id<K>>(&self, ids: &[I]) -> Result<Option<T>> {
         let rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
         if rows.missing() > 0 { Ok(None) } else { self.values(rows).map(Some) }
     }
@@ -192,7 +199,7 @@ impl<T: CacheableOutput> Table<T> {
     /// # Errors
     ///
     /// A malformed id, a closed cache.
-    pub fn contains<I: Id<StringIds>>(&self, ids: &[I]) -> Result<Coverage> {
+    pub fn contains<I: Id<K>>(&self, ids: &[I]) -> Result<Coverage> {
         let missing = self.rows.peek(self.pack(ids)?)?.missing_rows().collect();
         Ok(Coverage::new(ids.len(), missing))
     }
@@ -203,7 +210,7 @@ impl<T: CacheableOutput> Table<T> {
     ///
     /// Ids and values that differ in number; a handle whose mode changes nothing; a folder that is full; otherwise as
     /// [`get_or_compute`](Self::get_or_compute).
-    pub fn put<I: Id<StringIds>>(&self, ids: &[I], values: &T) -> Result<()> {
+    pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
         self.with_room()?;
@@ -226,7 +233,7 @@ impl<T: CacheableOutput> Table<T> {
     /// # Errors
     ///
     /// As [`put`](Self::put); a handle whose mode changes nothing; what kept it from the disk.
-    pub fn replace<I: Id<StringIds>>(&self, ids: &[I], values: &T) -> Result<()> {
+    pub fn replace<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
         let store = self.with_room()?;
@@ -237,14 +244,14 @@ impl<T: CacheableOutput> Table<T> {
         Ok(store.flush()?)
     }
 
-    /// Makes the values of these ids be missing, in every process.
+    /// Makes the values of these ids be missing, in every process, whatever their stamps are: ids are given without stamps.
     ///
     /// # Errors
     ///
     /// A malformed id, a handle whose mode changes nothing, a closed cache, and what kept it from the disk: then it holds in this
     /// process all the same.
-    pub fn invalidate<I: Id<StringIds>>(&self, ids: &[I]) -> Result<()> {
-        let keys = self.pack(ids)?;
+    pub fn invalidate<I: Id<K::Plain>>(&self, ids: &[I]) -> Result<()> {
+        let keys = self.pack_as::<K::Plain, I>(ids)?;
         Ok(self.rows.writable(&self.id)?.invalidate(&keys)?)
     }
 
@@ -278,9 +285,13 @@ impl<T: CacheableOutput> Table<T> {
         })
     }
 
-    fn pack<I: Id<StringIds>>(&self, ids: &[I]) -> Result<Keys> {
+    fn pack<I: Id<K>>(&self, ids: &[I]) -> Result<Keys> {
+        self.pack_as::<K, I>(ids)
+    }
+
+    fn pack_as<A: KeyKind, I: Id<A>>(&self, ids: &[I]) -> Result<Keys> {
         self.shared.check_open()?;
-        StringIds::pack(ids, 0).map_err(|error| Error::batch(error.to_string()).in_module(&self.id))
+        A::pack(ids, 0).map_err(|error| Error::batch(error.to_string()).in_module(&self.id))
     }
 
     fn columns(&self, values: &T, rows: usize) -> Result<Vec<Column>> {
@@ -332,6 +343,31 @@ impl<T: CacheableOutput> Table<T> {
 }
 
 impl<T: CacheableOutput> TableBuilder<T> {
+    /// Each id is given with a stamp of its source, `(id, stamp)`: the time a file was changed, or with `stamped::<[u8]>()` bytes, a
+    /// hash of it. A value of another stamp is missing, and replaced by what is computed. Part of what the table is: one without stamps
+    /// is another.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = tcx::Cache::open(dir.path())?;
+    /// let lengths = tcx::Table::<Vec<i64>>::builder("stamped_v1").stamped::<u64>().open(&cache)?;
+    /// for (changed, text, asked) in [(1, "one", 1), (1, "one", 0), (2, "three", 1)] {
+    ///     let mut count = 0;
+    ///     let found = lengths.get_or_compute(&[("a.txt", changed)], |missing| {
+    ///         count += missing.len();
+    ///         Ok(vec![text.len() as i64])
+    ///     })?;
+    ///     assert_eq!((found, count), (vec![text.len() as i64], asked));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stamped<S: StampKind + ?Sized>(self) -> TableBuilder<T, Stamped<StringIds, S>> {
+        let Self { id, metadata, validate, output_device, .. } = self;
+        TableBuilder { id, metadata, validate, output_device, keys: PhantomData }
+    }
+}
+
+impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
     /// Something that decides the values: a version, a setting. A table of other metadata is refused, both sides named.
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((name.into(), value.into()));
@@ -358,27 +394,27 @@ impl<T: CacheableOutput> TableBuilder<T> {
     ///
     /// An id that cannot name a folder or is that of a module of the program, a table of other columns or metadata, a closed
     /// cache.
-    pub fn open(self, cache: &Cache) -> Result<Table<T>> {
-        let Self { id, metadata, validate, output_device } = self;
+    pub fn open(self, cache: &Cache) -> Result<Table<T, K>> {
+        let Self { id, metadata, validate, output_device, keys } = self;
         let mut identity = Identity::default();
         identity.type_name("table");
         for (name, value) in &metadata {
             identity.field(name, value);
         }
-        let rows = cache.table_rows::<T>(&id, &identity)?;
+        let rows = cache.table_rows::<T, K>(&id, &identity)?;
         let shared = cache.shared().clone();
         let (gather, computing) = (Gather::default(), Alone::default());
-        Ok(Table { shared, id, rows, validate, gather, output_device, computing })
+        Ok(Table { shared, id, rows, validate, gather, output_device, computing, keys })
     }
 }
 
-impl<T> fmt::Debug for Table<T> {
+impl<T, K> fmt::Debug for Table<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("id", &self.id).field("rows", &self.rows).finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Debug for TableBuilder<T> {
+impl<T, K> fmt::Debug for TableBuilder<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableBuilder").field("id", &self.id).finish_non_exhaustive()
     }

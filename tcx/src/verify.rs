@@ -11,12 +11,13 @@ use crate::extractor::CachedModule;
 use crate::finite::name;
 use crate::id::KeyKind;
 use crate::inputs::call_loader;
+use crate::invalidate::PlainIds;
 use crate::missing::Missing;
 use crate::output::CacheableOutput;
 use crate::view::View;
 use crate::{Error, Result};
 
-/// An id of a module, as [`Cached::verify`] hands it out: a `String`, an `i64` or a `Vec<u8>`.
+/// An id of a module, as [`Cached::verify`] hands it out: a `String`, an `i64` or a `Vec<u8>`, with the stamp of its row if it has one.
 type OwnId<M> = <<M as CachedModule>::Key as KeyKind>::Owned;
 
 /// What [`Cached::verify`] has found.
@@ -156,26 +157,28 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         mut load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
     ) -> Result<Verified<OwnId<M>>> {
-        let ids = self.sample(fraction, seed, view)?;
+        let sample = self.sample(fraction, seed, view)?;
         let leaves = M::Output::COLUMN.leaves();
         let mut verified = Verified { checked: 0, different: Vec::new(), largest_difference: 0. };
-        for ids in ids.chunks(self.batch_rows) {
-            let (found, there) = self.found(ids, view)?;
+        for some in sample.chunks(self.batch_rows) {
+            let found = self.readable()?.peek(self.pack_as::<PlainIds<M>, _>(some, view)?)?;
+            let (ids, there) = Self::found(&found);
             if there.is_empty() {
                 continue;
             }
-            let inputs = call_loader::<M>(there.len(), || load(Missing::new(ids, &there)))?;
-            let computed = self.recompute(&found, &there, &inputs)?;
+            let rows: Vec<usize> = (0..there.len()).collect();
+            let inputs = call_loader::<M>(there.len(), || load(Missing::new(&ids, &rows)))?;
+            let computed = self.recompute(&ids, view, &inputs)?;
             for (row, &position) in there.iter().enumerate() {
                 verified.checked += 1;
-                verified.compare(&leaves, &ids[position], (&found, position), (&computed, row));
+                verified.compare(&leaves, &ids[row], (&found, position), (&computed, row));
             }
         }
         Ok(verified)
     }
 
     /// The ids of a part of the rows, in the order of their keys.
-    fn sample(&self, fraction: f64, seed: u64, view: u32) -> Result<Vec<OwnId<M>>> {
+    fn sample(&self, fraction: f64, seed: u64, view: u32) -> Result<Vec<<PlainIds<M> as KeyKind>::Owned>> {
         if !(0. ..=1.).contains(&fraction) {
             let error = Error::batch(format!("a fraction of {fraction} of the rows"));
             let error = error.with_expected("a number from 0 to 1", fraction.to_string());
@@ -189,24 +192,29 @@ impl<M: CachedModule> Cached<M> {
                 chosen.insert(Box::<[u8]>::from(key));
             }
         })?;
-        Ok(chosen.iter().filter_map(|key| M::Key::own(key)).collect())
+        Ok(chosen.iter().filter_map(|key| <PlainIds<M> as KeyKind>::own(key, None)).collect())
     }
 
-    /// The rows of these ids, and the positions of those that are there.
-    fn found(&self, ids: &[OwnId<M>], view: u32) -> Result<(Lookup, Vec<usize>)> {
-        let found = self.readable()?.peek(self.pack(ids, view)?)?;
+    /// The ids of the rows that are there, with the stamps that they were computed under, and their positions.
+    fn found(found: &Lookup) -> (Vec<OwnId<M>>, Vec<usize>) {
         let missing: BTreeSet<usize> = found.missing_rows().collect();
-        let there = (0..ids.len()).filter(|position| !missing.contains(position)).collect();
-        Ok((found, there))
+        let there = (0..found.len()).filter(|position| !missing.contains(position));
+        let stamps = M::Key::STAMPS.map(|_| M::Output::COLUMN.leaves().len());
+        let own = |position| {
+            let stamp = stamps.map(|leaf| found.bytes(leaf, position));
+            Some((M::Key::own(found.keys().key(position), stamp)?, position))
+        };
+        there.filter_map(own).unzip()
     }
 
-    /// Computes the rows at these positions, and keeps them nowhere.
-    fn recompute(&self, found: &Lookup, positions: &[usize], inputs: &M::Input) -> Result<Lookup> {
-        let named = |row: usize| name(found.keys(), positions[row]);
+    /// Computes the rows of these ids, and keeps them nowhere.
+    fn recompute(&self, ids: &[OwnId<M>], view: u32, inputs: &M::Input) -> Result<Lookup> {
+        let keys = self.pack(ids, view)?;
+        let named = |row: usize| name(&keys, row);
         // What is compared here anyway is not compared once more.
-        let columns = self.compute()?.columns(inputs, positions.len(), &named, None)?;
-        let mut computed = self.readable()?.lookup_nothing(found.keys().select(positions));
-        let all: Vec<usize> = (0..positions.len()).collect();
+        let columns = self.compute()?.columns(inputs, ids.len(), &named, None)?;
+        let mut computed = self.readable()?.lookup_nothing(keys);
+        let all: Vec<usize> = (0..ids.len()).collect();
         computed.complete(&all, columns)?;
         Ok(computed)
     }

@@ -47,6 +47,19 @@ impl Scaled {
     }
 }
 
+/// Gives back what it is given: who computes and who serves shows in the values.
+#[cached_module(id = "stamped_echo_v1", key = i64, stamp = u64)]
+pub struct StampedEcho {}
+
+impl Extractor for StampedEcho {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+        Ok(inputs.clone())
+    }
+}
+
 /// Waits until the condition holds. The limit is far beyond what it takes, and below the defaults of a minute that some settings
 /// have: a setting that does nothing fails the test.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

@@ -17,13 +17,16 @@ pub(crate) struct Arguments {
     pub(crate) id: Option<LitStr>,
     /// The marker of `tcx::__private` that stands for the type of the ids.
     pub(crate) key: &'static str,
+    /// The type of the stamps beside the ids, if they have any.
+    pub(crate) stamp: Option<&'static str>,
     /// `output(..)`.
     pub(crate) output: Option<Named>,
 }
 
 impl Arguments {
     pub(crate) fn parse(tokens: TokenStream, module: &Ident, errors: &mut Errors) -> Self {
-        let mut parsed = Self { runtime: Runtime::default(), id: None, key: "StringIds", output: None };
+        let runtime = Runtime::default();
+        let mut parsed = Self { runtime, id: None, key: "StringIds", stamp: None, output: None };
         let mut seen: Vec<String> = Vec::new();
         for option in options(tokens, |part| without_name(part, module), errors) {
             let name = option.name.to_string();
@@ -34,6 +37,7 @@ impl Arguments {
             match name.as_str() {
                 "id" => parsed.id = errors.ok(id(&option, module)),
                 "key" => parsed.key = errors.ok(key(&option)).unwrap_or(parsed.key),
+                "stamp" => parsed.stamp = errors.ok(stamp(&option)),
                 "crate" => {
                     if let Some(path) = errors.ok(crate_path(&option)) {
                         parsed.runtime = Runtime::renamed(path);
@@ -64,11 +68,11 @@ fn without_name(part: &TokenStream, module: &Ident) -> String {
 }
 
 fn unknown(name: &str) -> String {
-    let hint = match similar(name, &["key", "output", "crate"]) {
+    let hint = match similar(name, &["key", "stamp", "output", "crate"]) {
         Some(known) => format!(" (did you mean `{known}`?)"),
         None => String::new(),
     };
-    format!("unknown option `{name}`{hint}; expected `id`, `key`, `output` or `crate`")
+    format!("unknown option `{name}`{hint}; expected `id`, `key`, `stamp`, `output` or `crate`")
 }
 
 /// A value that must be a string literal, and an id.
@@ -146,6 +150,23 @@ fn key(option: &Named) -> syn::Result<&'static str> {
     };
     let message =
         format!("ids cannot be `{written}`{hint}; expected `String` (the default), `i64` or `bytes`");
+    Err(syn::Error::new_spanned(located(option), message))
+}
+
+fn stamp(option: &Named) -> syn::Result<&'static str> {
+    let written = option.value.to_string().replace(' ', "");
+    let hint = match written.as_str() {
+        "u64" => return Ok("u64"),
+        "bytes" => return Ok("bytes"),
+        "u8" | "u16" | "u32" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" | "SystemTime" => {
+            " (a number or a time is a `u64`)"
+        }
+        "String" | "str" | "&str" | "Vec<u8>" | "[u8]" | "&[u8]" => {
+            " (a text or a hash is its bytes: `stamp = bytes`)"
+        }
+        _ => "",
+    };
+    let message = format!("stamps cannot be `{written}`{hint}; expected `u64` or `bytes`");
     Err(syn::Error::new_spanned(located(option), message))
 }
 

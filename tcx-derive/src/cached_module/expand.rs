@@ -21,6 +21,11 @@ pub(crate) fn expand(arguments: &Arguments, item: &ItemStruct, errors: &mut Erro
     }
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let key = format_ident!("{}", arguments.key);
+    let key = match arguments.stamp {
+        None => quote!(#runtime::#key),
+        Some("u64") => quote!(#runtime::Stamped<#runtime::#key, #runtime::u64>),
+        Some(_) => quote!(#runtime::Stamped<#runtime::#key, [#runtime::u8]>),
+    };
     let (id, registration) = match &arguments.id {
         Some(id) => (quote!(#id), quote!(#runtime::register_module! { #id })),
         None => (quote!(""), TokenStream::new()),
@@ -32,7 +37,7 @@ pub(crate) fn expand(arguments: &Arguments, item: &ItemStruct, errors: &mut Erro
         #[automatically_derived]
         impl #impl_generics #runtime::CachedModule for #name #ty_generics #where_clause {
             const ID: &'static #runtime::str = #id;
-            type Key = #runtime::#key;
+            type Key = #key;
         }
 
         #registration

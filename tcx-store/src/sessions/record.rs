@@ -64,8 +64,8 @@ impl Session {
 }
 
 /// Numbers of a record by their names.
-fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 19] {
-    let MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed, rejected } =
+fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 20] {
+    let MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated } =
         &mut stats.miss_causes;
     [
         ("hits", &mut stats.hits),
@@ -76,6 +76,7 @@ fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 19] {
         ("missed.unreadable", unreadable),
         ("missed.recomputed", recomputed),
         ("missed.rejected", rejected),
+        ("missed.outdated", outdated),
         ("rows.computed", &mut stats.rows_computed),
         ("rows.accepted", &mut stats.rows_accepted),
         ("rows.dropped", &mut stats.rows_dropped),
