@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::fate::Fate;
 use crate::generation::{BufferedRow, Generation, Generations, Replacement, Wanted};
 use crate::key::Keys;
+use crate::losses::Losses;
 use crate::replacer::Replacer;
 use crate::schema::Leaf;
 
@@ -27,6 +28,8 @@ pub(crate) struct RowBatch {
     pub(crate) replacer: Option<Arc<Replacer>>,
     /// Asked before the rows become durable.
     pub(crate) attestation: Option<Arc<Attestation>>,
+    /// Whoever inserted the rows learns here that they are lost.
+    pub(crate) losses: Option<Arc<Losses>>,
 }
 
 impl RowBatch {
@@ -53,7 +56,7 @@ impl RowBatch {
                 return Err(Error::invalid(message));
             }
         }
-        Ok(Self { keys, columns, known, born: now_millis(), replacer, attestation: None })
+        Ok(Self { keys, columns, known, born: now_millis(), replacer, attestation: None, losses: None })
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -63,6 +66,11 @@ impl RowBatch {
     /// Why the rows are dropped, if their source has changed since they were computed.
     pub(crate) fn refused(&self) -> Option<&Error> {
         self.attestation.as_ref()?.refused()
+    }
+
+    /// So many of the rows are lost, for this reason.
+    pub(crate) fn lost(&self, rows: usize, why: &Error) {
+        self.losses.iter().filter(|_| rows > 0).for_each(|losses| losses.add(rows, why));
     }
 
     /// The memory the rows take.
@@ -77,8 +85,6 @@ struct Room {
     rows: usize,
     bytes: usize,
     trouble: Option<Error>,
-    /// Rows that were not taken, or taken and dropped, since the last flush, and why.
-    dropped: Option<(usize, Error)>,
 }
 
 /// What became of a batch.
@@ -130,8 +136,8 @@ impl WriteBuffer {
             room = self.more_room.wait(room).unwrap_or_else(PoisonError::into_inner);
         }
         if let Some(trouble) = room.trouble.clone() {
-            let dropped = room.dropped.take().map_or(0, |(rows, _)| rows);
-            room.dropped = Some((dropped + batch.rows(), trouble));
+            drop(room);
+            batch.lost(batch.rows(), &trouble);
             return Accepted::No;
         }
         room.bytes += bytes;
@@ -243,18 +249,6 @@ impl WriteBuffer {
         drop(room);
         self.more_room.notify_all();
         before
-    }
-
-    /// Rows that had been taken are dropped, for this reason.
-    pub(crate) fn lose(&self, rows: usize, why: Error) {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = room.dropped.take().map_or(0, |(rows, _)| rows);
-        room.dropped = Some((before + rows, why));
-    }
-
-    /// How many rows were dropped since the last time this was asked, and why.
-    pub(crate) fn take_dropped(&self) -> Option<(usize, Error)> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner).dropped.take()
     }
 
     /// Why writing is off, if it is.

@@ -79,10 +79,13 @@ pub(crate) fn advance(
 }
 
 /// Drops the rows whose source has changed since they were computed; returns how many have died and why, batch by batch.
-pub(crate) fn refuse<'a>(fates: &mut [Fate], batches: &'a [Arc<RowBatch>]) -> Vec<(usize, &'a Error)> {
+pub(crate) fn refuse<'a>(
+    fates: &mut [Fate],
+    batches: &'a [Arc<RowBatch>],
+) -> Vec<(usize, &'a RowBatch, &'a Error)> {
     let refused =
         fates.iter_mut().zip(batches).filter_map(|(fate, batch)| Some((fate, batch, batch.refused()?)));
-    refused.map(|(fate, batch, why)| (fate.kill_all(batch), why)).filter(|(died, _)| *died > 0).collect()
+    refused.map(|(fate, batch, why)| (fate.kill_all(batch), &**batch, why)).collect()
 }
 
 /// Drops the rows that were computed before `oldest_kept`: they are not served any more, and the segment that holds them

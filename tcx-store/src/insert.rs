@@ -8,6 +8,7 @@ use crate::causes::Cause;
 use crate::column::Column;
 use crate::error::{Error, Result};
 use crate::lookup::Lookup;
+use crate::losses::Losses;
 use crate::store::Store;
 
 impl Store {
@@ -58,7 +59,7 @@ impl Store {
     ///
     /// If a position is not below `lookup.len()`.
     pub fn insert(&self, lookup: &mut Lookup, positions: &[usize], columns: Vec<Column>) -> Result<()> {
-        self.insert_from(lookup, positions, columns, None)
+        self.insert_for(&self.losses, lookup, positions, columns, None)
     }
 
     /// As [`insert`](Self::insert), of rows that become durable only if `attestation` still holds when they are written:
@@ -78,19 +79,31 @@ impl Store {
         columns: Vec<Column>,
         attestation: &Arc<Attestation>,
     ) -> Result<()> {
-        match attestation.refused() {
-            Some(why) => Err(why.clone()),
-            None => self.insert_from(lookup, positions, columns, Some(attestation.clone())),
-        }
+        self.insert_for(&self.losses, lookup, positions, columns, Some(attestation))
     }
 
-    fn insert_from(
+    /// As [`insert`](Self::insert), or [`insert_attested`](Self::insert_attested) where there is an attestation, for one of
+    /// several users of the store: what is lost of the rows is added to their `losses`, and reported by
+    /// [`flush_for`](Self::flush_for).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert_attested`](Self::insert_attested).
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_for(
         &self,
+        losses: &Arc<Losses>,
         lookup: &mut Lookup,
         positions: &[usize],
         columns: Vec<Column>,
-        attestation: Option<Arc<Attestation>>,
+        attestation: Option<&Arc<Attestation>>,
     ) -> Result<()> {
+        if let Some(why) = attestation.and_then(|attestation| attestation.refused()) {
+            return Err(why.clone());
+        }
         let core = self.reader()?;
         core.check()?;
         // A lookup may be older than the fork that a store was inherited by.
@@ -101,7 +114,7 @@ impl Store {
             )));
         }
         let writer = if self.is_inherited() { None } else { Some(self.writer()?) };
-        let batch = lookup.take(positions, columns, attestation)?;
+        let batch = lookup.take(positions, columns, attestation.cloned(), Some(losses.clone()))?;
         if batch.rows() == 0 {
             return Ok(());
         }

@@ -60,6 +60,7 @@ mod live;
 mod loaded;
 mod lock;
 mod lookup;
+mod losses;
 mod maintain;
 mod memory;
 #[cfg(feature = "metrics")]
@@ -133,6 +134,7 @@ pub use identity::Identity;
 pub use inspect::{Inspection, SegmentFacts, SegmentState, modules};
 pub use key::{KeyType, Keys, MAX_KEY_BYTES};
 pub use lookup::Lookup;
+pub use losses::Losses;
 pub use name::check_module_id;
 pub use options::{Compression, Options, ReadMode, WhenFull};
 pub use other_files::OtherFiles;

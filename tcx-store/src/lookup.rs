@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::generation::BufferedRow;
 use crate::key::{Keys, TakeBits};
 use crate::loaded::LoadedRows;
+use crate::losses::Losses;
 use crate::replacer::Replacer;
 use crate::schema::Leaf;
 use crate::segment::{Segment, Unpacked};
@@ -150,7 +151,7 @@ impl Lookup {
     ///
     /// If a position is not below [`len`](Self::len).
     pub fn complete(&mut self, positions: &[usize], columns: Vec<Column>) -> Result<()> {
-        self.take(positions, columns, None).map(drop)
+        self.take(positions, columns, None, None).map(drop)
     }
 
     /// As [`complete`](Self::complete); the rows can be kept as long as `attestation` holds.
@@ -159,6 +160,7 @@ impl Lookup {
         positions: &[usize],
         mut columns: Vec<Column>,
         attestation: Option<Arc<Attestation>>,
+        losses: Option<Arc<Losses>>,
     ) -> Result<Arc<RowBatch>> {
         let mut keys = self.keys.select(positions);
         columns.extend(keys.take_stamps());
@@ -166,7 +168,7 @@ impl Lookup {
         let rejected = positions.iter().any(|&position| self.is_replaced(position));
         let replacer = self.replacer.clone().or_else(|| rejected.then(Replacer::new));
         let batch = RowBatch::new(keys, columns, &self.leaves, self.known, replacer)?;
-        let batch = Arc::new(RowBatch { attestation, ..batch });
+        let batch = Arc::new(RowBatch { attestation, losses, ..batch });
         self.fill(&batch, positions);
         Ok(batch)
     }

@@ -32,7 +32,12 @@ pub(crate) fn give_up(core: &Core, error: &Error) {
         return;
     }
     while let Some(generation) = core.buffer.oldest_after(None) {
-        core.counters.rows_dropped.add(generation.batches.iter().map(|batch| batch.rows()).sum());
+        let fates = core.buffer.fates(&generation).unwrap_or_default();
+        for (batch, fate) in generation.batches.iter().zip(&*fates) {
+            let rows = fate.alive(batch.rows()).iter().map(Range::len).sum();
+            core.counters.rows_dropped.add(rows);
+            batch.lost(rows, error);
+        }
         core.buffer.release_oldest();
     }
 }
@@ -133,9 +138,9 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     let Settling { replacements, mut died, .. } = settling;
     died += core
         .install_with(&mut live, |show| core.buffer.settle(generation, fates.clone(), &replacements, show));
-    for (rows, why) in refused {
+    for (rows, batch, why) in refused {
         died += rows;
-        core.buffer.lose(rows, why.clone());
+        batch.lost(rows, why);
     }
     core.counters.rows_dropped.add(died);
     settled?;

@@ -13,6 +13,7 @@ use crate::fork::{PerProcess, Process};
 use crate::inherited::Reopened;
 use crate::key::Keys;
 use crate::lookup::Lookup;
+use crate::losses::Losses;
 use crate::options::Options;
 use crate::replacer::Replacer;
 use crate::spec::Spec;
@@ -60,6 +61,8 @@ pub struct Store {
     /// The one that has the threads of this store.
     pub(crate) process: Process,
     pub(crate) reopened: Reopened,
+    /// Of those who insert without naming others.
+    pub(crate) losses: Arc<Losses>,
 }
 
 impl Store {
@@ -116,6 +119,7 @@ impl Store {
             options: options.clone(),
             process: Process::current(),
             reopened: Reopened::new(),
+            losses: Arc::default(),
         }
     }
 
@@ -291,10 +295,19 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk: those in the buffer stay there and are tried again; those that were not
-    /// accepted since the last flush, because writing was off, are gone, and so are those whose
-    /// [attestation](crate::Attestation) was refused.
+    /// What kept rows from the disk: those in the buffer stay there and are tried again. Of the rows that were
+    /// [inserted](Self::insert) since the last flush, those that are gone: they were not accepted, because writing was off, or
+    /// their [attestation](crate::Attestation) was refused.
     pub fn flush(&self) -> Result<()> {
+        self.flush_for(&self.losses)
+    }
+
+    /// As [`flush`](Self::flush), for one of several users of the store: the rows that are gone are those of `losses`.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn flush_for(&self, losses: &Losses) -> Result<()> {
         let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
         if let Some(writer) = self.writer_if_any()? {
             let start = Instant::now();
@@ -302,10 +315,7 @@ impl Store {
             self.core.took(Work::Flush, start);
             flushed?;
         }
-        match self.core.buffer.take_dropped() {
-            Some((rows, cause)) => Err(cause.dropped(rows)),
-            None => Ok(()),
-        }
+        losses.take()
     }
 
     /// Looks for rows of other processes now.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::storage::{Fault, Faulty};
-use crate::testing::{compute, keys, names, process, spec, values, with_steps};
-use crate::{Options, Store};
+use crate::testing::{column, compute, keys, names, process, spec, values, with_steps};
+use crate::{Losses, Options, Store};
 
 /// What the whole program has logged: the writer's thread has no subscriber of its own.
 static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -212,6 +212,41 @@ fn a_module_is_opened_anew_where_its_folder_is_gone() {
     second.flush().unwrap();
     assert_eq!(values(&process(dir.path()), &["a"]), [2]);
     assert!(first.flush().unwrap_err().to_string().contains("removed and made again"));
+}
+
+#[test]
+fn each_user_of_a_store_learns_of_its_own_losses_once_whoever_flushes_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let (steps, off) = unwritable(ErrorKind::StorageFull);
+    let store = with_steps(dir.path(), steps);
+    let program = Arc::new(Losses::new());
+    let [a, b, idle] = [(); 3].map(|()| Losses::new().within(&program));
+    let insert = |losses: &Arc<Losses>, key: &str| {
+        let mut rows = store.lookup(keys(&[key])).unwrap();
+        store.insert_for(losses, &mut rows, &[0], column(&[1]), None).unwrap();
+    };
+    insert(&a, "kept");
+    off.store(true, SeqCst);
+    store.flush_for(&b).unwrap_err();
+    insert(&a, "x");
+    insert(&b, "y");
+    insert(&b, "z");
+    off.store(false, SeqCst);
+    let said =
+        |flushed: crate::Result<()>| flushed.map_or_else(|error| error.to_string(), |()| String::new());
+    store.flush_for(&idle).unwrap();
+    store.flush().unwrap();
+    let lost = said(store.flush_for(&a));
+    assert!(lost.starts_with("1 computed rows were not kept: "), "{lost}");
+    let lost = said(store.flush_for(&b));
+    assert!(lost.starts_with("2 computed rows were not kept: "), "{lost}");
+    let lost = said(program.check());
+    assert!(lost.starts_with("3 computed rows were not kept: "), "{lost}");
+    assert_eq!(said(program.take()), lost);
+    for losses in [&a, &b, &program] {
+        store.flush_for(losses).unwrap();
+    }
+    assert_eq!(values(&process(dir.path()), &["kept", "x", "y", "z"]), [1, -1, -1, -1]);
 }
 
 #[test]
