@@ -1,11 +1,11 @@
 //! The cache: a directory, and the stores of the modules in it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Device;
-use tcx_store::{Options, Spec, Store};
+use tcx_store::{Options, Spec};
 
 use crate::builder::CacheBuilder;
 use crate::cached::Cached;
@@ -18,7 +18,7 @@ use crate::output::CacheableOutput;
 use crate::passed::Record;
 use crate::provenance::provenance;
 use crate::registry::{check_no_module, check_unique};
-use crate::summary;
+use crate::stores::Stores;
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -63,7 +63,7 @@ pub struct Cache {
 pub(crate) struct Shared {
     dir: PathBuf,
     options: Options,
-    stores: Mutex<Vec<Arc<Store>>>,
+    stores: Stores,
     closed: AtomicBool,
     /// Whether people are shown what goes on.
     progress: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(dir: PathBuf, options: Options, progress: bool, recheck: f64) -> Self {
-        Self { dir, options, stores: Mutex::default(), closed: AtomicBool::new(false), progress, recheck }
+        Self { dir, options, stores: Stores::default(), closed: AtomicBool::new(false), progress, recheck }
     }
 }
 
@@ -215,13 +215,9 @@ impl Cache {
         self.shared.check_open()?;
         let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store::<O>(), provenance(device))?;
         let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
-        let rows = Rows::open(&self.shared.dir, spec, &self.shared.options, self.mode)?;
-        if let Some(store) = rows.store() {
-            let mut stores = self.shared.stores.lock().unwrap_or_else(PoisonError::into_inner);
-            // One store a folder: one that was refused is no longer asked for anything.
-            stores.retain(|own| own.path() != store.path());
-            stores.push(store.clone());
-        }
+        let Shared { dir, options, stores, .. } = &*self.shared;
+        let rows = Rows::open(dir, spec, options, self.mode, stores.losses())?;
+        rows.store().into_iter().for_each(|store| stores.add(store));
         Ok(rows)
     }
 
@@ -234,31 +230,18 @@ impl Cache {
     /// modules are durable all the same; of several errors the first is returned, the others are logged.
     pub fn flush(&self) -> Result<()> {
         self.shared.check_open()?;
-        self.flush_all()
-    }
-
-    fn flush_all(&self) -> Result<()> {
-        let stores = self.shared.stores();
-        let mut errors = stores.iter().filter_map(|store| store.flush().err());
-        let first = errors.next();
-        for error in errors {
-            tracing::error!("{error}");
-        }
-        first.map_or(Ok(()), |error| Err(error.into()))
+        self.shared.stores.flush()
     }
 
     /// Flushes, and closes the cache: every later use of it and of its modules is an error.
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush). The cache is closed all the same.
+    /// As [`flush`](Self::flush). The cache is closed all the same; rows that are still to be written are tried again when
+    /// another handle of it is closed, and rows that are lost are an error of every close.
     pub fn close(self) -> Result<()> {
         self.shared.closed.store(true, Ordering::Release);
-        let flushed = self.flush_all();
-        // Handles of modules may be around for long.
-        self.shared.stores().iter().for_each(|store| store.end_session());
-        self.shared.sum_up();
-        flushed
+        self.shared.stores.close(self.shared.progress)
     }
 
     /// The directory, as an absolute path.
@@ -278,18 +261,6 @@ impl Shared {
         self.recheck
     }
 
-    fn stores(&self) -> Vec<Arc<Store>> {
-        self.stores.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Lets go of the stores, and says what each has done.
-    fn sum_up(&self) {
-        let stores = std::mem::take(&mut *self.stores.lock().unwrap_or_else(PoisonError::into_inner));
-        for store in &stores {
-            summary::tell(store, self.progress);
-        }
-    }
-
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             let dir = self.dir.display();
@@ -303,6 +274,6 @@ impl Shared {
 /// When the last handle of the cache and of its modules goes.
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.sum_up();
+        self.stores.sum_up(self.progress);
     }
 }

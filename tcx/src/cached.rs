@@ -343,10 +343,7 @@ impl<M: CachedModule> Cached<M> {
         let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
         self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
         let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();
-        match compute.attestation() {
-            Some(attestation) => self.rows.complete_attested(rows, &positions, columns, attestation),
-            None => self.rows.complete(rows, &positions, columns),
-        }
+        self.rows.complete(rows, &positions, columns, compute.attestation())
     }
 
     /// The output that is made of `leaves`; of all, if none is said.

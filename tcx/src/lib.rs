@@ -41,6 +41,7 @@ mod registry;
 mod skipped;
 mod stamp;
 mod stateless;
+mod stores;
 mod summary;
 mod table;
 mod tensor;

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tcx_store::{Attestation, Column, Destination, Keys, Lookup, Options, Replacer, Spec, Stats, Store};
+use tcx_store::{
+    Attestation, Column, Destination, Keys, Lookup, Losses, Options, Replacer, Spec, Stats, Store,
+};
 
 use crate::{Error, Result};
 
@@ -53,9 +55,16 @@ pub enum Mode {
     Off,
 }
 
-/// A module's store, used in a mode.
+/// A module's store, used in a mode by one handle.
 #[derive(Clone, Debug)]
-pub(crate) enum Rows {
+pub(crate) struct Rows {
+    used: Used,
+    /// The rows of this handle that are lost.
+    losses: Arc<Losses>,
+}
+
+#[derive(Clone, Debug)]
+enum Used {
     ReadWrite(Arc<Store>),
     ReadOnly(Arc<Store>),
     Recompute(Arc<Store>, Arc<Replacer>),
@@ -63,29 +72,42 @@ pub(crate) enum Rows {
 }
 
 impl Rows {
-    pub(crate) fn open(dir: &Path, spec: Spec, options: &Options, mode: Mode) -> Result<Self> {
+    /// What is lost of the rows of this handle is lost of `losses` too.
+    pub(crate) fn open(
+        dir: &Path,
+        spec: Spec,
+        options: &Options,
+        mode: Mode,
+        losses: &Arc<Losses>,
+    ) -> Result<Self> {
         let read_only = mode == Mode::ReadOnly;
         let open = |spec| Store::open(dir, spec, &Options { read_only, ..options.clone() });
-        Ok(match mode {
-            Mode::ReadWrite => Self::ReadWrite(open(spec)?),
-            Mode::ReadOnly => Self::ReadOnly(open(spec)?),
-            Mode::Recompute => Self::Recompute(open(spec)?, Replacer::new()),
-            Mode::Off => Self::Off(spec),
-        })
+        let used = match mode {
+            Mode::ReadWrite => Used::ReadWrite(open(spec)?),
+            Mode::ReadOnly => Used::ReadOnly(open(spec)?),
+            Mode::Recompute => Used::Recompute(open(spec)?, Replacer::new()),
+            Mode::Off => Used::Off(spec),
+        };
+        Ok(Self { used, losses: Losses::new().within(losses) })
     }
 
     pub(crate) fn store(&self) -> Option<&Arc<Store>> {
-        match self {
-            Self::ReadWrite(store) | Self::ReadOnly(store) | Self::Recompute(store, _) => Some(store),
-            Self::Off(_) => None,
+        match &self.used {
+            Used::ReadWrite(store) | Used::ReadOnly(store) | Used::Recompute(store, _) => Some(store),
+            Used::Off(_) => None,
         }
     }
 
+    /// Whether what is computed is kept.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self.used, Used::ReadWrite(_) | Used::Recompute(..))
+    }
+
     pub(crate) fn lookup(&self, keys: Keys) -> Result<Lookup> {
-        Ok(match self {
-            Self::ReadWrite(store) | Self::ReadOnly(store) => store.lookup(keys)?,
-            Self::Recompute(store, replacer) => store.lookup_replacing(keys, replacer)?,
-            Self::Off(spec) => spec.lookup_nothing(keys),
+        Ok(match &self.used {
+            Used::ReadWrite(store) | Used::ReadOnly(store) => store.lookup(keys)?,
+            Used::Recompute(store, replacer) => store.lookup_replacing(keys, replacer)?,
+            Used::Off(spec) => spec.lookup_nothing(keys),
         })
     }
 
@@ -97,25 +119,25 @@ impl Rows {
         leaves: Option<&Arc<[usize]>>,
         destinations: &mut [Destination<'_>],
     ) -> Result<Lookup> {
-        match self {
-            Self::ReadWrite(store) | Self::ReadOnly(store) => {
+        match &self.used {
+            Used::ReadWrite(store) | Used::ReadOnly(store) => {
                 Ok(store.lookup_into(keys, leaves, destinations)?)
             }
-            Self::Recompute(..) | Self::Off(_) => self.lookup(keys),
+            Used::Recompute(..) | Used::Off(_) => self.lookup(keys),
         }
     }
 
     /// Whether rows may be copied while they are looked up.
     pub(crate) fn copies_what_it_finds(&self) -> bool {
-        matches!(self, Self::ReadWrite(_) | Self::ReadOnly(_))
+        matches!(self.used, Used::ReadWrite(_) | Used::ReadOnly(_))
     }
 
     /// As [`lookup`](Self::lookup), without counting.
     pub(crate) fn peek(&self, keys: Keys) -> Result<Lookup> {
-        Ok(match self {
-            Self::ReadWrite(store) | Self::ReadOnly(store) => store.peek(keys)?,
-            Self::Recompute(store, replacer) => store.peek_replacing(keys, replacer)?,
-            Self::Off(spec) => spec.lookup_nothing(keys),
+        Ok(match &self.used {
+            Used::ReadWrite(store) | Used::ReadOnly(store) => store.peek(keys)?,
+            Used::Recompute(store, replacer) => store.peek_replacing(keys, replacer)?,
+            Used::Off(spec) => spec.lookup_nothing(keys),
         })
     }
 
@@ -137,42 +159,38 @@ impl Rows {
         }
     }
 
-    /// Completes the lookup with computed rows, and keeps them if the mode does.
+    /// Completes the lookup with computed rows, and keeps them if the mode does, as long as `attestation` holds if there is
+    /// one.
     pub(crate) fn complete(
         &self,
         rows: &mut Lookup,
         positions: &[usize],
         columns: Vec<Column>,
+        attestation: Option<&Arc<Attestation>>,
     ) -> Result<()> {
-        match self {
-            Self::ReadWrite(store) | Self::Recompute(store, _) => store.insert(rows, positions, columns)?,
-            Self::ReadOnly(_) | Self::Off(_) => rows.complete(positions, columns)?,
+        match &self.used {
+            Used::ReadWrite(store) | Used::Recompute(store, _) => {
+                Ok(store.insert_for(&self.losses, rows, positions, columns, attestation)?)
+            }
+            Used::ReadOnly(_) | Used::Off(_) => Ok(rows.complete(positions, columns)?),
         }
-        Ok(())
     }
 
-    /// As [`complete`](Self::complete); the rows become durable only if `attestation` still holds.
-    pub(crate) fn complete_attested(
-        &self,
-        rows: &mut Lookup,
-        positions: &[usize],
-        columns: Vec<Column>,
-        attestation: &Arc<Attestation>,
-    ) -> Result<()> {
-        match self {
-            Self::ReadWrite(store) | Self::Recompute(store, _) => {
-                Ok(store.insert_attested(rows, positions, columns, attestation)?)
-            }
-            Self::ReadOnly(_) | Self::Off(_) => self.complete(rows, positions, columns),
-        }
+    /// Waits until every row is durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept rows from the disk; rows of this handle that were lost since it was asked last.
+    pub(crate) fn flush(&self) -> Result<()> {
+        Ok(self.store().map_or(Ok(()), |store| store.flush_for(&self.losses))?)
     }
 
     /// The store, to change what is in it.
     pub(crate) fn writable(&self, id: &str) -> Result<&Arc<Store>> {
-        let mode = match self {
-            Self::ReadWrite(store) | Self::Recompute(store, _) => return Ok(store),
-            Self::ReadOnly(_) => "ReadOnly",
-            Self::Off(_) => "Off",
+        let mode = match &self.used {
+            Used::ReadWrite(store) | Used::Recompute(store, _) => return Ok(store),
+            Used::ReadOnly(_) => "ReadOnly",
+            Used::Off(_) => "Off",
         };
         let message = format!("this handle has mode {mode} and changes nothing");
         Err(Error::module(id, message, "open the module in mode ReadWrite"))

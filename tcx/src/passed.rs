@@ -38,11 +38,7 @@ impl Record {
     /// None without a store, and where the program cannot be told from another build of it: code that has changed under one id would
     /// not be checked.
     pub(crate) fn of(rows: &Rows, device: Device) -> Option<Self> {
-        let (store, writes) = match rows {
-            Rows::ReadWrite(store) | Rows::Recompute(store, _) => (store, true),
-            Rows::ReadOnly(store) => (store, false),
-            Rows::Off(_) => return None,
-        };
+        let (store, writes) = (rows.store()?, rows.writes());
         let conditions = format!("checks {CHECKS}, {}, {}", libraries(device), program()?);
         Some(Self { store: store.clone(), writes, conditions, recorded: Level::Nothing })
     }

@@ -150,7 +150,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
             let values = compute(Missing::new(ids, &positions))?;
             let columns = self.columns(&values, positions.len())?;
             self.rows.computed(positions.len(), start);
-            self.rows.complete(&mut rows, &positions, columns)?;
+            self.rows.complete(&mut rows, &positions, columns, None)?;
         }
         Ok(rows)
     }
@@ -240,8 +240,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let _alone = self.compute_alone()?;
         let mut rows = store.peek_replacing(keys, &Replacer::new())?;
         self.check_distinct(&rows)?;
-        store.insert(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns)?;
-        Ok(store.flush()?)
+        self.rows.complete(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns, None)?;
+        self.rows.flush()
     }
 
     /// Makes the values of these ids be missing, in every process, whatever their stamps are: ids are given without stamps.
@@ -262,7 +262,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// What kept values from the disk.
     pub fn flush(&self) -> Result<()> {
         self.shared.check_open()?;
-        Ok(self.rows.store().map_or(Ok(()), |store| store.flush())?)
+        self.rows.flush()
     }
 
     /// What this table has done in this process.
@@ -312,7 +312,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let leaves = T::COLUMN.leaves();
         let columns = columns.iter().zip(&leaves).map(|(column, leaf)| column.select(&missing, &leaf.kind));
         let columns = columns.collect();
-        self.rows.complete(&mut rows, &missing, columns)
+        self.rows.complete(&mut rows, &missing, columns, None)
     }
 
     /// Of an id that comes twice, only one value could be kept.

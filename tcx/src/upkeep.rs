@@ -11,10 +11,11 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk.
+    /// What kept rows from the disk. Rows of this handle that were lost since the last time: other handles of the module learn of
+    /// their own.
     pub fn flush(&self) -> Result<()> {
         self.shared().check_open()?;
-        Ok(self.rows().store().map_or(Ok(()), |store| store.flush())?)
+        self.rows().flush()
     }
 
     /// Looks for rows of other processes now; it happens by itself on a miss and every second.
