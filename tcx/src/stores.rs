@@ -52,14 +52,18 @@ impl Stores {
         self.lock().iter().for_each(|store| store.end_session());
         let is_done = |store: &Arc<Store>| !failed.iter().any(|own| Arc::ptr_eq(own, store));
         let done: Vec<_> = self.lock().extract_if(.., |store| is_done(store)).collect();
-        done.iter().for_each(|store| summary::tell(store, on_terminal));
+        for store in &done {
+            summary::tell(store, on_terminal);
+        }
         first_of(errors)
     }
 
     /// Says what each store has done that was not closed.
     pub(crate) fn sum_up(&self, on_terminal: bool) {
         let stores = std::mem::take(&mut *self.lock());
-        stores.iter().for_each(|store| summary::tell(store, on_terminal));
+        for store in &stores {
+            summary::tell(store, on_terminal);
+        }
     }
 
     /// The stores that have rows which are not durable, and what kept them from the disk.
