@@ -1,6 +1,7 @@
 //! Which changes this process has read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 
 use super::merge::MergePlan;
@@ -140,8 +141,11 @@ impl KnownChanges {
             let Ok(map) = map(storage, FileName::Merged(number)) else { continue };
             match map.and_then(|map| TombstoneTable::open(number, ChangeBytes::Mapped(map))) {
                 Ok(table) if table.merged_in.is_some() && table.merged_in == instance => {
-                    self.push(table);
-                    return self.anchor_at(storage, number);
+                    // Known without its nonce, the folder could be taken for an older copy of itself: it is used another time.
+                    if !self.anchor_at(storage, number) {
+                        continue;
+                    }
+                    return self.push(table);
                 }
                 // The changes themselves are still there.
                 Ok(_) => {}
@@ -151,12 +155,18 @@ impl KnownChanges {
     }
 
     /// The folder is known by the last change of a merged file, too: by the header of that change, which is in its own file.
-    fn anchor_at(&mut self, storage: &dyn Storage, number: u64) {
-        if self.anchor.is_none_or(|anchor| anchor.number < number)
-            && let Ok(Some(nonce)) = nonce(storage, number)
-        {
-            self.anchor = Some(Anchor { number, nonce });
+    /// `false` where that cannot be read now.
+    fn anchor_at(&mut self, storage: &dyn Storage, number: u64) -> bool {
+        if self.anchor.is_some_and(|anchor| anchor.number >= number) {
+            return true;
         }
+        match nonce(storage, number) {
+            Ok(Some(nonce)) => self.anchor = Some(Anchor { number, nonce }),
+            Ok(None) => {}
+            // In a part of a copy the merged file is all there is of it.
+            Err(error) => return error.kind() == io::ErrorKind::NotFound,
+        }
+        true
     }
 
     /// Reads the next change by its name.

@@ -6,7 +6,7 @@ use super::random;
 const FAILED: [u64; 8] = [2, 256, 1336, 1339, 3287, 4094, 5657, 5761];
 
 /// Seeds that have failed once where changes could not be read.
-const FAILED_TO_READ: [u64; 4] = [3200, 3745, 10_259, 1_000_199];
+const FAILED_TO_READ: [u64; 5] = [3200, 3745, 10_259, 108_352, 1_000_199];
 
 const STEPS: usize = 300;
 
