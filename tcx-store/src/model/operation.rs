@@ -15,8 +15,8 @@ use crate::{Column, ErrorKind, Keys};
 pub(super) const KEYS: [&str; 6] = ["a1", "a2", "a3", "b1", "b2", "b3"];
 /// All views.
 pub(super) const VIEWS: u32 = 2;
-/// The recomputing handles of a session.
-pub(super) const REPLACERS: usize = 2;
+/// The handles of a session, each with its losses; each may recompute.
+pub(super) const HANDLES: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
@@ -40,6 +40,7 @@ pub(super) enum Operation {
     Insert {
         pending: usize,
         most: usize,
+        handle: usize,
     },
     Refresh {
         fresh: bool,
@@ -47,6 +48,10 @@ pub(super) enum Operation {
     Invalidate(Matcher),
     /// Makes what is buffered durable.
     Seal,
+    /// As [`Seal`](Self::Seal), and asks what of its rows a handle has lost.
+    Flush {
+        handle: usize,
+    },
     /// Writes what is buffered; it becomes durable meanwhile.
     Write,
     MergeRuns {
@@ -65,7 +70,11 @@ const OF_ANY_THREAD: [(usize, Choice); 5] = [
     (30, lookup_any),
     (25, |chance, process| match process.pending() {
         0 => lookup_any(chance, process),
-        waiting => Operation::Insert { pending: chance.below(waiting), most: 1 + chance.below(KEYS.len()) },
+        waiting => Operation::Insert {
+            pending: chance.below(waiting),
+            most: 1 + chance.below(KEYS.len()),
+            handle: chance.below(HANDLES),
+        },
     }),
     (5, |chance, process| Operation::LookupAgain { pending: chance.below(process.pending().max(1)) }),
     (8, |chance, _| Operation::Refresh { fresh: chance.permille(500) }),
@@ -73,8 +82,9 @@ const OF_ANY_THREAD: [(usize, Choice); 5] = [
 ];
 
 /// What only the thread does that writes files.
-const OF_THE_WRITER: [(usize, Choice); 7] = [
-    (14, |_, _| Operation::Seal),
+const OF_THE_WRITER: [(usize, Choice); 8] = [
+    (8, |_, _| Operation::Seal),
+    (6, |chance, _| Operation::Flush { handle: chance.below(HANDLES) }),
     (6, |_, _| Operation::Write),
     (8, |chance, _| Operation::MergeRuns { ends: chance.permille(300) }),
     (5, |_, _| Operation::MergeChanges),
@@ -89,7 +99,7 @@ fn lookup_any(chance: &mut Chance, process: &Process) -> Operation {
     let mut keys = KEYS.to_vec();
     chance.shuffle(&mut keys);
     keys.truncate(1 + chance.below(4));
-    let replaces = chance.permille(process.habits().recomputes).then(|| chance.below(REPLACERS));
+    let replaces = chance.permille(process.habits().recomputes).then(|| chance.below(HANDLES));
     Operation::Lookup { keys, view: chance.below(VIEWS as usize) as u32, replaces }
 }
 
@@ -145,8 +155,9 @@ impl Operation {
             }
             (Self::Lookup { keys, view, replaces }, _) => lookup(process, keys, view, replaces),
             (Self::LookupAgain { pending }, _) => lookup_again(process, pending),
-            (Self::Insert { pending, most }, _) => insert(process, pending, most),
+            (Self::Insert { pending, most, handle }, _) => insert(process, pending, most, handle),
             (Self::Seal, Some(session)) => drop(seal(process, session)),
+            (Self::Flush { handle }, Some(session)) => flush(process, session, handle),
             (Self::Write, Some(session)) => {
                 process.world.oracle().seal_begins(session.number());
                 let written = session.sealer().write_all();
@@ -192,7 +203,7 @@ fn inherited(process: &Process, session: &Session, operation: &Operation) {
 fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Option<usize>) {
     let Some(session) = process.session() else { return };
     let number = session.number();
-    let by = replaces.map(|handle| number * REPLACERS + handle);
+    let by = replaces.map(|handle| number * HANDLES + handle);
     let mut glance = process.world.oracle().lookup_begins(number, by, process.millis());
     let ids = Keys::text(&keys, view).unwrap();
     let looked_up = match replaces {
@@ -226,7 +237,7 @@ fn lookup_again(process: &Process, pending: usize) {
     process.push(pending);
 }
 
-fn insert(process: &Process, pending: usize, most: usize) {
+fn insert(process: &Process, pending: usize, most: usize, handle: usize) {
     let Some(mut pending) = process.take(pending) else { return };
     let mut positions = pending.lookup.missing_positions();
     positions.truncate(most);
@@ -238,14 +249,17 @@ fn insert(process: &Process, pending: usize, most: usize) {
         .collect();
     drop(oracle);
     let values: Vec<u8> = rows.iter().flat_map(|row| row.to_le_bytes()).collect();
-    let store = &pending.session.store;
-    let before = store.stats().rows_accepted;
-    if let Err(error) = store.insert(&mut pending.lookup, &positions, vec![Column::dense(&values)]) {
+    let Session { store, losses, .. } = &*pending.session;
+    let (before, columns) = (store.stats().rows_accepted, vec![Column::dense(&values)]);
+    if let Err(error) = store.insert_for(&losses[handle], &mut pending.lookup, &positions, columns, None) {
         return process.failed(&error);
     }
     if store.stats().rows_accepted > before {
         process.world.oracle().accepted(&rows);
         process.world.note(|| format!("process {}: accepted {rows:?}", process.number));
+    } else if !store.is_inherited() {
+        process.world.oracle().lost_by(pending.session.number(), handle, rows.len());
+        process.world.note(|| format!("process {}: handle {handle} loses {rows:?}", process.number));
     }
     pending.check(process);
     if pending.lookup.missing() > 0 {
@@ -267,6 +281,14 @@ fn seal(process: &Process, session: &Session) -> bool {
             process.failed(&error);
             false
         }
+    }
+}
+
+/// A handle flushes: if that succeeds, it learns of its own losses since it asked last, and of no other's.
+fn flush(process: &Process, session: &Session, handle: usize) {
+    if seal(process, session) {
+        let reported = session.losses[handle].take().err().map(|error| error.to_string());
+        process.world.oracle().reported(session.number(), handle, reported.as_deref());
     }
 }
 

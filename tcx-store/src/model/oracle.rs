@@ -3,7 +3,7 @@
 //! Every computation makes a value of its own, so that a value tells which row it is. An operation has a beginning
 //! and an end; what lies between may have happened at any time in between, and is never held against the engine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{Invalidation, Matcher, Outcome, Row};
 use super::places::{Place, Places};
@@ -50,6 +50,8 @@ pub(super) struct Oracle {
     invalidations: Vec<Invalidation>,
     sessions: Vec<Session>,
     places: Places,
+    /// How many rows a handle of a session has lost since it was told last.
+    losses: BTreeMap<(usize, usize), usize>,
     /// Stores may be refused: there are two identities, or another folder came into place.
     pub(super) may_refuse: bool,
     /// What a lookup does not find may be there all the same.
@@ -260,6 +262,28 @@ impl Oracle {
         let now = self.now();
         for &row in rows {
             self.rows[row as usize].accepted = Some(now);
+        }
+    }
+
+    /// Rows of a handle are not in the write buffer: writing is off.
+    pub(super) fn lost_by(&mut self, session: usize, handle: usize, rows: usize) {
+        if rows > 0 {
+            *self.losses.entry((session, handle)).or_default() += rows;
+        }
+    }
+
+    /// A flush of the handle has succeeded but for these losses.
+    pub(super) fn reported(&mut self, session: usize, handle: usize, reported: Option<&str>) {
+        let lost = self.losses.remove(&(session, handle));
+        let is_right = match (lost, reported) {
+            (Some(rows), Some(reported)) => reported.starts_with(&format!("{rows} computed rows ")),
+            (lost, reported) => lost.is_none() && reported.is_none(),
+        };
+        if !is_right {
+            let (lost, reported) = (lost.unwrap_or(0), reported.unwrap_or("nothing"));
+            self.violated(format!(
+                "unreported: handle {handle} has lost {lost} rows, and was told {reported}"
+            ));
         }
     }
 

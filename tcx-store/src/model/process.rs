@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::folder::Folder;
 use super::memory::{MemoryStorage, Weather};
-use super::operation::REPLACERS;
+use super::operation::HANDLES;
 use super::oracle::{Glance, Oracle};
 use super::schedule::{Task, Tasks, in_process};
 use super::simulation::Setup;
 use crate::sealer::Sealer;
-use crate::{ColumnType, DType, Identity, KeyType, Lookup, Options, Replacer, Spec, Store};
+use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, Replacer, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
 
@@ -42,8 +42,10 @@ pub(super) struct Session {
     /// How often the process had forked when it opened the store.
     forks: u64,
     number: AtomicUsize,
-    /// Those of its handles that recompute.
-    pub(super) replacers: [Arc<Replacer>; REPLACERS],
+    /// By which its handles recompute.
+    pub(super) replacers: [Arc<Replacer>; HANDLES],
+    /// What they have lost.
+    pub(super) losses: [Arc<Losses>; HANDLES],
 }
 
 impl Session {
@@ -195,6 +197,7 @@ impl Process {
                     forks: self.forks(),
                     number: number.into(),
                     replacers,
+                    losses: std::array::from_fn(|_| Arc::default()),
                 }));
                 true
             }

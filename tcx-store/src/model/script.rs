@@ -80,7 +80,7 @@ impl Script {
     }
 
     pub(super) fn insert(&mut self, process: usize, pending: usize) {
-        self.run(process, Operation::Insert { pending, most: KEYS.len() });
+        self.run(process, Operation::Insert { pending, most: KEYS.len(), handle: 0 });
     }
 
     /// Looks up rows and computes those that are missing.

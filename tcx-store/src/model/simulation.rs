@@ -311,7 +311,7 @@ impl Simulation {
         self.run(process, Operation::Open { fresh: true });
         self.run(process, Operation::Invalidate(Matcher::Keys(vec![KEYS[0]])));
         self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view: 0, replaces: None });
-        self.run(process, Operation::Insert { pending: 0, most: KEYS.len() });
+        self.run(process, Operation::Insert { pending: 0, most: KEYS.len(), handle: 0 });
         self.run(process, Operation::Seal);
         self.run(process, Operation::Invalidate(Matcher::Keys(vec![KEYS[1]])));
         self.crash(process);
