@@ -192,7 +192,8 @@ impl Oracle {
                 && !self.may_be_dead(*other, own)
         };
         let is_seen = glance.session == row.session || row.acknowledged.is_some();
-        let is_certain = row.looked_in == self.places.current();
+        // A row that was not accepted is found in the lookup that computed it, and nowhere else.
+        let is_certain = row.accepted.is_some() && row.looked_in == self.places.current();
         let mut rows = self.rows.iter().enumerate().filter(|(other, _)| *other != number);
         rows.find(|row| is_seen && is_certain && newer(row)).map(|(_, row)| row)
     }
