@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLoc
 use std::time::Instant;
 
 use crate::attestation::Attestation;
-use crate::changes::now_millis;
+use crate::changes::{Seen, now_millis};
 use crate::column::Column;
 use crate::error::{Error, Result};
 use crate::fate::Fate;
@@ -20,8 +20,8 @@ use crate::schema::Leaf;
 pub(crate) struct RowBatch {
     pub(crate) keys: Keys,
     pub(crate) columns: Vec<Column>,
-    /// The newest change known when the rows were looked up.
-    pub(crate) known: u64,
+    /// What was known of the changes when the rows were looked up.
+    pub(crate) seen: Seen,
     /// Milliseconds since 1970.
     pub(crate) born: u64,
     /// Who computed the rows anew: they take the place of what was there.
@@ -40,7 +40,7 @@ impl RowBatch {
         keys: Keys,
         columns: Vec<Column>,
         leaves: &[Leaf],
-        known: u64,
+        seen: Seen,
         replacer: Option<Arc<Replacer>>,
     ) -> Result<Self> {
         if columns.len() != leaves.len() {
@@ -56,7 +56,7 @@ impl RowBatch {
                 return Err(Error::invalid(message));
             }
         }
-        Ok(Self { keys, columns, known, born: now_millis(), replacer, attestation: None, losses: None })
+        Ok(Self { keys, columns, seen, born: now_millis(), replacer, attestation: None, losses: None })
     }
 
     pub(crate) fn rows(&self) -> usize {

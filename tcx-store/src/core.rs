@@ -228,8 +228,8 @@ impl Core {
         self.check_key_type(keys.key_type())?;
         keys.check_stamps(&self.leaves)?;
         self.refresh_if_due()?;
-        let known = self.snapshot().known;
-        let mut lookup = Lookup::new(keys, self.leaves.clone(), known, replacer);
+        let seen = self.snapshot().seen();
+        let mut lookup = Lookup::new(keys, self.leaves.clone(), seen, replacer);
         if let Some(wanted) = wanted {
             lookup = lookup.of_leaves(wanted);
         }

@@ -20,7 +20,7 @@ pub(crate) struct Fate {
 
 impl Fate {
     pub(crate) fn new(batch: &RowBatch) -> Self {
-        Self { number: batch.known, has_replaced: false, dead: Vec::new() }
+        Self { number: batch.seen.number, has_replaced: false, dead: Vec::new() }
     }
 
     pub(crate) fn is_dead(&self, row: usize) -> bool {
@@ -43,9 +43,9 @@ impl Fate {
     /// Compares the rows with all tombstones up to `newest`; returns how many have died.
     fn advance(&mut self, batch: &RowBatch, tombstones: &Tombstones, newest: u64) -> usize {
         let mut died = 0;
-        if tombstones.may_kill(self.number) {
+        if batch.seen.may_kill(tombstones, self.number) {
             for row in 0..batch.rows() {
-                if !self.is_dead(row) && tombstones.kill_row(self.number, &batch.keys, row) {
+                if !self.is_dead(row) && batch.seen.kill_row(tombstones, self.number, &batch.keys, row) {
                     self.kill(row, batch.rows());
                     died += 1;
                 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::SystemTime;
 
+use crate::bytes::Random;
 use crate::changes::Doomed;
 use crate::clock;
 use crate::core::Core;
@@ -158,7 +159,7 @@ impl Core {
                 return Err(error);
             }
             Err(error) => {
-                live.changes.kill_here(doomed);
+                live.changes.kill_here(doomed, Random::new());
                 Err(error)
             }
             Ok(_) => {

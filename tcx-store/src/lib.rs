@@ -36,6 +36,8 @@ mod destination_tests;
 mod disk_usage;
 mod error;
 mod express;
+#[cfg(test)]
+mod failed_invalidation_tests;
 mod fate;
 #[cfg(test)]
 mod fault_tests;

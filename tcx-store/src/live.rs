@@ -251,6 +251,7 @@ impl Live {
 
     /// What readers see from now on. Segments that no run covers get one.
     pub(crate) fn snapshot(&mut self, retention: &Retention) -> Snapshot {
+        self.changes.announce();
         let oldest_kept = retention.oldest_kept();
         let served = loop {
             let replaced = self.segments.replaced(&self.changes);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::attestation::Attestation;
 use crate::buffer::RowBatch;
 use crate::causes::{Cause, MissCauses};
+use crate::changes::Seen;
 use crate::column::Column;
 use crate::destination::{Copied, Destinations};
 use crate::error::Result;
@@ -70,8 +71,8 @@ pub struct Lookup {
     missing: usize,
     /// Rows that were found in the write buffer.
     buffered: usize,
-    /// The oldest change number that a part of this lookup was made at.
-    known: u64,
+    /// What was known of the changes when the oldest part of this lookup was made.
+    seen: Seen,
     /// Only rows that it has computed are found.
     replacer: Option<Arc<Replacer>>,
     /// The leaves that are wanted; all, if none is said.
@@ -80,7 +81,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>, known: u64, replacer: Option<Arc<Replacer>>) -> Self {
+    pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>, seen: Seen, replacer: Option<Arc<Replacer>>) -> Self {
         let missing = keys.len();
         let rows = vec![MISSING; missing];
         Self {
@@ -90,7 +91,7 @@ impl Lookup {
             sources: Vec::new(),
             missing,
             buffered: 0,
-            known,
+            seen,
             replacer,
             wanted: None,
             copied: Copied::default(),
@@ -167,7 +168,7 @@ impl Lookup {
         // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
         let rejected = positions.iter().any(|&position| self.is_replaced(position));
         let replacer = self.replacer.clone().or_else(|| rejected.then(Replacer::new));
-        let batch = RowBatch::new(keys, columns, &self.leaves, self.known, replacer)?;
+        let batch = RowBatch::new(keys, columns, &self.leaves, self.seen.clone(), replacer)?;
         let batch = Arc::new(RowBatch { attestation, losses, ..batch });
         self.fill(&batch, positions);
         Ok(batch)

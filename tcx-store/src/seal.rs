@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::attestation::ask_sources;
 use crate::buffer::RowBatch;
+use crate::bytes::Random;
 use crate::changes::{KnownChanges, Tombstones};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
@@ -161,7 +162,7 @@ impl Settling<'_> {
         let batches = &self.generation.batches;
         for replacer in replacers(fates, batches) {
             let mut before = Tombstones::default();
-            let created = changes.create(&*core.storage, |tombstones, newest| {
+            let created = changes.create(&*core.storage, Random::new(), |tombstones, newest| {
                 self.died += self.generation.advance(fates, tombstones, newest);
                 before = tombstones.clone();
                 doomed(fates, batches, &replacer)

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use crate::changes::Seen;
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::inspect::read_identity;
@@ -121,7 +122,7 @@ impl Spec {
 
     /// A lookup that finds nothing and belongs to no store: its rows are computed and kept nowhere.
     pub fn lookup_nothing(&self, keys: Keys) -> Lookup {
-        Lookup::new(keys, self.leaves.clone().into(), 0, None)
+        Lookup::new(keys, self.leaves.clone().into(), Seen::default(), None)
     }
 }
 

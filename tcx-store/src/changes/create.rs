@@ -1,7 +1,6 @@
 //! Creating changes: what is to be dead, and the merged file that says the same in one.
 
 use std::io;
-use std::sync::Arc;
 
 use super::encode;
 use super::known::{KnownChanges, Read};
@@ -25,30 +24,31 @@ impl KnownChanges {
     /// Makes something dead by the next change. Where that cannot be written, this process honours it all the same, and
     /// tries again with every later change and seal.
     pub(crate) fn kill(&mut self, storage: &dyn Storage, doomed: Doomed) -> io::Result<()> {
-        let written =
-            self.write_pending(storage).and_then(|()| self.create(storage, |_, _| Some(doomed.clone())));
+        let nonce = Random::new();
+        let written = self
+            .write_pending(storage)
+            .and_then(|()| self.create(storage, nonce, |_, _| Some(doomed.clone())));
         if let Err(error) = written {
-            self.kill_here(doomed);
+            self.kill_here(doomed, nonce);
             return Err(error);
         }
         self.make_durable(storage)
     }
 
-    /// Makes something dead in this process until it can be written.
-    pub(crate) fn kill_here(&mut self, doomed: Doomed) {
-        let bytes = encode(u64::MAX, doomed.kind(), Random::new(), &doomed.payload(u64::MAX));
-        let table = TombstoneTable::open(u64::MAX, ChangeBytes::Heap(bytes));
-        let table = Arc::new(table.expect("what was just encoded can be read"));
-        self.pending.push(doomed);
-        self.change_tombstones(|tombstones| tombstones.pending.push(table));
-    }
-
     /// Writes what could not be written before.
     pub(crate) fn write_pending(&mut self, storage: &dyn Storage) -> io::Result<()> {
-        while let Some(doomed) = self.pending.first().cloned() {
-            self.create(storage, |_, _| Some(doomed.clone()))?;
-            self.pending.remove(0);
-            self.change_tombstones(|tombstones| drop(tombstones.pending.remove(0)));
+        self.announce();
+        while let Some(first) = self.tombstones.pending.first().cloned() {
+            // What was looked up since it failed is compared with every change before it.
+            if let Some(unread) = self.unread_after(0) {
+                return Err(io::Error::other(format!("change {unread} exists but cannot be read")));
+            }
+            self.create(storage, first.nonce, |tombstones, _| {
+                // Its creation may have succeeded the last time: the change is found where another was expected.
+                let is_pending = tombstones.pending.iter().any(|pending| pending.nonce == first.nonce);
+                is_pending.then(|| first.doomed.clone())
+            })?;
+            self.announce();
         }
         Ok(())
     }
@@ -59,6 +59,7 @@ impl KnownChanges {
     pub(crate) fn create(
         &mut self,
         storage: &dyn Storage,
+        nonce: Random,
         mut doomed: impl FnMut(&Tombstones, u64) -> Option<Doomed>,
     ) -> io::Result<Option<u64>> {
         if self.next == 0 {
@@ -70,7 +71,7 @@ impl KnownChanges {
             if number == u64::MAX {
                 return Err(io::Error::other("no number is left for another change"));
             }
-            let bytes = encode(number, doomed.kind(), Random::new(), &doomed.payload(number));
+            let bytes = encode(number, doomed.kind(), nonce, &doomed.payload(number));
             self.check_no_gap(storage, number)?;
             self.make_durable(storage)?;
             if let Some(Created { bytes, is_durable }) = self.create_as(storage, number, bytes)? {

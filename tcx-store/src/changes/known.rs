@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use super::merge::MergePlan;
+use super::pending::Pending;
 use super::read::{Doubt, map, nonce, read};
 use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
-use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
 use crate::name::FileName;
 use crate::storage::Storage;
@@ -39,8 +39,10 @@ pub(crate) struct KnownChanges {
     pub(super) given: u64,
     /// Changes below this number are durable, for all that this process knows.
     pub(super) durable: u64,
-    /// What could not be written yet.
-    pub(super) pending: Vec<Doomed>,
+    /// How many invalidations have failed.
+    pub(super) failed: u64,
+    /// Failed invalidations that were written since, the number of each, and the tombstones without it: lookups do not know yet.
+    pub(super) late: Vec<(Arc<Pending>, u64, Tombstones)>,
 }
 
 /// What became of reading one change.
@@ -72,7 +74,7 @@ impl KnownChanges {
 
     /// Whether every change could be verified, and written: else nothing is joined or removed.
     pub(crate) fn are_settled(&self) -> bool {
-        self.unread.is_empty() && self.pending.is_empty()
+        self.unread.is_empty() && self.tombstones.pending.is_empty()
     }
 
     /// A change that may kill rows of this number and may be read another time, if there is one.
@@ -138,6 +140,10 @@ impl KnownChanges {
             if number < self.next && replaced < 2 && !is_missed {
                 return;
             }
+            // A failed invalidation may be among the changes in it, which is recognised by its own file.
+            if number >= self.next && !self.tombstones.pending.is_empty() {
+                continue;
+            }
             let Ok(map) = map(storage, FileName::Merged(number)) else { continue };
             match map.and_then(|map| TombstoneTable::open(number, ChangeBytes::Mapped(map))) {
                 Ok(table) if table.merged_in.is_some() && table.merged_in == instance => {
@@ -173,6 +179,7 @@ impl KnownChanges {
     pub(super) fn read_next(&mut self, storage: &dyn Storage) -> Read {
         let number = self.next;
         match read(storage, number) {
+            Ok(Some(table)) if self.waits(&table) => self.doubt(number, Doubt::Failed),
             Ok(Some(table)) => self.push(table),
             Ok(None) => return Read::Vanished,
             Err((doubt, what)) => {
@@ -180,12 +187,24 @@ impl KnownChanges {
                     number,
                     "change cannot be verified, no row before it is served until it can be: {what}"
                 );
-                self.unread.insert(number, doubt);
-                self.next = number + 1;
-                self.change_tombstones(|_| {});
+                self.doubt(number, doubt);
             }
         }
         Read::Learned
+    }
+
+    /// The next change cannot be used yet.
+    fn doubt(&mut self, number: u64, doubt: Doubt) {
+        self.unread.insert(number, doubt);
+        self.next = number + 1;
+        self.change_tombstones(|_| {});
+    }
+
+    /// Whether this is a failed invalidation of this process and an earlier change cannot be read now. What was looked up
+    /// after it had failed is compared with every change before it, and with none later.
+    fn waits(&self, table: &TombstoneTable) -> bool {
+        self.unread_after(0).is_some_and(|unread| unread < table.number)
+            && self.find_pending(table.nonce).is_some()
     }
 
     /// Reads once more what could not be read: a file system may have failed for a moment, or the change has been repaired.
@@ -200,6 +219,9 @@ impl KnownChanges {
             }
         }
         for table in readable {
+            if self.waits(&table) {
+                continue;
+            }
             tracing::info!(number = table.number, "change can be verified now");
             self.push(table);
         }
@@ -215,6 +237,11 @@ impl KnownChanges {
     /// Takes a table in, that of one change or a merged one.
     pub(super) fn push(&mut self, table: TombstoneTable) {
         let TombstoneTable { number, nonce, .. } = table;
+        if table.merged_in.is_none()
+            && let Some(at) = self.find_pending(nonce)
+        {
+            self.settle_pending(at, number);
+        }
         self.next = self.next.max(number + 1);
         if table.merged_in.is_none() && self.anchor.is_none_or(|anchor| anchor.number <= number) {
             self.anchor = Some(Anchor { number, nonce });
@@ -244,7 +271,6 @@ impl KnownChanges {
         let tombstones = Arc::make_mut(&mut self.tombstones);
         change(tombstones);
         tombstones.floor = tombstones.all().max(self.unread.last_key_value().map_or(0, |(last, _)| *last));
-        let of_tables = tombstones.tables.iter().chain(&tombstones.pending).map(|table| table.newest).max();
-        tombstones.newest = of_tables.unwrap_or(0).max(tombstones.floor);
+        tombstones.count();
     }
 }

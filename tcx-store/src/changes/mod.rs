@@ -8,6 +8,7 @@ mod known;
 #[cfg(test)]
 mod known_tests;
 mod merge;
+mod pending;
 mod read;
 mod same;
 mod table;
@@ -18,6 +19,7 @@ mod verify;
 pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges};
 pub(crate) use merge::MergePlan;
+pub(crate) use pending::Seen;
 pub(crate) use read::map as map_change;
 pub(crate) use same::{Compared, Origin};
 pub(crate) use tombstone::Doomed;

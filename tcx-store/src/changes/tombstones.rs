@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::pending::Pending;
 use super::table::{Asked, TombstoneTable, key_hash};
 use crate::key::{KeyHash, Keys, hash};
 
@@ -15,7 +16,7 @@ pub(crate) struct Tombstones {
     /// In ascending order of their numbers; a merged one stands for all before it.
     pub(super) tables: Vec<Arc<TombstoneTable>>,
     /// Those that could not be written yet, with number [`u64::MAX`]: what they name is dead here and now.
-    pub(super) pending: Vec<Arc<TombstoneTable>>,
+    pub(super) pending: Vec<Arc<Pending>>,
 }
 
 impl Tombstones {
@@ -38,9 +39,21 @@ impl Tombstones {
     /// The newest tombstone that names the key in this view; [`u64::MAX`] if it could not be written yet, 0 if there is none.
     /// `view_hash` is the key's hash seeded with the view.
     fn newest_for(&self, key: &[u8], view: u32, view_hash: KeyHash) -> u64 {
+        self.newest_but(key, view, view_hash, |_| false)
+    }
+
+    /// As [`newest_for`](Self::newest_for), without the failed ones that are `spared`.
+    fn newest_but(
+        &self,
+        key: &[u8],
+        view: u32,
+        view_hash: KeyHash,
+        spared: impl Fn(&Pending) -> bool,
+    ) -> u64 {
         let hash = if view == 0 { view_hash } else { key_hash(key) };
         let asked = Asked { key, view, hash, view_hash };
-        let newest_first = self.tables.iter().chain(&self.pending).rev();
+        let pending = self.pending.iter().filter(|pending| !spared(pending)).map(|pending| &pending.table);
+        let newest_first = pending.rev().chain(self.tables.iter().map(|table| &**table).rev());
         newest_first
             .map(|table| table.newest_for(asked))
             .find(|&number| number > 0)
@@ -56,6 +69,31 @@ impl Tombstones {
     /// Whether the row of the key at `position` with this number is dead.
     pub(crate) fn kill_row(&self, number: u64, keys: &Keys, position: usize) -> bool {
         self.may_kill(number) && self.newest_for_row(keys, position) > number
+    }
+
+    /// As [`kill_row`](Self::kill_row), without the failed ones that are `spared`.
+    pub(super) fn kill_row_but(
+        &self,
+        number: u64,
+        keys: &Keys,
+        position: usize,
+        spared: impl Fn(&Pending) -> bool,
+    ) -> bool {
+        self.may_kill(number)
+            && self.newest_but(keys.key(position), keys.view(), keys.hash(position), spared) > number
+    }
+
+    /// Those that are written.
+    pub(super) fn without_pending(&self) -> Self {
+        let mut written = Self { pending: Vec::new(), ..self.clone() };
+        written.count();
+        written
+    }
+
+    /// Counts the newest number again.
+    pub(super) fn count(&mut self) {
+        let of_tables = self.tables.iter().map(|table| table.newest).max().unwrap_or(0);
+        self.newest = if self.pending.is_empty() { of_tables.max(self.floor) } else { u64::MAX };
     }
 
     /// The newest tombstone that names the key at `position` in its view; [`u64::MAX`] if it could not be written yet, 0 if

@@ -370,10 +370,12 @@ impl Oracle {
         }
     }
 
-    /// It has failed: the process that made it honours it all the same, and may write it later.
+    /// It has failed: the process that made it honours it all the same, and may write it later. What is looked up from now on
+    /// outlives it.
     pub(super) fn failed_to_invalidate(&mut self, invalidation: usize) {
         if let Some(session) = self.invalidations[invalidation].session {
             self.sessions[session].honours.insert(invalidation);
+            self.sessions[session].settled.insert(invalidation);
         }
     }
 

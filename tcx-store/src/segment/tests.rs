@@ -15,6 +15,7 @@ use super::open::tail_len;
 use super::*;
 use crate::buffer::RowBatch;
 use crate::bytes::Random;
+use crate::changes::Seen;
 use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
 use crate::hot::HotTier;
 use crate::storage::{LocalStorage, Storage, System};
@@ -155,7 +156,8 @@ impl Folder {
             let present = ids.clone().map(|id| is_present(leaf, (id, view)));
             if leaf.optional { column.optional(present) } else { column }
         };
-        RowBatch::new(keys, self.leaves.iter().map(column).collect(), &self.leaves, 0, None).unwrap()
+        RowBatch::new(keys, self.leaves.iter().map(column).collect(), &self.leaves, Seen::default(), None)
+            .unwrap()
     }
 
     pub(super) fn write(&self, pieces: &[Piece<'_>], inputs: &[SegmentName]) -> io::Result<SegmentName> {

@@ -1,0 +1,145 @@
+//! An invalidation that could not be written kills what was looked up before it, and nothing that was looked up after it.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::storage::{Fault, Faulty};
+use crate::testing::{column, compute, keys, names, process, replace, values, with_steps};
+use crate::{Replacer, Store};
+
+/// A store on a disk that is full while the switch is on.
+fn on_a_full_disk(dir: &Path) -> (Store, Arc<AtomicBool>) {
+    let full = Arc::new(AtomicBool::new(false));
+    let is_full = full.clone();
+    let rule = move |_, step: &str, _: &Path| {
+        (step == "create_file" && is_full.load(SeqCst)).then_some(Fault::Refused(ErrorKind::StorageFull))
+    };
+    (with_steps(dir, Faulty::with(rule)), full)
+}
+
+#[test]
+fn a_row_that_is_computed_after_a_failed_invalidation_outlives_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, full) = on_a_full_disk(dir.path());
+    compute(&store, &["sealed", "stays"], 1);
+    store.flush().unwrap();
+    compute(&store, &["buffered"], 1);
+    full.store(true, SeqCst);
+    store.invalidate(&keys(&["sealed", "buffered"])).unwrap_err();
+    assert_eq!(values(&store, &["sealed", "buffered", "stays"]), [-1, -1, 1]);
+    compute(&store, &["sealed", "buffered"], 2);
+    assert_eq!(values(&store, &["sealed", "buffered", "stays"]), [2, 2, 1], "in the write buffer");
+    full.store(false, SeqCst);
+    store.flush().unwrap();
+    assert_eq!(values(&store, &["sealed", "buffered", "stays"]), [2, 2, 1], "sealed");
+    assert_eq!(store.stats().rows_dropped, 1, "the row that was buffered before");
+    drop(store);
+    let other = process(dir.path());
+    assert_eq!(values(&other, &["sealed", "buffered", "stays"]), [2, 2, 1]);
+    other.compact().unwrap();
+    assert_eq!(values(&other, &["sealed", "buffered", "stays"]), [2, 2, 1], "compacted");
+}
+
+#[test]
+fn a_lookup_counts_by_when_it_was_made_whenever_its_rows_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, full) = on_a_full_disk(dir.path());
+    compute(&store, &["x"], 1);
+    let mut before = store.lookup(keys(&["before", "y"])).unwrap();
+    full.store(true, SeqCst);
+    store.invalidate_all().unwrap_err();
+    let mut between = store.lookup(keys(&["x", "y"])).unwrap();
+    assert_eq!(between.missing(), 2);
+    store.invalidate(&keys(&["y"])).unwrap_err();
+    let mut after = store.lookup(keys(&["y"])).unwrap();
+    full.store(false, SeqCst);
+    store.flush().unwrap();
+    assert_eq!(names(dir.path(), "change-").len(), 3, "both are written");
+
+    store.insert(&mut after, &[0], column(&[4])).unwrap();
+    store.insert(&mut between, &[0, 1], column(&[3, 3])).unwrap();
+    store.insert(&mut before, &[0, 1], column(&[2, 2])).unwrap();
+    assert_eq!(values(&store, &["x", "y", "before"]), [3, 4, -1]);
+    store.flush().unwrap();
+    assert_eq!(values(&store, &["x", "y", "before"]), [3, 4, -1]);
+    assert_eq!(values(&process(dir.path()), &["x", "y", "before"]), [3, 4, -1]);
+}
+
+#[test]
+fn an_invalidation_of_another_process_kills_rows_that_outlive_a_failed_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, full) = on_a_full_disk(dir.path());
+    compute(&store, &["x", "y"], 1);
+    store.flush().unwrap();
+    let other = process(dir.path());
+    full.store(true, SeqCst);
+    store.invalidate_all().unwrap_err();
+    compute(&store, &["x", "y"], 2);
+    let mut late = store.lookup(keys(&["z"])).unwrap();
+    other.invalidate(&keys(&["x", "z"])).unwrap();
+    full.store(false, SeqCst);
+    store.flush().unwrap();
+    store.insert(&mut late, &[0], column(&[2])).unwrap();
+    assert_eq!(values(&store, &["x", "y", "z"]), [-1, 2, -1]);
+    store.flush().unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [-1, 2, -1]);
+}
+
+#[test]
+fn a_row_that_is_recomputed_after_a_failed_invalidation_outlives_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, full) = on_a_full_disk(dir.path());
+    let replacer = Replacer::new();
+    compute(&store, &["x", "y"], 1);
+    assert_eq!(replace(&store, &replacer, &["x", "y"], 2), 2);
+    full.store(true, SeqCst);
+    store.invalidate(&keys(&["x"])).unwrap_err();
+    assert_eq!(replace(&store, &replacer, &["x", "y"], 3), 1);
+    assert_eq!(values(&store, &["x", "y"]), [3, 2]);
+    full.store(false, SeqCst);
+    store.flush().unwrap();
+    assert_eq!(values(&store, &["x", "y"]), [3, 2]);
+    assert_eq!(replace(&store, &replacer, &["x", "y"], 4), 0);
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [3, 2]);
+}
+
+/// The invalidation is written, the answer is an error, and the file cannot be read for a while.
+fn lost(dir: &Path, refreshes: bool) {
+    let off = Arc::new(AtomicBool::new(false));
+    let broken = off.clone();
+    let rule = move |_, step: &str, path: &Path| {
+        let is_change = path.file_name().is_some_and(|name| name == "change-00000000000000000001");
+        (is_change && broken.load(SeqCst)).then(|| match step {
+            "open" => Fault::Refused(ErrorKind::Other),
+            _ => Fault::LostReply,
+        })
+    };
+    let store = with_steps(dir, Faulty::with(rule));
+    compute(&store, &["x", "y"], 1);
+    store.flush().unwrap();
+    off.store(true, SeqCst);
+    store.invalidate(&keys(&["x"])).unwrap_err();
+    assert_eq!(names(dir, "change-").len(), 2, "it is written all the same");
+    let rows = store.lookup(keys(&["x"])).unwrap();
+    assert_eq!(rows.missing(), 1);
+    compute(&store, &["x"], 2);
+    off.store(false, SeqCst);
+    if refreshes {
+        assert_eq!(values(&store, &["x", "y"]), [2, 1]);
+    }
+    store.flush().unwrap();
+    assert_eq!(names(dir, "change-").len(), 2, "it is not written twice");
+    assert_eq!(values(&store, &["x", "y"]), [2, 1]);
+    assert_eq!(values(&process(dir), &["x", "y"]), [2, 1]);
+}
+
+#[test]
+fn an_invalidation_whose_reply_was_lost_is_recognised() {
+    for refreshes in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        lost(dir.path(), refreshes);
+    }
+}
