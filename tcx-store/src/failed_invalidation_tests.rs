@@ -112,10 +112,11 @@ fn lost(dir: &Path, refreshes: bool) {
     let broken = off.clone();
     let rule = move |_, step: &str, path: &Path| {
         let is_change = path.file_name().is_some_and(|name| name == "change-00000000000000000001");
-        (is_change && broken.load(SeqCst)).then(|| match step {
+        let fault = match step {
             "open" => Fault::Refused(ErrorKind::Other),
             _ => Fault::LostReply,
-        })
+        };
+        (is_change && broken.load(SeqCst)).then_some(fault)
     };
     let store = with_steps(dir, Faulty::with(rule));
     compute(&store, &["x", "y"], 1);

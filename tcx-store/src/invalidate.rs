@@ -38,7 +38,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Keys of another type; a store that was opened read-only; what kept it from the disk.
+    /// Keys of another type, or more of them than one change can name (16 GiB); a store that was opened read-only; what kept it
+    /// from the disk.
     pub fn invalidate(&self, keys: &Keys) -> Result<()> {
         self.writer()?;
         self.core.check_key_type(keys.key_type())?;
@@ -151,6 +152,11 @@ impl Core {
     /// Makes rows dead.
     pub(crate) fn kill(&self, doomed: Doomed) -> Result<()> {
         self.check()?;
+        if let Some(what) = doomed.too_large() {
+            return Err(Error::invalid(format!(
+                "{what}: invalidate them in parts, by a prefix, or everything"
+            )));
+        }
         let mut live = self.live();
         let ready = live.refresh().and_then(|_| live.ensure_identity());
         let killed = match ready {

@@ -71,6 +71,9 @@ impl KnownChanges {
             if number == u64::MAX {
                 return Err(io::Error::other("no number is left for another change"));
             }
+            if let Some(what) = doomed.too_large() {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            }
             let bytes = encode(number, doomed.kind(), nonce, &doomed.payload(number));
             self.check_no_gap(storage, number)?;
             self.make_durable(storage)?;

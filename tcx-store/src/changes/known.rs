@@ -116,7 +116,10 @@ impl KnownChanges {
             .into_iter()
             .chain(listed.merged.last())
             .for_each(|&number| self.count_on(number));
-        self.learn_merged(storage, &listed.merged);
+        // Among the changes of a merged file may be a failed invalidation of this process, which is recognised by its own file.
+        let reads_next = !self.tombstones.pending.is_empty() && listed.changes.contains(&self.next);
+        let known = if reads_next { ..self.next } else { ..u64::MAX };
+        self.learn_merged(storage, listed.merged.range(known));
         self.read_again(storage);
         while listed.changes.contains(&self.next) {
             if matches!(self.read_next(storage), Read::Vanished) {
@@ -128,21 +131,17 @@ impl KnownChanges {
 
     /// Uses a merged file that this process has just written.
     pub(crate) fn adopt_merged(&mut self, storage: &dyn Storage, number: u64) {
-        self.learn_merged(storage, &BTreeSet::from([number]));
+        self.learn_merged(storage, std::iter::once(&number));
     }
 
     /// Opens the newest merged file, if it saves opening changes or probing them one by one.
-    fn learn_merged(&mut self, storage: &dyn Storage, merged: &BTreeSet<u64>) {
+    fn learn_merged<'a>(&mut self, storage: &dyn Storage, merged: impl DoubleEndedIterator<Item = &'a u64>) {
         let instance = self.origin.map(|origin| origin.instance);
-        for &number in merged.iter().rev() {
+        for &number in merged.rev() {
             let replaced = self.tombstones.tables.iter().filter(|table| table.number <= number).count();
             let is_missed = self.unread.range(..=number).next().is_some();
             if number < self.next && replaced < 2 && !is_missed {
                 return;
-            }
-            // A failed invalidation may be among the changes in it, which is recognised by its own file.
-            if number >= self.next && !self.tombstones.pending.is_empty() {
-                continue;
             }
             let Ok(map) = map(storage, FileName::Merged(number)) else { continue };
             match map.and_then(|map| TombstoneTable::open(number, ChangeBytes::Mapped(map))) {

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::most_bytes;
 use super::table::TombstoneTable;
 use super::tombstone::write_merged;
 use crate::bytes::Random;
@@ -29,12 +30,14 @@ pub(crate) struct MergePlan {
 
 impl MergePlan {
     /// Of the tables of all changes up to `number`, if there are enough that are not merged: so many, and so much in them,
-    /// that writing it all once more is worth it.
+    /// that writing it all once more is worth it, and not more than fits into one.
     pub(super) fn new(number: u64, tables: &[Arc<TombstoneTable>]) -> Option<Self> {
         let (merged, single): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.merged_in.is_some());
         let names = |tables: &[&Arc<TombstoneTable>]| tables.iter().map(|table| table.len()).sum::<usize>();
         let worth = names(&single) >= names(&merged) / 4 || single.len() >= 4 * merged_at();
-        (single.len() >= merged_at() && worth).then(|| Self { number, tables: tables.to_vec() })
+        // What names the same is written once: the merged file is no longer than they are together.
+        let fits = tables.iter().map(|table| table.bytes()).sum::<usize>() <= most_bytes();
+        (single.len() >= merged_at() && worth && fits).then(|| Self { number, tables: tables.to_vec() })
     }
 
     /// Writes the merged file, which has no name yet; the changes in it are durable.

@@ -35,6 +35,15 @@ const HEADER: usize = 48;
 /// The most bytes of a change, far more than anybody writes: it bounds what a file of holes costs that says it is one.
 const MOST_BYTES: usize = 16 << 30;
 
+/// What a change or a file of merged changes may have.
+fn most_bytes() -> usize {
+    #[cfg(test)]
+    if let Some(most) = tests::MOST_BYTES.get() {
+        return most;
+    }
+    MOST_BYTES
+}
+
 /// The kinds of change that this version makes and understands.
 const KIND_IDENTITY: u32 = 0;
 const KIND_TOMBSTONE: u32 = 1;
@@ -101,8 +110,15 @@ fn decode(number: u64, bytes: &[u8]) -> Result<Change<'_>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::table::{ChangeBytes, TombstoneTable};
     use super::*;
+
+    thread_local! {
+        /// Instead of the limit, in this thread.
+        pub(super) static MOST_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+    }
 
     #[test]
     fn a_file_of_another_length_than_it_says_is_not_even_read() {
@@ -153,5 +169,30 @@ mod tests {
             decode(3, &damaged).unwrap_err();
             decode(3, &bytes[..at]).unwrap_err();
         }
+    }
+
+    #[test]
+    fn no_change_is_made_that_is_too_large_to_be_read() {
+        let keys = || Doomed::Keys((0..10).map(|key| format!("key {key}").into_bytes().into()).collect());
+        let views = || Doomed::Views((0..10).map(|view| (b"key".as_slice().into(), view)).collect());
+        for doomed in [keys(), views(), Doomed::Prefix((*b"pre").into()), Doomed::All] {
+            let bytes = encode(3, doomed.kind(), Random([1; 16]), &doomed.payload(3));
+            MOST_BYTES.set(Some(bytes.len()));
+            assert_eq!(doomed.too_large(), None);
+            decode(3, &bytes).unwrap();
+            MOST_BYTES.set(Some(bytes.len() - 1));
+            assert!(doomed.too_large().is_some(), "{doomed:?}");
+            decode(3, &bytes).unwrap_err();
+        }
+        let table = |number| {
+            let bytes = encode(number, KIND_TOMBSTONE, Random([1; 16]), &keys().payload(number));
+            std::sync::Arc::new(TombstoneTable::open(number, ChangeBytes::Heap(bytes)).unwrap())
+        };
+        MOST_BYTES.set(None);
+        let tables: Vec<_> = (1..=16).map(table).collect();
+        assert!(MergePlan::new(16, &tables).is_some());
+        MOST_BYTES.set(Some(15 * tables[0].bytes()));
+        assert!(MergePlan::new(16, &tables).is_none());
+        MOST_BYTES.set(None);
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::table::{ChangeBytes, TombstoneTable};
-use super::{HEADER, MAGIC, MOST_BYTES, VERSION};
+use super::{HEADER, MAGIC, VERSION, most_bytes};
 use crate::bytes::{Cursor, Random, u64_at};
 use crate::clock;
 use crate::mmap::Mapped;
@@ -110,8 +110,9 @@ pub(super) fn check_length(header: &[u8], len: usize) -> Result<(), String> {
     if said != Some(len as u64) {
         return Err("it has not the length it says".to_owned());
     }
-    if len > MOST_BYTES {
-        return Err(format!("it has {len} bytes, a change has {MOST_BYTES} at most"));
+    let most = most_bytes();
+    if len > most {
+        return Err(format!("it has {len} bytes, a change has {most} at most"));
     }
     Ok(())
 }

@@ -219,6 +219,11 @@ impl TombstoneTable {
         Some(Entry { hash, number, named, name })
     }
 
+    /// The bytes of its file.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// How many keys and prefixes it names.
     pub(super) fn len(&self) -> usize {
         self.len

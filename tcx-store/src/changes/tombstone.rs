@@ -8,7 +8,8 @@ use super::table::{
     ENTRY, Entry, Named, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
 };
 use super::{
-    KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS, header as change_header,
+    HEADER, KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS,
+    header as change_header, most_bytes,
 };
 use crate::bytes::Random;
 use crate::checksum::ChecksummedWriter;
@@ -31,6 +32,24 @@ impl Doomed {
     /// The kind of a change with this payload.
     pub(super) fn kind(&self) -> u32 {
         if matches!(self, Self::Views(_)) { KIND_TOMBSTONE_OF_VIEWS } else { KIND_TOMBSTONE }
+    }
+
+    /// What makes it too large for one change, if anything does: nobody could read it.
+    pub(crate) fn too_large(&self) -> Option<String> {
+        let (names, bytes) = match self {
+            Self::Keys(keys) => (keys.len(), keys.iter().map(|key| key.len()).sum::<usize>()),
+            Self::Views(rows) => (rows.len(), rows.iter().map(|(key, _)| key.len() + size_of::<u32>()).sum()),
+            Self::Prefix(prefix) => (1, prefix.len() + size_of::<u16>()),
+            Self::All => (0, 0),
+        };
+        let bytes = bytes
+            + names * (ENTRY + size_of::<u16>())
+            + header(0, 0, 0, &[]).len()
+            + HEADER
+            + size_of::<u64>();
+        let most = most_bytes();
+        (bytes > most)
+            .then(|| format!("{names} keys take {bytes} bytes in one change, which has {most} at most"))
     }
 
     /// The payload of change `number`.
