@@ -1,5 +1,7 @@
 //! Types of one name in different modules, behind trait objects and beside them.
 
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;

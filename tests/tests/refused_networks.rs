@@ -1,5 +1,7 @@
 //! What `Frozen` and `ContentId` refuse, since its identity would not say everything that decides its outputs.
 
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
 
