@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use tch::nn::{self, VarStore};
@@ -57,7 +58,7 @@ fn networks_whose_tensors_can_be_swapped_are_refused() {
     for error in errors {
         assert!(error.contains("can be changed through a shared reference"), "{error}");
     }
-    Frozen::build(VarStore::new(Device::Cpu), |path| Arc::new((linear(path), [1]))).unwrap();
+    Frozen::build(VarStore::new(Device::Cpu), |path| Rc::new((linear(path), [1]))).unwrap();
 }
 
 fn quantized() -> [Tensor; 2] {
