@@ -90,6 +90,8 @@ impl Sealer {
             if published.is_ok() {
                 core.took(Work::Seal, start);
             }
+            // Before it is reported: a store that is closed keeps no file mapped.
+            drop(core);
             // Nobody who has lost interest can be told.
             drop(done.send(published));
         };

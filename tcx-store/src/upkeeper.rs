@@ -64,6 +64,8 @@ impl Upkeeper {
         let (core, collect_after) = (self.core.clone(), self.collect_after);
         let started = spawn("tcx-upkeep", move || {
             let is_unfinished = keep_up(&core, due, collect_after);
+            // Before it is reported: a store that is closed keeps no file mapped.
+            drop(core);
             // The writer may have panicked.
             let _ = done.send(is_unfinished);
         });
