@@ -1,16 +1,33 @@
-//! A lock that refuses the thread that already holds it, which would otherwise wait for itself for ever.
+//! A lock that refuses whoever would wait for ever: the thread that already holds it, and a process forked from its own.
+//!
+//! In a child of `fork`, a lock that another thread of the parent held is locked for ever, and the value may be half changed. So
+//! the child neither locks nor drops it.
 
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A value that one thread at a time works with.
+use tcx_store::Process;
+
+/// A value that one thread at a time works with, in the process that made it.
 #[derive(Debug, Default)]
 pub(crate) struct Alone<T> {
     /// The [mark](this_thread) of the thread that holds the lock, 0 if none does.
     holder: AtomicUsize,
-    value: Mutex<T>,
+    process: Process,
+    /// Never shared: a reference that is forgotten keeps the value from being dropped.
+    value: Arc<Mutex<T>>,
+}
+
+/// Why a lock is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// This thread holds it.
+    Held,
+    /// This process was forked from the one that has the lock.
+    Forked,
 }
 
 /// The value, as long as the lock is held.
@@ -22,20 +39,37 @@ pub(crate) struct Held<'a, T> {
 
 impl<T> Alone<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { holder: AtomicUsize::new(0), value: Mutex::new(value) }
+        Self { holder: AtomicUsize::new(0), process: Process::current(), value: Arc::new(Mutex::new(value)) }
     }
 
-    /// Waits for the lock; `None` if this thread holds it.
-    pub(crate) fn lock(&self) -> Option<Held<'_, T>> {
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    ///
+    /// A lock that would be waited for for ever.
+    pub(crate) fn lock(&self) -> Result<Held<'_, T>, Refused> {
+        // First: a thread that forked while it held the lock holds it in the child, too.
+        if !self.process.is_current() {
+            return Err(Refused::Forked);
+        }
         // No other thread ever writes the mark of this one, so what this thread reads of it is what it wrote itself: the order
         // in which other marks become visible does not matter.
         if self.holder.load(Ordering::Relaxed) == this_thread() {
-            return None;
+            return Err(Refused::Held);
         }
         // A panic has left nothing half-done behind: rows are stored whole or not at all.
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         self.holder.store(this_thread(), Ordering::Relaxed);
-        Some(Held { holder: &self.holder, value })
+        Ok(Held { holder: &self.holder, value })
+    }
+}
+
+/// In a forked process nothing is freed: another thread of the parent may have been changing it at the fork.
+impl<T> Drop for Alone<T> {
+    fn drop(&mut self) {
+        if !self.process.is_current() {
+            mem::forget(self.value.clone());
+        }
     }
 }
 
@@ -79,7 +113,7 @@ mod tests {
     fn the_thread_that_holds_the_lock_is_refused_and_others_wait() {
         let alone = Alone::new(1);
         let held = alone.lock().unwrap();
-        assert!(alone.lock().is_none());
+        assert_eq!(alone.lock().err(), Some(Refused::Held));
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let mut held = alone.lock().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::Device;
-use tcx_store::{Options, Spec};
+use tcx_store::{Options, Process, Spec};
 
 use crate::builder::CacheBuilder;
 use crate::cached::Cached;
@@ -64,6 +64,7 @@ pub(crate) struct Shared {
     dir: PathBuf,
     options: Options,
     stores: Stores,
+    process: Process,
     closed: AtomicBool,
     /// Whether people are shown what goes on.
     progress: bool,
@@ -73,7 +74,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(dir: PathBuf, options: Options, progress: bool, recheck: f64) -> Self {
-        Self { dir, options, stores: Stores::default(), closed: AtomicBool::new(false), progress, recheck }
+        let (stores, process, closed) = (Stores::default(), Process::current(), AtomicBool::new(false));
+        Self { dir, options, stores, process, closed, progress, recheck }
     }
 }
 
@@ -109,6 +111,8 @@ impl Cache {
     /// A cache that another module left under this id (other fields, weights, outputs, or ids), with both
     /// sides named; an id that two modules of the program have; a closed cache.
     pub fn module<M: CachedModule>(&self, module: M) -> Result<Cached<M>> {
+        // Before anything is computed: libtorch may have left its threads in the parent of a forked process.
+        self.shared.check_usable()?;
         self.module_of(Identity::of(&module), module)
     }
 
@@ -212,12 +216,12 @@ impl Cache {
         identity: &Identity,
         device: Device,
     ) -> Result<Rows> {
-        self.shared.check_open()?;
+        self.shared.check_usable()?;
         let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store::<O>(), provenance(device))?;
         let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
         let Shared { dir, options, stores, .. } = &*self.shared;
         let rows = Rows::open(dir, spec, options, self.mode, stores.losses())?;
-        rows.store().into_iter().for_each(|store| stores.add(store));
+        rows.store().into_iter().try_for_each(|store| stores.add(store))?;
         Ok(rows)
     }
 
@@ -229,7 +233,7 @@ impl Cache {
     /// What kept rows from the disk, also of those that were computed while writing was off. The rows of the other
     /// modules are durable all the same; of several errors the first is returned, the others are logged.
     pub fn flush(&self) -> Result<()> {
-        self.shared.check_open()?;
+        self.shared.check_usable()?;
         self.shared.stores.flush()
     }
 
@@ -237,9 +241,10 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush). The cache is closed all the same; rows that are still to be written are tried again when
+    /// As [`flush`](Self::flush). The cache is closed all the same, but for one that was opened before this process was forked. Rows that are still to be written are tried again when
     /// another handle of it is closed, and rows that are lost are an error of every close.
     pub fn close(self) -> Result<()> {
+        self.shared.check_process()?;
         self.shared.closed.store(true, Ordering::Release);
         self.shared.stores.close(self.shared.progress)
     }
@@ -268,6 +273,26 @@ impl Shared {
             return Err(Error::closed(message, "open it again to use it"));
         }
         Ok(())
+    }
+
+    /// Whether the locks and the threads of this cache can be waited for.
+    ///
+    /// # Errors
+    ///
+    /// A process that was forked from the one that opened the cache.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.process.is_current() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    /// Whether more than lookups is possible.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        self.check_open()?;
+        self.check_process()
+    }
+
+    #[cold]
+    pub(crate) fn forked(&self) -> Error {
+        Error::forked(format!("the cache at {}", self.dir.display()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tch::Device;
 use tcx_store::{Keys, Lookup, Store};
 
-use crate::alone::{Alone, Held};
+use crate::alone::{Alone, Held, Refused};
 use crate::batch::Batch;
 use crate::cache::Shared;
 use crate::checks::Recheck;
@@ -122,7 +122,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// Ids and inputs that differ in number, a malformed id, an error of the module or its outputs, weights
     /// that changed, a `forward` of the module that asks this handle for missing samples (from the same thread: from another
-    /// it waits for ever), a closed cache. Trouble with the disk is none: what cannot be read is computed, what cannot
+    /// it waits for ever), a closed cache, missing samples in a process that was forked after the cache was opened. Trouble with the disk is none: what cannot be read is computed, what cannot
     /// be written is counted in [`stats`](Self::stats).
     ///
     /// # Panics
@@ -237,6 +237,7 @@ impl<M: CachedModule> Cached<M> {
         rows: &mut Lookup,
         load: impl FnOnce(&[usize]) -> Result<M::Input>,
     ) -> Result<()> {
+        self.shared.check_process()?;
         // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
         let asked = rows.missing_positions();
         let loaded = call_loader::<M>(asked.len(), || load(&asked))?;
@@ -278,7 +279,7 @@ impl<M: CachedModule> Cached<M> {
 
     /// The store, to change what is in it.
     pub(crate) fn writable(&self) -> Result<&Arc<Store>> {
-        self.shared.check_open()?;
+        self.shared.check_usable()?;
         self.rows.writable(M::ID)
     }
 
@@ -297,20 +298,23 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// This thread is computing with it: it would wait for itself.
+    /// This thread is computing with it: it would wait for itself. Or a thread of the process that this one was forked from may
+    /// be.
     pub(crate) fn compute(&self) -> Result<Held<'_, Compute<M>>> {
-        self.compute.lock().ok_or_else(|| {
-            Error::module(
+        self.compute.lock().map_err(|refused| match refused {
+            Refused::Forked => self.shared.forked(),
+            Refused::Held => Error::module(
                 M::ID,
                 "its own handle was asked for samples to compute while it is computing, and would wait for itself for ever",
                 "inside `forward` (and the closure that builds a lazy module) compute without the handle, or ask another module",
-            )
+            ),
         })
     }
 
-    /// Drops a module that can be built again; one that this thread is computing with stays.
+    /// Drops a module that can be built again; one that this thread is computing with stays, and so does that of a process that
+    /// this one was forked from.
     pub(crate) fn release_module(&self) -> bool {
-        self.compute.lock().is_some_and(|mut compute| compute.release())
+        self.compute.lock().is_ok_and(|mut compute| compute.release())
     }
 
     /// Computes the rows that are still missing, if any, and stores them. `inputs` takes their positions.

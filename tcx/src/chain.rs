@@ -56,6 +56,7 @@ impl Cache {
         upstream: &Cached<U>,
         module: M,
     ) -> Result<Cached<M>> {
+        self.shared().check_usable()?;
         let mut identity = Identity::of(&module);
         identity.after(upstream);
         self.module_of(identity, module)

@@ -59,6 +59,9 @@ pub enum Error {
     /// The cache was closed before.
     #[error("{0}")]
     Closed(Box<Report>),
+    /// The cache was opened by the process that this one was forked from, and the call needs locks or threads of that one.
+    #[error("{0}")]
+    Forked(Box<Report>),
     /// There is no tokio runtime, or it is shutting down; of the asynchronous forms.
     #[error("{0}")]
     Runtime(Box<Report>),
@@ -133,6 +136,7 @@ impl Error {
             | Self::Batch(report)
             | Self::Directory(report)
             | Self::Closed(report)
+            | Self::Forked(report)
             | Self::Runtime(report) => Some(report),
         }
     }
@@ -146,6 +150,7 @@ impl Error {
             | Self::Batch(report)
             | Self::Directory(report)
             | Self::Closed(report)
+            | Self::Forked(report)
             | Self::Runtime(report) => Some(report),
         }
     }
@@ -213,6 +218,14 @@ impl Error {
 
     pub(crate) fn closed(message: impl Into<Box<str>>, remedy: &str) -> Self {
         Self::Closed(Box::new(Report::new(message))).with_remedy(remedy)
+    }
+
+    /// `what` belongs to the process that this one was forked from.
+    pub(crate) fn forked(what: impl fmt::Display) -> Self {
+        let message = format!(
+            "{what} was opened before this process was forked, and its locks and background threads belong to the parent process"
+        );
+        Self::Forked(Box::new(Report::new(message))).with_remedy("open the cache again in this process")
     }
 }
 

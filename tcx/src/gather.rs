@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use tch::Device;
-use tcx_store::{Keys, Lookup};
+use tcx_store::{Keys, Lookup, Process};
 
 use crate::Result;
 use crate::mode::Rows;
@@ -16,6 +16,7 @@ use crate::tensor::{NewTensor, TensorLeaf};
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
     leaves: OnceLock<Vec<TensorLeaf>>,
+    process: Process,
 }
 
 /// Rows that were looked up, and the tensors into which some of them were copied.
@@ -48,7 +49,10 @@ impl Gather {
         reader.use_tensors(found.tensors);
         reader.read_leaves(leaves);
         let output = P::read(&mut reader)?;
-        self.leaves.get_or_init(|| reader.into_asked());
+        // In a forked process it may be half done by a thread that is not there: it is not waited for.
+        if self.process.is_current() {
+            self.leaves.get_or_init(|| reader.into_asked());
+        }
         Ok(output)
     }
 }

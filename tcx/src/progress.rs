@@ -1,10 +1,11 @@
 //! What people are shown who wait. Nothing is drawn unless stderr is a terminal.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+
+use crate::alone::Alone;
 
 const TEMPLATE: &str = "{prefix} {wide_bar} {human_pos}/{human_len}, {eta} left";
 const COMPUTING: &str = "{spinner} {wide_msg}";
@@ -51,7 +52,8 @@ impl Drop for Bar {
 pub(crate) struct Computing {
     /// Looked at in every batch.
     is_going_on: AtomicBool,
-    epoch: Mutex<Option<Epoch>>,
+    /// Left alone in a forked process: a spinner has locks of its own, and the terminal is the parent's.
+    epoch: Alone<Option<Epoch>>,
     /// How many bars are shown in its place.
     bars: AtomicUsize,
 }
@@ -71,7 +73,7 @@ impl Computing {
         if self.bars.load(Ordering::Relaxed) > 0 {
             return;
         }
-        let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(mut epoch) = self.epoch.lock() else { return };
         let epoch = epoch.get_or_insert_with(|| Epoch { began: now, last: now, computed: 0, spinner: None });
         self.is_going_on.store(true, Ordering::Relaxed);
         (epoch.last, epoch.computed) = (now, epoch.computed + samples as u64);
@@ -93,7 +95,7 @@ impl Computing {
 
     #[cold]
     fn end_if_over(&self, now: Instant) {
-        let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(mut epoch) = self.epoch.lock() else { return };
         let is_over = |epoch: &Epoch| now.saturating_duration_since(epoch.last) >= OVER_AFTER;
         if epoch.as_ref().is_none_or(is_over) {
             self.is_going_on.store(false, Ordering::Relaxed);
@@ -104,7 +106,9 @@ impl Computing {
     /// A bar is shown in its place, as long as this is kept.
     pub(crate) fn behind_bar(&self) -> impl Drop + '_ {
         self.bars.fetch_add(1, Ordering::Relaxed);
-        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Ok(mut epoch) = self.epoch.lock() {
+            *epoch = None;
+        }
         BehindBar(self)
     }
 }

@@ -1,16 +1,17 @@
 //! The stores that a cache has opened: it answers for every row that was accepted through it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tcx_store::{Losses, Store};
 
-use crate::{Result, summary};
+use crate::alone::{Alone, Held};
+use crate::{Error, Result, summary};
 
 /// The stores of a cache, in the order they were opened. Two of one folder are different stores: where a folder was removed or
 /// refused, whoever opens it again gets a new one, while handles of the old one may still have rows in its buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
-    open: Mutex<Vec<Arc<Store>>>,
+    open: Alone<Vec<Arc<Store>>>,
     /// Rows of any handle that are lost.
     losses: Arc<Losses>,
 }
@@ -20,11 +21,17 @@ impl Stores {
         &self.losses
     }
 
-    pub(crate) fn add(&self, store: &Arc<Store>) {
-        let mut open = self.lock();
+    /// From now on, the cache answers for this one too.
+    ///
+    /// # Errors
+    ///
+    /// Stores of the process that this one was forked from.
+    pub(crate) fn add(&self, store: &Arc<Store>) -> Result<()> {
+        let mut open = self.lock()?;
         if !open.iter().any(|own| Arc::ptr_eq(own, store)) {
             open.push(store.clone());
         }
+        Ok(())
     }
 
     /// Waits until every row is durable.
@@ -32,10 +39,11 @@ impl Stores {
     /// # Errors
     ///
     /// What kept rows from the disk, and rows that were lost since this was asked last: the first error, the others are logged.
+    /// Stores of the process that this one was forked from.
     pub(crate) fn flush(&self) -> Result<()> {
-        let (_, mut errors) = self.flush_each();
+        let (_, mut errors) = self.flush_each()?;
         errors.extend(self.losses.take().err());
-        self.let_go_of_replaced();
+        self.let_go_of_replaced()?;
         first_of(errors)
     }
 
@@ -46,29 +54,29 @@ impl Stores {
     ///
     /// As [`flush`](Self::flush).
     pub(crate) fn close(&self, on_terminal: bool) -> Result<()> {
-        let (failed, mut errors) = self.flush_each();
+        let (failed, mut errors) = self.flush_each()?;
         errors.extend(self.losses.check().err());
         // Handles of modules may be around for long.
-        self.lock().iter().for_each(|store| store.end_session());
+        self.lock()?.iter().for_each(|store| store.end_session());
         let is_done = |store: &Arc<Store>| !failed.iter().any(|own| Arc::ptr_eq(own, store));
-        let done: Vec<_> = self.lock().extract_if(.., |store| is_done(store)).collect();
+        let done: Vec<_> = self.lock()?.extract_if(.., |store| is_done(store)).collect();
         for store in &done {
             summary::tell(store, on_terminal);
         }
         first_of(errors)
     }
 
-    /// Says what each store has done that was not closed.
+    /// Says what each store has done that was not closed; nothing of those of the process that this one was forked from.
     pub(crate) fn sum_up(&self, on_terminal: bool) {
-        let stores = std::mem::take(&mut *self.lock());
+        let Ok(stores) = self.lock().map(|mut open| std::mem::take(&mut *open)) else { return };
         for store in &stores {
             summary::tell(store, on_terminal);
         }
     }
 
     /// The stores that have rows which are not durable, and what kept them from the disk.
-    fn flush_each(&self) -> (Vec<Arc<Store>>, Vec<tcx_store::Error>) {
-        let stores = self.lock().clone();
+    fn flush_each(&self) -> Result<(Vec<Arc<Store>>, Vec<tcx_store::Error>)> {
+        let stores = self.lock()?.clone();
         let (mut failed, mut errors) = (Vec::new(), Vec::new());
         for (at, store) in stores.iter().enumerate() {
             // What is lost of the handles' rows is counted in `losses`.
@@ -81,12 +89,12 @@ impl Stores {
             failed.push(store.clone());
             errors.push(error);
         }
-        (failed, errors)
+        Ok((failed, errors))
     }
 
     /// Lets go of stores that others have taken the place of, once they have neither rows nor handles.
-    fn let_go_of_replaced(&self) {
-        let mut open = self.lock();
+    fn let_go_of_replaced(&self) -> Result<()> {
+        let mut open = self.lock()?;
         let is_over = |at: usize| {
             let is_alone = Arc::strong_count(&open[at]) == 1;
             is_alone && is_replaced(&open, at) && open[at].stats().buffered_rows == 0
@@ -96,10 +104,12 @@ impl Stores {
         // Their writers are waited for.
         drop(open);
         drop(over);
+        Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Store>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Result<Held<'_, Vec<Arc<Store>>>> {
+        // No thread asks for the lock while it holds it: only a fork is refused.
+        self.open.lock().map_err(|_| Error::forked("the cache"))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use tch::Device;
 use tcx_store::{Column, Keys, Lookup, Replacer, Stats, Store};
 
-use crate::alone::{Alone, Held};
+use crate::alone::{Alone, Held, Refused};
 use crate::cache::{Cache, Shared};
 use crate::coverage::Coverage;
 use crate::gather::{Found, Gather};
@@ -218,9 +218,15 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         self.keep(self.rows.peek(keys)?, &columns)
     }
 
+    /// The store, to change what is in it.
+    fn writable(&self) -> Result<&Arc<Store>> {
+        self.shared.check_usable()?;
+        self.rows.writable(&self.id)
+    }
+
     /// The store, if it keeps what it is given.
     fn with_room(&self) -> Result<&Arc<Store>> {
-        let store = self.rows.writable(&self.id)?;
+        let store = self.writable()?;
         if store.is_full() {
             let remedy = "raise `max_bytes`, or remove rows";
             return Err(Error::module(&self.id, "its folder is full and keeps nothing more", remedy));
@@ -252,7 +258,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// process all the same.
     pub fn invalidate<I: Id<K::Plain>>(&self, ids: &[I]) -> Result<()> {
         let keys = self.pack_as::<K::Plain, I>(ids)?;
-        Ok(self.rows.writable(&self.id)?.invalidate(&keys)?)
+        Ok(self.writable()?.invalidate(&keys)?)
     }
 
     /// Waits until every value kept so far is durable.
@@ -261,7 +267,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     ///
     /// What kept values from the disk.
     pub fn flush(&self) -> Result<()> {
-        self.shared.check_open()?;
+        self.shared.check_usable()?;
         self.rows.flush()
     }
 
@@ -274,14 +280,15 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     ///
     /// # Errors
     ///
-    /// This thread does: it would wait for itself.
+    /// This thread does: it would wait for itself. Or a thread of the process that this one was forked from may.
     fn compute_alone(&self) -> Result<Held<'_, ()>> {
-        self.computing.lock().ok_or_else(|| {
-            Error::module(
+        self.computing.lock().map_err(|refused| match refused {
+            Refused::Forked => self.shared.forked(),
+            Refused::Held => Error::module(
                 &self.id,
                 "its own handle was asked to compute or keep values while it is computing, and would wait for itself for ever",
                 "inside the closure of `get_or_compute` compute without the handle, or ask another table",
-            )
+            ),
         })
     }
 

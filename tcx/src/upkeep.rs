@@ -14,7 +14,7 @@ impl<M: CachedModule> Cached<M> {
     /// What kept rows from the disk. Rows of this handle that were lost since the last time: other handles of the module learn of
     /// their own.
     pub fn flush(&self) -> Result<()> {
-        self.shared().check_open()?;
+        self.shared().check_usable()?;
         self.rows().flush()
     }
 

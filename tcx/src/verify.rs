@@ -157,6 +157,7 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         mut load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
     ) -> Result<Verified<OwnId<M>>> {
+        self.shared().check_process()?;
         let sample = self.sample(fraction, seed, view)?;
         let leaves = M::Output::COLUMN.leaves();
         let mut verified = Verified { checked: 0, different: Vec::new(), largest_difference: 0. };
