@@ -189,6 +189,8 @@ impl Oracle {
                 && own.age() > row.age()
                 && own.accepted.is_some_and(|at| at < glance.begun)
                 && self.is_own(glance.replacer, own)
+                // What was looked up in another folder may know less of the changes of this one than it seems.
+                && own.looked_in == row.looked_in
                 && !self.may_be_dead(*other, own)
         };
         let is_seen = glance.session == row.session || row.acknowledged.is_some();
