@@ -106,8 +106,8 @@ fn a_row_that_is_recomputed_after_a_failed_invalidation_outlives_it() {
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [3, 2]);
 }
 
-/// The invalidation is written, the answer is an error, and the file cannot be read for a while.
-fn lost(dir: &Path, refreshes: bool) {
+/// A store whose first change is written, is answered by an error, and cannot be read while the switch is on.
+fn without_replies(dir: &Path) -> (Store, Arc<AtomicBool>) {
     let off = Arc::new(AtomicBool::new(false));
     let broken = off.clone();
     let rule = move |_, step: &str, path: &Path| {
@@ -118,7 +118,11 @@ fn lost(dir: &Path, refreshes: bool) {
         };
         (is_change && broken.load(SeqCst)).then_some(fault)
     };
-    let store = with_steps(dir, Faulty::with(rule));
+    (with_steps(dir, Faulty::with(rule)), off)
+}
+
+fn lost(dir: &Path, refreshes: bool) {
+    let (store, off) = without_replies(dir);
     compute(&store, &["x", "y"], 1);
     store.flush().unwrap();
     off.store(true, SeqCst);
@@ -142,5 +146,29 @@ fn an_invalidation_whose_reply_was_lost_is_recognised() {
     for refreshes in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         lost(dir.path(), refreshes);
+    }
+}
+
+#[test]
+fn recomputed_rows_outlive_their_tombstone_whose_reply_was_lost() {
+    for refreshes in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, off) = without_replies(dir.path());
+        compute(&store, &["x", "y"], 1);
+        store.flush().unwrap();
+        let replacer = Replacer::new();
+        assert_eq!(replace(&store, &replacer, &["x"], 2), 1);
+        off.store(true, SeqCst);
+        store.flush().unwrap_err();
+        assert_eq!(names(dir.path(), "change-").len(), 2, "it is written all the same");
+        off.store(false, SeqCst);
+        if refreshes {
+            assert_eq!(values(&store, &["x", "y"]), [2, 1]);
+        }
+        store.flush().unwrap();
+        assert_eq!(store.stats().rows_dropped, 0);
+        assert_eq!(values(&store, &["x", "y"]), [2, 1]);
+        assert_eq!(values(&process(dir.path()), &["x", "y"]), [2, 1]);
+        assert_eq!(replace(&store, &replacer, &["x"], 3), 0);
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::buffer::RowBatch;
-use crate::changes::{Doomed, Tombstones};
+use crate::changes::{Attempt, Doomed, Seen, Tombstones};
 use crate::error::Error;
+use crate::key::Keys;
 use crate::replacer::Replacer;
 
 /// What has become of a batch.
@@ -12,6 +13,8 @@ use crate::replacer::Replacer;
 pub(crate) struct Fate {
     /// The newest change that the rows which are left have been compared with.
     pub(crate) number: u64,
+    /// What kills none of them.
+    seen: Seen,
     /// Whether the tombstone that a replacer's rows need is written.
     has_replaced: bool,
     /// For each row whether it is dead; empty if none is.
@@ -20,7 +23,7 @@ pub(crate) struct Fate {
 
 impl Fate {
     pub(crate) fn new(batch: &RowBatch) -> Self {
-        Self { number: batch.seen.number, has_replaced: false, dead: Vec::new() }
+        Self { number: batch.seen.number, seen: batch.seen.clone(), has_replaced: false, dead: Vec::new() }
     }
 
     pub(crate) fn is_dead(&self, row: usize) -> bool {
@@ -40,12 +43,17 @@ impl Fate {
         self.dead[row] = true;
     }
 
+    /// Whether tombstones kill the row, whose key is at `position`.
+    pub(crate) fn kill_row(&self, tombstones: &Tombstones, keys: &Keys, position: usize) -> bool {
+        self.seen.kill_row(tombstones, self.number, keys, position)
+    }
+
     /// Compares the rows with all tombstones up to `newest`; returns how many have died.
     fn advance(&mut self, batch: &RowBatch, tombstones: &Tombstones, newest: u64) -> usize {
         let mut died = 0;
-        if batch.seen.may_kill(tombstones, self.number) {
+        if self.seen.may_kill(tombstones, self.number) {
             for row in 0..batch.rows() {
-                if !self.is_dead(row) && batch.seen.kill_row(tombstones, self.number, &batch.keys, row) {
+                if !self.is_dead(row) && self.kill_row(tombstones, &batch.keys, row) {
                     self.kill(row, batch.rows());
                     died += 1;
                 }
@@ -134,6 +142,18 @@ pub(crate) fn doomed(fates: &[Fate], batches: &[Arc<RowBatch>], replacer: &Arc<R
         rows.extend(alive.map(|row| (keys.key(row).into(), view)));
     }
     (!rows.is_empty()).then_some(Doomed::Views(rows))
+}
+
+/// Whether that tombstone is written is not known: if it is found, the rows outlive it.
+pub(crate) fn tried(
+    fates: &mut [Fate],
+    batches: &[Arc<RowBatch>],
+    replacer: &Arc<Replacer>,
+    attempt: &Arc<Attempt>,
+) {
+    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer)) {
+        fate.seen.add(attempt);
+    }
 }
 
 /// That tombstone is written: the rows take its number.

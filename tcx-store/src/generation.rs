@@ -249,7 +249,7 @@ impl Wanted<'_> {
             batch.refused().is_none()
                 && batch.born >= self.oldest_kept
                 && !fate.is_dead(row as usize)
-                && !batch.seen.kill_row(self.tombstones, fate.number, self.keys, position)
+                && !fate.kill_row(self.tombstones, self.keys, position)
         });
         places.map(|(number, row)| (&generation.batches[number as usize], row))
     }

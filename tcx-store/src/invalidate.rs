@@ -3,8 +3,7 @@
 use std::io;
 use std::time::SystemTime;
 
-use crate::bytes::Random;
-use crate::changes::Doomed;
+use crate::changes::{Attempt, Doomed};
 use crate::clock;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
@@ -165,7 +164,7 @@ impl Core {
                 return Err(error);
             }
             Err(error) => {
-                live.changes.kill_here(doomed, Random::new());
+                live.changes.kill_here(doomed, Attempt::new());
                 Err(error)
             }
             Ok(_) => {

@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use crate::attestation::ask_sources;
 use crate::buffer::RowBatch;
-use crate::bytes::Random;
-use crate::changes::{KnownChanges, Tombstones};
+use crate::changes::{Attempt, KnownChanges, Tombstones};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fate::{Fate, doomed, expire, refuse, replaced, replacers};
+use crate::fate::{Fate, doomed, expire, refuse, replaced, replacers, tried};
 use crate::generation::{Generation, Replacement};
 use crate::instance::KnownIdentity;
 use crate::key::KeyHash;
@@ -162,12 +161,18 @@ impl Settling<'_> {
         let batches = &self.generation.batches;
         for replacer in replacers(fates, batches) {
             let mut before = Tombstones::default();
-            let created = changes.create(&*core.storage, Random::new(), |tombstones, newest| {
+            let attempt = Attempt::new();
+            let created = changes.create(&*core.storage, &attempt, |tombstones, newest| {
                 self.died += self.generation.advance(fates, tombstones, newest);
                 before = tombstones.clone();
                 doomed(fates, batches, &replacer)
-            })?;
-            if let Some(number) = created {
+            });
+            if created.is_err() {
+                // It may be written all the same: then the rows must outlive it.
+                changes.tried(&attempt);
+                tried(fates, batches, &replacer, &attempt);
+            }
+            if let Some(number) = created? {
                 replaced(fates, batches, &replacer, number);
                 self.replacements.push(Replacement { number, before });
             }

@@ -1,15 +1,16 @@
 //! Creating changes: what is to be dead, and the merged file that says the same in one.
 
 use std::io;
+use std::sync::Arc;
 
 use super::encode;
 use super::known::{KnownChanges, Read};
+use super::pending::Attempt;
 use super::read::Doubt;
 use super::same::Compared;
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
-use crate::bytes::Random;
 use crate::name::FileName;
 use crate::storage::Storage;
 
@@ -24,12 +25,12 @@ impl KnownChanges {
     /// Makes something dead by the next change. Where that cannot be written, this process honours it all the same, and
     /// tries again with every later change and seal.
     pub(crate) fn kill(&mut self, storage: &dyn Storage, doomed: Doomed) -> io::Result<()> {
-        let nonce = Random::new();
+        let attempt = Attempt::new();
         let written = self
             .write_pending(storage)
-            .and_then(|()| self.create(storage, nonce, |_, _| Some(doomed.clone())));
+            .and_then(|()| self.create(storage, &attempt, |_, _| Some(doomed.clone())));
         if let Err(error) = written {
-            self.kill_here(doomed, nonce);
+            self.kill_here(doomed, attempt);
             return Err(error);
         }
         self.make_durable(storage)
@@ -43,9 +44,9 @@ impl KnownChanges {
             if let Some(unread) = self.unread_after(0) {
                 return Err(io::Error::other(format!("change {unread} exists but cannot be read")));
             }
-            self.create(storage, first.nonce, |tombstones, _| {
+            self.create(storage, &first.attempt, |tombstones, _| {
                 // Its creation may have succeeded the last time: the change is found where another was expected.
-                let is_pending = tombstones.pending.iter().any(|pending| pending.nonce == first.nonce);
+                let is_pending = tombstones.pending.iter().any(|pending| Arc::ptr_eq(pending, &first));
                 is_pending.then(|| first.doomed.clone())
             })?;
             self.announce();
@@ -59,7 +60,7 @@ impl KnownChanges {
     pub(crate) fn create(
         &mut self,
         storage: &dyn Storage,
-        nonce: Random,
+        attempt: &Attempt,
         mut doomed: impl FnMut(&Tombstones, u64) -> Option<Doomed>,
     ) -> io::Result<Option<u64>> {
         if self.next == 0 {
@@ -74,7 +75,7 @@ impl KnownChanges {
             if let Some(what) = doomed.too_large() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
             }
-            let bytes = encode(number, doomed.kind(), nonce, &doomed.payload(number));
+            let bytes = encode(number, doomed.kind(), attempt.nonce, &doomed.payload(number));
             self.check_no_gap(storage, number)?;
             self.make_durable(storage)?;
             if let Some(Created { bytes, is_durable }) = self.create_as(storage, number, bytes)? {
@@ -141,6 +142,7 @@ impl KnownChanges {
         }
         learned.compare(storage).confirmed()?;
         *self = learned;
+        self.announce();
         if self.unread.get(&number) == Some(&Doubt::Failed) {
             return Err(io::Error::other(format!("change {number} exists but cannot be read")));
         }

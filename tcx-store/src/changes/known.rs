@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::merge::MergePlan;
-use super::pending::Pending;
+use super::pending::Attempt;
 use super::read::{Doubt, map, nonce, read};
 use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
@@ -41,8 +41,10 @@ pub(crate) struct KnownChanges {
     pub(super) durable: u64,
     /// How many invalidations have failed.
     pub(super) failed: u64,
-    /// Failed invalidations that were written since, the number of each, and the tombstones without it: lookups do not know yet.
-    pub(super) late: Vec<(Arc<Pending>, u64, Tombstones)>,
+    /// Failed attempts to write the tombstone of rows that were recomputed, as long as the rows wait.
+    pub(super) tried: Vec<Weak<Attempt>>,
+    /// Failed attempts that were found to be written, the number of each, and the tombstones without it: rows do not know yet.
+    pub(super) late: Vec<(Arc<Attempt>, u64, Tombstones)>,
 }
 
 /// What became of reading one change.
@@ -116,8 +118,8 @@ impl KnownChanges {
             .into_iter()
             .chain(listed.merged.last())
             .for_each(|&number| self.count_on(number));
-        // Among the changes of a merged file may be a failed invalidation of this process, which is recognised by its own file.
-        let reads_next = !self.tombstones.pending.is_empty() && listed.changes.contains(&self.next);
+        // Among the changes of a merged file may be one that a failed attempt of this process has written, which is recognised by its own file.
+        let reads_next = self.may_find_attempts() && listed.changes.contains(&self.next);
         let known = if reads_next { ..self.next } else { ..u64::MAX };
         self.learn_merged(storage, listed.merged.range(known));
         self.read_again(storage);
@@ -199,11 +201,11 @@ impl KnownChanges {
         self.change_tombstones(|_| {});
     }
 
-    /// Whether this is a failed invalidation of this process and an earlier change cannot be read now. What was looked up
-    /// after it had failed is compared with every change before it, and with none later.
+    /// Whether an attempt of this process that had failed has written this and an earlier change cannot be read now. What
+    /// outlives it is compared with every change before it, and with none later.
     fn waits(&self, table: &TombstoneTable) -> bool {
         self.unread_after(0).is_some_and(|unread| unread < table.number)
-            && self.find_pending(table.nonce).is_some()
+            && self.find_attempt(table.nonce).is_some()
     }
 
     /// Reads once more what could not be read: a file system may have failed for a moment, or the change has been repaired.
@@ -237,9 +239,9 @@ impl KnownChanges {
     pub(super) fn push(&mut self, table: TombstoneTable) {
         let TombstoneTable { number, nonce, .. } = table;
         if table.merged_in.is_none()
-            && let Some(at) = self.find_pending(nonce)
+            && let Some(attempt) = self.find_attempt(nonce)
         {
-            self.settle_pending(at, number);
+            self.settle(attempt, number);
         }
         self.next = self.next.max(number + 1);
         if table.merged_in.is_none() && self.anchor.is_none_or(|anchor| anchor.number <= number) {

@@ -19,7 +19,7 @@ mod verify;
 pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges};
 pub(crate) use merge::MergePlan;
-pub(crate) use pending::Seen;
+pub(crate) use pending::{Attempt, Seen};
 pub(crate) use read::map as map_change;
 pub(crate) use same::{Compared, Origin};
 pub(crate) use tombstone::Doomed;

@@ -1,10 +1,11 @@
-//! Invalidations that could not be written. Each holds in this process alone until it can be.
+//! Tombstones that could not be written, as far as this process knows.
 //!
-//! One that is written late has a greater number than rows which were looked up after it had failed. It must not kill
-//! those: each lookup keeps which failed invalidations it knew, and its rows are compared with the tombstones before
-//! them only.
+//! A failed invalidation holds in this process alone until it can be written. By then its number is greater than that of
+//! rows which were looked up after it had failed. It must not kill those: each lookup keeps which failed invalidations
+//! it knew, and its rows are compared with the tombstones before them only. In the same way recomputed rows outlive
+//! their own tombstone, if the attempt to write it was answered by an error and has succeeded all the same.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
@@ -17,16 +18,29 @@ use crate::key::Keys;
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(super) doomed: Doomed,
-    /// The same with every attempt: by it a change is recognised whose creation succeeded and was answered by an error.
-    pub(super) nonce: Random,
+    pub(super) attempt: Arc<Attempt>,
     /// Ascends in the order in which they have failed, which is the order in which they are written.
     order: u64,
     /// With the number [`u64::MAX`].
     pub(super) table: TombstoneTable,
+}
+
+/// The attempt to write a tombstone.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    /// The same however often it is tried: by it a change is recognised whose creation succeeded and was answered by an
+    /// error.
+    pub(super) nonce: Random,
     written: OnceLock<Written>,
 }
 
-/// What has become of a failed invalidation.
+impl Attempt {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { nonce: Random::new(), written: OnceLock::new() })
+    }
+}
+
+/// What has become of an attempt that had failed.
 #[derive(Debug)]
 pub(super) struct Written {
     /// The number of its change.
@@ -36,36 +50,50 @@ pub(super) struct Written {
 }
 
 impl KnownChanges {
-    /// Makes something dead in this process until it can be written, by a change with this nonce.
-    pub(crate) fn kill_here(&mut self, doomed: Doomed, nonce: Random) {
-        let bytes = encode(u64::MAX, doomed.kind(), nonce, &doomed.payload(u64::MAX));
+    /// Makes something dead in this process until it can be written.
+    pub(crate) fn kill_here(&mut self, doomed: Doomed, attempt: Arc<Attempt>) {
+        let bytes = encode(u64::MAX, doomed.kind(), attempt.nonce, &doomed.payload(u64::MAX));
         let table = TombstoneTable::open(u64::MAX, ChangeBytes::Heap(bytes));
         let table = table.expect("what was just encoded can be read");
         self.failed += 1;
-        let pending = Pending { doomed, nonce, order: self.failed, table, written: OnceLock::new() };
+        let pending = Pending { doomed, attempt, order: self.failed, table };
         self.change_tombstones(|tombstones| tombstones.pending.push(Arc::new(pending)));
     }
 
-    /// The failed invalidation that was written by the change with this nonce, if it is one.
-    pub(super) fn find_pending(&self, nonce: Random) -> Option<usize> {
-        self.tombstones.pending.iter().position(|pending| pending.nonce == nonce)
+    /// The tombstone for rows that were recomputed could not be written, unless a change with its nonce is found.
+    pub(crate) fn tried(&mut self, attempt: &Arc<Attempt>) {
+        self.tried.retain(|attempt| attempt.strong_count() > 0);
+        self.tried.push(Arc::downgrade(attempt));
     }
 
-    /// Change `number` is the pending one at `at`. Lookups learn of it by [`announce`](Self::announce): this may be a copy
+    /// The failed attempt that has written the change with this nonce, if one has.
+    pub(super) fn find_attempt(&self, nonce: Random) -> Option<Arc<Attempt>> {
+        let pending = self.tombstones.pending.iter().map(|pending| pending.attempt.clone());
+        let tried = self.tried.iter().filter_map(Weak::upgrade);
+        pending.chain(tried).find(|attempt| attempt.nonce == nonce)
+    }
+
+    /// Whether a change may turn out to be written by this process.
+    pub(super) fn may_find_attempts(&self) -> bool {
+        !self.tombstones.pending.is_empty() || self.tried.iter().any(|attempt| attempt.strong_count() > 0)
+    }
+
+    /// Change `number` was written by this attempt. Lookups learn of it by [`announce`](Self::announce): this may be a copy
     /// that is let go of.
-    pub(super) fn settle_pending(&mut self, at: usize, number: u64) {
+    pub(super) fn settle(&mut self, attempt: Arc<Attempt>, number: u64) {
         let before = self.tombstones.without_pending();
-        let written = (self.tombstones.pending[at].clone(), number, before);
-        self.late.push(written);
-        self.change_tombstones(|tombstones| drop(tombstones.pending.remove(at)));
+        self.change_tombstones(|tombstones| {
+            tombstones.pending.retain(|pending| pending.attempt.nonce != attempt.nonce);
+        });
+        self.late.push((attempt, number, before));
     }
 
-    /// Gives the rows that were looked up after an invalidation had failed the number of its change. Due before anything is
+    /// Gives the rows that outlive a tombstone which was written late the number of its change. Due before anything is
     /// compared with that change.
     pub(crate) fn announce(&mut self) {
-        for (pending, number, before) in self.late.drain(..) {
+        for (attempt, number, before) in self.late.drain(..) {
             // The first time says it: a change has one number.
-            let _ = pending.written.set(Written { number, before });
+            let _ = attempt.written.set(Written { number, before });
         }
     }
 }
@@ -77,11 +105,14 @@ pub(crate) struct Seen {
     pub(crate) number: u64,
     /// The failed invalidations that were not written yet, in their order: they kill none of its rows.
     pending: Vec<Arc<Pending>>,
+    /// The attempts to write the tombstone by which rows that were recomputed replace others, in their order, all after those of
+    /// `pending`.
+    own: Vec<Arc<Attempt>>,
 }
 
 impl Seen {
     pub(crate) fn new(number: u64, tombstones: &Tombstones) -> Self {
-        Self { number, pending: tombstones.pending.clone() }
+        Self { number, pending: tombstones.pending.clone(), own: Vec::new() }
     }
 
     /// Whether the row of the key at `position`, which has been compared with every change up to `number`, is dead.
@@ -93,7 +124,8 @@ impl Seen {
         keys: &Keys,
         position: usize,
     ) -> bool {
-        for written in self.pending.iter().filter_map(|pending| pending.written.get()) {
+        let attempts = self.pending.iter().map(|pending| &pending.attempt).chain(&self.own);
+        for written in attempts.filter_map(|attempt| attempt.written.get()) {
             if written.number > number {
                 if written.before.kill_row(number, keys, position) {
                     return true;
@@ -107,7 +139,12 @@ impl Seen {
     /// Whether a row with this number can be dead at all.
     #[inline]
     pub(crate) fn may_kill(&self, tombstones: &Tombstones, number: u64) -> bool {
-        !self.pending.is_empty() || tombstones.may_kill(number)
+        !self.pending.is_empty() || !self.own.is_empty() || tombstones.may_kill(number)
+    }
+
+    /// The rows outlive this tombstone, too.
+    pub(crate) fn add(&mut self, attempt: &Arc<Attempt>) {
+        self.own.push(attempt.clone());
     }
 
     fn knew(&self, pending: &Pending) -> bool {
