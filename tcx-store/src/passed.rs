@@ -56,17 +56,23 @@ impl Store {
         read(&self.path().join(FOLDER), &name, bytes.len()).is_ok_and(|found| found == bytes)
     }
 
-    /// Records that this module has passed `checks`, as soon as its folder is there; never, if the store is open to read only. What
-    /// keeps the record from the disk is no trouble.
+    /// Records that this module has passed `checks`, as soon as its folder is there; never, if the store is open to read only, or
+    /// [inherited](Self::is_inherited) by a forked process. What keeps the record from the disk is no trouble.
     pub fn record_passed(&self, checks: &str) {
+        if self.is_inherited() {
+            return;
+        }
         lock(&self.core.passed.0).push(checks.to_owned());
     }
 
     /// Removes what was recorded of `checks`, by whatever process. What keeps it from the disk is no trouble.
     pub fn forget_passed(&self, checks: &str) {
-        // The writer holds the lock while it writes: nothing is recorded after this.
-        let mut waiting = lock(&self.core.passed.0);
-        waiting.retain(|own| own != checks);
+        // The writer holds the lock while it writes: nothing is recorded after this. What waits in the process that this one was
+        // forked from is out of reach, and so is its lock.
+        let mut waiting = (!self.is_inherited()).then(|| lock(&self.core.passed.0));
+        if let Some(waiting) = &mut waiting {
+            waiting.retain(|own| own != checks);
+        }
         let dir = self.path().join(FOLDER);
         if is_dir(&dir).is_ok() {
             let _ = System.remove(&dir.join(record(&self.core.spec, checks).0));

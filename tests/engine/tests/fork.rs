@@ -160,6 +160,38 @@ fn a_child_waits_for_no_lock_that_another_thread_of_its_parent_held() {
     }
 }
 
+/// Records and forgets checks until `done`, so that their lock is held most of the time.
+fn record(store: &Store, done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        store.record_passed("checks of the parent");
+        store.forget_passed("checks of the parent");
+    }
+}
+
+#[test]
+fn a_child_that_records_checks_waits_for_no_lock_of_its_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    get_or_compute(&store, &["a"]);
+    store.record_passed("of the parent");
+    store.flush().unwrap();
+    while !store.has_passed("of the parent") {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| record(&store, &done));
+        let _done = Done(&done);
+        for _ in 0..20 {
+            in_child(dir.path(), || {
+                store.record_passed("of the child");
+                store.forget_passed("of the parent");
+                assert!(!store.has_passed("of the parent"), "what a child finds out counts");
+            });
+        }
+    });
+}
+
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
