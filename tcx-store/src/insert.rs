@@ -7,7 +7,7 @@ use crate::buffer::Accepted;
 use crate::causes::Cause;
 use crate::column::Column;
 use crate::error::{Error, Result};
-use crate::lookup::Lookup;
+use crate::lookup::{Keeping, Lookup};
 use crate::losses::Losses;
 use crate::store::Store;
 
@@ -114,7 +114,12 @@ impl Store {
             )));
         }
         let writer = if self.is_inherited() { None } else { Some(self.writer()?) };
-        let batch = lookup.take(positions, columns, attestation.cloned(), Some(losses.clone()))?;
+        let keeping = Keeping {
+            attestation: attestation.cloned(),
+            losses: losses.clone(),
+            rejections: &self.rejections,
+        };
+        let batch = lookup.take(positions, columns, Some(keeping))?;
         if batch.rows() == 0 {
             return Ok(());
         }

@@ -36,6 +36,14 @@ struct Address {
     row: u32,
 }
 
+/// What the rows that complete a lookup are kept with.
+pub(crate) struct Keeping<'a> {
+    pub(crate) attestation: Option<Arc<Attestation>>,
+    pub(crate) losses: Arc<Losses>,
+    /// Whose rows take the place of those that were found and rejected.
+    pub(crate) rejections: &'a Arc<Replacer>,
+}
+
 /// What is counted of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
@@ -152,24 +160,26 @@ impl Lookup {
     ///
     /// If a position is not below [`len`](Self::len).
     pub fn complete(&mut self, positions: &[usize], columns: Vec<Column>) -> Result<()> {
-        self.take(positions, columns, None, None).map(drop)
+        self.take(positions, columns, None).map(drop)
     }
 
-    /// As [`complete`](Self::complete); the rows can be kept as long as `attestation` holds.
+    /// As [`complete`](Self::complete); the rows can be kept if they are to be.
     pub(crate) fn take(
         &mut self,
         positions: &[usize],
         mut columns: Vec<Column>,
-        attestation: Option<Arc<Attestation>>,
-        losses: Option<Arc<Losses>>,
+        keeping: Option<Keeping<'_>>,
     ) -> Result<Arc<RowBatch>> {
         let mut keys = self.keys.select(positions);
         columns.extend(keys.take_stamps());
-        // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
-        let rejected = positions.iter().any(|&position| self.is_replaced(position));
-        let replacer = self.replacer.clone().or_else(|| rejected.then(Replacer::new));
-        let batch = RowBatch::new(keys, columns, &self.leaves, self.seen.clone(), replacer)?;
-        let batch = Arc::new(RowBatch { attestation, losses, ..batch });
+        let mut batch = RowBatch::new(keys, columns, &self.leaves, self.seen.clone(), self.replacer.clone())?;
+        if let Some(Keeping { attestation, losses, rejections }) = keeping {
+            // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
+            let rejected = positions.iter().any(|&position| self.is_replaced(position));
+            batch.replacer = batch.replacer.or_else(|| rejected.then(|| rejections.clone()));
+            (batch.attestation, batch.losses) = (attestation, Some(losses));
+        }
+        let batch = Arc::new(batch);
         self.fill(&batch, positions);
         Ok(batch)
     }

@@ -171,4 +171,22 @@ mod tests {
         let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
         store.insert(&mut rows, &[0], vec![Column::dense(&[1])]).unwrap_err();
     }
+
+    #[test]
+    fn however_many_batches_replace_outdated_rows_one_seal_writes_one_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { seal_after: std::time::Duration::from_hours(1), ..Options::default() };
+        let store = Store::open(dir.path(), spec(), &options).unwrap();
+        for stamp in 0..2_u64 {
+            for key in 0..300 {
+                let keys = Keys::ints([key], 0).with_stamps(Column::dense(&stamp.to_le_bytes())).unwrap();
+                let mut rows = store.lookup(keys).unwrap();
+                store.insert(&mut rows, &[0], vec![Column::dense(&[stamp as u8])]).unwrap();
+            }
+            store.flush().unwrap();
+        }
+        let names = std::fs::read_dir(dir.path().join("m_v1")).unwrap().map(|file| file.unwrap().file_name());
+        let changes = names.filter(|name| name.to_string_lossy().starts_with("change-")).count();
+        assert_eq!(changes, 2, "change 0 and one tombstone");
+    }
 }

@@ -63,6 +63,8 @@ pub struct Store {
     pub(crate) reopened: Reopened,
     /// Of those who insert without naming others.
     pub(crate) losses: Arc<Losses>,
+    /// Takes the place of rows that were found and rejected. One for all: each replacer costs a tombstone a seal.
+    pub(crate) rejections: Arc<Replacer>,
 }
 
 impl Store {
@@ -120,6 +122,7 @@ impl Store {
             process: Process::current(),
             reopened: Reopened::new(),
             losses: Arc::default(),
+            rejections: Replacer::new(),
         }
     }
 
