@@ -65,6 +65,8 @@ mod lookup;
 mod losses;
 mod maintain;
 mod memory;
+#[cfg(test)]
+mod merged_elsewhere_tests;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod mmap;

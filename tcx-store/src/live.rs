@@ -153,7 +153,10 @@ impl Live {
             changes.count_on(base);
         }
         self.has_new_files |= opened.closed;
-        let is_news = !opened.names.is_empty() || changes.shown() != self.changes.shown();
+        let is_news = !opened.names.is_empty()
+            || changes.shown() != self.changes.shown()
+            // Merged changes say what is known already, unless they are another folder's.
+            || !Arc::ptr_eq(changes.tombstones(), self.changes.tombstones());
         if is_news && !self.confirm(&changes, &opened.names)? {
             // The next listing is of the folder as it is by then.
             return Ok(true);
