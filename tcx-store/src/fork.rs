@@ -123,6 +123,15 @@ impl<T> PerProcess<T> {
     }
 }
 
+impl<T> Drop for PerProcess<T> {
+    fn drop(&mut self) {
+        // As above.
+        if let Some(made) = self.0.load_full().filter(|made| !made.by.is_current()) {
+            std::mem::forget(made);
+        }
+    }
+}
+
 impl<T: Default> PerProcess<T> {
     /// The value of this process.
     pub(crate) fn get(&self) -> Arc<Made<T>> {
@@ -155,6 +164,10 @@ mod tests {
         VALUE.0.store(Some(of_parent));
         assert_eq!(*VALUE.get().lock().unwrap(), 0);
         assert!(kept.upgrade().is_some(), "the parent's was dropped");
+        let of_parent = Arc::new(Made { by: Process(u64::MAX), value: Mutex::new(9) });
+        let kept = Arc::downgrade(&of_parent);
+        drop(PerProcess(ArcSwapOption::new(Some(of_parent))));
+        assert!(kept.upgrade().is_some(), "the parent's was dropped with what held it");
         let failed: Result<_, &str> = PerProcess::<u32>::new().get_or_try_make(|| Err("no"));
         assert_eq!(failed.err(), Some("no"));
     }

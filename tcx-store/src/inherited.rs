@@ -93,7 +93,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         if self.is_inherited() {
             mem::forget(self.take_writer());
-            mem::forget(self.core.clone());
+            mem::forget((self.core.clone(), self.losses.clone()));
         }
     }
 }
