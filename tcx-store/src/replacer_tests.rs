@@ -50,6 +50,8 @@ fn rows_of_several_views_are_recomputed_once_each_and_all_of_them_stay() {
         assert_eq!(found.collect::<Vec<_>>(), [[10; 2], [11; 2], [12; 2]]);
     }
     store.compact().unwrap();
+    // The first segment, whose rows are all dead, is joined only where the writer was faster.
+    store.collect(Duration::ZERO).unwrap();
     assert_eq!((store.stats().rows, epoch(30)), (6, 0));
 }
 
