@@ -241,7 +241,7 @@ pointers!(&T, Box<T>, Rc<T>, Arc<T>);
 
 impl<T: Stateless + ToOwned + ?Sized> Stateless for Cow<'_, T> {
     fn identity(&self, identity: &mut Identity) {
-        T::identity(self, identity);
+        identity.enter::<T>(self);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,6 +11,14 @@ use tcx::{Cache, Extractor, Identity, Stateless, cached_module};
 
 trait Step: Stateless + Send {
     fn of(&self, x: i64) -> i64;
+}
+
+impl ToOwned for dyn Step {
+    type Owned = Box<Self>;
+
+    fn to_owned(&self) -> Box<Self> {
+        Box::new(first::Own)
+    }
 }
 
 macro_rules! steps {
@@ -106,6 +115,7 @@ fn every_pointer_to_a_trait_object_enters_the_type() {
     assert_eq!(Identity::of(&&*boxed).to_string(), expected);
     assert_eq!(Identity::of(&(Rc::new(first::Own) as Rc<dyn Step>)).to_string(), expected);
     assert_eq!(Identity::of(&(Arc::new(first::Own) as Arc<dyn Step>)).to_string(), expected);
+    assert_eq!(Identity::of(&Cow::Borrowed(&*boxed)).to_string(), expected);
     let steps: Vec<Box<dyn Step>> = vec![boxed];
     assert_eq!(
         Identity::of(&steps).to_string(),
