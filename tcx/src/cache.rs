@@ -121,7 +121,7 @@ impl Cache {
         let device = identity.device().unwrap_or(Device::Cpu);
         let rows = self.rows::<M>(&identity, device)?;
         let entries = identity.all_entries();
-        let compute = Compute::new(module, identity.into_watch(), Record::of(&rows, device));
+        let compute = Compute::new(module, identity, Record::of(&rows, device));
         Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
     }
 

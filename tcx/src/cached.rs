@@ -21,6 +21,7 @@ use crate::missing::Missing;
 use crate::mode::Rows;
 use crate::output::CacheableOutput;
 use crate::progress::Computing;
+use crate::sources::Sources;
 use crate::{Error, Result};
 
 /// How many samples are computed together where the caller hands over many.
@@ -62,6 +63,8 @@ pub struct Cached<M> {
     compute: Alone<Compute<M>>,
     /// What the module is, for those that take its outputs.
     entries: Vec<(String, String)>,
+    /// The weights behind its rows, for the same.
+    sources: Arc<Sources>,
     pub(crate) finite: FiniteWatch,
     pub(crate) recheck: Recheck,
     pub(crate) computing: Computing,
@@ -82,6 +85,7 @@ impl<M: CachedModule> Cached<M> {
         Self {
             shared,
             rows,
+            sources: compute.sources().clone(),
             compute: Alone::new(compute),
             entries,
             finite: FiniteWatch::default(),
@@ -96,6 +100,11 @@ impl<M: CachedModule> Cached<M> {
     /// What the module is.
     pub(crate) fn entries(&self) -> &[(String, String)] {
         &self.entries
+    }
+
+    /// The weights behind its rows.
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.sources
     }
 
     /// Puts outputs on this device, instead of the one that holds the module's weights (the CPU if it has none).
@@ -347,7 +356,7 @@ impl<M: CachedModule> Cached<M> {
         let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
         self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
         let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();
-        self.rows.complete(rows, &positions, columns, compute.attestation())
+        self.rows.complete(rows, &positions, columns, compute.attestation().as_ref())
     }
 
     /// The output that is made of `leaves`; of all, if none is said.

@@ -77,6 +77,6 @@ impl Identity {
         });
         let entries = upstream.entries().iter().chain(output.entries());
         let entries = entries.map(|(path, value)| (format!("{}/{path}", U::ID), value.clone()));
-        self.add_upstream(entries);
+        self.add_upstream(entries, upstream.sources());
     }
 }

@@ -12,6 +12,7 @@ use crate::extractor::{CachedModule, Extractor};
 use crate::identity::Identity;
 use crate::output::{CacheableOutput, ColumnWriter};
 use crate::passed::{Level, Record};
+use crate::sources::Sources;
 use crate::watch::WeightWatch;
 use crate::{Error, Result};
 
@@ -24,6 +25,7 @@ pub(crate) struct Compute<M> {
     without_gradients: bool,
     checks: Checks,
     record: Option<Record>,
+    sources: Arc<Sources>,
 }
 
 /// Builds a module.
@@ -36,19 +38,22 @@ struct Lazy<M> {
 }
 
 impl<M: CachedModule> Compute<M> {
-    pub(crate) fn new(module: M, watch: WeightWatch, record: Option<Record>) -> Self {
+    pub(crate) fn new(module: M, identity: Identity, record: Option<Record>) -> Self {
+        let sources = identity.sources();
         Self {
-            module: Some((module, watch)),
+            module: Some((module, identity.into_watch())),
             lazy: None,
             without_gradients: false,
             checks: Checks::new(),
             record,
+            sources,
         }
     }
 
     pub(crate) fn lazy(announced: Identity, build: Build<M>, record: Option<Record>) -> Self {
+        let sources = announced.sources();
         let lazy = Some(Lazy { announced, build });
-        Self { module: None, lazy, without_gradients: false, checks: Checks::new(), record }
+        Self { module: None, lazy, without_gradients: false, checks: Checks::new(), record, sources }
     }
 
     /// Builds the module if it is not there.
@@ -73,9 +78,14 @@ impl<M: CachedModule> Compute<M> {
         self.lazy.is_some() && self.module.take().is_some()
     }
 
-    /// What is asked before rows of this module become durable; nothing if it has no weights.
-    pub(crate) fn attestation(&self) -> Option<&Arc<Attestation>> {
-        self.module.as_ref().and_then(|(_, watch)| watch.attestation(M::ID))
+    /// The weights behind the rows.
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.sources
+    }
+
+    /// What is asked before rows that were just computed become durable; nothing if no weights are behind them.
+    pub(crate) fn attestation(&self) -> Option<Arc<Attestation>> {
+        self.sources.attestation(self.module.as_ref().and_then(|(_, watch)| watch.attestation(M::ID)))
     }
 
     /// The columns of `rows` samples; `named` names one of them for a message. With `recheck`, a part of them may be computed

@@ -1,10 +1,12 @@
 //! What a module is, gathered from its fields: readable entries for the store, and the weights to watch.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tch::Device;
 
 use crate::output::CacheableOutput;
+use crate::sources::Sources;
 use crate::stateless::Stateless;
 use crate::watch::{Weight, WeightWatch};
 
@@ -40,6 +42,8 @@ pub struct Identity {
     entries: Vec<(String, String)>,
     /// Those of the modules that the inputs come from.
     upstream: Vec<(String, String)>,
+    /// The weights behind their rows.
+    pub(crate) before: Vec<Arc<Sources>>,
     path: String,
     device: Option<Device>,
     watch: WeightWatch,
@@ -154,8 +158,13 @@ impl Identity {
         self.entries.iter().chain(&output.entries).chain(&self.upstream).cloned().collect()
     }
 
-    pub(crate) fn add_upstream(&mut self, entries: impl Iterator<Item = (String, String)>) {
+    pub(crate) fn add_upstream(
+        &mut self,
+        entries: impl Iterator<Item = (String, String)>,
+        sources: &Arc<Sources>,
+    ) {
         self.upstream.extend(entries);
+        self.before.push(sources.clone());
     }
 
     /// The entries, and those of the modules that the inputs come from.

@@ -39,6 +39,7 @@ mod progress;
 mod provenance;
 mod registry;
 mod skipped;
+mod sources;
 mod stamp;
 mod stateless;
 mod stores;

@@ -103,7 +103,8 @@ impl Memory {
 }
 
 /// The memory of all weights of a module, for the thread that writes rows.
-struct Memories {
+pub(crate) struct Memories {
+    module: &'static str,
     /// `Tensor` is not `Sync`.
     weights: Mutex<Vec<(String, Memory)>>,
     /// The first weight found to have changed.
@@ -116,12 +117,12 @@ impl Memories {
     /// # Errors
     ///
     /// The first weight that changed.
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         for (name, Memory { tensor, checksum: frozen }) in
             &*self.weights.lock().unwrap_or_else(PoisonError::into_inner)
         {
-            if checksum(tensor)? != *frozen {
-                return Err(changed(self.changed.get_or_init(|| name.clone())));
+            if checksum(tensor).map_err(|error| error.in_module(self.module))? != *frozen {
+                return Err(changed(self.changed.get_or_init(|| name.clone())).in_module(self.module));
             }
         }
         Ok(())
@@ -174,20 +175,22 @@ impl WeightWatch {
         places.map(|place| elsewhere[place]).try_for_each(Weight::check_sample)
     }
 
-    /// What the store asks before it makes rows of module `id` durable; nothing if it has no weights.
-    pub(crate) fn attestation(&self, id: &'static str) -> Option<&Arc<Attestation>> {
+    /// What the store asks before it makes rows of module `id` durable, and what that looks at; nothing if it has no weights.
+    pub(crate) fn attestation(&self, id: &'static str) -> Option<(&Arc<Attestation>, &Arc<Memories>)> {
         if self.weights.is_empty() {
             return None;
         }
         let attest = || {
             let weights =
                 self.weights.iter().map(|weight| (weight.name.clone(), weight.memory.share())).collect();
-            let memories = Arc::new(Memories { weights: Mutex::new(weights), changed: OnceLock::new() });
+            let memories =
+                Arc::new(Memories { module: id, weights: Mutex::new(weights), changed: OnceLock::new() });
             let asked = memories.clone();
-            let ask = move || asked.check().map_err(|error| error.in_module(id).to_string());
+            let ask = move || asked.check().map_err(|error| error.to_string());
             (Attestation::new(ask), memories)
         };
-        Some(&self.attested.get_or_init(attest).0)
+        let (attestation, memories) = self.attested.get_or_init(attest);
+        Some((attestation, memories))
     }
 }
 

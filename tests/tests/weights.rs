@@ -149,3 +149,65 @@ fn a_write_that_no_sample_of_the_weights_shows_is_found_before_rows_are_durable(
     drop(cached);
     assert_sound(dir.path(), &[1, 2], INPUTS);
 }
+
+/// Twice its input: no weight of its own.
+#[cached_module(id = "twice_watched_v1", key = i64)]
+struct Twice {}
+
+impl Extractor for Twice {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<1>>;
+
+    fn forward(&self, inputs: &Tensor) -> tcx::Result<Self::Output> {
+        Ok((inputs * 2).into())
+    }
+}
+
+/// Its input times a weight.
+#[cached_module(id = "times_watched_v1", key = i64)]
+struct Times {
+    factor: Frozen<Tensor>,
+}
+
+impl Extractor for Times {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<1>>;
+
+    fn forward(&self, inputs: &Tensor) -> tcx::Result<Self::Output> {
+        Ok((inputs * &*self.factor).into())
+    }
+}
+
+#[test]
+fn rows_made_of_rows_of_changed_weights_do_not_become_durable_either() {
+    const INPUTS: i64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let run = |fc: Frozen<nn::Linear>, check: &dyn Fn(&Cached<Twice>, &Cached<Times>)| {
+        let first = open(dir.path(), fc);
+        let cache = Cache::open(dir.path()).unwrap();
+        let twice = cache.module_after(&first, Twice {}).unwrap();
+        let factor = Frozen::tensor(Tensor::from(5_f32)).unwrap();
+        let times = cache.module_after(&twice, Times { factor }).unwrap();
+        let ids = [1, 2, 3];
+        let found = times.fetch(&ids, |_| {
+            let found = twice.fetch(&ids, |_| {
+                // The place of the weight that is changed.
+                Ok(first.forward(&ids, &input(&ids, INPUTS).roll(700, 1))?.into())
+            });
+            Ok(found?.into())
+        });
+        check(&twice, &times);
+        Vec::<f32>::try_from(found.unwrap().flatten(0, -1)).unwrap()
+    };
+    let fc = unchanged(INPUTS);
+    let weight = fc.ws.shallow_clone();
+    let _ = weight.data().narrow(1, 700, 1).fill_(15.);
+    run(fc, &|twice, times| {
+        for flushed in [times.flush(), twice.flush()] {
+            let error = flushed.map_or_else(|error| error.to_string(), |()| "nothing was lost".to_owned());
+            let said = "3 computed rows were not kept: module `watched_v1`: weight `fc.net.weight`: ";
+            assert!(error.contains(said), "{error}");
+        }
+    });
+    assert_eq!(run(unchanged(INPUTS), &|_, times| times.flush().unwrap()), [30., 60., 90.]);
+}
