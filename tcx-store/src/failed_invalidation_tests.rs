@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::storage::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, replace, values, with_steps};
+use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_steps};
 use crate::{Replacer, Store};
 
 /// A store on a disk that is full while the switch is on.
@@ -171,4 +171,27 @@ fn recomputed_rows_outlive_their_tombstone_whose_reply_was_lost() {
         assert_eq!(values(&process(dir.path()), &["x", "y"]), [2, 1]);
         assert_eq!(replace(&store, &replacer, &["x"], 3), 0);
     }
+}
+
+#[test]
+fn a_change_that_was_created_is_not_removed_because_change_0_is_not_found_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let is_created = AtomicBool::new(false);
+    let steps = Faulty::with(move |_, step, path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if step == "link" && name.ends_with('1') {
+            is_created.store(true, SeqCst);
+        }
+        let is_zero = step == "open" && name == "change-00000000000000000000";
+        (is_zero && is_created.swap(false, SeqCst)).then_some(Fault::Refused(ErrorKind::NotFound))
+    });
+    let store = with_steps(dir.path(), steps.clone());
+    compute(&store, &["x", "y"], 1);
+    seal_all(&store);
+    let other = process(dir.path());
+    store.invalidate(&keys(&["x"])).unwrap();
+    assert!(steps.has_failed());
+    assert_eq!(names(dir.path(), "change-").len(), 2, "another process may have learned of it");
+    assert_eq!(values(&other, &["x", "y"]), [-1, 1]);
+    assert_eq!(values(&store, &["x", "y"]), [-1, 1]);
 }

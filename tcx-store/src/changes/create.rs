@@ -7,7 +7,7 @@ use super::encode;
 use super::known::{KnownChanges, Read};
 use super::pending::Attempt;
 use super::read::Doubt;
-use super::same::Compared;
+use super::same::{Compared, listed};
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
@@ -122,6 +122,10 @@ impl KnownChanges {
         if self.origin.is_some()
             && storage.open(&zero).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         {
+            // A file system may fail for a moment, and other processes may have read the change.
+            if listed(storage).is_none_or(|names| names.contains(&FileName::Change(0))) {
+                return Ok(false);
+            }
             if storage.map(name).is_ok_and(|map| *map == *bytes) {
                 storage.remove(name)?;
             }
