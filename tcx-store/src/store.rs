@@ -14,6 +14,7 @@ use crate::inherited::Reopened;
 use crate::key::Keys;
 use crate::lookup::Lookup;
 use crate::losses::Losses;
+use crate::name::FileName;
 use crate::options::Options;
 use crate::replacer::Replacer;
 use crate::spec::Spec;
@@ -350,7 +351,9 @@ impl Store {
 
     fn is_given_up(&self) -> bool {
         let waits_for_folder = || self.trouble().is_some_and(|error| error.is_not_found());
-        self.core.check().is_err() || waits_for_folder() && !self.path().exists()
+        let is_file = |name: &String| FileName::parse(name).is_some();
+        let is_empty = || self.core.storage.list().is_ok_and(|names| !names.iter().any(is_file));
+        self.core.check().is_err() || waits_for_folder() && is_empty()
     }
 
     /// The folder of the store.

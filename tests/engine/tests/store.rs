@@ -229,6 +229,27 @@ fn a_moved_cache_is_still_the_cache() {
 }
 
 #[test]
+fn a_folder_whose_files_were_removed_is_begun_again_by_who_opens_the_module_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    get_or_compute(&store, &["a"]);
+    store.flush().unwrap();
+    store.invalidate(&Keys::text(["a"], 0).unwrap()).unwrap();
+    for file in std::fs::read_dir(store.path()).unwrap().map(|file| file.unwrap().path()) {
+        if file.is_file() { std::fs::remove_file(file) } else { std::fs::remove_dir_all(file) }.unwrap();
+    }
+    get_or_compute(&store, &["b"]);
+    let error = store.flush().unwrap_err().to_string();
+    assert!(error.contains("open the module again"), "{error}");
+    let again = open(dir.path());
+    assert_eq!(get_or_compute(&again, &["b"]), 1);
+    again.flush().unwrap();
+    again.invalidate(&Keys::text(["a"], 0).unwrap()).unwrap();
+    let error = store.flush().unwrap_err().to_string();
+    assert!(error.contains("made again by another process"), "{error}");
+}
+
+#[test]
 fn a_folder_that_was_removed_and_made_again_is_not_mixed_with_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
