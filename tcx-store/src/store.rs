@@ -22,8 +22,8 @@ use crate::stats::{Stats, Work};
 use crate::storage::{LocalStorage, Storage, System};
 use crate::writer::{Times, Writer};
 
-/// The open stores of this process, by folder.
-static OPEN: PerProcess<Mutex<HashMap<PathBuf, Weak<Store>>>> = PerProcess::new();
+/// The open stores of this process, by folder: the last is shared, those before it were given up and may have rows that wait.
+static OPEN: PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>> = PerProcess::new();
 
 /// The rows of one module: found by key, added in batches, made durable in the background.
 ///
@@ -83,7 +83,8 @@ impl Store {
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
         // gets a new one.
-        if let Some(store) = open.get(&dir).and_then(Weak::upgrade).filter(|store| !store.is_given_up()) {
+        let last = open.get(&dir).and_then(|stores| stores.last()).and_then(Weak::upgrade);
+        if let Some(store) = last.filter(|store| !store.is_given_up()) {
             return store.shared_with(&spec, options);
         }
         if dir.is_symlink() {
@@ -92,8 +93,9 @@ impl Store {
         }
         let storage = Arc::new(LocalStorage::new(dir.clone(), System).reading(options.read_mode));
         let store = Arc::new(Self::with_storage(storage, spec, options)?);
-        open.retain(|_, store| store.strong_count() > 0);
-        open.insert(dir, Arc::downgrade(&store));
+        open.values_mut().for_each(|stores| stores.retain(|store| store.strong_count() > 0));
+        open.retain(|_, stores| !stores.is_empty());
+        open.entry(dir).or_default().push(Arc::downgrade(&store));
         Ok(store)
     }
 
@@ -372,7 +374,7 @@ impl Store {
 pub(crate) fn open_stores() -> Vec<Arc<Store>> {
     let open = OPEN.get();
     let open = open.lock().unwrap_or_else(PoisonError::into_inner);
-    open.values().filter_map(Weak::upgrade).collect()
+    open.values().flatten().filter_map(Weak::upgrade).collect()
 }
 
 /// The path with its existing part made canonical, so that one folder has one name in this process.

@@ -160,6 +160,27 @@ fn a_child_waits_for_no_lock_that_another_thread_of_its_parent_held() {
     }
 }
 
+#[test]
+fn rows_that_waited_for_their_folder_are_written_at_the_end_though_the_module_was_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, away) = (dir.path().join("m_v1"), dir.path().join("away"));
+    in_child(dir.path(), || {
+        let store = open(dir.path());
+        get_or_compute(&store, &["a"]);
+        store.flush().unwrap();
+        store.invalidate(&Keys::text(["b"], 0).unwrap()).unwrap();
+        get_or_compute(&store, &["buffered"]);
+        std::fs::rename(&folder, &away).unwrap();
+        store.flush().unwrap_err();
+        let again = open(dir.path());
+        assert_eq!(lookup(&again, &["a"]).missing(), 1, "another store");
+        std::fs::rename(&away, &folder).unwrap();
+        std::mem::forget((store, again));
+        std::process::exit(0);
+    });
+    check(&lookup(&open(dir.path()), &["a", "buffered"]), &["a", "buffered"]);
+}
+
 /// Records and forgets checks until `done`, so that their lock is held most of the time.
 fn record(store: &Store, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
