@@ -1,7 +1,9 @@
 //! The condition under which computed rows may become durable: whatever they were computed from is unchanged.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use crate::buffer::RowBatch;
@@ -45,7 +47,7 @@ pub struct Attestation {
 }
 
 impl Attestation {
-    /// `ask` runs on the writer's thread.
+    /// `ask` runs on the writer's thread. Where it panics, the answer is no.
     pub fn new(ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { ask: Box::new(ask), refused: OnceLock::new() })
     }
@@ -56,12 +58,21 @@ impl Attestation {
     }
 
     fn ask(&self) {
-        if let Err(why) = (self.ask)() {
+        // A panic says no: on the writer's thread it would keep the rows of all other sources from the disk.
+        let answer = catch_unwind(AssertUnwindSafe(&self.ask));
+        let answer = answer
+            .unwrap_or_else(|panic| Err(format!("the check of their source panicked: {}", said(&*panic))));
+        if let Err(why) = answer {
             tracing::error!("rows are computed but not kept: {why}");
             // Another store may have asked at the same time: the first answer is kept.
             let _ = self.refused.set(Error::invalid(why));
         }
     }
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let formatted = panic.downcast_ref::<String>().map(String::as_str);
+    formatted.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
 impl fmt::Debug for Attestation {

@@ -80,3 +80,19 @@ fn rows_computed_again_by_a_changed_source_replace_nothing() {
     store.flush().unwrap_err();
     assert_eq!(durable(dir.path(), &["a"]), [1]);
 }
+
+#[test]
+fn a_source_that_panics_when_it_is_asked_keeps_no_other_rows_from_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    let attestation = Attestation::new(|| panic!("the device is lost"));
+    insert(&store, "a", 1, &attestation).unwrap();
+    compute(&store, &["b"], 2);
+    let error = store.flush().unwrap_err().to_string();
+    let said = "1 computed rows were not kept: the check of their source panicked: the device is lost";
+    assert_eq!(error, said);
+    assert_eq!(durable(dir.path(), &["a", "b"]), [-1, 2]);
+    compute(&store, &["c"], 3);
+    store.flush().unwrap();
+    assert_eq!(durable(dir.path(), &["b", "c"]), [2, 3]);
+}
