@@ -5,6 +5,9 @@ use tcx_store::{Column, DType, Leaf, LeafKind};
 
 use crate::Error;
 
+/// So many rows say what is usual.
+const USUAL_ROWS: usize = 64;
+
 /// What may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tolerance {
@@ -16,7 +19,7 @@ pub(crate) enum Tolerance {
 }
 
 impl Tolerance {
-    /// The largest difference, as a part of the row's largest value.
+    /// The largest difference, as a part of the row's largest value, or of one that is usual in its batch.
     fn relative(self, dtype: DType) -> f64 {
         match (self, dtype) {
             (Self::Repeated, DType::F16 | DType::BF16) => 1e-2,
@@ -67,8 +70,12 @@ impl Broken {
 }
 
 /// The first of the pairs of rows, one of `a` and one of `b`, that differ by more than is tolerated: its row of `a`, and how.
+///
+/// A row may differ as much as others of its batch, the `rows` of `a`: the last bits of a sum that happens to be near zero are
+/// those of its parts.
 pub(crate) fn first_difference(
     leaves: &[Leaf],
+    rows: usize,
     a: &[Column],
     b: &[Column],
     pairs: impl Iterator<Item = (usize, usize)>,
@@ -77,7 +84,10 @@ pub(crate) fn first_difference(
     pairs.into_iter().find_map(|(of_a, of_b)| {
         let differs = |((leaf, a), b): ((&Leaf, &Column), &Column)| {
             let how = if a.is_present(of_a) == b.is_present(of_b) {
-                difference(&leaf.kind, a.row(of_a, &leaf.kind), b.row(of_b, &leaf.kind), tolerance)
+                let differ = |usual| {
+                    difference(&leaf.kind, a.row(of_a, &leaf.kind), b.row(of_b, &leaf.kind), tolerance, usual)
+                };
+                differ(0.).and_then(|_| differ(usual(&leaf.kind, a, rows)))
             } else {
                 // Where a number is compared with a threshold, its last bits decide.
                 (tolerance == Tolerance::Repeated).then(|| "is there and is not".to_owned())
@@ -88,8 +98,28 @@ pub(crate) fn first_difference(
     })
 }
 
-/// How the rows differ, if they differ by more than is tolerated.
-pub(crate) fn difference(kind: &LeafKind, a: &[u8], b: &[u8], tolerance: Tolerance) -> Option<String> {
+/// The largest value of a row, as it is usual in these: at least half of them have one as large.
+fn usual(kind: &LeafKind, column: &Column, rows: usize) -> f64 {
+    let Some(dtype) = kind.dtype() else { return 0. };
+    let present = (0..rows).filter(|&row| column.is_present(row)).take(USUAL_ROWS);
+    let floats = present.filter_map(|row| floats(dtype, column.row(row, kind)));
+    let mut largest: Vec<f64> = floats.map(|row| largest(&row)).collect();
+    largest.sort_unstable_by(f64::total_cmp);
+    largest.get(largest.len().saturating_sub(1) / 2).copied().unwrap_or(0.)
+}
+
+fn largest<'a>(numbers: impl IntoIterator<Item = &'a f64>) -> f64 {
+    numbers.into_iter().filter(|x| x.is_finite()).fold(0., |most, x| x.abs().max(most))
+}
+
+/// How the rows differ, if they differ by more than is tolerated where a row's largest value is `usual`.
+pub(crate) fn difference(
+    kind: &LeafKind,
+    a: &[u8],
+    b: &[u8],
+    tolerance: Tolerance,
+    usual: f64,
+) -> Option<String> {
     if a == b {
         return None;
     }
@@ -102,8 +132,7 @@ pub(crate) fn difference(kind: &LeafKind, a: &[u8], b: &[u8], tolerance: Toleran
     let Some((dtype, a, b)) = floats else {
         return (tolerance == Tolerance::Repeated).then(|| "is not the same".to_owned());
     };
-    let largest = a.iter().chain(&b).filter(|x| x.is_finite()).fold(0., |most: f64, x| most.max(x.abs()));
-    let allowed = largest * tolerance.relative(dtype);
+    let allowed = largest(a.iter().chain(&b)).max(usual) * tolerance.relative(dtype);
     // Equal infinities have no difference to compare.
     let same = |a: &f64, b: &f64| a.total_cmp(b).is_eq() || (a.is_nan() && b.is_nan());
     let differs = |(a, b): (&f64, &f64)| !(same(a, b) || (a - b).abs() <= allowed);
@@ -119,7 +148,7 @@ pub(crate) fn distance(kind: &LeafKind, a: &[u8], b: &[u8]) -> f64 {
     }
     let Some(dtype) = kind.dtype().filter(|_| a.len() == b.len()) else { return 1. };
     let (Some(a), Some(b)) = (floats(dtype, a), floats(dtype, b)) else { return 1. };
-    let largest = a.iter().chain(&b).filter(|x| x.is_finite()).fold(0., |most: f64, x| most.max(x.abs()));
+    let largest = largest(a.iter().chain(&b));
     let part = |(a, b): (&f64, &f64)| {
         let gap = (a - b).abs();
         if gap <= 0. || a.total_cmp(b).is_eq() || (a.is_nan() && b.is_nan()) {
@@ -152,7 +181,7 @@ mod tests {
     fn compare(a: &[f32], b: &[f32], tolerance: Tolerance) -> Option<String> {
         let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
         let kind = LeafKind::Dense { dtype: DType::F32, shape: vec![a.len()] };
-        difference(&kind, &bytes(a), &bytes(b), tolerance)
+        difference(&kind, &bytes(a), &bytes(b), tolerance, 0.)
     }
 
     #[test]
@@ -187,19 +216,36 @@ mod tests {
     }
 
     #[test]
+    fn a_row_near_zero_may_differ_as_the_others_of_its_batch_do() {
+        let column =
+            |rows: &[f32]| [Column::dense(&rows.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())];
+        let kind = LeafKind::Dense { dtype: DType::F32, shape: vec![] };
+        let leaves = [Leaf { name: "value".to_owned(), kind, optional: false }];
+        let differs = |a: &[f32], b: &[f32]| {
+            let pairs = a.iter().enumerate().map(|(row, _)| (row, row));
+            first_difference(&leaves, a.len(), &column(a), &column(b), pairs, Tolerance::Rebatched).is_some()
+        };
+        assert!(!differs(&[1., 0.001, -3.], &[1., 0.005, -3.]));
+        assert!(differs(&[1., 0.001, -3.], &[1., 0.05, -3.]));
+        assert!(differs(&[0.001, 0.002, 1e30], &[0.001, 0.005, 1e30]), "one large value is not usual");
+        assert!(differs(&[0.001, 1.], &[0.005, 1.]), "nor is one of two");
+        assert!(differs(&[0.001], &[0.005]));
+    }
+
+    #[test]
     fn another_number_of_elements_is_never_tolerated() {
         let kind = LeafKind::Ragged { dtype: DType::F32, shape: vec![tcx_store::ANY] };
         for tolerance in [Tolerance::Repeated, Tolerance::Rebatched] {
-            let found = difference(&kind, &[0; 8], &[0; 12], tolerance);
+            let found = difference(&kind, &[0; 8], &[0; 12], tolerance, 0.);
             assert_eq!(found.as_deref(), Some("has 2 and 3 elements"));
         }
         let close = [1_f32, 1.001].map(f32::to_le_bytes);
-        assert_eq!(difference(&kind, &close[0], &close[1], Tolerance::Rebatched), None);
+        assert_eq!(difference(&kind, &close[0], &close[1], Tolerance::Rebatched, 0.), None);
     }
 
     #[test]
     fn words_are_compared_where_the_batch_is_the_same() {
-        assert!(difference(&LeafKind::Text, b"cat", b"dog", Tolerance::Repeated).is_some());
-        assert!(difference(&LeafKind::Text, b"cat", b"dog", Tolerance::Rebatched).is_none());
+        assert!(difference(&LeafKind::Text, b"cat", b"dog", Tolerance::Repeated, 0.).is_some());
+        assert!(difference(&LeafKind::Text, b"cat", b"dog", Tolerance::Rebatched, 0.).is_none());
     }
 }

@@ -173,13 +173,15 @@ impl<M: CachedModule> Computed for Ran<'_, M> {
 
     fn difference(&self, positions: &[usize], other: &[Column], tolerance: Tolerance) -> Option<Broken> {
         let pairs = positions.iter().enumerate().map(|(row, &position)| (position, row));
-        let (position, difference) = first_difference(self.leaves, self.columns, other, pairs, tolerance)?;
+        let (position, difference) =
+            first_difference(self.leaves, self.rows, self.columns, other, pairs, tolerance)?;
         Some(Broken::new(tolerance, &difference, &(self.named)(position)))
     }
 
     fn between(&self, positions: &[usize], one: &[Column], other: &[Column]) -> Option<Broken> {
         let pairs = (0..positions.len()).map(|row| (row, row));
-        let (row, difference) = first_difference(self.leaves, one, other, pairs, Tolerance::Repeated)?;
+        let rows = positions.len();
+        let (row, difference) = first_difference(self.leaves, rows, one, other, pairs, Tolerance::Repeated)?;
         Some(Broken::new(Tolerance::Repeated, &difference, &(self.named)(positions[row])))
     }
 }

@@ -232,7 +232,7 @@ impl<I: Clone> Verified<I> {
             }
             let (a, b) = (cached.0.bytes(number, cached.1), computed.0.bytes(number, computed.1));
             self.largest_difference = self.largest_difference.max(distance(kind, a, b));
-            first = first.or_else(|| Some((name, difference(kind, a, b, Tolerance::Repeated)?)));
+            first = first.or_else(|| Some((name, difference(kind, a, b, Tolerance::Repeated, 0.)?)));
         }
         if let Some((field, how)) = first {
             self.different.push(Different { id: id.clone(), field: field.clone(), how });

@@ -197,3 +197,33 @@ fn a_batch_that_matters_only_later_is_noticed_by_the_standing_check() {
     assert!(said.contains(DEPENDS), "{said}");
     assert_eq!(cached.stats().rows_accepted, 8);
 }
+
+/// A sum whose parts are rounded as half precision rounds them, and whose order depends on the size of the batch, as that of a
+/// kernel does.
+#[cached_module(id = "rounded_sums_v1", key = i64)]
+struct RoundedSums;
+
+impl Extractor for RoundedSums {
+    type Input = Vec<[f32; 64]>;
+    type Output = Vec<f32>;
+
+    fn forward(&self, inputs: &Self::Input) -> tcx::Result<Vec<f32>> {
+        let parts = if inputs.len() >= 32 { 8 } else { 1 };
+        let rounded = |sum: f32| f32::from_bits(sum.to_bits().wrapping_add(0x1000) & 0xffff_e000);
+        let sum = |x: &[f32; 64]| x.chunks(64 / parts).map(|part| rounded(part.iter().sum())).sum();
+        Ok(inputs.iter().map(sum).collect())
+    }
+}
+
+#[test]
+fn sums_that_happen_to_be_near_zero_may_differ_as_others_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = Cache::builder().recheck(0.25).open(dir.path()).unwrap().module(RoundedSums).unwrap();
+    let number = |x: i64| ((x * 2_654_435_761 % 10_007) as f32 / 5_003.5) - 1.;
+    let sample = |id: i64| std::array::from_fn(|place| number(id * 64 + place as i64 + 1));
+    for batch in 0..40 {
+        let ids: Vec<i64> = (batch * 64..batch * 64 + 64).collect();
+        cached.forward(&ids, &ids.iter().map(|&id| sample(id)).collect()).unwrap();
+    }
+    assert!(cached.stats().rows_rechecked > 600);
+}
