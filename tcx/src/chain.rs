@@ -9,7 +9,8 @@ use crate::output::CacheableOutput;
 
 impl Cache {
     /// Opens the cache of a module whose inputs are the outputs of another one, `upstream`: what that one is becomes part
-    /// of this one's identity, so that other weights there meet no old rows here.
+    /// of this one's identity, so that other weights there meet no old rows here. Stamps are not: a module after one with
+    /// stamps needs the same stamps, or it goes on serving what it has made of an earlier source.
     ///
     /// ```
     /// # use tch::Tensor;

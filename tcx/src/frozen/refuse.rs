@@ -33,7 +33,7 @@ pub(super) fn check<M>() -> Result<()> {
         let (krate, name) =
             (path.split("::").next().unwrap_or(path), path.rsplit("::").next().unwrap_or(path));
         if CRATES.contains(&krate) && (MUTABLE.contains(&name) || name.starts_with("Atomic")) {
-            let message = format!("holds a `{name}`: its tensors can be changed through a shared reference");
+            let message = format!("holds a `{name}`: its contents can be changed through a shared reference");
             return Err(Error::frozen(format!("network `{network}`"), message)
                 .with_remedy("hold the network itself, and what has to change in a field of its own"));
         }
