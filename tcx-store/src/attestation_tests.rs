@@ -1,12 +1,14 @@
 //! Rows become durable only as long as their source is what it was.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::testing::{column, compute, keys, names, process, values};
-use crate::{Attestation, Replacer, Result, Store};
+use crate::storage::{Fault, Faulty};
+use crate::testing::{column, compute, keys, names, process, values, with_steps};
+use crate::{Attestation, Losses, Replacer, Result, Store};
 
 /// A source, and what changes it.
 fn source() -> (Arc<Attestation>, Arc<AtomicBool>) {
@@ -95,4 +97,30 @@ fn a_source_that_panics_when_it_is_asked_keeps_no_other_rows_from_the_disk() {
     compute(&store, &["c"], 3);
     store.flush().unwrap();
     assert_eq!(durable(dir.path(), &["b", "c"]), [2, 3]);
+}
+
+#[test]
+fn a_row_that_made_way_for_one_of_a_changed_source_is_written_after_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let fails = Arc::new(AtomicBool::new(true));
+    let first = fails.clone();
+    let steps = Faulty::with(move |_, step, path| {
+        let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
+        (step == "rename" && is_segment && first.load(SeqCst))
+            .then_some(Fault::Refused(ErrorKind::StorageFull))
+    });
+    let store = with_steps(dir.path(), steps);
+    let (attestation, changed) = source();
+    let (mine, others) = (Arc::new(Losses::new()), Arc::new(Losses::new()));
+    // Two users have looked at once.
+    let [mut own, mut other] = [(); 2].map(|()| store.lookup(keys(&["a"])).unwrap());
+    store.insert_for(&mine, &mut own, &[0], column(&[1]), None).unwrap();
+    store.insert_for(&others, &mut other, &[0], column(&[2]), Some(&attestation)).unwrap();
+    store.flush_for(&mine).unwrap_err();
+    changed.store(true, SeqCst);
+    fails.store(false, SeqCst);
+    store.flush_for(&mine).unwrap();
+    store.flush_for(&others).unwrap_err();
+    assert_eq!(values(&store, &["a"]), [1]);
+    assert_eq!(durable(dir.path(), &["a"]), [1]);
 }

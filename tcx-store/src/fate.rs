@@ -19,15 +19,28 @@ pub(crate) struct Fate {
     has_replaced: bool,
     /// For each row whether it is dead; empty if none is.
     dead: Vec<bool>,
+    /// For each row whether it makes way for a newer one, as long as that is to be written; empty if none does.
+    superseded: Vec<bool>,
 }
 
 impl Fate {
     pub(crate) fn new(batch: &RowBatch) -> Self {
-        Self { number: batch.seen.number, seen: batch.seen.clone(), has_replaced: false, dead: Vec::new() }
+        Self {
+            number: batch.seen.number,
+            seen: batch.seen.clone(),
+            has_replaced: false,
+            dead: Vec::new(),
+            superseded: Vec::new(),
+        }
     }
 
     pub(crate) fn is_dead(&self, row: usize) -> bool {
-        self.dead.get(row).is_some_and(|dead| *dead)
+        is_set(&self.dead, row) || is_set(&self.superseded, row)
+    }
+
+    /// How many rows are dead.
+    fn gone(&self) -> usize {
+        (0..self.dead.len().max(self.superseded.len())).filter(|&row| self.is_dead(row)).count()
     }
 
     /// No row is to be written; returns how many have died.
@@ -43,6 +56,17 @@ impl Fate {
         self.dead[row] = true;
     }
 
+    /// One of `rows` rows makes way for a newer one. It is compared with tombstones all the same.
+    pub(crate) fn supersede(&mut self, row: usize, rows: usize) {
+        self.superseded.resize(rows, false);
+        self.superseded[row] = true;
+    }
+
+    /// Which rows make way for others is to be found out once more: a newer one may not be written any more.
+    pub(crate) fn restore(&mut self) {
+        self.superseded.clear();
+    }
+
     /// Whether tombstones kill the row, whose key is at `position`.
     pub(crate) fn kill_row(&self, tombstones: &Tombstones, keys: &Keys, position: usize) -> bool {
         self.seen.kill_row(tombstones, self.number, keys, position)
@@ -53,9 +77,9 @@ impl Fate {
         let mut died = 0;
         if self.seen.may_kill(tombstones, self.number) {
             for row in 0..batch.rows() {
-                if !self.is_dead(row) && self.kill_row(tombstones, &batch.keys, row) {
+                if !is_set(&self.dead, row) && self.kill_row(tombstones, &batch.keys, row) {
+                    died += usize::from(!self.is_dead(row));
                     self.kill(row, batch.rows());
-                    died += 1;
                 }
             }
         }
@@ -74,6 +98,15 @@ impl Fate {
         }
         ranges
     }
+}
+
+fn is_set(rows: &[bool], row: usize) -> bool {
+    rows.get(row).is_some_and(|is_set| *is_set)
+}
+
+/// How many rows are dead.
+pub(crate) fn gone(fates: &[Fate]) -> usize {
+    fates.iter().map(Fate::gone).sum()
 }
 
 /// Compares every batch with all tombstones up to `newest`; returns how many rows have died.

@@ -68,14 +68,17 @@ impl Generation {
     /// Compares every row with all tombstones up to `newest`, and leaves of several live rows of a key and view the newest.
     /// Returns how many rows have died.
     pub(crate) fn advance(&self, fates: &mut [Fate], tombstones: &Tombstones, newest: u64) -> usize {
-        let died = fate::advance(fates, &self.batches, tombstones, newest);
-        died + self.keep_newest(fates)
+        let gone = fate::gone(fates);
+        fates.iter_mut().for_each(Fate::restore);
+        fate::advance(fates, &self.batches, tombstones, newest);
+        self.keep_newest(fates);
+        fate::gone(fates).saturating_sub(gone)
     }
 
     /// Once every row has been compared with the same tombstones, one that comes later kills all rows of a key and view or
-    /// none: what is left of them now is the newest for good.
-    fn keep_newest(&self, fates: &mut [Fate]) -> usize {
-        let mut died = 0;
+    /// none: what is left of them now is the newest, as long as its source has not changed and its time is not over. A
+    /// recomputed row does not come back, since no tombstone was written for it.
+    fn keep_newest(&self, fates: &mut [Fate]) {
         let ends = self.index.values().filter(|place| self.older.contains_key(place));
         for end in ends.filter(|_| !self.older.is_empty()) {
             let mut kept: Vec<Place> = Vec::new();
@@ -89,11 +92,14 @@ impl Generation {
                 };
                 let is_newer = self.replaces_at(place) && !self.replaces_at(*own);
                 let (number, row) = if is_newer { std::mem::replace(own, place) } else { place };
-                fates[number as usize].kill(row as usize, self.batches[number as usize].rows());
-                died += 1;
+                let (fate, rows) = (&mut fates[number as usize], self.batches[number as usize].rows());
+                if self.replaces_at((number, row)) {
+                    fate.kill(row as usize, rows);
+                } else {
+                    fate.supersede(row as usize, rows);
+                }
             }
         }
-        died
     }
 
     fn have_one_key(&self, (a, row_of_a): Place, (b, row_of_b): Place) -> bool {
