@@ -1,0 +1,103 @@
+//! What a lookup is blamed for: a row that it must not have found, or one that it must have found.
+
+use super::{Glance, Oracle, Session};
+use crate::model::history::Row;
+
+impl Oracle {
+    /// Why this row must not have been served.
+    pub(super) fn wrong(&self, glance: &Glance, key: &str, view: u32, value: i64) -> Option<String> {
+        let Some(row) = usize::try_from(value).ok().and_then(|row| self.rows.get(row)) else {
+            return Some(format!("wrong: nobody has computed {value}"));
+        };
+        let Session { identity, .. } = self.sessions[glance.session];
+        if (row.key, row.view, row.identity) != (key, view, identity) {
+            return Some(format!("wrong: found row {value}, which is {row:?}"));
+        }
+        if !self.is_own(glance.replacer, row) {
+            return Some(format!("wrong: a replacer found row {value}, which it has not computed: {row:?}"));
+        }
+        if self.time_to_live.is_some_and(|time| glance.at.saturating_sub(row.born) > time) {
+            return Some(format!("wrong: found row {value} that has expired by {}: {row:?}", glance.at));
+        }
+        let newer = self.newer(glance, value as usize, row).filter(|_| !self.may_miss);
+        if let Some(newer) = newer {
+            return Some(format!("stale: found row {value}, and {newer:?} is newer than {row:?}"));
+        }
+        let honoured = glance.honours.iter().map(|&killer| &self.invalidations[killer]);
+        let killer = honoured.into_iter().find(|killer| killer.kills(value as usize, row))?;
+        let is_astray = row.place.is_none() && self.places.switched_since(row.looked);
+        if is_astray && row.session != glance.session {
+            // What another process was about to write when the folder went came to the next one, with numbers of its own.
+            return None;
+        }
+        Some(format!("wrong: found row {value} that is dead: {row:?}, killed by {killer:?}"))
+    }
+
+    /// Whether a replacer may take the row for its own: it is, or it was computed after the replacer has had it replaced.
+    fn is_own(&self, replacer: Option<usize>, row: &Row) -> bool {
+        let after = |own: &Row| {
+            let since = own.replaces.map(|number| self.invalidations[number].begun);
+            let is_same = own.replacer == replacer && (own.key, own.view) == (row.key, row.view);
+            is_same && since.is_some_and(|since| since < row.looked)
+        };
+        let is_plain = row.replacer.is_none();
+        replacer.is_none() || row.replacer == replacer || is_plain && self.rows.iter().any(after)
+    }
+
+    /// The row that must have been found instead of this one: of those that a session seals together, the newest lives.
+    fn newer(&self, glance: &Glance, number: usize, row: &Row) -> Option<&Row> {
+        let newer = |(other, own): &(usize, &Row)| {
+            (own.key, own.view, own.session, own.generation)
+                == (row.key, row.view, row.session, row.generation)
+                && own.age() > row.age()
+                && own.accepted.is_some_and(|at| at < glance.begun)
+                && self.is_own(glance.replacer, own)
+                // What was looked up in another folder may know less of the changes of this one than it seems.
+                && own.looked_in == row.looked_in
+                && !self.may_be_dead(*other, own)
+        };
+        let is_seen = glance.session == row.session || row.acknowledged.is_some();
+        // A row that was not accepted is found in the lookup that computed it, and nowhere else.
+        let is_certain = row.accepted.is_some() && row.looked_in == self.places.current();
+        let mut rows = self.rows.iter().enumerate().filter(|(other, _)| *other != number);
+        rows.find(|row| is_seen && is_certain && newer(row)).map(|(_, row)| row)
+    }
+
+    /// The row that must have been found.
+    pub(super) fn lost(&self, glance: &Glance, key: &str, view: u32) -> Option<String> {
+        let Session { identity, refused, misled, .. } = self.sessions[glance.session];
+        let places = &self.places;
+        let lost = self.rows.iter().enumerate().filter(|_| !self.may_miss).find(|(number, row)| {
+            // A row that leaves the buffer while the folder is another is found again after a refresh.
+            let is_kept = row.looked_in == places.current()
+                && !row.sealing.is_some_and(|since| places.switched_since(since));
+            let own = row.session == glance.session && row.accepted.is_some_and(|at| at < glance.begun);
+            let visible = row.acknowledged.is_some_and(|at| {
+                at < glance.fresh_since && row.place.is_some_and(|place| places.hold(place, at))
+            });
+            !(refused || misled)
+                && (row.key, row.view, row.identity) == (key, view, identity)
+                && (glance.replacer.is_none() || row.replacer == glance.replacer)
+                && !self.is_superseded(row)
+                && (own && is_kept || visible && !places.switched_since(glance.fresh_since))
+                && !self.may_be_dead(*number, row)
+        });
+        lost.map(|(number, row)| format!("lost: row {number} is missing: {row:?}"))
+    }
+
+    /// Whether another handle of the process has recomputed the row since: only that one finds a row of its own.
+    fn is_superseded(&self, row: &Row) -> bool {
+        let newer =
+            |own: &Row| own.replacer.is_some() && own.replacer != row.replacer && own.age() > row.age();
+        row.replacer.is_some()
+            && self
+                .rows
+                .iter()
+                .any(|own| (own.key, own.view, own.session) == (row.key, row.view, row.session) && newer(own))
+    }
+
+    pub(super) fn may_be_dead(&self, number: usize, row: &Row) -> bool {
+        let unsettled = self.invalidations.iter().enumerate().filter(|(own, _)| !row.settled.contains(own));
+        unsettled.into_iter().any(|(_, invalidation)| invalidation.may_kill(number, row))
+    }
+}
