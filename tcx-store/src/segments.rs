@@ -165,6 +165,10 @@ impl SegmentSet {
                 }
             }
         }
+        if unreplaced {
+            // An older copy of the folder may have come into place, without this one and with what it stood for.
+            self.known.retain(|_, state| !matches!(state, State::Gone));
+        }
         (any_gone, unreplaced)
     }
 

@@ -1,7 +1,7 @@
 //! Interleavings by name: folders that are removed, go away and come back, or are replaced by an older copy.
 
 use super::operation::Operation;
-use super::script::{COMPACT, Script, at_every_call, invalidate_a1};
+use super::script::{COMPACT, Script, at_every_call, invalidate_a1, three_segments};
 
 /// Another program starts where the folder was, and invalidates.
 fn work_elsewhere(script: &mut Script, process: usize, invalidations: usize) {
@@ -127,6 +127,22 @@ fn an_older_copy_is_recognised_though_the_newest_changes_cannot_be_read() {
     script.open(0);
     script.write(0, &["a3"]);
     assert_eq!(script.values(0, &["b1"]), [None]);
+    script.end();
+}
+
+#[test]
+fn what_was_joined_and_collected_is_found_again_in_an_older_copy() {
+    let mut script = Script::new(3);
+    three_segments(&mut script);
+    script.0.back_up_folder();
+    script.run(0, COMPACT);
+    script.collect(0);
+    (0..3).for_each(|process| script.refresh(process));
+    script.0.restore_folder();
+    for process in 0..3 {
+        script.refresh(process);
+        assert!(script.values(process, &["a1", "a2", "a3", "b1", "b2"]).iter().all(Option::is_some));
+    }
     script.end();
 }
 
