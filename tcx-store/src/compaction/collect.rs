@@ -11,6 +11,7 @@ use crate::live::Listing;
 use crate::name::{FileName, SegmentName};
 use crate::probe::Trouble;
 use crate::segment::Segment;
+use crate::storage::Held;
 
 /// How old files have to be, by the clock of their file system. It decides nothing but when they are removed.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +41,7 @@ pub(crate) struct Collected {
 pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     core.check()?;
     let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
-    let (usable, replacing, tombstones) = {
+    let (folder, usable, replacing, tombstones) = {
         let mut live = core.live();
         if live.refresh()? {
             core.install(&mut live);
@@ -48,14 +49,15 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
         if live.compactable().is_none() {
             return Ok(Collected::default());
         }
+        let folder = core.storage.hold().map_err(failed)?;
         live.check_instance()?;
         // Tombstones that make a segment superfluous have to outlive it.
         live.changes.make_durable(&*core.storage).map_err(failed)?;
-        (live.segments.usable(), live.replacing(), live.changes.tombstones().clone())
+        (folder, live.segments.usable(), live.replacing(), live.changes.tombstones().clone())
     };
     let listing = Listing::read(&*core.storage).map_err(failed)?;
     let mut collection =
-        Collection { core, grace, left: listing.segments.clone(), collected: Collected::default() };
+        Collection { core, folder, grace, left: listing.segments.clone(), collected: Collected::default() };
     collection.remove_replaced(replacing).map_err(failed)?;
     for segment in usable.iter().filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
         collection.remove_dead(segment);
@@ -74,20 +76,21 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
 ///
 /// A folder that cannot be listed, or that is another's.
 pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
-    let mut usable = {
+    let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
+    let (folder, mut usable) = {
         let mut live = core.live();
+        let folder = core.storage.hold().map_err(failed)?;
         live.check_instance()?;
         // Which rows are the oldest that anybody needs is not known while a change cannot be read.
         if live.changes.unread_after(0).is_some() {
             return Ok(());
         }
-        live.segments.usable()
+        (folder, live.segments.usable())
     };
     usable.sort_by_key(|segment| (segment.born(), segment.name()));
-    let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
     let left = Listing::read(&*core.storage).map_err(failed)?.segments;
     let grace = Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0 };
-    let mut collection = Collection { core, grace, left, collected: Collected::default() };
+    let mut collection = Collection { core, folder, grace, left, collected: Collected::default() };
     let mut freed = 0;
     for segment in usable {
         if freed >= excess {
@@ -100,6 +103,9 @@ pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
 
 struct Collection<'a> {
     core: &'a Core,
+    /// Held before it was compared with the one that is known. Whatever comes in its place, an older copy of it that lacks a compacted
+    /// segment included, loses nothing.
+    folder: Box<dyn Held>,
     grace: Grace,
     /// The segments in the folder.
     left: BTreeSet<SegmentName>,
@@ -113,13 +119,13 @@ impl Collection<'_> {
 
     /// Whether a file has been there for so long.
     fn is_older(&mut self, name: FileName, grace: Duration) -> bool {
-        let is_older = self.core.storage.info(&name.to_string()).is_ok_and(|info| info.age >= grace);
+        let is_older = self.folder.info(&name.to_string()).is_ok_and(|info| info.age >= grace);
         self.collected.is_unfinished |= !is_older;
         is_older
     }
 
     fn remove(&mut self, name: FileName) -> bool {
-        match self.core.storage.remove(&name.to_string()) {
+        match self.folder.remove(&name.to_string()) {
             Ok(()) => {
                 self.collected.removed += 1;
                 true
@@ -157,6 +163,7 @@ impl Collection<'_> {
     /// Removes what a compacted segment stands for, once the segment itself is known to be whole and durable: it is
     /// read twice, and the folder synced between.
     fn remove_inputs(&mut self, segment: &Arc<Segment>) -> io::Result<()> {
+        // It is in this folder as well: one that came in the place of another may hold the inputs alone.
         if !self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
             return Ok(());
         }
@@ -171,7 +178,7 @@ impl Collection<'_> {
         self.grace.verified_bytes = left;
         let mut is_intact = segment.is_intact();
         if is_intact == Some(true) {
-            self.core.storage.sync()?;
+            self.folder.sync()?;
             is_intact = segment.is_intact();
         }
         match is_intact {
@@ -189,6 +196,10 @@ impl Collection<'_> {
     fn remove_with_inputs(&mut self, segment: &Segment) -> u64 {
         let inputs_of = |name| self.core.live().segments.find(name).map(|own| own.inputs().to_vec());
         let mut freed = 0;
+        // What it stands for is all that a folder without it has of the rows, which may be younger than the oldest of them.
+        if self.folder.info(&FileName::Segment(segment.name()).to_string()).is_err() {
+            return freed;
+        }
         for name in inputs_first(segment.name(), inputs_of) {
             // Before it is removed, which may be the end of what is known of it.
             let own = self.core.live().segments.find(name);
@@ -231,7 +242,7 @@ impl Collection<'_> {
     fn remove_orphans(&mut self, listing: &Listing) {
         for random in &listing.temporary {
             let name = FileName::Temporary(*random);
-            if self.core.storage.info(&name.to_string()).is_ok_and(|info| info.age >= self.grace.temporary) {
+            if self.folder.info(&name.to_string()).is_ok_and(|info| info.age >= self.grace.temporary) {
                 self.remove(name);
             }
         }

@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::Effort;
 use crate::name::SegmentName;
 use crate::segment::forged;
-use crate::testing::{compute, keys, names, process, reader, seal_all, values};
+use crate::storage::Faulty;
+use crate::testing::{compute, keys, names, process, reader, seal_all, values, with_steps};
 use crate::{Column, ColumnType, Identity, KeyType, Keys, Options, Spec, Store};
 
 /// Rows in segments of their own: the value of each is its place.
@@ -42,6 +46,40 @@ fn joined_segments_serve_the_same_rows_and_their_inputs_can_go() {
     for store in [&writer, &other, &process(dir.path()), &reader(dir.path())] {
         assert_eq!(values(store, &ABC), [0, 1, 2]);
         assert_eq!((store.stats().segments, store.stats().rows, store.stats().damaged_segments), (1, 3, 0));
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_collection_removes_no_file_of_a_copy_that_comes_in_the_place_of_the_folder() {
+    for at in ["hold", "metadata", "remove"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (module, copy, aside) =
+            (dir.path().join("m_v1"), dir.path().join("copy"), dir.path().join("aside"));
+        fill(&process(dir.path()), &ABC);
+        fs::create_dir(&copy).unwrap();
+        for name in names(dir.path(), "") {
+            fs::copy(module.join(&name), copy.join(&name)).unwrap();
+        }
+        let comes = Arc::new(AtomicBool::new(false));
+        let (due, set_aside) = (comes.clone(), aside.clone());
+        let store = with_steps(
+            dir.path(),
+            Faulty::with(move |_, step, _| {
+                if step == at && due.swap(false, SeqCst) {
+                    fs::rename(&module, &set_aside).unwrap();
+                    fs::rename(&copy, &module).unwrap();
+                }
+                None
+            }),
+        );
+        store.compact().unwrap();
+        comes.store(true, SeqCst);
+        // What it does besides may be refused.
+        let _: crate::Result<usize> = store.collect(Duration::ZERO);
+        assert!(aside.exists(), "it comes to {at}");
+        assert_eq!(segments(dir.path()), 3, "the copy came at {at}");
+        assert_eq!(values(&process(dir.path()), &ABC), [0, 1, 2], "the copy came at {at}");
     }
 }
 

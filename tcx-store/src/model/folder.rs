@@ -1,6 +1,7 @@
 //! The folder in memory that all processes share: its files, what of them is durable, and what happened lately.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -66,6 +67,24 @@ impl Folder {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What happens in the folder with this inode, in place or away.
+    ///
+    /// # Errors
+    ///
+    /// It is neither, and nobody will see it again.
+    pub(super) fn within<T>(
+        &self,
+        inode: u64,
+        happen: impl FnOnce(&mut State) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        if state.inode == inode {
+            return happen(&mut state);
+        }
+        away.as_mut().filter(|away| away.inode == inode).map_or(Err(io::ErrorKind::NotFound.into()), happen)
     }
 
     /// The names that begin so.

@@ -12,7 +12,7 @@ use super::chance::Chance;
 use super::folder::{File, Folder, STALE, State};
 use super::schedule::{self, Clock, Fault};
 use crate::mmap::Mapped;
-use crate::storage::{Draft, FileInfo, Stamp, Storage};
+use crate::storage::{Draft, FileInfo, Held, Stamp, Storage};
 
 /// How often what goes wrong, of a thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,9 +106,29 @@ impl MemoryStorage {
         Ok(fault)
     }
 
+    fn info_in(&self, state: &State, name: &str) -> io::Result<FileInfo> {
+        let file = state.files.get(name).ok_or(ErrorKind::NotFound)?;
+        let age = Duration::from_millis(self.folder.clock.millis().saturating_sub(file.written));
+        let modified = Clock::wall(file.written);
+        let came = state.events.iter().rposition(|event| event.came && event.name == name);
+        let stamp = Stamp { modified, inode: came.unwrap_or_default() as u64 };
+        Ok(FileInfo { bytes: file.bytes.len() as u64, age, stamp })
+    }
+
     /// A step that changes the folder. It happens, does not happen, or happens without an answer.
     fn change<T>(
         &self,
+        what: &'static str,
+        file: &str,
+        happen: impl FnOnce(&mut State, bool) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.change_in(None, what, file, happen)
+    }
+
+    /// As [`change`](Self::change), in the folder with this inode.
+    fn change_in<T>(
+        &self,
+        inode: Option<u64>,
         what: &'static str,
         file: &str,
         happen: impl FnOnce(&mut State, bool) -> io::Result<T>,
@@ -118,7 +138,10 @@ impl MemoryStorage {
             return Err(kind.into());
         }
         let answered = fault != Some(Fault::LostReply);
-        let done = happen(&mut self.folder.state(), answered)?;
+        let done = match inode {
+            Some(inode) => self.folder.within(inode, |state| happen(state, answered))?,
+            None => happen(&mut self.folder.state(), answered)?,
+        };
         self.found().insert(file.to_owned());
         if answered { Ok(done) } else { Err(io::Error::other("the reply was lost")) }
     }
@@ -206,13 +229,7 @@ impl Storage for MemoryStorage {
 
     fn info(&self, name: &str) -> io::Result<FileInfo> {
         self.step("info", name)?;
-        let state = self.folder.state();
-        let file = state.files.get(name).ok_or(ErrorKind::NotFound)?;
-        let age = Duration::from_millis(self.folder.clock.millis().saturating_sub(file.written));
-        let modified = Clock::wall(file.written);
-        let came = state.events.iter().rposition(|event| event.came && event.name == name);
-        let stamp = Stamp { modified, inode: came.unwrap_or_default() as u64 };
-        Ok(FileInfo { bytes: file.bytes.len() as u64, age, stamp })
+        self.info_in(&self.folder.state(), name)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -222,8 +239,47 @@ impl Storage for MemoryStorage {
         })
     }
 
+    fn hold(&self) -> io::Result<Box<dyn Held>> {
+        if let Some(Fault::Refused(kind)) = self.step("hold", "")? {
+            return Err(kind.into());
+        }
+        let state = self.folder.state();
+        if !state.exists {
+            return Err(ErrorKind::NotFound.into());
+        }
+        Ok(Box::new(MemoryHeld { storage: self.clone(), inode: state.inode }))
+    }
+
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped> {
         Ok(Mapped::in_memory(bytes.into()))
+    }
+}
+
+/// A folder by itself, in place or not.
+struct MemoryHeld {
+    storage: MemoryStorage,
+    inode: u64,
+}
+
+impl Held for MemoryHeld {
+    fn info(&self, name: &str) -> io::Result<FileInfo> {
+        self.storage.step("info", name)?;
+        self.storage.folder.within(self.inode, |state| self.storage.info_in(state, name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.storage.change_in(Some(self.inode), "sync", "", |state, _| {
+            state.sync();
+            Ok(())
+        })
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let MemoryStorage { folder, process, .. } = &self.storage;
+        self.storage.change_in(Some(self.inode), "remove", name, |state, _| {
+            state.remove(name, *process, folder.clock.millis());
+            Ok(())
+        })
     }
 }
 

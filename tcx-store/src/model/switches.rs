@@ -1,7 +1,7 @@
 //! Interleavings by name: folders that are removed, go away and come back, or are replaced by an older copy.
 
 use super::operation::Operation;
-use super::script::{COMPACT, Script, at_every_call, invalidate_a1, three_segments};
+use super::script::{COLLECT, COMPACT, Script, at_every_call, invalidate_a1, three_segments};
 
 /// Another program starts where the folder was, and invalidates.
 fn work_elsewhere(script: &mut Script, process: usize, invalidations: usize) {
@@ -131,6 +131,16 @@ fn an_older_copy_is_recognised_though_the_newest_changes_cannot_be_read() {
 }
 
 #[test]
+fn a_collection_removes_nothing_from_a_copy_that_lacks_what_replaced_it() {
+    let prepare = |script: &mut Script| {
+        three_segments(script);
+        script.0.back_up_folder();
+        script.run(0, COMPACT);
+    };
+    assert!(at_every_call(prepare, || COLLECT, |script| script.0.restore_folder()) > 6);
+}
+
+#[test]
 fn what_was_joined_and_collected_is_found_again_in_an_older_copy() {
     let mut script = Script::new(3);
     three_segments(&mut script);
@@ -144,6 +154,24 @@ fn what_was_joined_and_collected_is_found_again_in_an_older_copy() {
         assert!(script.values(process, &["a1", "a2", "a3", "b1", "b2"]).iter().all(Option::is_some));
     }
     script.end();
+}
+
+#[test]
+fn a_folder_may_go_away_and_come_back_at_every_call_of_a_collection() {
+    let prepare = |script: &mut Script| {
+        three_segments(script);
+        script.run(0, COMPACT);
+    };
+    let calls = at_every_call(
+        prepare,
+        || COLLECT,
+        |script| {
+            script.0.take_folder_away();
+            script.0.finish(0);
+            script.0.bring_folder_back();
+        },
+    );
+    assert!(calls > 6, "{calls} calls");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::FileInfo;
+use super::held::Dir;
 use super::steps::{Stamp, Steps, System};
 
 /// How a step fails.
@@ -128,6 +130,22 @@ impl Steps for Faulty {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.step("sync_dir", path, || System.sync_dir(path))
+    }
+
+    fn hold(&self, path: &Path) -> io::Result<Dir> {
+        self.step("hold", path, || System.hold(path))
+    }
+
+    fn info_in(&self, dir: &Dir, path: &Path) -> io::Result<FileInfo> {
+        self.step("metadata", path, || System.info_in(dir, path))
+    }
+
+    fn remove_in(&self, dir: &Dir, path: &Path) -> io::Result<()> {
+        self.step("remove", path, || System.remove_in(dir, path))
+    }
+
+    fn sync_held(&self, dir: &Dir, path: &Path) -> io::Result<()> {
+        self.step("sync_dir", path, || System.sync_held(dir, path))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {

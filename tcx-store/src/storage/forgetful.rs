@@ -8,7 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use super::FileInfo;
 use super::disk::{Disk, Event};
+use super::held::Dir;
 use super::steps::{Stamp, Steps, System};
 
 /// Takes its steps in a real directory and keeps a log of them, from which [`after`](Self::after) tells what was on the
@@ -179,6 +181,22 @@ impl Steps for Forgetful {
             return self.read(|| Ok(()));
         }
         self.change(|| File::open(path).map(drop), |_, ()| Event::SyncDir(self.path(path)))
+    }
+
+    fn hold(&self, path: &Path) -> io::Result<Dir> {
+        self.read(|| System.hold(path))
+    }
+
+    fn info_in(&self, dir: &Dir, path: &Path) -> io::Result<FileInfo> {
+        self.read(|| System.info_in(dir, path))
+    }
+
+    fn remove_in(&self, dir: &Dir, path: &Path) -> io::Result<()> {
+        self.change(|| System.remove_in(dir, path), |_, ()| Event::Remove(self.path(path)))
+    }
+
+    fn sync_held(&self, _: &Dir, path: &Path) -> io::Result<()> {
+        self.change(|| Ok(()), |_, ()| Event::SyncDir(self.path(path)))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {

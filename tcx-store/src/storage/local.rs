@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::file_system::is_remote;
+use super::held::LocalHeld;
 use super::sealed::{LocalFile, Sealed};
 use super::steps::{Stamp, Steps};
-use super::{Draft, FileInfo, Storage};
+use super::{Draft, FileInfo, Held, Storage};
 use crate::bytes::Random;
 use crate::mmap::Mapped;
 use crate::name::FileName;
@@ -158,6 +159,10 @@ impl<S: Steps + Clone> Storage for LocalStorage<S> {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,
         }
+    }
+
+    fn hold(&self) -> io::Result<Box<dyn Held>> {
+        Ok(Box::new(LocalHeld::open(self.dir.clone(), self.steps.clone())?))
     }
 
     fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {

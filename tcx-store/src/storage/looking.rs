@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use super::file_system::is_remote;
 use super::sealed::{LocalFile, Sealed};
 use super::steps::{Stamp, Steps, System};
-use super::{Draft, FileInfo, Storage};
+use super::{Draft, FileInfo, Held, Storage};
 use crate::mmap::Mapped;
 
 /// A directory of a file system, for whoever must leave no trace there.
@@ -106,6 +106,10 @@ impl Storage for Looking {
     }
 
     fn remove(&self, _: &str) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn hold(&self) -> io::Result<Box<dyn Held>> {
         Err(ErrorKind::ReadOnlyFilesystem.into())
     }
 

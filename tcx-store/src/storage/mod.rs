@@ -8,6 +8,7 @@ mod faulty;
 mod file_system;
 #[cfg(test)]
 mod forgetful;
+mod held;
 mod local;
 mod looking;
 mod sealed;
@@ -78,6 +79,9 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
     /// Removes a file. One that is not there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// Holds the folder that is there now.
+    fn hold(&self) -> io::Result<Box<dyn Held>>;
+
     /// The folder `name` in this one, made if this one is there. A folder that is gone by then is not made again by what is written to it.
     fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
         let _ = name;
@@ -86,6 +90,18 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
 
     /// Makes `bytes` readable without leaving anything in the folder, for folders that cannot be written.
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped>;
+}
+
+/// One folder, by itself and not by its path: what is done in it happens there, whatever comes in its place.
+pub(crate) trait Held {
+    /// What the file system says of a file.
+    fn info(&self, name: &str) -> io::Result<FileInfo>;
+
+    /// Makes every name in the folder durable, also those that others have given.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Removes a file. One that is not there is no error.
+    fn remove(&self, name: &str) -> io::Result<()>;
 }
 
 /// What a file system says of a file.

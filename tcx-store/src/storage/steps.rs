@@ -6,6 +6,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
+use super::FileInfo;
+use super::held::Dir;
+
 /// When a folder or a file last changed and which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
@@ -33,6 +36,12 @@ pub(crate) trait Steps: Send + Sync + std::fmt::Debug + 'static {
     fn rename_no_replace(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    fn hold(&self, path: &Path) -> io::Result<Dir>;
+    /// What the file system says of the file `path`, in this directory wherever it is now.
+    fn info_in(&self, dir: &Dir, path: &Path) -> io::Result<FileInfo>;
+    fn remove_in(&self, dir: &Dir, path: &Path) -> io::Result<()>;
+    /// Syncs this directory, which was at `path`.
+    fn sync_held(&self, dir: &Dir, path: &Path) -> io::Result<()>;
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
     fn stamp(&self, path: &Path) -> io::Result<Stamp>;
     fn metadata(&self, path: &Path) -> io::Result<fs::Metadata>;
@@ -85,6 +94,22 @@ impl Steps for System {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn hold(&self, path: &Path) -> io::Result<Dir> {
+        Dir::open(path)
+    }
+
+    fn info_in(&self, dir: &Dir, path: &Path) -> io::Result<FileInfo> {
+        dir.info(path)
+    }
+
+    fn remove_in(&self, dir: &Dir, path: &Path) -> io::Result<()> {
+        dir.remove(path)
+    }
+
+    fn sync_held(&self, dir: &Dir, path: &Path) -> io::Result<()> {
+        dir.sync(path)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
