@@ -5,11 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLoc
 use std::time::Instant;
 
 use crate::attestation::Attestation;
-use crate::changes::{Seen, now_millis};
+use crate::changes::{Replacement, Seen, now_millis};
 use crate::column::Column;
 use crate::error::{Error, Result};
 use crate::fate::Fate;
-use crate::generation::{BufferedRow, Generation, Generations, Replacement, Wanted};
+use crate::generation::{BufferedRow, Generation, Generations, Wanted};
 use crate::key::Keys;
 use crate::losses::Losses;
 use crate::replacer::Replacer;
@@ -127,8 +127,9 @@ impl WriteBuffer {
         }
     }
 
-    /// Takes rows, waiting for room; `seal` is called to make some. A batch larger than the whole queue is taken when the queue is empty.
-    pub(crate) fn accept(&self, batch: &Arc<RowBatch>, seal: impl Fn()) -> Accepted {
+    /// Takes rows, waiting for room; `seal` is called to make some. A batch larger than the whole queue is taken when the queue is
+    /// empty. Returns how many of the rows have died since they were looked up, too.
+    pub(crate) fn accept(&self, batch: &Arc<RowBatch>, seal: impl Fn()) -> (Accepted, usize) {
         let bytes = batch.bytes();
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         while room.trouble.is_none() && room.bytes > 0 && room.bytes + bytes > self.queue_bytes {
@@ -138,22 +139,23 @@ impl WriteBuffer {
         if let Some(trouble) = room.trouble.clone() {
             drop(room);
             batch.lost(batch.rows(), &trouble);
-            return Accepted::No;
+            return (Accepted::No, 0);
         }
         room.bytes += bytes;
         room.rows += batch.rows();
         // The room stays locked until the rows are where a seal finds them: whoever waits for room must not ask for
         // one that has nothing to seal yet.
         let mut generations = self.write();
-        let (before, after) = generations.push(batch.clone());
+        let (before, after, died) = generations.push(batch.clone());
         self.batches.fetch_add(1, Ordering::Release);
-        if before < self.seal_bytes && after >= self.seal_bytes {
+        let accepted = if before < self.seal_bytes && after >= self.seal_bytes {
             Accepted::Full
         } else if before == 0 {
             Accepted::First
         } else {
             Accepted::Yes
-        }
+        };
+        (accepted, died)
     }
 
     /// Finds rows by key. `found` is called for each.

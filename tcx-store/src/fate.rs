@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::buffer::RowBatch;
-use crate::changes::{Attempt, Doomed, Seen, Tombstones};
+use crate::changes::{Attempt, Doomed, Replacement, Seen, Tombstones};
 use crate::error::Error;
 use crate::key::Keys;
 use crate::replacer::Replacer;
@@ -24,7 +24,7 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
-    pub(crate) fn new(batch: &RowBatch) -> Self {
+    fn new(batch: &RowBatch) -> Self {
         Self {
             number: batch.seen.number,
             seen: batch.seen.clone(),
@@ -32,6 +32,19 @@ impl Fate {
             dead: Vec::new(),
             superseded: Vec::new(),
         }
+    }
+
+    /// That of a batch which is accepted now, and how many of its rows have died. Recomputed rows are newer than those that
+    /// were accepted before them: they outlive the tombstones that were written for those since the lookup. What is written
+    /// from now on is for [`outlive`] to judge, since it may be for rows that are newer than these.
+    pub(crate) fn accepted(batch: &RowBatch) -> (Self, usize) {
+        let (mut fate, mut died) = (Self::new(batch), 0);
+        for Replacement { number, before } in batch.replacer.iter().flat_map(|_| batch.seen.replacements()) {
+            if *number > fate.number {
+                died += fate.advance(batch, before, *number);
+            }
+        }
+        (fate, died)
     }
 
     pub(crate) fn is_dead(&self, row: usize) -> bool {

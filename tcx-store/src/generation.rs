@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use crate::buffer::RowBatch;
-use crate::changes::Tombstones;
+use crate::changes::{Replacement, Tombstones};
 use crate::fate::{self, Fate};
 use crate::key::{KeyHash, Keys, TakeBits};
 use crate::replacer::Replacer;
@@ -134,13 +134,6 @@ impl Frozen {
     }
 }
 
-/// A tombstone of this process for the rows that it has recomputed.
-pub(crate) struct Replacement {
-    pub(crate) number: u64,
-    /// The tombstones before it.
-    pub(crate) before: Tombstones,
-}
-
 /// Every generation that is not sealed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Generations {
@@ -149,13 +142,15 @@ pub(crate) struct Generations {
 }
 
 impl Generations {
-    /// Adds a batch to the active generation; returns the bytes there before and after.
-    pub(crate) fn push(&mut self, batch: Arc<RowBatch>) -> (usize, usize) {
+    /// Adds a batch to the active generation; returns the bytes there before and after, and how many of its rows have died
+    /// since they were looked up, as far as it is known.
+    pub(crate) fn push(&mut self, batch: Arc<RowBatch>) -> (usize, usize, usize) {
         let Active { generation, fates } = &mut self.active;
         let before = generation.bytes;
-        fates.push(Fate::new(&batch));
+        let (fate, died) = Fate::accepted(&batch);
+        fates.push(fate);
         generation.push(batch);
-        (before, generation.bytes)
+        (before, generation.bytes, died)
     }
 
     /// Closes the active generation, unless it is empty.

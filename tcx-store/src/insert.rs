@@ -132,12 +132,13 @@ impl Store {
             self.core.counters.rows_dropped.add(batch.rows());
             return Ok(());
         }
-        let accepted = self.core.buffer.accept(&batch, || writer.seal());
+        let (accepted, died) = self.core.buffer.accept(&batch, || writer.seal());
         if accepted == Accepted::No {
             self.core.counters.rows_dropped.add(batch.rows());
         } else {
             self.core.counters.rows_accepted.add(batch.rows());
             self.core.counters.bytes_accepted.add(batch.bytes());
+            self.core.counters.rows_dropped.add(died);
         }
         match accepted {
             Accepted::First => writer.rows_came(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::bytes::Random;
 use crate::causes::Cause;
-use crate::changes::{Compared, KnownChanges, ListedChanges, MergePlan};
+use crate::changes::{Compared, KnownChanges, ListedChanges, MergePlan, Place, Replacement};
 use crate::error::{Error, Result};
 use crate::index::{Run, build_run};
 use crate::instance::{KnownIdentity, refuse_other};
@@ -42,6 +42,8 @@ pub(crate) struct Live {
     has_unsynced_names: bool,
     /// Whether this process may leave files in the folder.
     may_write: bool,
+    /// The last place among the tombstones that this process has written for recomputed rows.
+    replaced: Arc<Place>,
 }
 
 /// The files of a listing that are tcx's.
@@ -94,6 +96,7 @@ impl Live {
             shown: (None, 0),
             has_new_files: false,
             has_unsynced_names: false,
+            replaced: Arc::default(),
             may_write,
         }
     }
@@ -234,6 +237,13 @@ impl Live {
         Ok(created)
     }
 
+    /// This process has written these tombstones for recomputed rows.
+    pub(crate) fn add_replacements(&mut self, replacements: &[Replacement]) {
+        for replacement in replacements {
+            self.replaced = self.replaced.add(replacement.clone());
+        }
+    }
+
     /// A segment that this process has just sealed, with its run.
     pub(crate) fn add(&mut self, name: SegmentName, run: Random) -> io::Result<()> {
         self.runs.open(&[run]);
@@ -271,7 +281,8 @@ impl Live {
         let expires = retention.expires(served.values());
         let unserved = self.unserved(&served);
         let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
-        Snapshot { runs, unserved, segments, known, expires, tombstones }
+        let replaced = self.replaced.clone();
+        Snapshot { runs, unserved, segments, known, expires, tombstones, replaced }
     }
 
     /// What the runs know of rows that are not served.

@@ -232,3 +232,28 @@ fn of_two_replacers_one_of_whose_tombstones_fails_no_row_is_lost() {
     assert_eq!(store.stats().rows_dropped, 0);
     assert_eq!((replace(&store, &a, &["x"], 4), replace(&store, &b, &["y"], 4)), (0, 0));
 }
+
+#[test]
+fn a_row_that_is_recomputed_while_an_earlier_one_is_sealed_outlives_its_tombstone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, other) = (process(dir.path()), process(dir.path()));
+    compute(&store, &["x", "y"], 0);
+    store.flush().unwrap();
+    assert_eq!(replace(&store, &Replacer::new(), &["x", "y"], 10), 2);
+    let second = Replacer::new();
+    let mut late = store.lookup_replacing(keys(&["x", "y"]), &second).unwrap();
+    // The tombstone for the rows of 10 is newer than the lookup, and so is an invalidation.
+    store.flush().unwrap();
+    other.invalidate(&keys(&["y"])).unwrap();
+    store.refresh().unwrap();
+    assert_eq!(replace(&store, &Replacer::new(), &["z"], 11), 1);
+    store.flush().unwrap();
+    store.insert(&mut late, &[0, 1], column(&[20, 20])).unwrap();
+    assert_eq!(values(&store, &["x", "y", "z"]), [20, -1, 11]);
+    store.flush().unwrap();
+    for own in [&store, &other, &process(dir.path())] {
+        assert_eq!(values(own, &["x", "y", "z"]), [20, -1, 11]);
+    }
+    assert_eq!(store.stats().rows_dropped, 1, "the row that was invalidated");
+    assert_eq!(replace(&store, &second, &["x"], 30), 0);
+}

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::attestation::ask_sources;
 use crate::buffer::RowBatch;
-use crate::changes::{Attempt, KnownChanges, Tombstones};
+use crate::changes::{Attempt, KnownChanges, Replacement, Tombstones};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fate::{Fate, doomed, expire, refuse, replaced, replacers, tried};
-use crate::generation::{Generation, Replacement};
+use crate::generation::Generation;
 use crate::instance::KnownIdentity;
 use crate::key::KeyHash;
 use crate::name::FileName;
@@ -136,6 +136,8 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     let base = live.changes.newest().unwrap_or(0);
     let fates = Arc::new(fates);
     let Settling { replacements, mut died, .. } = settling;
+    // Before the buffer settles: each row that is accepted is either in the buffer then, or finds them here.
+    live.add_replacements(&replacements);
     died += core
         .install_with(&mut live, |show| core.buffer.settle(generation, fates.clone(), &replacements, show));
     for (rows, batch, why) in refused {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::causes::Cause;
-use crate::changes::{Seen, Tombstones};
+use crate::changes::{Place, Seen, Tombstones};
 use crate::index::Run;
 use crate::segment::Segment;
 
@@ -21,12 +21,14 @@ pub(crate) struct Snapshot {
     pub(crate) expires: Option<u64>,
     /// What kills rows of these segments and of the write buffer.
     pub(crate) tombstones: Arc<Tombstones>,
+    /// The last place among the tombstones of recomputed rows.
+    pub(crate) replaced: Arc<Place>,
 }
 
 impl Snapshot {
     /// What a lookup knows of the changes that is made now.
     pub(crate) fn seen(&self) -> Seen {
-        Seen::new(self.known, &self.tombstones)
+        Seen::new(self.known, &self.tombstones, self.replaced.clone())
     }
 }
 

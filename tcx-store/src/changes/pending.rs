@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use super::replacements::{Place, Replacement};
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
@@ -108,11 +109,18 @@ pub(crate) struct Seen {
     /// The attempts to write the tombstone by which rows that were recomputed replace others, in their order, all after those of
     /// `pending`.
     own: Vec<Arc<Attempt>>,
+    /// Behind it are the tombstones of recomputed rows that this process has written since.
+    since: Arc<Place>,
 }
 
 impl Seen {
-    pub(crate) fn new(number: u64, tombstones: &Tombstones) -> Self {
-        Self { number, pending: tombstones.pending.clone(), own: Vec::new() }
+    pub(crate) fn new(number: u64, tombstones: &Tombstones, since: Arc<Place>) -> Self {
+        Self { number, pending: tombstones.pending.clone(), own: Vec::new(), since }
+    }
+
+    /// The tombstones of recomputed rows that this process has written since, in their order.
+    pub(crate) fn replacements(&self) -> impl Iterator<Item = &Replacement> {
+        self.since.iter()
     }
 
     /// Whether the row of the key at `position`, which has been compared with every change up to `number`, is dead.

@@ -1,0 +1,68 @@
+//! The tombstones that this process has written for recomputed rows, in their order.
+//!
+//! A row that is recomputed while an earlier one of its key and view is sealed is the newer of the two: it was accepted later. The
+//! tombstone of the earlier one must not kill it, however long ago it was looked up; an invalidation in between must.
+
+use std::sync::{Arc, OnceLock};
+
+use super::tombstones::Tombstones;
+
+/// A tombstone of this process for the rows that it has recomputed.
+#[derive(Clone, Debug)]
+pub(crate) struct Replacement {
+    pub(crate) number: u64,
+    /// The tombstones before it.
+    pub(crate) before: Tombstones,
+}
+
+/// A place among the replacements of a folder, as a lookup keeps it: those that come after the place are reached from it, and
+/// freed once no lookup and no row is left before them.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    next: OnceLock<(Replacement, Arc<Place>)>,
+}
+
+impl Place {
+    /// Adds a replacement behind this place, which is the last; returns the place behind it.
+    pub(crate) fn add(&self, replacement: Replacement) -> Arc<Self> {
+        let last = Arc::<Self>::default();
+        // Replacements are added under the lock of the live set, which knows the last place.
+        let added = self.next.set((replacement, last.clone()));
+        debug_assert!(added.is_ok(), "a replacement was added behind a place that is not the last");
+        last
+    }
+
+    /// The replacements after this place.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Replacement> {
+        std::iter::successors(self.next.get(), |(_, place)| place.next.get())
+            .map(|(replacement, _)| replacement)
+    }
+}
+
+impl Drop for Place {
+    /// One after the other: a lookup may be older than any number of seals, and each place frees the next.
+    fn drop(&mut self) {
+        let mut next = self.next.take();
+        while let Some((_, place)) = next {
+            next = Arc::into_inner(place).and_then(|mut place| place.next.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_reaches_what_comes_after_it_and_frees_a_long_sequence() {
+        let first = Arc::<Place>::default();
+        let mut last = first.clone();
+        for number in 1..=200_000 {
+            last = last.add(Replacement { number, before: Tombstones::default() });
+        }
+        assert!(first.iter().map(|replacement| replacement.number).eq(1..=200_000));
+        assert_eq!(last.iter().count(), 0);
+        drop(first);
+        assert!(Arc::into_inner(last).is_some(), "what was before it is freed");
+    }
+}
