@@ -9,6 +9,7 @@ use tcx_store::{Options, Process, Spec};
 
 use crate::builder::CacheBuilder;
 use crate::cached::Cached;
+use crate::chain::check_stamps;
 use crate::compute::Compute;
 use crate::extractor::CachedModule;
 use crate::id::KeyKind;
@@ -217,6 +218,7 @@ impl Cache {
         device: Device,
     ) -> Result<Rows> {
         self.shared.check_usable()?;
+        check_stamps::<K>(id, identity)?;
         let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store::<O>(), provenance(device))?;
         let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
         let Shared { dir, options, stores, .. } = &*self.shared;

@@ -1,16 +1,19 @@
 //! Modules whose inputs are the outputs of another cached module.
 
-use crate::Result;
+use tcx_store::StampType;
+
 use crate::cache::Cache;
 use crate::cached::Cached;
 use crate::extractor::CachedModule;
+use crate::id::KeyKind;
 use crate::identity::Identity;
 use crate::output::CacheableOutput;
+use crate::{Error, Result};
 
 impl Cache {
     /// Opens the cache of a module whose inputs are the outputs of another one, `upstream`: what that one is becomes part
     /// of this one's identity, so that other weights there meet no old rows here. Stamps are not: a module after one with
-    /// stamps needs the same stamps, or it goes on serving what it has made of an earlier source.
+    /// stamps has to have stamps of the same kind, or it would go on serving what it has made of an earlier source.
     ///
     /// ```
     /// # use tch::Tensor;
@@ -51,7 +54,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// As [`module`](Self::module); the refusal names the entries of `upstream` as `chain_features_v1/size`.
+    /// A module without stamps, or with others, after one with stamps. Otherwise as [`module`](Self::module); the refusal
+    /// names the entries of `upstream` as `chain_features_v1/size`.
     pub fn module_after<U: CachedModule, M: CachedModule>(
         &self,
         upstream: &Cached<U>,
@@ -62,6 +66,28 @@ impl Cache {
         identity.after(upstream);
         self.module_of(identity, module)
     }
+}
+
+/// Rows of a module without stamps are found by their ids alone, also when the source behind them has changed.
+///
+/// # Errors
+///
+/// A module whose inputs come from one with stamps that are not its own.
+pub(crate) fn check_stamps<K: KeyKind>(id: &str, identity: &Identity) -> Result<()> {
+    let Some((upstream, stamps)) = identity.stamped_otherwise(K::STAMPS) else { return Ok(()) };
+    let written = match stamps {
+        StampType::Number => "stamp = u64",
+        _ => "stamp = bytes",
+    };
+    let found = if K::STAMPS.is_some() { "stamps of another kind" } else { "none" };
+    Err(Error::module(
+        id,
+        format!(
+            "the ids of `{upstream}`, whose outputs it takes, have stamps, and its own ids have {found}: it would go on \
+             serving what it has made of an earlier source"
+        ),
+        format!("write `{written}` in its annotation, too, and give it a new id"),
+    ))
 }
 
 impl Identity {
@@ -79,5 +105,6 @@ impl Identity {
         let entries = upstream.entries().iter().chain(output.entries());
         let entries = entries.map(|(path, value)| (format!("{}/{path}", U::ID), value.clone()));
         self.add_upstream(entries, upstream.sources());
+        U::Key::STAMPS.into_iter().for_each(|stamps| self.add_stamped(U::ID, stamps));
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tch::Device;
+use tcx_store::StampType;
 
 use crate::output::CacheableOutput;
 use crate::sources::Sources;
@@ -44,6 +45,8 @@ pub struct Identity {
     upstream: Vec<(String, String)>,
     /// The weights behind their rows.
     pub(crate) before: Vec<Arc<Sources>>,
+    /// Those of these modules whose ids have stamps.
+    stamped: Vec<(&'static str, StampType)>,
     path: String,
     device: Option<Device>,
     watch: WeightWatch,
@@ -165,6 +168,16 @@ impl Identity {
     ) {
         self.upstream.extend(entries);
         self.before.push(sources.clone());
+    }
+
+    /// The inputs come from a module whose ids have such stamps.
+    pub(crate) fn add_stamped(&mut self, module: &'static str, stamps: StampType) {
+        self.stamped.push((module, stamps));
+    }
+
+    /// A module that the inputs come from, and whose stamps are not `own`.
+    pub(crate) fn stamped_otherwise(&self, own: Option<StampType>) -> Option<(&'static str, StampType)> {
+        self.stamped.iter().copied().find(|(_, stamps)| Some(*stamps) != own)
     }
 
     /// The entries, and those of the modules that the inputs come from.

@@ -221,3 +221,27 @@ fn a_table_computes_values_of_another_stamp_again() {
     let plain = Cache::open(dir.path()).unwrap().table::<Vec<i64>>("sizes_v1").unwrap_err().to_string();
     assert!(plain.contains("field `__stamp`: i64 [] in the cache, absent from the code"), "{plain}");
 }
+
+/// Takes the outputs of a module with stamps, and has none.
+#[cached_module(id = "after_stamps_v1", key = i64)]
+struct Unstamped {}
+
+impl Extractor for Unstamped {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, x: &Vec<i64>) -> Result<Vec<i64>> {
+        Ok(x.clone())
+    }
+}
+
+#[test]
+fn a_module_without_stamps_after_one_with_stamps_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let echo = cache.module(StampedEcho {}).unwrap();
+    let refused = cache.module_after(&echo, Unstamped {}).map(drop).unwrap_err().to_string();
+    for part in ["`after_stamps_v1`", "have stamps, and its own ids have none", "write `stamp = u64`"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+}
