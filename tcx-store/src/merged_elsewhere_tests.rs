@@ -62,3 +62,40 @@ fn merged_changes_of_an_older_copy_are_not_taken_for_those_that_are_known() {
         assert_eq!(values(&store, &["x", "y"]), [-1, 1]);
     }
 }
+
+#[test]
+fn merged_changes_are_not_known_in_an_older_copy_that_comes_in_place_while_they_are_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = process(dir.path());
+    compute(&first, &["x", "y"], 1);
+    seal_all(&first);
+    invalidate(&first, "z");
+    let (own, copy) = (dir.path().join("m_v1"), dir.path().join("copy"));
+    fs::create_dir(&copy).unwrap();
+    for name in names(dir.path(), "") {
+        fs::copy(own.join(&name), copy.join(&name)).unwrap();
+    }
+    let is_due = Arc::new(AtomicBool::new(false));
+    let (due, path) = (is_due.clone(), dir.path().to_owned());
+    // After the merged file was opened, and before the last change in it was.
+    let steps = Faulty::with(move |_, step, file| {
+        if step == "open" && file.ends_with("change-00000000000000000017") && due.swap(false, SeqCst) {
+            put(&path, "copy", "own");
+        }
+        None
+    });
+    let store = with_steps(dir.path(), steps);
+    assert_eq!(values(&store, &["x", "y"]), [1, 1]);
+    compute(&store, &["w"], 2);
+    (0..16).for_each(|_| invalidate(&first, "z"));
+    merge_changes(&first.core);
+    assert_eq!(names(dir.path(), "merged-"), ["merged-00000000000000000017"]);
+    is_due.store(true, SeqCst);
+    // The folder is the copy from here on, in which there is one change.
+    store.refresh().unwrap_err();
+    assert!(!is_due.load(SeqCst), "the copy was not there");
+    store.flush().unwrap_err();
+    let other = process(dir.path());
+    (0..16).for_each(|_| invalidate(&other, "w"));
+    assert_eq!(values(&process(dir.path()), &["w", "x", "y"]), [-1, 1, 1]);
+}

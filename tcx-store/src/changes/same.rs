@@ -88,11 +88,14 @@ impl KnownChanges {
             }
         }
         let anchored = self.anchor.map_or(Compared::Same, |anchor| anchor.compare(storage, origin));
-        // The nonce of an unreadable change is not known. Its number says enough of a copy that was made before it.
-        let newest = self.unread.last_key_value().map(|(&number, _)| number);
-        let newest = newest.filter(|&number| self.anchor.is_none_or(|anchor| anchor.number < number));
-        match (anchored, newest) {
-            (Compared::Same, Some(number)) => compare_number(storage, number),
+        // The nonce of a change that is unreadable, or known by a merged file alone, is not known. Its number says enough of a copy
+        // that was made before it.
+        let anchor = self.anchor.map_or(0, |anchor| anchor.number);
+        match (anchored, self.newest().filter(|number| *number > anchor)) {
+            (Compared::Same, Some(number)) if self.unread.contains_key(&number) => {
+                compare_number(storage, number)
+            }
+            (Compared::Same, Some(number)) => compare_merged(storage, number),
             (compared, _) => compared,
         }
     }
@@ -104,6 +107,23 @@ fn compare_number(storage: &dyn Storage, number: u64) -> Compared {
         Ok(_) => Compared::Same,
         Err(error) if error.kind() == ErrorKind::NotFound => missing(storage, number, error),
         Err(error) => Compared::Unread(number, error),
+    }
+}
+
+/// Whether a change of this number is in the folder, or one that it was merged into: that is all there is of it in a part of a copy.
+fn compare_merged(storage: &dyn Storage, number: u64) -> Compared {
+    if storage.info(&FileName::Merged(number).to_string()).is_ok() {
+        return Compared::Same;
+    }
+    let compared = compare_number(storage, number);
+    if !matches!(compared, Compared::OtherChange(_)) {
+        return compared;
+    }
+    let is_later = |name: &FileName| matches!(name, FileName::Merged(merged) if *merged > number);
+    match listed(storage) {
+        Some(names) if names.iter().any(is_later) => Compared::Same,
+        Some(_) => compared,
+        None => Compared::Unread(number, ErrorKind::NotFound.into()),
     }
 }
 
