@@ -239,9 +239,13 @@ impl Oracle {
             let is_same = own.sealing.is_some_and(|since| !self.places.switched_since(since));
             own.place = (is_same && own.looked_in == here).then_some(here);
             is_certain |= own.place.is_some();
+            let is_astray = own.looked_in != here;
             match self.rows[row].replaces {
-                // A row that has died or expired before it was sealed replaces nothing.
-                Some(replaces) if self.time_to_live.is_some() || self.may_be_dead(row, &self.rows[row]) => {
+                // A row that has died or expired before it was sealed replaces nothing. One that was looked up in another folder knew
+                // no change of this one, whatever it is sure to have known there: any of them may have killed it.
+                Some(replaces)
+                    if is_astray || self.time_to_live.is_some() || self.may_be_dead(row, &self.rows[row]) =>
+                {
                     self.invalidations[replaces].outcome = Outcome::Unknown(now);
                 }
                 Some(replaces) => self.happened(replaces, now),
