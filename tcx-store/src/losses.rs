@@ -17,8 +17,8 @@ use crate::lock::lock;
 /// let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
 /// let store = Store::open(dir.path(), spec, &Options::default())?;
 ///
-/// let (program, handle) = (Losses::new(), Losses::new());
-/// let handle = handle.within(&program); // the program answers for what its handles have lost
+/// let program = std::sync::Arc::new(Losses::new());
+/// let handle = Losses::new().within(&program); // the program answers for what its handles have lost
 /// let mut rows = store.lookup(Keys::ints([7], 0))?;
 /// store.insert_for(&handle, &mut rows, &[0], vec![Column::dense(&[10])], None)?;
 /// store.flush_for(&handle)?;
