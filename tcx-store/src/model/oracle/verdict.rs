@@ -1,7 +1,7 @@
 //! What a lookup is blamed for: a row that it must not have found, or one that it must have found.
 
 use super::{Glance, Oracle, Session};
-use crate::model::history::Row;
+use crate::model::history::{Invalidation, Outcome, Row};
 
 impl Oracle {
     /// Why this row must not have been served.
@@ -30,7 +30,28 @@ impl Oracle {
             // What another process was about to write when the folder went came to the next one, with numbers of its own.
             return None;
         }
+        if self.is_taken_for_known(killer, row) {
+            return None;
+        }
         Some(format!("wrong: found row {value} that is dead: {row:?}, killed by {killer:?}"))
+    }
+
+    /// Whether the row's process takes this change for one that it knew when it looked the row up, in another folder: both are of a version
+    /// to come, whose nonce it cannot read, and by nothing but its number it would know such a change.
+    fn is_taken_for_known(&self, killer: &Invalidation, row: &Row) -> bool {
+        let is_of_a_version_to_come = |own: &Invalidation| own.session.is_none();
+        // It is not in the folder that is in place now, or the killer would have another number.
+        let was_known = |own: &Invalidation| {
+            let Outcome::Happened(at) = own.outcome else { return false };
+            let is_here = own.place.is_some_and(|place| self.places.hold(place, at));
+            is_of_a_version_to_come(own)
+                && own.place == Some(row.looked_in)
+                && own.begun < row.looked
+                && !is_here
+        };
+        is_of_a_version_to_come(killer)
+            && killer.place.is_some_and(|place| place != row.looked_in)
+            && self.invalidations.iter().any(was_known)
     }
 
     /// Whether a replacer may take the row for its own: it is, or it was computed after the replacer has had it replaced.
