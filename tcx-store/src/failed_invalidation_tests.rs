@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
+use crate::changes::Doomed;
+use crate::maintain::merge_changes;
 use crate::storage::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_steps};
 use crate::{Replacer, Store};
@@ -114,6 +116,7 @@ fn without_replies(dir: &Path) -> (Store, Arc<AtomicBool>) {
         let is_change = path.file_name().is_some_and(|name| name == "change-00000000000000000001");
         let fault = match step {
             "open" => Fault::Refused(ErrorKind::Other),
+            "metadata" => return None,
             _ => Fault::LostReply,
         };
         (is_change && broken.load(SeqCst)).then_some(fault)
@@ -171,6 +174,30 @@ fn recomputed_rows_outlive_their_tombstone_whose_reply_was_lost() {
         assert_eq!(values(&process(dir.path()), &["x", "y"]), [2, 1]);
         assert_eq!(replace(&store, &replacer, &["x"], 3), 0);
     }
+}
+
+#[test]
+fn recomputed_rows_outlive_their_unread_tombstone_that_another_process_has_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, off) = without_replies(dir.path());
+    compute(&store, &["x", "y"], 1);
+    store.flush().unwrap();
+    let replacer = Replacer::new();
+    assert_eq!(replace(&store, &replacer, &["x"], 2), 1);
+    off.store(true, SeqCst);
+    store.flush().unwrap_err();
+    let other = process(dir.path());
+    (0..20).for_each(|_| other.core.kill(Doomed::Keys(vec![b"z".as_slice().into()])).unwrap());
+    // It learns of all of them but its own, which cannot be read.
+    store.refresh().unwrap();
+    merge_changes(&other.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    off.store(false, SeqCst);
+    store.refresh().unwrap();
+    store.flush().unwrap();
+    assert_eq!(store.stats().rows_dropped, 0);
+    assert_eq!(values(&store, &["x", "y"]), [2, 1]);
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [2, 1]);
 }
 
 #[test]

@@ -119,9 +119,10 @@ impl KnownChanges {
             .chain(listed.merged.last())
             .for_each(|&number| self.count_on(number));
         // Among the changes of a merged file may be one that a failed attempt of this process has written, which is recognised by its own file.
-        let reads_next = self.may_find_attempts() && listed.changes.contains(&self.next);
-        let known = if reads_next { ..self.next } else { ..u64::MAX };
-        self.learn_merged(storage, listed.merged.range(known));
+        // So may one that could not be read.
+        let next = listed.changes.contains(&self.next).then_some(self.next);
+        let unread = self.unread_after(0).into_iter().chain(next).min().filter(|_| self.may_find_attempts());
+        self.learn_merged(storage, listed.merged.range(..unread.unwrap_or(u64::MAX)));
         self.read_again(storage);
         while listed.changes.contains(&self.next) {
             if matches!(self.read_next(storage), Read::Vanished) {

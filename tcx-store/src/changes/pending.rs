@@ -82,7 +82,11 @@ impl KnownChanges {
     /// Change `number` was written by this attempt. Lookups learn of it by [`announce`](Self::announce): this may be a copy
     /// that is let go of.
     pub(super) fn settle(&mut self, attempt: Arc<Attempt>, number: u64) {
-        let before = self.tombstones.without_pending();
+        let mut before = self.tombstones.without_pending();
+        // It may have been unread itself until now: that killed everything before it, which it does not.
+        let unread = self.unread.range(..number).next_back().map_or(0, |(number, _)| *number);
+        before.floor = before.all().max(unread);
+        before.count();
         self.change_tombstones(|tombstones| {
             tombstones.pending.retain(|pending| pending.attempt.nonce != attempt.nonce);
         });
