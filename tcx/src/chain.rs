@@ -105,6 +105,8 @@ impl Identity {
         let entries = upstream.entries().iter().chain(output.entries());
         let entries = entries.map(|(path, value)| (format!("{}/{path}", U::ID), value.clone()));
         self.add_upstream(entries, upstream.sources());
-        U::Key::STAMPS.into_iter().for_each(|stamps| self.add_stamped(U::ID, stamps));
+        if let Some(stamps) = U::Key::STAMPS {
+            self.add_stamped(U::ID, stamps);
+        }
     }
 }

@@ -31,9 +31,11 @@ fn forward(module: &Cached<Echo>, ids: &[i64], value: i64) -> Vec<i64> {
     module.forward(ids, &Tensor::from_slice(&vec![value; ids.len()])).unwrap()
 }
 
+/// The module's files. What its checks have shown is recorded in a folder beside them, at some time after a flush.
 fn files(dir: &Path) -> Vec<std::ffi::OsString> {
     let Ok(files) = std::fs::read_dir(dir.join("echo_v1")) else { return Vec::new() };
-    let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    let files = files.map(|file| file.unwrap()).filter(|file| file.file_type().unwrap().is_file());
+    let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
     names.sort();
     names
 }
@@ -46,7 +48,7 @@ fn read_only_serves_what_is_there_and_keeps_nothing() {
     assert_eq!(forward(&read_only, &[1, 2], 5), [5, 5]);
     assert_eq!(forward(&read_only, &[1, 2], 6), [6, 6]);
     read_only.flush().unwrap();
-    assert!(files(dir.path()).is_empty());
+    assert!(!dir.path().join("echo_v1").exists());
     let writer = echo(&cache, Mode::ReadWrite);
     assert_eq!(forward(&writer, &[1], 7), [7]);
     writer.flush().unwrap();
