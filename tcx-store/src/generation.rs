@@ -79,8 +79,11 @@ impl Generation {
     /// none: what is left of them now is the newest, as long as its source has not changed and its time is not over. A
     /// recomputed row does not come back, since no tombstone was written for it.
     fn keep_newest(&self, fates: &mut [Fate]) {
-        let ends = self.index.values().filter(|place| self.older.contains_key(place));
-        for end in ends.filter(|_| !self.older.is_empty()) {
+        if self.older.is_empty() {
+            // Most generations: no sample was computed twice, and no row need be looked at.
+            return;
+        }
+        for end in self.index.values().filter(|place| self.older.contains_key(place)) {
             let mut kept: Vec<Place> = Vec::new();
             for place in self.chain(Some(end)) {
                 if fates[place.0 as usize].is_dead(place.1 as usize) {
