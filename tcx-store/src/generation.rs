@@ -217,6 +217,12 @@ impl Generations {
 
     /// The newest live row of a key and view, if it is the replacer's own where one looks.
     pub(crate) fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<BufferedRow> {
+        // Most rows that are looked up are not buffered: one probe of each index says so.
+        let hash = wanted.keys.hash(position);
+        let is_known = |own: &Generation| own.index.contains_key(&hash);
+        if !is_known(&self.active.generation) && !self.frozen.iter().any(|own| is_known(&own.generation)) {
+            return None;
+        }
         let active = (&self.active.generation, &*self.active.fates);
         let frozen = self.frozen.iter().rev().map(|frozen| (&*frozen.generation, &**frozen.fates));
         let generations = || std::iter::once(active).chain(frozen.clone());
