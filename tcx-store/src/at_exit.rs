@@ -1,5 +1,5 @@
 //! Writing what is buffered when the program ends with handles that are never dropped: those in a `static`, leaked ones, those
-//! of a `main` that `std::process::exit` left. It is a net, not a promise: only `flush` tells that rows are durable.
+//! of a `main` that `std::process::exit` left. It is a net, not a promise: only `flush` confirms that rows are durable.
 //!
 //! The system calls back when `main` has returned or `exit` was called, before it unloads libraries and while other threads still
 //! run, the writers among them. Handlers run in the reverse order of their registration, so libraries that were loaded before the

@@ -28,7 +28,7 @@ pub(crate) struct RowBatch {
     pub(crate) replacer: Option<Arc<Replacer>>,
     /// Asked before the rows become durable.
     pub(crate) attestation: Option<Arc<Attestation>>,
-    /// Whoever inserted the rows learns here that they are lost.
+    /// The user that inserted the rows learns here that they are lost.
     pub(crate) losses: Option<Arc<Losses>>,
 }
 
@@ -68,7 +68,7 @@ impl RowBatch {
         self.attestation.as_ref()?.refused()
     }
 
-    /// So many of the rows are lost, for this reason.
+    /// This number of the rows is lost, for this reason.
     pub(crate) fn lost(&self, rows: usize, why: &Error) {
         self.losses.iter().filter(|_| rows > 0).for_each(|losses| losses.add(rows, why));
     }

@@ -65,7 +65,7 @@ pub(crate) fn refuse_other(storage: &dyn Storage, spec: &Spec, compared: &Compar
         Compared::Same | Compared::Repaired(_) => Ok(()),
         Compared::Removed => Err(removed(storage)),
         Compared::OtherOrigin => {
-            // A damaged one is none that another process has made.
+            // A damaged change 0 is not the work of another process.
             read(storage)?;
             Err(Error::incompatible(format!(
                 "the cache of `{id}` at {} was removed and made again by another process: open the module again",

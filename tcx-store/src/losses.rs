@@ -7,7 +7,7 @@ use crate::lock::lock;
 
 /// The rows that one user of a store has inserted and that were lost: dropped because writing was off, because their
 /// source had changed, or because the folder was refused. Several users of one store each have their own, so that each
-/// learns of its own losses exactly once, whoever flushes first.
+/// learns of its own losses exactly once, whichever user flushes first.
 ///
 /// ```
 /// use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Losses, Options, Spec, Store};
@@ -60,7 +60,7 @@ impl Losses {
         lock(&self.lost).take().map_or(Ok(()), |(rows, why)| Err(why.dropped(rows)))
     }
 
-    /// As [`take`](Self::take); the next who asks is told the same.
+    /// As [`take`](Self::take); the next call returns the same.
     ///
     /// # Errors
     ///

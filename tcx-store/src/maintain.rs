@@ -146,7 +146,7 @@ impl Core {
         evict(self, bytes)
     }
 
-    /// Whether what nobody waits for is to be given up.
+    /// Whether background work is to be given up.
     pub(crate) fn gives_up(&self) -> bool {
         self.gives_up.load(Ordering::Relaxed)
     }
@@ -175,7 +175,7 @@ impl Core {
         merge_runs(self, true);
         merge_changes(self);
         self.remove_pruned_runs();
-        self.tried("remove what nobody needs", self.collect_at_the_end());
+        self.tried("remove replaced files", self.collect_at_the_end());
         self.tried("keep within the limits", self.keep_within_limits());
     }
 
@@ -196,7 +196,7 @@ impl Core {
 
     /// Removes what was replaced long ago, while rows are sealed all the time.
     pub(crate) fn collect_old(&self, collect_after: Duration) {
-        self.tried("remove what nobody needs", self.collect(collect_after));
+        self.tried("remove replaced files", self.collect(collect_after));
     }
 
     /// What is done when the writer has nothing to do; tells whether something is left for later.
@@ -205,7 +205,7 @@ impl Core {
         merge_runs(self, false);
         merge_changes(self);
         self.remove_pruned_runs();
-        let collected = self.tried("remove what nobody needs", self.collect(collect_after));
+        let collected = self.tried("remove replaced files", self.collect(collect_after));
         self.tried("keep within the limits", self.keep_within_limits());
         let is_unfinished = collected.is_some_and(|collected| collected.is_unfinished);
         is_unfinished || self.snapshot().expires.is_some()

@@ -44,7 +44,7 @@ pub struct Options {
     /// How files are read.
     pub read_mode: ReadMode,
     /// Nothing is written, no index run either: rows are looked up and that is all (`false`). A store that the process has
-    /// open to read only is opened to write by whoever opens it so: this alone may differ where a process opens a store again.
+    /// open to read only is opened to write by the next open that asks for it: this alone may differ where a process opens a store again.
     pub read_only: bool,
 }
 

@@ -1,5 +1,5 @@
 //! Records that a module has passed checks of its outputs, in small files beside its rows: a later process need not repeat them.
-//! What the checks are is the business of whoever asks. A record that is missing or damaged means that nothing has passed.
+//! What the checks are is up to the caller. A record that is missing or damaged means that nothing has passed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -19,7 +19,7 @@ use crate::store::Store;
 /// The folder of the records, in the module's folder.
 pub(crate) const FOLDER: &str = "checks";
 
-/// So many records are kept, the newest: each build of a program may leave some.
+/// The number of records that are kept, the newest: each build of a program may leave some.
 const KEPT: usize = 64;
 
 /// The first line. Records of another version have another name, too.

@@ -140,7 +140,7 @@ impl Core {
         if self.retention.max_bytes.is_none() {
             return Ok(());
         }
-        // What was looked at last is what counts, whoever looked.
+        // The last count holds, whichever thread made it.
         let _alone = lock(&self.measuring);
         // Before the listing: what is sealed meanwhile may be counted twice, and is not forgotten.
         let sealed = self.counters.bytes_sealed.get();

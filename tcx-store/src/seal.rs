@@ -113,7 +113,7 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     // Before the lock is taken: to ask may take as long as to read all weights.
     ask_sources(&generation.batches);
     let mut live = core.live();
-    // After it: whoever seals an earlier generation may change them.
+    // After it: a thread that seals an earlier generation may change them.
     let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
     let refused = refuse(&mut fates, &generation.batches);
     // A segment's base is the newest change known when it is sealed, so that none is missed.

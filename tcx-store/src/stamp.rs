@@ -157,7 +157,7 @@ mod tests {
         assert_eq!((count.served, count.copies), (6, 0));
         let kept = Spec::read(&dir.path().join("m_v1")).unwrap();
         assert_eq!(kept.leaves(), spec().leaves());
-        // Whoever knows no stamps, as a tool, finds any row.
+        // A caller without stamps, such as the command, finds any row.
         assert_eq!(store.lookup(Keys::ints([7], 2)).unwrap().bytes(0, 0), [4]);
     }
 

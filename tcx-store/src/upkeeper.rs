@@ -1,4 +1,4 @@
-//! A thread of its own for what nobody waits for: joining and removing files. The writer starts it and goes on sealing.
+//! The background thread that joins and removes files. The writer starts it and goes on sealing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,7 +74,7 @@ impl Upkeeper {
         self.running = self.core.failing.note("start a thread", path, started).map(|()| running);
     }
 
-    /// Waits until something was done; tells whether it has left something for later. For ever if nothing is being done.
+    /// Waits until something was done; returns whether it has left something for later. For ever if nothing is being done.
     pub(crate) async fn done(&mut self) -> bool {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         let is_unfinished = running.await.unwrap_or(false);

@@ -1,4 +1,4 @@
-//! Flushing and inserting do not wait for what nobody waits for.
+//! Flushing and inserting do not wait for background upkeep.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +13,7 @@ use crate::testing::{compute, names, process, seal_all, values, with_steps};
 /// Ends a test that would hang; nothing is measured.
 const HANGS_AFTER: Duration = Duration::from_secs(20);
 
-/// Holds up whoever first does a step, until it is let go on.
+/// Holds up the first thread that does a step, until it is let go on.
 struct Gate {
     steps: Faulty,
     reached: Receiver<()>,
@@ -31,7 +31,7 @@ impl Gate {
                 let held = once.lock().unwrap().take();
                 if let Some((reach, wait)) = held {
                     reach.send(()).unwrap();
-                    // The test has failed where nobody is there any more.
+                    // The test has failed if the receiver is gone.
                     let _: Result<(), _> = wait.recv();
                 }
             }

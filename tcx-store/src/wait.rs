@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake};
 
-/// Where one thread waits to be woken. Not the thread's own parking: that has one permit for all who use it, and whoever waits
+/// Where one thread waits to be woken. Not the thread's own parking: that has one permit for all who use it, and a thread that waits
 /// with it may take one that the program meant for something else.
 #[derive(Default)]
 struct Waiting {

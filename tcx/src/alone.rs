@@ -1,4 +1,4 @@
-//! A lock that refuses whoever would wait for ever: the thread that already holds it, and a process forked from its own.
+//! A lock that refuses to wait without end: in the thread that already holds it, and in a process forked from its own.
 //!
 //! In a child of `fork`, a lock that another thread of the parent held is locked for ever, and the value may be half changed. So
 //! the child neither locks nor drops it.

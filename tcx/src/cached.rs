@@ -131,7 +131,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// Ids and inputs that differ in number, a malformed id, an error of the module or its outputs, weights
     /// that changed, a `forward` of the module that asks this handle for missing samples (from the same thread: from another
-    /// it waits for ever), a closed cache, missing samples in a process that was forked after the cache was opened. Trouble with the disk is none: what cannot be read is computed, what cannot
+    /// it waits for ever), a closed cache, missing samples in a process that was forked after the cache was opened. Disk failures are not returned as errors: what cannot be read is computed, what cannot
     /// be written is counted in [`stats`](Self::stats).
     ///
     /// # Panics

@@ -113,7 +113,7 @@ impl Checks {
     ///
     /// # Errors
     ///
-    /// The module's own. A broken promise is none: see [`broken`](Self::broken).
+    /// The module's own. A broken promise is not returned as an error: see [`broken`](Self::broken).
     pub(crate) fn look_at(&mut self, batch: &impl Computed, recheck: Option<&Recheck>) -> Result<()> {
         self.broken = match self.first_samples(batch)? {
             None => match recheck {

@@ -5,7 +5,7 @@ use tcx_store::{Column, DType, Leaf, LeafKind};
 
 use crate::Error;
 
-/// So many rows say what is usual.
+/// The number of rows that decide what is usual.
 const USUAL_ROWS: usize = 64;
 
 /// What may differ.

@@ -35,7 +35,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// None without a store, and where the program cannot be told from another build of it: code that has changed under one id would
+    /// None without a store, and where the program cannot be distinguished from another build of it: code that has changed under one id would
     /// not be checked.
     pub(crate) fn of(rows: &Rows, device: Device) -> Option<Self> {
         let (store, writes) = (rows.store()?, rows.writes());

@@ -1,4 +1,4 @@
-//! Stamps beside the ids: what tells that the source of a sample has changed under its id.
+//! Stamps beside the ids: a changed stamp means that the source of a sample has changed under its id.
 
 use std::marker::PhantomData;
 

@@ -8,7 +8,7 @@ use crate::alone::{Alone, Held};
 use crate::{Error, Result, summary};
 
 /// The stores of a cache, in the order they were opened. Two of one folder are different stores: where a folder was removed or
-/// refused, whoever opens it again gets a new one, while handles of the old one may still have rows in its buffer.
+/// refused, the next open gets a new one, while handles of the old one may still have rows in its buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
     open: Alone<Vec<Arc<Store>>>,

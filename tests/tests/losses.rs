@@ -1,4 +1,4 @@
-//! Whoever asks whether rows are durable gets an answer for all of them: each handle for its own, the cache for every row that was
+//! A flush answers for all rows: each handle for its own, the cache for every row that was
 //! accepted through it.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use tcx::{Cache, Extractor, cached_module};
 
-/// Notes what it computes; draws a lot where it is told to.
+/// Notes what it computes; draws a random number where it is asked to.
 #[cached_module(id = "noted_v1", key = i64)]
 struct Noted {
     #[tcx(assume_stateless)]

@@ -142,7 +142,7 @@ fn rows_of_other_processes_are_looked_for_so_often_even_if_nothing_is_missing() 
             .status();
         assert!(filler.unwrap().success());
     };
-    // Nobody joins segments, which would be noticed, in a process that reads only.
+    // A process that only reads joins no segments, which would be noticed.
     let rows_seen = |every: Duration| {
         let dir = tempfile::tempdir().unwrap();
         fill(dir.path(), "20");

@@ -100,7 +100,7 @@ fn bench(rest: &[OsString]) -> Result<Command, String> {
     }
 }
 
-/// How many seeds `simulate` runs if it is not told, and which is the first.
+/// How many seeds `simulate` runs by default, and which is the first.
 const SEEDS: (u64, u64) = (100_000, 1_000_000);
 
 fn simulate(mut rest: &[OsString]) -> Result<Command, String> {

@@ -54,8 +54,8 @@ impl KnownChanges {
         Ok(())
     }
 
-    /// Creates the next change and tells its number; it is durable after [`make_durable`](Self::make_durable). `doomed`,
-    /// which is told of all tombstones and the newest number, is asked anew whenever another process was faster; with
+    /// Creates the next change and returns its number; it is durable after [`make_durable`](Self::make_durable). `doomed`,
+    /// which gets all tombstones and the newest number, is called again whenever another process was faster; with
     /// `None` there is nothing left to create.
     pub(crate) fn create(
         &mut self,

@@ -1,4 +1,4 @@
-//! Reading the file of one change: its header alone, which tells it from every other, or all of it.
+//! Reading the file of one change: its header alone, which identifies it, or all of it.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -62,7 +62,7 @@ impl Compared {
     }
 }
 
-/// The nonce of the tombstone that a repair puts in the place of a damaged change: whoever knew the change before recognises
+/// The nonce of the tombstone that a repair puts in the place of a damaged change: a process that knew the change before recognises
 /// by it that the folder is the same.
 pub(crate) fn repair_nonce(instance: Random, number: u64) -> Random {
     let mut hasher = blake3::Hasher::new();

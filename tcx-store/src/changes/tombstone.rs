@@ -34,7 +34,7 @@ impl Doomed {
         if matches!(self, Self::Views(_)) { KIND_TOMBSTONE_OF_VIEWS } else { KIND_TOMBSTONE }
     }
 
-    /// What makes it too large for one change, if anything does: nobody could read it.
+    /// What makes it too large for one change, if anything does: no reader would accept it.
     pub(crate) fn too_large(&self) -> Option<String> {
         let (names, bytes) = match self {
             Self::Keys(keys) => (keys.len(), keys.iter().map(|key| key.len()).sum::<usize>()),

@@ -36,7 +36,7 @@ impl Tombstones {
         number < self.newest
     }
 
-    /// The newest tombstone that names the key in this view; [`u64::MAX`] if it could not be written yet, 0 if there is none.
+    /// The newest tombstone that names the key in this view; [`u64::MAX`] if it could not be written yet, 0 without one.
     /// `view_hash` is the key's hash seeded with the view.
     fn newest_for(&self, key: &[u8], view: u32, view_hash: KeyHash) -> u64 {
         self.newest_but(key, view, view_hash, |_| false)
@@ -97,7 +97,7 @@ impl Tombstones {
     }
 
     /// The newest tombstone that names the key at `position` in its view; [`u64::MAX`] if it could not be written yet, 0 if
-    /// there is none.
+    /// no tombstone does.
     pub(crate) fn newest_for_row(&self, keys: &Keys, position: usize) -> u64 {
         self.newest_for(keys.key(position), keys.view(), keys.hash(position))
     }

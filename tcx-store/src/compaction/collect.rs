@@ -256,7 +256,7 @@ impl Collection<'_> {
 }
 
 /// A segment and all that it stands for, each once and before those that stand for it. A file may name itself, or a circle of
-/// files one another: nobody writes such, and nothing may go on for ever because of them.
+/// files one another: tcx writes no such files, and they must not cause an endless loop.
 fn inputs_first(
     segment: SegmentName,
     inputs_of: impl Fn(SegmentName) -> Option<Vec<SegmentName>>,

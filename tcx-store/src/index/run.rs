@@ -80,7 +80,7 @@ impl Run {
         &self.map[self.header..][..self.lines * LINE]
     }
 
-    /// Whether every line is intact, and there are as many entries as the header says.
+    /// Whether every line is intact, and the number of entries is the one in the header.
     pub(crate) fn is_intact(&self) -> bool {
         self.blocks.verify(self.lines_bytes(), 0, self.lines * LINE)
             && self.table().entries().count() == self.entries

@@ -57,7 +57,7 @@ impl<S: Steps + Clone> LocalStorage<S> {
         Ok(LocalDraft { dir: self.dir.clone(), path: Some(path), file, steps: self.steps.clone() })
     }
 
-    /// Makes the names of the directory and of the cache that holds it durable: whoever created them may not have come to
+    /// Makes the names of the directory and of the cache that holds it durable: the process that created them may not have come to
     /// that. Where `makes`, what is missing is created; else it is an error.
     fn name_dir(&self, makes: bool) -> io::Result<()> {
         self.named.store(false, Ordering::Release);

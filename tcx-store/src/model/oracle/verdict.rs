@@ -7,7 +7,7 @@ impl Oracle {
     /// Why this row must not have been served.
     pub(super) fn wrong(&self, glance: &Glance, key: &str, view: u32, value: i64) -> Option<String> {
         let Some(row) = usize::try_from(value).ok().and_then(|row| self.rows.get(row)) else {
-            return Some(format!("wrong: nobody has computed {value}"));
+            return Some(format!("wrong: {value} was never computed"));
         };
         let Session { identity, .. } = self.sessions[glance.session];
         if (row.key, row.view, row.identity) != (key, view, identity) {
