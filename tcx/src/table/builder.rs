@@ -1,0 +1,117 @@
+//! The settings of a table.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use tch::Device;
+
+use super::{Table, Validate};
+use crate::Result;
+use crate::alone::Alone;
+use crate::cache::Cache;
+use crate::gather::Gather;
+use crate::id::{KeyKind, StringIds};
+use crate::identity::Identity;
+use crate::output::CacheableOutput;
+use crate::stamp::{StampKind, Stamped};
+
+/// The settings of a [`Table`].
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let cache = tcx::Cache::open(dir.path())?;
+/// let settings = tcx::Table::<Vec<i64>>::builder("token_counts_v1").metadata("tokenizer", "bert-base");
+/// let counts = settings.open(&cache)?;
+/// counts.put(&["a.txt"], &vec![7])?;
+/// assert_eq!(counts.get(&["a.txt"])?, Some(vec![7]));
+/// counts.flush()?;
+/// // Another tokenizer needs another id.
+/// let other = tcx::Table::<Vec<i64>>::builder("token_counts_v1").metadata("tokenizer", "gpt-2");
+/// assert!(other.open(&cache).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "`open` opens the table"]
+pub struct TableBuilder<T, K = StringIds> {
+    id: Box<str>,
+    metadata: Vec<(String, String)>,
+    validate: Option<Validate<T>>,
+    output_device: Device,
+    keys: PhantomData<fn() -> K>,
+}
+
+impl<T: CacheableOutput> TableBuilder<T> {
+    pub(super) fn new(id: Box<str>) -> Self {
+        let (metadata, validate, keys) = (Vec::new(), None, PhantomData);
+        Self { id, metadata, validate, output_device: Device::Cpu, keys }
+    }
+
+    /// Each id is given with a stamp of its source, `(id, stamp)`: the time a file was changed, or with `stamped::<[u8]>()` bytes, a
+    /// hash of it. A value of another stamp is missing, and replaced by what is computed. Part of what the table is: one without stamps
+    /// is another.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = tcx::Cache::open(dir.path())?;
+    /// let lengths = tcx::Table::<Vec<i64>>::builder("stamped_v1").stamped::<u64>().open(&cache)?;
+    /// for (changed, text, asked) in [(1, "one", 1), (1, "one", 0), (2, "three", 1)] {
+    ///     let mut count = 0;
+    ///     let found = lengths.get_or_compute(&[("a.txt", changed)], |missing| {
+    ///         count += missing.len();
+    ///         Ok(vec![text.len() as i64])
+    ///     })?;
+    ///     assert_eq!((found, count), (vec![text.len() as i64], asked));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stamped<S: StampKind + ?Sized>(self) -> TableBuilder<T, Stamped<StringIds, S>> {
+        let Self { id, metadata, validate, output_device, .. } = self;
+        TableBuilder { id, metadata, validate, output_device, keys: PhantomData }
+    }
+}
+
+impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
+    /// Something that decides the values: a version, a setting. A table of other metadata is refused, both sides named.
+    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.push((name.into(), value.into()));
+        self
+    }
+
+    /// Looks at values before they are kept and after they were found; an error keeps them from the cache, or from the caller.
+    /// [`get_or_compute`](Table::get_or_compute) computes those again that were found and are rejected, and puts them in their
+    /// place: values are looked at together first, and one by one if they are rejected.
+    pub fn validate(mut self, validate: impl Fn(&T) -> Result<()> + Send + Sync + 'static) -> Self {
+        self.validate = Some(Box::new(validate));
+        self
+    }
+
+    /// Where tensors are put (the CPU).
+    pub fn output_device(mut self, device: Device) -> Self {
+        self.output_device = device;
+        self
+    }
+
+    /// Opens the table.
+    ///
+    /// # Errors
+    ///
+    /// An id that cannot name a folder or is that of a module of the program, a table of other columns or metadata, a closed
+    /// cache.
+    pub fn open(self, cache: &Cache) -> Result<Table<T, K>> {
+        let Self { id, metadata, validate, output_device, keys } = self;
+        let mut identity = Identity::default();
+        identity.type_name("table");
+        for (name, value) in &metadata {
+            identity.field(name, value);
+        }
+        let rows = cache.table_rows::<T, K>(&id, &identity)?;
+        let shared = cache.shared().clone();
+        let (gather, computing) = (Gather::default(), Alone::default());
+        Ok(Table { shared, id, rows, validate, gather, output_device, computing, keys })
+    }
+}
+
+impl<T, K> fmt::Debug for TableBuilder<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableBuilder").field("id", &self.id).finish_non_exhaustive()
+    }
+}
