@@ -5,7 +5,9 @@
 
 use std::sync::Mutex;
 
-use tcx::{Cache, Cached, Extractor, cached_module};
+use tch::nn::{self, ModuleT};
+use tch::{Device, Tensor};
+use tcx::{Cache, Cached, D3, Extractor, Frozen, Typed, cached_module};
 
 /// Texts, each as its number of words divided by the longest of the batch: a mean over padding.
 #[cached_module(id = "padded_v1", key = i64)]
@@ -226,4 +228,48 @@ fn sums_that_happen_to_be_near_zero_may_differ_as_others_do() {
         cached.forward(&ids, &ids.iter().map(|&id| sample(id)).collect()).unwrap();
     }
     assert!(cached.stats().rows_rechecked > 600);
+}
+
+/// Normalises with what it learned, or with the batch itself, which changes what it learned.
+#[cached_module(id = "norm_v1")]
+struct Norm {
+    norm: Frozen<nn::BatchNorm>,
+    train: bool,
+}
+
+impl Extractor for Norm {
+    type Input = Tensor;
+    type Output = Typed<f32, D3<2, 2, 2>>;
+
+    fn forward(&self, inputs: &Tensor) -> tcx::Result<Self::Output> {
+        Ok(self.norm.forward_t(inputs, self.train).into())
+    }
+}
+
+#[test]
+fn a_frozen_batch_norm_is_refused_in_training_mode() {
+    let norm = |train: bool| {
+        let store = nn::VarStore::new(Device::Cpu);
+        let norm = Frozen::build(store, |path| {
+            let init = nn::BatchNormConfig { ws_init: nn::Init::Const(1.), ..Default::default() };
+            nn::batch_norm2d(path, 2, init)
+        });
+        Norm { norm: norm.unwrap(), train }
+    };
+    for images in [3, 1] {
+        let values: Vec<f32> = (0..images * 8).map(|value| (value * value) as f32).collect();
+        let x = Tensor::from_slice(&values).view([images, 2, 2, 2]);
+        let ids: Vec<String> = (0..images).map(|id| id.to_string()).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let evaluated = Cache::open(dir.path()).unwrap().module(norm(false)).unwrap();
+        evaluated.forward(&ids, &x).unwrap();
+        assert_eq!(evaluated.stats().rows_accepted, images as u64);
+        let dir = tempfile::tempdir().unwrap();
+        let trained = Cache::open(dir.path()).unwrap().module(norm(true)).unwrap();
+        for _ in 0..2 {
+            let error = trained.forward(&ids, &x).map(drop).expect_err("it changes what it learned");
+            assert_eq!(error.module_id(), Some("norm_v1"), "{error}");
+        }
+        assert_eq!(trained.stats().rows_accepted, 0, "nothing is stored");
+    }
 }

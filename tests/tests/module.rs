@@ -6,11 +6,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tch::nn::{self, Module, ModuleT};
+use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor, kind};
-use tcx::{
-    Cache, CacheableOutput, Cached, D1, D3, Extractor, Frozen, Identity, Typed, Weights, cached_module,
-};
+use tcx::{Cache, CacheableOutput, Cached, D1, Extractor, Frozen, Identity, Typed, Weights, cached_module};
 
 /// Twice the input; notes which inputs it was given.
 #[cached_module(id = "doubles_v1", key = i64)]
@@ -299,50 +297,6 @@ fn weights_that_change_after_they_were_frozen_are_noticed() {
     let error = cached.forward(&["b"], &x).unwrap_err().to_string();
     assert!(error.contains("weight `fc.weight`") && error.contains("changed in place"), "{error}");
     cached.forward(&["a"], &x).unwrap();
-}
-
-/// Normalises with what it learned, or with the batch itself, which changes what it learned.
-#[cached_module(id = "norm_v1")]
-struct Norm {
-    norm: Frozen<nn::BatchNorm>,
-    train: bool,
-}
-
-impl Extractor for Norm {
-    type Input = Tensor;
-    type Output = Typed<f32, D3<2, 2, 2>>;
-
-    fn forward(&self, inputs: &Tensor) -> tcx::Result<Self::Output> {
-        Ok(self.norm.forward_t(inputs, self.train).into())
-    }
-}
-
-#[test]
-fn a_frozen_batch_norm_is_refused_in_training_mode() {
-    let norm = |train: bool| {
-        let store = nn::VarStore::new(Device::Cpu);
-        let norm = Frozen::build(store, |path| {
-            let init = nn::BatchNormConfig { ws_init: nn::Init::Const(1.), ..Default::default() };
-            nn::batch_norm2d(path, 2, init)
-        });
-        Norm { norm: norm.unwrap(), train }
-    };
-    for images in [3, 1] {
-        let values: Vec<f32> = (0..images * 8).map(|value| (value * value) as f32).collect();
-        let x = Tensor::from_slice(&values).view([images, 2, 2, 2]);
-        let ids: Vec<String> = (0..images).map(|id| id.to_string()).collect();
-        let dir = tempfile::tempdir().unwrap();
-        let evaluated = Cache::open(dir.path()).unwrap().module(norm(false)).unwrap();
-        evaluated.forward(&ids, &x).unwrap();
-        assert_eq!(evaluated.stats().rows_accepted, images as u64);
-        let dir = tempfile::tempdir().unwrap();
-        let trained = Cache::open(dir.path()).unwrap().module(norm(true)).unwrap();
-        for _ in 0..2 {
-            let error = trained.forward(&ids, &x).map(drop).expect_err("it changes what it learned");
-            assert_eq!(error.module_id(), Some("norm_v1"), "{error}");
-        }
-        assert_eq!(trained.stats().rows_accepted, 0, "nothing is stored");
-    }
 }
 
 #[test]
