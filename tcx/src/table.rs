@@ -27,7 +27,7 @@ use crate::{Error, Result};
 type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
 
 /// The same typed store that modules have, for whatever computes the values: decoded images, tokens, statistics. Made by
-/// [`Cache::table`] or [`Table::builder`].
+/// [`Cache::table`](crate::Cache::table) or [`Table::builder`].
 ///
 /// Nothing watches the function that computes the values: when it changes, give the table a new id, or keep its version in the
 /// [metadata](TableBuilder::metadata).

@@ -104,6 +104,7 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     let mut steps = vec![
         Step::new("formatting", cargo("fmt"), &["--all", "--check"]),
         Step::new("lints", cargo("clippy"), &lints),
+        Step::new("documentation", documentation, &["--workspace", "--no-deps"]),
         Step::new(
             "tests without libtorch",
             without_libtorch(cargo("test")),
@@ -114,7 +115,6 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
             cargo("test"),
             &[&["--workspace"], &packages("--exclude")[..]].concat(),
         ),
-        Step::new("documentation", documentation, &["--workspace", "--no-deps"]),
         Step::new(
             "instructions of the hot paths",
             cargo("run"),
