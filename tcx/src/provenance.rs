@@ -55,7 +55,7 @@ mod tests {
         let (tch, libtorch) = TCH.split_once(" (libtorch ").unwrap();
         let manifest = include_str!("../../Cargo.toml");
         assert!(manifest.contains(&format!("\ntch = \"{tch}.")), "{tch}");
-        let provided = include_str!("../../xtask/src/libtorch.rs");
+        let provided = include_str!("../../xtask/src/provision/libtorch.rs");
         assert!(provided.contains(libtorch.trim_end_matches(')')), "{libtorch}");
     }
 

@@ -4,35 +4,18 @@
 //! Everything it says goes to stderr; stdout belongs to `env`, whose output a shell evaluates.
 
 mod cli;
-mod compile;
-mod counts;
-mod demo;
-mod digest;
-#[cfg(test)]
-mod documents;
-mod downloads;
 mod failure;
-mod foreign;
-mod install;
-mod libtorch;
-mod model;
 mod process;
-mod pyarrow;
-mod python;
-mod shell;
-mod simulate;
-mod skipped;
-mod stress;
-mod suite;
-mod toolchain;
-mod unpack;
-mod wheel;
+mod provision;
+mod tasks;
 mod workspace;
 
 use std::process::ExitCode;
 
 use cli::Command;
 use failure::Result;
+use provision::{libtorch, model, shell, toolchain};
+use tasks::{compile, counts, demo, foreign, simulate, stress, suite};
 use workspace::Workspace;
 
 /// What a shell expects of a command that was called wrongly.

@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use crate::failure::Result;
+use crate::process;
+use crate::provision::{libtorch, model, toolchain};
 use crate::workspace::{Workspace, cargo};
-use crate::{libtorch, model, process, toolchain};
 
 /// Runs the example where the user stands, so that relative paths among the arguments mean what they say.
 pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {

@@ -4,9 +4,9 @@ use std::env;
 use std::process::Command;
 
 use crate::failure::{Failure, OnPath, Result};
-use crate::install::Partial;
 use crate::process;
-use crate::wheel::Wheel;
+use crate::provision::install::Partial;
+use crate::provision::wheel::Wheel;
 
 /// How Python is to be got where it is missing.
 const REMEDY: &str = "install Python 3 with pip (Debian and Ubuntu: `apt install python3 python3-pip`, \

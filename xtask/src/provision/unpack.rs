@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
-use crate::install::Partial;
 use crate::process;
-use crate::python::Python;
+use crate::provision::install::Partial;
+use crate::provision::python::Python;
 
 const SCRIPT: &str = include_str!("unpack.py");
 
@@ -34,7 +34,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::install::Lock;
+    use crate::provision::install::Lock;
 
     fn out(root: &Path) -> Partial {
         let lock = Lock::take(&root.join("lock")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::libtorch::{Libtorch, Source};
+use crate::provision::libtorch::{Libtorch, Source};
 
 /// The export lines with which any crate builds and runs against this libtorch.
 pub(crate) fn exports(libtorch: &Libtorch) -> String {

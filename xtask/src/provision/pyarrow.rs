@@ -7,13 +7,13 @@ use std::process::Command;
 
 use tcx_test_skips::is_required;
 
-use crate::downloads::Downloads;
 use crate::failure::{Failure, Result};
-use crate::install::{Partial, install, invalidate};
 use crate::process;
-use crate::python::Python;
-use crate::unpack::unpack;
-use crate::wheel::{PYARROW, Wheel};
+use crate::provision::downloads::Downloads;
+use crate::provision::install::{Partial, install, invalidate};
+use crate::provision::python::Python;
+use crate::provision::unpack::unpack;
+use crate::provision::wheel::{PYARROW, Wheel};
 use crate::workspace::Workspace;
 
 /// Provides it. Where that fails the tests that need it skip, and the reason is returned; where `TCX_REQUIRE` contains

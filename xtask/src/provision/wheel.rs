@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::digest::sha256;
 use crate::failure::{Failure, Result};
+use crate::provision::digest::sha256;
 
 /// One file of a Python package index, pinned by its bytes.
 #[derive(Debug)]

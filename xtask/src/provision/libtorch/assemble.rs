@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Libtorch, Source, VERSION};
-use crate::downloads::Downloads;
 use crate::failure::{Failure, OnPath, Result};
-use crate::install::{Partial, install, invalidate};
-use crate::python::Python;
-use crate::unpack::unpack;
-use crate::wheel::{CUDA_CUPTI, CUDA_RUNTIME, TORCH, Wheel};
+use crate::provision::downloads::Downloads;
+use crate::provision::install::{Partial, install, invalidate};
+use crate::provision::python::Python;
+use crate::provision::unpack::unpack;
+use crate::provision::wheel::{CUDA_CUPTI, CUDA_RUNTIME, TORCH, Wheel};
 
 /// What is taken out of each wheel. Where `libtorch_cuda` is missing, torch-sys links the CPU libraries only;
 /// `libtorch_cpu` still names the two CUDA libraries.

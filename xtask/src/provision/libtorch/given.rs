@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Libtorch, Source, require_version};
 use crate::failure::{Failure, OnPath, Result};
 use crate::process;
-use crate::python::Python;
+use crate::provision::python::Python;
 
 /// Without these nothing links.
 const NEEDED: [&str; 3] = ["c10", "torch_cpu", "torch"];

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::skipped::LeftOut;
 use crate::failure::{Failure, Result};
-use crate::skipped::LeftOut;
+use crate::process;
+use crate::provision::{libtorch, model, pyarrow, toolchain};
 use crate::workspace::{self, Workspace};
-use crate::{libtorch, model, process, pyarrow, toolchain};
 
 /// These build and pass without a libtorch.
 const WITHOUT_LIBTORCH: [&str; 6] =

@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 
 use crate::failure::{OnPath, Result};
-use crate::install::{Partial, install};
-use crate::pyarrow::interpreter;
-use crate::python::Python;
+use crate::process;
+use crate::provision::install::{Partial, install};
+use crate::provision::pyarrow::interpreter;
+use crate::provision::python::Python;
+use crate::provision::toolchain;
 use crate::workspace::{Workspace, cargo};
-use crate::{process, toolchain};
 
 /// The Python packages, each in one version.
 const REQUIREMENTS: &str = include_str!("foreign.txt");

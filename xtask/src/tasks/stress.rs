@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::failure::{Failure, Result};
+use crate::process;
+use crate::provision::toolchain;
 use crate::workspace::{Workspace, cargo};
-use crate::{process, toolchain};
 
 /// Coverage for libFuzzer, on the stable compiler: no sanitizer. `fuzzing` opens tcx-store's door to its decoders.
 const FUZZING: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

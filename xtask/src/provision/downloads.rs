@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, OnPath, Result};
-use crate::install::{Lock, Partial};
-use crate::wheel::Wheel;
+use crate::provision::install::{Lock, Partial};
+use crate::provision::wheel::Wheel;
 
 /// The folder of kept wheels.
 pub(crate) struct Downloads {
@@ -100,7 +100,7 @@ fn only_wheel(folder: &Path, wheel: &Wheel) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wheel::Tags;
+    use crate::provision::wheel::Tags;
 
     /// A wheel whose bytes are `abc`.
     const SMALL: Wheel = Wheel {

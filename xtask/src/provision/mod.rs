@@ -1,0 +1,13 @@
+//! What building and running needs beside the checkout: a C++ compiler, libtorch, the model, Python with pyarrow.
+
+mod digest;
+mod downloads;
+pub(crate) mod install;
+pub(crate) mod libtorch;
+pub(crate) mod model;
+pub(crate) mod pyarrow;
+pub(crate) mod python;
+pub(crate) mod shell;
+pub(crate) mod toolchain;
+mod unpack;
+mod wheel;

@@ -1,0 +1,12 @@
+//! What `cargo xtask` runs, one file for each command.
+
+pub(crate) mod compile;
+pub(crate) mod counts;
+pub(crate) mod demo;
+#[cfg(test)]
+mod documents;
+pub(crate) mod foreign;
+pub(crate) mod simulate;
+mod skipped;
+pub(crate) mod stress;
+pub(crate) mod suite;
