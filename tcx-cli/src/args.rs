@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::human::{parse_age, parse_size};
+use crate::text::human::{parse_age, parse_size};
 
 const CODES: &str = "Exit codes: 0 done and good; 1 done, and the answer is no (damage, missing ids, a difference); \
 2 wrong arguments; 3 no such directory, module or id; 4 a damaged file; 5 things that do not belong together; \

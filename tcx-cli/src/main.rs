@@ -4,29 +4,21 @@
 
 #![expect(clippy::struct_field_names, reason = "fields are named as they are in JSON")]
 
-mod add;
 mod args;
-mod ask;
 mod cache;
-mod columns;
 mod commands;
+mod console;
 mod failure;
-mod human;
-mod ids;
-mod nested;
-mod npy;
-mod output;
-mod progress;
+mod formats;
 mod report;
-mod specs;
-mod values;
+mod text;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::Args;
-use output::Output;
+use console::output::Output;
 
 fn main() -> ExitCode {
     let args = Args::parse();

@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use crate::args::Module;
 use crate::cache;
+use crate::console::output::{Output, Report};
+use crate::console::progress;
 use crate::failure::{Failure, Result, Verdict};
-use crate::human;
-use crate::ids;
-use crate::output::{Output, Report};
-use crate::progress;
+use crate::text::human;
+use crate::text::ids;
 
 /// Ids that are looked up together.
 const BATCH: usize = 4096;

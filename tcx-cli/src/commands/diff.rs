@@ -6,13 +6,13 @@ use std::path::Path;
 use serde::Serialize;
 use tcx_store::{Inspection, Lookup, Row, Spec, Store};
 
+use crate::cache::specs;
 use crate::cache::{self, Hidden};
+use crate::console::output::{Output, Report};
+use crate::console::progress;
 use crate::failure::{Result, Verdict};
-use crate::human;
-use crate::ids;
-use crate::output::{Output, Report};
-use crate::progress;
-use crate::specs;
+use crate::text::human;
+use crate::text::ids;
 
 /// Rows that are looked up together.
 const BATCH: usize = 1024;

@@ -10,14 +10,15 @@ use arrow::ipc::writer::{FileWriter, StreamWriter};
 use serde::Serialize;
 use tcx_store::{Inspection, Row, SegmentState};
 
-use super::npy_folder::Folder;
 use crate::args::{Format, Module};
 use crate::cache::{self, Hidden};
-use crate::columns::{columns, failed, schema};
+use crate::console::output::{Output, Report};
+use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
-use crate::human;
-use crate::output::{Output, Report};
-use crate::progress;
+use crate::formats::Sink;
+use crate::formats::columns::{columns, failed, schema};
+use crate::formats::npy_folder::Folder;
+use crate::text::human;
 
 /// Rows of a record batch, unless they are large.
 const BATCH: usize = 4096;
@@ -34,12 +35,6 @@ struct Exported {
     left_out: u64,
     #[serde(flatten)]
     hidden: Hidden,
-}
-
-/// What rows are written to.
-pub(super) trait Sink {
-    fn write(&mut self, rows: &[Row<'_>]) -> Result<()>;
-    fn finish(self: Box<Self>) -> Result<()>;
 }
 
 pub(super) fn run(module: &Module, to: &Path, format: Option<Format>, output: &Output) -> Result<Verdict> {

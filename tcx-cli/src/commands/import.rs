@@ -8,17 +8,17 @@ use arrow::array::{ArrayRef, RecordBatch};
 use serde::Serialize;
 use tcx_store::{Leaf, Spec};
 
-use super::batches::{Batches, guarded};
-use super::npy_folder::{FolderReader, Part};
-use crate::add::{Added, Adder, BATCH, How};
 use crate::args::Module;
 use crate::cache;
-use crate::columns::{exported_name, ids_of, leaf_of, views_of};
+use crate::cache::add::{Added, Adder, BATCH, How};
+use crate::console::output::{Output, Report};
+use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
-use crate::human;
-use crate::nested::sizes;
-use crate::output::{Output, Report};
-use crate::progress;
+use crate::formats::batches::{Batches, guarded};
+use crate::formats::columns::{exported_name, ids_of, leaf_of, views_of};
+use crate::formats::nested::sizes;
+use crate::formats::npy_folder::{FolderReader, Part};
+use crate::text::human;
 
 #[derive(Debug, Serialize)]
 struct Imported {

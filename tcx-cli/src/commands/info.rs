@@ -7,9 +7,9 @@ use tcx_store::{ANY, Inspection, LeafKind};
 
 use crate::args::Module;
 use crate::cache;
+use crate::console::output::{HEADING, Output, Report, Table};
 use crate::failure::{Result, Verdict};
-use crate::human;
-use crate::output::{HEADING, Output, Report, Table};
+use crate::text::human;
 
 #[derive(Debug, Serialize)]
 struct Info {

@@ -7,9 +7,9 @@ use serde::Serialize;
 use tcx_store::{Inspection, SegmentState};
 
 use crate::cache;
+use crate::console::output::{Output, Report, Table};
 use crate::failure::{Code, Failure, Result, Verdict};
-use crate::human;
-use crate::output::{Output, Report, Table};
+use crate::text::human;
 
 #[derive(Debug, Serialize)]
 struct Listing {

@@ -6,13 +6,13 @@ use std::path::Path;
 use serde::Serialize;
 use tcx_store::{Inspection, Row, SegmentState, Spec};
 
-pub(super) use crate::add::How;
-use crate::add::{Added, Adder, BATCH};
+pub(super) use crate::cache::add::How;
+use crate::cache::add::{Added, Adder, BATCH};
+use crate::cache::specs;
 use crate::cache::{self, Hidden};
+use crate::console::output::{Output, Report};
+use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
-use crate::output::{Output, Report};
-use crate::progress;
-use crate::specs;
 
 #[derive(Debug, Serialize)]
 struct Merged {

@@ -1,6 +1,5 @@
 //! One file a command.
 
-mod batches;
 mod coverage;
 mod diff;
 mod export;
@@ -9,7 +8,6 @@ mod import;
 mod info;
 mod ls;
 mod merge;
-mod npy_folder;
 mod prune;
 mod report;
 mod rm;
@@ -25,8 +23,8 @@ mod top;
 mod verify;
 
 use crate::args::Command;
+use crate::console::output::Output;
 use crate::failure::{Result, Verdict};
-use crate::output::Output;
 pub(crate) use ls::bytes;
 
 pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {

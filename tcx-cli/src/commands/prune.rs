@@ -10,11 +10,11 @@ use tcx_store::{Inspection, Options, SegmentFacts, SegmentState};
 
 use super::bytes;
 use crate::args::{Deleting, Modules};
-use crate::ask::confirm;
 use crate::cache;
+use crate::console::ask::confirm;
+use crate::console::output::{Output, Report};
 use crate::failure::{Result, Verdict};
-use crate::human;
-use crate::output::{Output, Report};
+use crate::text::human;
 
 /// What may stay.
 #[derive(Debug)]

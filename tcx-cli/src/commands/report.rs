@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::args::Modules;
 use crate::cache;
+use crate::console::output::{Output, Report};
+use crate::console::progress;
 use crate::failure::{Failure, Result, Verdict};
-use crate::output::{Output, Report};
-use crate::progress;
 use crate::report::{Figures, Module, page, sessions};
 
 #[derive(Debug, Serialize)]
@@ -46,7 +46,7 @@ pub(super) fn run(modules: &Modules, to: &Path, sample: usize, output: &Output) 
 
 impl Report for Written {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
-        let modules = crate::human::counted(self.figures.modules.len() as u64, "module");
+        let modules = crate::text::human::counted(self.figures.modules.len() as u64, "module");
         writeln!(to, "{modules} → {}", self.to.display())
     }
 }

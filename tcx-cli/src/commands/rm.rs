@@ -10,12 +10,12 @@ use tcx_store::{Inspection, KeyType, OtherFiles};
 
 use super::bytes;
 use crate::args::{Deleting, Module};
-use crate::ask::confirm;
 use crate::cache;
+use crate::console::ask::confirm;
+use crate::console::output::{Output, Report};
 use crate::failure::{Code, Failure, Result, Verdict};
-use crate::human;
-use crate::ids;
-use crate::output::{Output, Report};
+use crate::text::human;
+use crate::text::ids;
 
 /// What a folder that is about to be removed is called: no module's id begins so.
 const ASIDE: &str = ".removed-";

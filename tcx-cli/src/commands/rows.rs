@@ -7,10 +7,10 @@ use tcx_store::{Leaf, Spec};
 
 use crate::args::Module;
 use crate::cache::{self, Hidden};
+use crate::console::output::{HEADING, Output, Report};
 use crate::failure::{Code, Failure, Result, Verdict};
-use crate::ids;
-use crate::output::{HEADING, Output, Report};
-use crate::values::Values;
+use crate::text::ids;
+use crate::text::values::Values;
 
 /// Characters of a row's values that are shown.
 const ROOM: usize = 60;

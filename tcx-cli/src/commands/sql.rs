@@ -9,11 +9,11 @@ use serde::{Serialize, Serializer};
 use tcx_sql::{Answer, Database, Error, Value};
 
 use crate::cache::{self, Hidden};
+use crate::console::output::{Output, Report, Table};
 use crate::failure::{Code, Failure, Result, Verdict};
-use crate::human;
-use crate::ids;
-use crate::output::{Output, Report, Table};
-use crate::values::{Number, listed, short};
+use crate::text::human;
+use crate::text::ids;
+use crate::text::values::{Number, listed, short};
 
 /// Characters of a value that are shown; of text on a terminal, beside others.
 const ROOM: usize = 60;

@@ -8,11 +8,11 @@ use tcx_store::{Inspection, SegmentState};
 use super::bytes;
 use crate::args::Modules;
 use crate::cache;
+use crate::console::output::{Output, Report, Table};
+use crate::console::progress;
 use crate::failure::{Result, Verdict};
-use crate::human;
-use crate::output::{Output, Report, Table};
-use crate::progress;
 use crate::report::sessions::{self, Totals};
+use crate::text::human;
 
 #[derive(Debug, Serialize)]
 struct Stats {

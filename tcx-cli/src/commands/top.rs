@@ -10,9 +10,9 @@ use tcx_store::{Inspection, SegmentState};
 
 use super::bytes;
 use crate::cache;
+use crate::console::output::{Output, Report, Table};
 use crate::failure::{Result, Verdict};
-use crate::human;
-use crate::output::{Output, Report, Table};
+use crate::text::human;
 
 /// To the upper left corner, and what is below is cleared.
 const REDRAW: &str = "\x1b[H\x1b[J";

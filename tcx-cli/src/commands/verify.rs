@@ -7,12 +7,12 @@ use serde::Serialize;
 use tcx_store::{Damage, DamagedFile, Repaired, Verified};
 
 use crate::args::{Deleting, Modules};
-use crate::ask::confirm;
 use crate::cache;
+use crate::console::ask::confirm;
+use crate::console::output::{BAD, FAINT, GOOD, Output, Report};
+use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
-use crate::human;
-use crate::output::{BAD, FAINT, GOOD, Output, Report};
-use crate::progress;
+use crate::text::human;
 
 #[derive(Debug, Serialize)]
 struct Verification {

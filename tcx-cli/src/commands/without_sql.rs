@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::console::output::Output;
 use crate::failure::{Failure, Result, Verdict};
-use crate::output::Output;
 
 pub(super) fn run(_: &Path, _: &str, _: &Output) -> Result<Verdict> {
     Err(Failure::usage(

@@ -6,9 +6,9 @@ use tcx_store::{DType, Inspection, LeafKind, Row, SegmentState};
 use super::projection::{Projection, project};
 use super::sessions::{Session, Totals};
 use crate::commands::bytes;
-use crate::human;
-use crate::ids;
-use crate::values::{Number, numbers};
+use crate::text::human;
+use crate::text::ids;
+use crate::text::values::{Number, numbers};
 
 /// The most elements of a sample: more rows of small outputs than of large ones.
 const ELEMENTS: usize = 4_000_000;

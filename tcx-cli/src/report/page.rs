@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::figures::{Figures, Leaf, Module};
 use super::sessions::{Session, Totals, rate};
 use super::svg::{Caption, day, escaped, growth, histogram, hit_rates, part, place, scatter};
-use crate::human;
+use crate::text::human;
 
 /// Nothing is asked of anybody: a browser refuses what is not in the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";

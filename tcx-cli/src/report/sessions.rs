@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::failure::Result;
-use crate::human;
+use crate::text::human;
 
 /// One process, from opening a module to closing it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::figures::{Growth, Histogram};
 use super::projection::{Point, Projection};
 use super::sessions::Session;
-use crate::human;
+use crate::text::human;
 
 /// A drawing and the room around it, for what stands at its axes.
 const WIDTH: f64 = 480.0;

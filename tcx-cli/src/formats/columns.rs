@@ -15,8 +15,8 @@ use half::{bf16, f16};
 use tcx_store::{ANY, DType, KeyType, Leaf, LeafKind, Row, Spec};
 
 use crate::failure::{Code, Failure, Result};
-use crate::ids;
-use crate::nested::{Nested, lists};
+use crate::formats::nested::{Nested, lists};
+use crate::text::ids;
 
 /// The schema of an export.
 pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {

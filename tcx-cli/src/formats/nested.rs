@@ -3,7 +3,7 @@
 use arrow::array::{Array, ArrayRef, FixedSizeListArray, LargeListArray, ListArray};
 use tcx_store::{ANY, Leaf, LeafKind};
 
-use crate::columns::{no_nulls, present, variable};
+use crate::formats::columns::{no_nulls, present, variable};
 
 /// The rows of a column of lists.
 pub(crate) struct Nested {

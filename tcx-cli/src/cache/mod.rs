@@ -1,5 +1,8 @@
 //! Finding and opening what stands in a cache directory.
 
+pub(crate) mod add;
+pub(crate) mod specs;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +11,7 @@ use serde::Serialize;
 use tcx_store::{Inspection, Options, Spec, Store, modules};
 
 use crate::failure::{Code, Failure, Result};
-use crate::human;
+use crate::text::human;
 
 /// What a store is opened for here: nothing is sealed but by a flush, and nothing waits.
 pub(crate) fn options(read_only: bool) -> Options {

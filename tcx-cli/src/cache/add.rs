@@ -8,7 +8,7 @@ use tcx_store::{Column, Keys, Leaf, Lookup, Options, Spec, Store};
 
 use crate::cache;
 use crate::failure::{Code, Failure, Result};
-use crate::ids;
+use crate::text::ids;
 
 /// Rows that are added together.
 pub(crate) const BATCH: usize = 1024;

@@ -6,8 +6,8 @@ use half::{bf16, f16};
 use serde::{Serialize, Serializer};
 use tcx_store::{ANY, DType, Leaf, LeafKind};
 
-use crate::human;
-use crate::ids;
+use crate::text::human;
+use crate::text::ids;
 
 /// One element.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,10 +16,10 @@ use crate::failure::{Code, Failure, Result};
 const IDENTITY: &str = "tcx.identity";
 
 /// A file that is being read.
-pub(super) struct Batches {
-    pub(super) reader: Box<dyn RecordBatchReader>,
+pub(crate) struct Batches {
+    pub(crate) reader: Box<dyn RecordBatchReader>,
     /// The digest that the file says its rows are of.
-    pub(super) identity: Option<String>,
+    pub(crate) identity: Option<String>,
 }
 
 impl Batches {
@@ -28,7 +28,7 @@ impl Batches {
     /// # Errors
     ///
     /// A file that is not there, is damaged, or is none of these.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |error| Failure::file("read", path, &error);
         let unfit = |what: String| Failure::new(Code::Unfit, format!("{}: {what}", path.display()));
         let mut file = File::open(path).map_err(failed)?;
@@ -66,7 +66,7 @@ impl Batches {
 }
 
 /// A damaged file makes some of these readers panic: that is an error of the file.
-pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, String> {
+pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, String> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let read = catch_unwind(AssertUnwindSafe(read));

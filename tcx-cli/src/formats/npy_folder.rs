@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tcx_store::{DType, Inspection, Leaf, LeafKind, Row, Spec};
 
-use super::export::Sink;
-use crate::columns::{narrowed, widened};
+use super::Sink;
 use crate::failure::{Code, Failure, Result};
-use crate::ids;
-use crate::npy::{Reader, VIEWS, Writer, file_name, type_name};
+use crate::formats::columns::{narrowed, widened};
+use crate::formats::npy::{Reader, VIEWS, Writer, file_name, type_name};
+use crate::text::ids;
 
 const IDS: &str = "ids.txt";
 /// What the rows are of.
 const ABOUT: &str = "tcx.json";
 
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     spec: Spec,
     ids: BufWriter<File>,
@@ -31,7 +31,7 @@ enum Column {
 }
 
 impl Folder {
-    pub(super) fn create(path: &Path, inspection: &Inspection) -> Result<Self> {
+    pub(crate) fn create(path: &Path, inspection: &Inspection) -> Result<Self> {
         let spec = inspection.spec().clone();
         let failed = |error: io::Error| Failure::file("write into", path, &error);
         spec.leaves().iter().try_for_each(fits)?;
@@ -108,7 +108,7 @@ impl Sink for Folder {
 }
 
 /// A folder that is being read.
-pub(super) struct FolderReader {
+pub(crate) struct FolderReader {
     ids: Vec<String>,
     views: Vec<u32>,
     columns: Vec<(Leaf, Source)>,
@@ -121,14 +121,14 @@ enum Source {
 }
 
 /// Some rows: their keys, views, and of each leaf the bytes of the rows.
-pub(super) struct Part {
-    pub(super) keys: Vec<Vec<u8>>,
-    pub(super) views: Vec<u32>,
-    pub(super) leaves: Vec<Vec<Option<Vec<u8>>>>,
+pub(crate) struct Part {
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) views: Vec<u32>,
+    pub(crate) leaves: Vec<Vec<Option<Vec<u8>>>>,
 }
 
 impl FolderReader {
-    pub(super) fn open(path: &Path, spec: &Spec) -> Result<Self> {
+    pub(crate) fn open(path: &Path, spec: &Spec) -> Result<Self> {
         let ids = ids::read_each(&path.join(IDS))?;
         let views = path.join(VIEWS);
         let views = if views.exists() { read_views(&views, ids.len())? } else { vec![0; ids.len()] };
@@ -149,18 +149,18 @@ impl FolderReader {
     }
 
     /// The digest that the folder says its rows are of.
-    pub(super) fn digest(path: &Path) -> Option<String> {
+    pub(crate) fn digest(path: &Path) -> Option<String> {
         let about = std::fs::read(path.join(ABOUT)).ok()?;
         let about: serde_json::Value = serde_json::from_slice(&about).ok()?;
         about.get("digest")?.as_str().map(str::to_owned)
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.ids.len()
     }
 
     /// The next rows, `most` of them; none at the end.
-    pub(super) fn next(&mut self, spec: &Spec, most: usize) -> Result<Option<Part>> {
+    pub(crate) fn next(&mut self, spec: &Spec, most: usize) -> Result<Option<Part>> {
         let range = self.at..(self.at + most).min(self.ids.len());
         if range.is_empty() {
             return Ok(None);

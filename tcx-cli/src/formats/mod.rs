@@ -1,0 +1,17 @@
+//! The files that `export` writes and `import` reads: Arrow, Parquet, folders of `.npy` files.
+
+use tcx_store::Row;
+
+use crate::failure::Result;
+
+pub(crate) mod batches;
+pub(crate) mod columns;
+pub(crate) mod nested;
+mod npy;
+pub(crate) mod npy_folder;
+
+/// A destination of exported rows.
+pub(crate) trait Sink {
+    fn write(&mut self, rows: &[Row<'_>]) -> Result<()>;
+    fn finish(self: Box<Self>) -> Result<()>;
+}

@@ -1,0 +1,5 @@
+//! How ids, numbers, sizes, times and the elements of rows are written for people, and read from them.
+
+pub(crate) mod human;
+pub(crate) mod ids;
+pub(crate) mod values;
