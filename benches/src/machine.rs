@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::data::workload::Workload;
 use crate::report::Figures;
-use crate::workload::Workload;
 use crate::{Result, Settings};
 
 /// A folder under the checkout's `target`.

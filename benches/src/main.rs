@@ -5,33 +5,19 @@
 //! Every phase is a process of its own: what one leaves in memory helps no other. Above 1 is faster than what it is
 //! measured against, except where a figure says otherwise by its name (`overhead`, `mib`, `ms`).
 
-mod allocations;
-mod child;
-mod cli;
-mod compressed;
-mod e2e;
-mod epochs;
-mod fill;
-mod growth;
+mod data;
 mod machine;
-mod open;
-#[cfg(feature = "full")]
-mod plot;
-mod python;
-mod ragged;
-mod reach;
-mod read;
+mod phases;
 mod report;
 mod rivals;
-mod rows;
-mod workload;
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use child::Phase;
+use data::workload::{W1, W2};
+use phases::child::Phase;
+use phases::{allocations, child, cli, compressed, e2e, fill, growth, open, python, ragged, read};
 use report::{Figures, Report};
-use workload::{W1, W2};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

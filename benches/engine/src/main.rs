@@ -21,18 +21,14 @@
 //! | `readers.…` | 64 processes that read random keys of one store: their memory, maps shared, and what it is made of |
 
 mod figures;
-mod fill;
-mod flush;
 mod machine;
-mod memory;
-mod open;
-mod probe;
-mod readers;
+mod phases;
 mod workload;
 
 use std::path::Path;
 
 use figures::Figures;
+use phases::{fill, flush, open, probe, readers};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -7,8 +7,8 @@ use heed::{CommitOrAbort, Database, Env, EnvOpenOptions};
 
 use super::{Reader, last};
 use crate::Result;
-use crate::rows::map;
-use crate::workload::BATCH;
+use crate::data::rows::map;
+use crate::data::workload::BATCH;
 
 pub(super) struct Lmdb {
     env: &'static Env,

@@ -6,8 +6,8 @@ use redb::{Database, ReadableDatabase as _, TableDefinition};
 
 use super::{Reader, last};
 use crate::Result;
-use crate::rows::map;
-use crate::workload::BATCH;
+use crate::data::rows::map;
+use crate::data::workload::BATCH;
 
 const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows");
 

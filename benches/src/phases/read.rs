@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use crate::data::rows::Batches;
+use crate::data::workload::{Workload, shuffled};
 use crate::report::{Figures, ROUNDS};
 use crate::rivals::{self, Gather, Ours, Reader};
-use crate::rows::Batches;
-use crate::workload::{Workload, shuffled};
 use crate::{Result, Settings, machine};
 
 /// Everything in memory, every checksum verified before the first round.

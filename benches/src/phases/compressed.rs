@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use tcx::{Cache, Cached, Compression};
 
+use crate::data::rows::Batches;
+use crate::data::workload::{BATCH, W1, Workload, ids, rows, shuffled};
 use crate::report::{Figures, ROUNDS, median};
 use crate::rivals::{first_of, read};
-use crate::rows::Batches;
-use crate::workload::{BATCH, W1, Workload, ids, rows, shuffled};
 use crate::{Result, Settings};
 
 /// Rows of each cache: decompressed they have room in the hot tier.

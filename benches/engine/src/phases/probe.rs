@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use tcx_store::{Keys, Store};
 
+use crate::Result;
 use crate::figures::{Figures, best, median};
+use crate::machine::memory;
 use crate::workload::{BATCH, Dice, files, keys, open_to_read};
-use crate::{Result, memory};
 
 const ROUNDS: usize = 9;
 /// Batches of a round.

@@ -6,8 +6,8 @@ use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{Cache, CachedModule, D1, Extractor, Frozen, Typed, cached_module};
 
+use crate::data::workload::ids;
 use crate::report::{Figures, ROUNDS, median};
-use crate::workload::ids;
 use crate::{Result, Settings, machine};
 
 const BATCH: usize = 64;

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use tcx::Cache;
 
+use crate::data::rows::Batches;
+use crate::data::workload::{BATCH, Tiny, Workload, ids, rows, shuffled};
 use crate::report::Figures;
 use crate::rivals::read;
-use crate::rows::Batches;
-use crate::workload::{BATCH, Tiny, Workload, ids, rows, shuffled};
 use crate::{Result, Settings, machine};
 
 pub(crate) fn measure(settings: &Settings, figures: &mut Figures) -> Result<()> {

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::Result;
 use crate::figures::Figures;
+use crate::machine::memory;
 use crate::workload::{BATCH, Dice, keys, open_to_read};
-use crate::{Result, memory};
 
 const READERS: usize = 64;
 /// Random keys that each reads: enough to touch nearly every checksum block.

@@ -3,9 +3,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::data::workload::{Workload, ids};
 use crate::report::Figures;
 use crate::rivals::{Ours, Reader};
-use crate::workload::{Workload, ids};
 use crate::{Result, Settings};
 
 /// The system's allocator, counted. libtorch has its own.

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::Result;
 use crate::figures::{Figures, best};
+use crate::machine::memory;
 use crate::workload::open_to_read;
-use crate::{Result, memory};
 
 const ROUNDS: usize = 7;
 

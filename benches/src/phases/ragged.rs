@@ -7,9 +7,9 @@ use half::f16;
 use tch::Tensor;
 use tcx::{Cache, CacheableOutput, Cached, Extractor, Packed, cached_module};
 
+use crate::data::rows::{Batches, map};
+use crate::data::workload::{BATCH, ids, shuffled};
 use crate::report::{Figures, ROUNDS};
-use crate::rows::{Batches, map};
-use crate::workload::{BATCH, ids, shuffled};
 use crate::{Result, Settings};
 
 const NAME: &str = "w3";

@@ -15,8 +15,8 @@ use tch::Tensor;
 use tcx::{Cache, Cached};
 
 use crate::Result;
-use crate::rows::map;
-use crate::workload::{BATCH, Workload, ids};
+use crate::data::rows::map;
+use crate::data::workload::{BATCH, Workload, ids};
 
 /// One that reads batches.
 pub(crate) trait Reader {
@@ -160,7 +160,7 @@ pub(crate) fn first_of(batch: &Tensor, row: usize) -> f32 {
 /// The median time in which tcx reads all rows in shuffled batches.
 pub(crate) fn seconds_per_round<W: Workload>(dir: &Path, rows: usize) -> Result<f64> {
     let mut ours = Ours::<W>::new(dir)?;
-    let batches = crate::rows::Batches::new(crate::workload::shuffled(rows));
-    let times = crate::read::in_turns(&mut [&mut ours], &batches)?;
+    let batches = crate::data::rows::Batches::new(crate::data::workload::shuffled(rows));
+    let times = crate::phases::read::in_turns(&mut [&mut ours], &batches)?;
     Ok(crate::report::median(&times[0]))
 }

@@ -1,5 +1,7 @@
 //! Where and on what it is measured.
 
+pub(crate) mod memory;
+
 use std::path::PathBuf;
 
 /// A folder under the checkout's `target`.

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use tcx_store::Store;
 
+use super::probe;
 use crate::figures::{Figures, mean, median};
 use crate::workload::{files, insert, open};
-use crate::{FEW_KEYS, Result, probe};
+use crate::{FEW_KEYS, Result};
 
 /// Rows of a flush.
 const ROWS: usize = 1_000;

@@ -5,7 +5,7 @@ use std::path::Path;
 use memmap2::Mmap;
 
 use crate::Result;
-use crate::workload::{BATCH, ids};
+use crate::data::workload::{BATCH, ids};
 
 /// Row numbers in the order asked for, and their ids in batches.
 pub(crate) struct Batches {

@@ -1,11 +1,16 @@
 //! The figures: on the screen, in `target/bench/report.json` and in `target/bench/report.md`.
 
+mod epochs;
+#[cfg(feature = "full")]
+mod plot;
+mod reach;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Result, machine, reach};
+use crate::{Result, machine};
 
 /// Rounds of each measurement; the median counts.
 pub(crate) const ROUNDS: usize = 5;
@@ -100,12 +105,12 @@ impl Report {
         let table = self.table(|_| true) + &self.skipped();
         print!("{table}");
         std::fs::write(target.join("report.md"), table)?;
-        if let Some(picture) = crate::epochs::picture(&self.figures) {
+        if let Some(picture) = epochs::picture(&self.figures) {
             std::fs::write(target.join("epochs.svg"), picture)?;
         }
         #[cfg(feature = "full")]
         {
-            crate::plot::write(&self.figures, &target)?;
+            plot::write(&self.figures, &target)?;
             if !self.quick {
                 self.refresh_readme(&target)?;
             }

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use tcx::Cache;
 
+use crate::data::workload::Workload;
 use crate::report::Figures;
-use crate::workload::Workload;
 use crate::{Result, Settings, machine};
 
 /// Time, and resident memory beyond that of the same process with an empty cache, whose code is in memory.

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::data::workload::{BATCH, Workload, shuffled};
 use crate::report::Figures;
-use crate::workload::{BATCH, Workload, shuffled};
 use crate::{Result, Settings};
 
 /// The rows per second of each store that is installed, and how much faster tcx is.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tcx::Cache;
 
+use crate::data::workload::{BATCH, Workload, ids, rows};
 use crate::report::{Figures, ROUNDS};
-use crate::workload::{BATCH, Workload, ids, rows};
 use crate::{Result, Settings, machine};
 
 /// Leaves a cache and a plain file of the rows.

@@ -1,0 +1,13 @@
+//! What is measured, one file each.
+
+pub(crate) mod allocations;
+pub(crate) mod child;
+pub(crate) mod cli;
+pub(crate) mod compressed;
+pub(crate) mod e2e;
+pub(crate) mod fill;
+pub(crate) mod growth;
+pub(crate) mod open;
+pub(crate) mod python;
+pub(crate) mod ragged;
+pub(crate) mod read;
