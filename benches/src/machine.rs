@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::data::workload::Workload;
-use crate::report::Figures;
-use crate::{Result, Settings};
+use crate::Result;
 
 /// A folder under the checkout's `target`.
 pub(crate) fn target() -> std::io::Result<PathBuf> {
@@ -49,11 +47,6 @@ pub(crate) fn forget(dir: &Path) -> Result<bool> {
         }
     }
     Ok(true)
-}
-
-/// Removes what the phases of a workload have left.
-pub(crate) fn clear<W: Workload>(settings: &Settings, _: &mut Figures) -> Result<()> {
-    Ok(std::fs::remove_dir_all(settings.dir.join(W::NAME))?)
 }
 
 /// How long this thread has run so far.

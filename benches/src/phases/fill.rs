@@ -109,3 +109,8 @@ fn raw<W: Workload>(path: &Path, rows_of_all: usize) -> Result<Duration> {
     file.sync_all()?;
     Ok(start.elapsed())
 }
+
+/// Removes what the phases of a workload have left.
+pub(crate) fn clear<W: Workload>(settings: &Settings, _: &mut Figures) -> Result<()> {
+    Ok(std::fs::remove_dir_all(settings.dir.join(W::NAME))?)
+}

@@ -1,12 +1,15 @@
 //! Stores of Python, read by a script of their own from the same plain file, in the same order.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use super::read::in_turns;
+use crate::data::rows::Batches;
 use crate::data::workload::{BATCH, Workload, shuffled};
-use crate::report::Figures;
+use crate::report::{Figures, median};
+use crate::rivals::Ours;
 use crate::{Result, Settings};
 
 /// The rows per second of each store that is installed, and how much faster tcx is.
@@ -27,7 +30,7 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
         return Ok(());
     }
     let found: Value = serde_json::from_slice(&output.stdout)?;
-    let ours = crate::rivals::seconds_per_round::<W>(&dir, rows)?;
+    let ours = seconds_per_round::<W>(&dir, rows)?;
     for (store, seconds) in found.as_object().ok_or("no object")? {
         match seconds.as_f64() {
             Some(seconds) => figures.add(format!("{}.random_read.vs_{store}", W::NAME), seconds / ours),
@@ -35,4 +38,12 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
         }
     }
     Ok(())
+}
+
+/// The median time in which tcx reads all rows in shuffled batches.
+fn seconds_per_round<W: Workload>(dir: &Path, rows: usize) -> Result<f64> {
+    let mut ours = Ours::<W>::new(dir)?;
+    let batches = Batches::new(shuffled(rows));
+    let times = in_turns(&mut [&mut ours], &batches)?;
+    Ok(median(&times[0]))
 }

@@ -156,11 +156,3 @@ pub(crate) fn read<W: Workload>(cached: &Cached<W>, ids: &[String]) -> Result<Te
 pub(crate) fn first_of(batch: &Tensor, row: usize) -> f32 {
     batch.double_value(&[row as i64, 0]) as f32
 }
-
-/// The median time in which tcx reads all rows in shuffled batches.
-pub(crate) fn seconds_per_round<W: Workload>(dir: &Path, rows: usize) -> Result<f64> {
-    let mut ours = Ours::<W>::new(dir)?;
-    let batches = crate::data::rows::Batches::new(crate::data::workload::shuffled(rows));
-    let times = crate::phases::read::in_turns(&mut [&mut ours], &batches)?;
-    Ok(crate::report::median(&times[0]))
-}

@@ -73,6 +73,13 @@ pub(crate) fn inspect(cache: &Path, module: &str) -> Result<Inspection> {
     Ok(Inspection::open(&folder(cache, module)?)?)
 }
 
+/// The bytes of all files of tcx in the folder.
+pub(crate) fn bytes(inspection: &Inspection) -> u64 {
+    let others = inspection.other_files();
+    let segments: u64 = inspection.segments().map(|own| own.bytes).sum();
+    segments + others.change_bytes + others.run_bytes + others.temporary_bytes
+}
+
 /// Opens the store of a module that is there.
 pub(crate) fn open(cache: &Path, module: &str, options: &Options) -> Result<Arc<Store>> {
     let spec = spec(cache, module)?;

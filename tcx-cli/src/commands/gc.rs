@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde::Serialize;
 use tcx_store::{Inspection, SegmentState};
 
-use super::bytes;
 use super::rm;
 use crate::args::{Deleting, Modules};
 use crate::cache;
@@ -136,11 +135,11 @@ pub(super) fn run(modules: &Modules, age: Duration, deleting: Deleting, output: 
 }
 
 fn collect(dir: &Path, collection: &mut Collection, age: Duration) -> Result<()> {
-    let before = bytes(&cache::inspect(dir, &collection.module)?);
+    let before = cache::bytes(&cache::inspect(dir, &collection.module)?);
     let store = cache::open(dir, &collection.module, &cache::options(false))?;
     collection.files = store.collect(age)?;
     drop(store);
-    collection.bytes = before.saturating_sub(bytes(&cache::inspect(dir, &collection.module)?));
+    collection.bytes = before.saturating_sub(cache::bytes(&cache::inspect(dir, &collection.module)?));
     Ok(())
 }
 

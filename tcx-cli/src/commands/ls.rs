@@ -79,7 +79,7 @@ impl Module {
         Self {
             rows: served().map(|own| own.rows).sum(),
             rows_at_most: inspection.may_have_dead_rows(),
-            bytes: bytes(inspection),
+            bytes: cache::bytes(inspection),
             dead_bytes: bytes_of(&dead),
             segments: served().count(),
             damaged_segments: inspection.segments().filter(|own| own.state.hides_rows()).count(),
@@ -90,13 +90,6 @@ impl Module {
             module,
         }
     }
-}
-
-/// The bytes of all files of tcx in the folder.
-pub(crate) fn bytes(inspection: &Inspection) -> u64 {
-    let others = inspection.other_files();
-    let segments: u64 = inspection.segments().map(|own| own.bytes).sum();
-    segments + others.change_bytes + others.run_bytes + others.temporary_bytes
 }
 
 fn schema(inspection: &Inspection) -> String {

@@ -25,7 +25,6 @@ mod verify;
 use crate::args::Command;
 use crate::console::output::Output;
 use crate::failure::{Result, Verdict};
-pub(crate) use ls::bytes;
 
 pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
     match command {

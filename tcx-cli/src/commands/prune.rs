@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use tcx_store::{Inspection, Options, SegmentFacts, SegmentState};
 
-use super::bytes;
 use crate::args::{Deleting, Modules};
 use crate::cache;
 use crate::console::ask::confirm;
@@ -52,7 +51,7 @@ pub(super) fn run(
     for name in cache::chosen(&modules.dir, modules.module.as_deref())? {
         inspections.insert(name.clone(), cache::inspect(&modules.dir, &name)?);
     }
-    let before: u64 = inspections.values().map(bytes).sum();
+    let before: u64 = inspections.values().map(cache::bytes).sum();
     let plan = plan(&inspections, before, limits);
     let freed: u64 = plan.iter().map(|own| own.bytes).sum();
     if !deleting.dry_run && freed > 0 {
@@ -67,7 +66,7 @@ pub(super) fn run(
     if !deleting.dry_run {
         after = 0;
         for name in inspections.keys() {
-            after += bytes(&cache::inspect(&modules.dir, name)?);
+            after += cache::bytes(&cache::inspect(&modules.dir, name)?);
         }
     }
     output.show(&Pruned {

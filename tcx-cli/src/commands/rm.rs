@@ -8,7 +8,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use tcx_store::{Inspection, KeyType, OtherFiles};
 
-use super::bytes;
 use crate::args::{Deleting, Module};
 use crate::cache;
 use crate::console::ask::confirm;
@@ -64,7 +63,7 @@ fn whole(module: &Module, deleting: Deleting) -> Result<u64> {
     let folder = cache::folder(&module.dir, &module.module)?;
     let inspection = Inspection::open(&folder);
     // One whose change 0 is damaged can be removed all the same.
-    let bytes = inspection.as_ref().map_or(0, bytes);
+    let bytes = inspection.as_ref().map_or(0, cache::bytes);
     let strangers = OtherFiles::read(&folder)?.strangers;
     if !strangers.is_empty() {
         let message = format!(

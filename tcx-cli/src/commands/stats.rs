@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use serde::Serialize;
 use tcx_store::{Inspection, SegmentState};
 
-use super::bytes;
 use crate::args::Modules;
 use crate::cache;
 use crate::console::output::{Output, Report, Table};
@@ -76,7 +75,7 @@ impl Module {
             dead_rows: count.dead,
             copies: count.copies,
             damaged_rows: count.damaged,
-            bytes: bytes(inspection),
+            bytes: cache::bytes(inspection),
             segments: segments().count(),
             segment_bytes: segments().map(|own| own.bytes).sum(),
             superfluous_segments: superfluous().count(),

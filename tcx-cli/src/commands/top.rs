@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Serialize;
 use tcx_store::{Inspection, SegmentState};
 
-use super::bytes;
 use crate::cache;
 use crate::console::output::{Output, Report, Table};
 use crate::failure::{Result, Verdict};
@@ -85,7 +84,7 @@ impl Module {
         Self {
             module,
             rows: served().map(|own| own.rows).sum(),
-            bytes: bytes(inspection),
+            bytes: cache::bytes(inspection),
             segments: served().count(),
             temporary: inspection.other_files().temporary,
             newest_ms: newest.map(human::millis),

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, FixedSizeListArray,
-    GenericListArray, Int64Array, LargeBinaryArray, LargeListArray, LargeStringArray, OffsetSizeTrait,
-    StringArray, StringViewArray, UInt32Array, UInt64Array, make_array,
+    Array, ArrayData, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, FixedSizeListArray, Int64Array,
+    LargeBinaryArray, LargeListArray, LargeStringArray, StringArray, StringViewArray, UInt32Array,
+    make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
-use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use half::{bf16, f16};
 use tcx_store::{ANY, DType, KeyType, Leaf, LeafKind, Row, Spec};
 
 use crate::failure::{Code, Failure, Result};
 use crate::formats::nested::{Nested, lists};
+use crate::formats::nulls::{no_nulls, present};
 use crate::text::ids;
 
 /// The schema of an export.
@@ -215,17 +215,6 @@ pub(crate) fn leaf_of(leaf: &Leaf, array: &ArrayRef) -> Result<Vec<Option<Vec<u8
     Ok(rows)
 }
 
-/// The rows that have a value: which they are, and the values.
-pub(crate) fn present(array: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), String> {
-    let present: Vec<usize> = (0..array.len()).filter(|&row| array.is_valid(row)).collect();
-    if present.len() == array.len() {
-        return Ok((present, array.clone()));
-    }
-    let rows: UInt64Array = present.iter().map(|&row| row as u64).collect();
-    let picked = take(array, &rows, None).map_err(|error| error.to_string())?;
-    Ok((present, picked))
-}
-
 /// The rows of an array without nulls; `None` if they are none of this kind.
 fn values_of(kind: &LeafKind, array: &ArrayRef) -> Result<Option<Vec<Vec<u8>>>, String> {
     Ok(match kind {
@@ -283,13 +272,6 @@ fn flat(array: ArrayRef, shape: &[usize]) -> Result<Option<ArrayRef>, String> {
     if lengths.iter().all(|len| len == first) { flat(values, &shape[1..]) } else { Ok(None) }
 }
 
-/// The elements of all lists, and the length of each.
-pub(crate) fn variable<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
-    let offsets = list.value_offsets();
-    let (start, end) = (offsets[0].as_usize(), offsets[list.len()].as_usize());
-    (list.values().slice(start, end - start), list.offsets().lengths().collect())
-}
-
 fn elements_of(dtype: DType, array: &dyn Array) -> Option<Vec<u8>> {
     if let (DType::Bool, Some(bits)) = (dtype, array.as_any().downcast_ref::<BooleanArray>()) {
         return Some(bits.values().iter().map(u8::from).collect());
@@ -309,8 +291,4 @@ fn elements_of(dtype: DType, array: &dyn Array) -> Option<Vec<u8>> {
         (dtype, found) if *found == element(dtype) && dtype != DType::Bool => bytes(dtype.size()),
         _ => None,
     }
-}
-
-pub(crate) fn no_nulls(array: &dyn Array) -> Result<(), String> {
-    if array.null_count() == 0 { Ok(()) } else { Err(format!("it holds {} nulls", array.null_count())) }
 }

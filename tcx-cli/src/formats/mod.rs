@@ -9,6 +9,7 @@ pub(crate) mod columns;
 pub(crate) mod nested;
 mod npy;
 pub(crate) mod npy_folder;
+mod nulls;
 
 /// A destination of exported rows.
 pub(crate) trait Sink {

@@ -1,9 +1,11 @@
 //! Lists, and lists in lists as other programs write tensors whose sizes differ from row to row.
 
-use arrow::array::{Array, ArrayRef, FixedSizeListArray, LargeListArray, ListArray};
+use arrow::array::{
+    Array, ArrayRef, FixedSizeListArray, GenericListArray, LargeListArray, ListArray, OffsetSizeTrait,
+};
 use tcx_store::{ANY, Leaf, LeafKind};
 
-use crate::formats::columns::{no_nulls, present, variable};
+use crate::formats::nulls::{no_nulls, present};
 
 /// The rows of a column of lists.
 pub(crate) struct Nested {
@@ -70,6 +72,13 @@ pub(crate) fn lists(array: &dyn Array) -> Option<(ArrayRef, Vec<usize>)> {
     }
     let list = any.downcast_ref::<ListArray>().map(variable);
     list.or_else(|| any.downcast_ref::<LargeListArray>().map(variable))
+}
+
+/// The elements of all lists, and the length of each.
+fn variable<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
+    let offsets = list.value_offsets();
+    let (start, end) = (offsets[0].as_usize(), offsets[list.len()].as_usize());
+    (list.values().slice(start, end - start), list.offsets().lengths().collect())
 }
 
 /// The rows of the column that stands behind a tensor of which several dimensions differ, if the tensor's own lists tell its

@@ -5,7 +5,7 @@ use tcx_store::{DType, Inspection, LeafKind, Row, SegmentState};
 
 use super::projection::{Projection, project};
 use super::sessions::{Session, Totals};
-use crate::commands::bytes;
+use crate::cache;
 use crate::text::human;
 use crate::text::ids;
 use crate::text::values::{Number, numbers};
@@ -99,7 +99,7 @@ impl Module {
         Self {
             module: inspection.spec().module_id().to_owned(),
             rows,
-            bytes: bytes(inspection),
+            bytes: cache::bytes(inspection),
             segments: inspection.segments().count(),
             damaged_segments: of(SegmentState::hides_rows).count(),
             totals: Totals::of(&sessions),
