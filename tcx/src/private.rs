@@ -13,21 +13,21 @@ pub use tcx_store::{ANY, Column, ColumnType, Field};
 
 pub use crate::diagnostics::{OnePerSample, OutputField};
 pub use crate::error::Result;
-pub use crate::extractor::{CachedModule, Extractor};
-pub use crate::id::{BytesIds, I64Ids, StringIds};
 pub use crate::identity::Identity;
+pub use crate::identity::stateless::Stateless;
+pub use crate::ids::stamp::Stamped;
+pub use crate::ids::{BytesIds, I64Ids, StringIds};
+pub use crate::module::extractor::{CachedModule, Extractor};
+pub use crate::module::registry::Registered;
+pub use crate::output::leaf::{Dense, Ragged, TensorField};
+pub use crate::output::part::{AnyPart, OutputPart, SkippedPart, TensorPart};
+pub use crate::output::skipped::Skipped;
+pub use crate::output::typed::{D0, D1, D2, D3, D4, D5};
+pub use crate::output::value::{OptionalValue, SampleValue, Variants, variants};
 pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
-pub use crate::part::{AnyPart, OutputPart, SkippedPart, TensorPart};
-pub use crate::registry::Registered;
-pub use crate::skipped::Skipped;
-pub use crate::stamp::Stamped;
-pub use crate::stateless::Stateless;
-pub use crate::tensor::{Dense, Ragged, TensorField};
-pub use crate::typed::{D0, D1, D2, D3, D4, D5};
-pub use crate::value::{OptionalValue, SampleValue, Variants, variants};
 pub use crate::{register_module, single_value};
 
-use crate::typed::Shape;
+use crate::output::typed::Shape;
 
 /// Compiles only for an output; the macros call it with the tokens of a field's type.
 pub const fn assert_output<T: CacheableOutput>() {

@@ -8,9 +8,9 @@ use tcx_store::ColumnType;
 
 use crate::__private::never_compiled;
 use crate::Result;
+use crate::output::typed::{Element, Shape, Typed};
+use crate::output::value::SampleValue;
 use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
-use crate::typed::{Element, Shape, Typed};
-use crate::value::SampleValue;
 
 /// A part of an output, of which the conditions below speak.
 #[doc(hidden)]

@@ -2,7 +2,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::ColumnWriter;
 use crate::CacheableOutput;
-use crate::typed::{D0, D2, Typed};
+use crate::output::typed::{D0, D2, Typed};
 
 #[derive(CacheableOutput)]
 #[tcx(crate = crate)]

@@ -7,13 +7,13 @@ use tch::Device;
 
 use super::{Table, Validate};
 use crate::Result;
-use crate::alone::Alone;
 use crate::cache::Cache;
-use crate::gather::Gather;
-use crate::id::{KeyKind, StringIds};
+use crate::cache::alone::Alone;
+use crate::cache::gather::Gather;
 use crate::identity::Identity;
+use crate::ids::stamp::{StampKind, Stamped};
+use crate::ids::{KeyKind, StringIds};
 use crate::output::CacheableOutput;
-use crate::stamp::{StampKind, Stamped};
 
 /// The settings of a [`Table`].
 ///

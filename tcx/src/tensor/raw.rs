@@ -106,7 +106,7 @@ impl NewTensor {
     }
 
     /// The tensor with all the rows: those that `rows`, for which it was [lent](Self::lend), has not copied into it are now.
-    pub(super) fn with_rows(self, rows: &Lookup) -> Result<Tensor> {
+    pub(crate) fn with_rows(self, rows: &Lookup) -> Result<Tensor> {
         // SAFETY: `tensor` is owned here, and dropped or returned after the bytes were used.
         let bytes = unsafe { new_bytes(&self.tensor) }?;
         // The memory of a tensor that was not lent may be that of one that was and is gone.
@@ -132,7 +132,7 @@ unsafe fn new_bytes<'t>(tensor: &Tensor) -> Result<&'t mut [MaybeUninit<u8>]> {
 }
 
 /// Some rows of leaf number `leaf`, one after the other in a new CPU tensor, which has room for exactly them.
-pub(super) fn rows(
+pub(crate) fn rows(
     rows: &Lookup,
     leaf: usize,
     positions: Range<usize>,

@@ -1,0 +1,79 @@
+//! Looking rows up, and making an output of them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, OnceLock};
+
+use tch::Device;
+use tcx_store::{Keys, Lookup, Process};
+
+use crate::Result;
+use crate::cache::mode::Rows;
+use crate::output::{CacheableOutput, ColumnReader};
+use crate::tensor::{NewTensor, TensorLeaf};
+
+/// Gathers outputs of one type. Which tensors they have is known once one was gathered; from then on these are made before rows
+/// are looked up, so that each row is copied while the next ones are looked for.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    leaves: OnceLock<Vec<TensorLeaf>>,
+    process: Process,
+}
+
+/// Rows that were looked up, and the tensors into which some of them were copied.
+#[derive(Debug)]
+pub(crate) struct Found {
+    rows: Lookup,
+    tensors: Vec<NewTensor>,
+}
+
+impl Gather {
+    /// Looks up the rows of these keys, of which `leaves` are going to be read; all, if none is said.
+    pub(crate) fn look_up(&self, rows: &Rows, keys: Keys, leaves: Option<&Arc<[usize]>>) -> Result<Found> {
+        let known = self.leaves.get().filter(|_| rows.copies_what_it_finds()).into_iter().flatten();
+        // Memory that cannot be had may not be needed: if it is, that is told later.
+        let tensors = known.map(|of| NewTensor::new(of, keys.len())).collect::<Result<Vec<_>>>();
+        let mut tensors = tensors.unwrap_or_default();
+        let rows = NewTensor::lend(&mut tensors, |memory| rows.lookup_into(keys, leaves, memory))??;
+        Ok(Found { rows, tensors })
+    }
+
+    /// The output that is made of `leaves` of the rows of an `O`; of all, if none is said.
+    pub(crate) fn read<O: CacheableOutput, P: CacheableOutput>(
+        &self,
+        found: Found,
+        leaves: Option<&[usize]>,
+        device: Device,
+    ) -> Result<P> {
+        let _no_grad = tch::no_grad_guard();
+        let mut reader = ColumnReader::new::<O>(&found.rows, device);
+        reader.use_tensors(found.tensors);
+        reader.read_leaves(leaves);
+        let output = P::read(&mut reader)?;
+        // In a forked process it may be half done by a thread that is not there: it is not waited for.
+        if self.process.is_current() {
+            self.leaves.get_or_init(|| reader.into_asked());
+        }
+        Ok(output)
+    }
+}
+
+/// Rows none of which were copied yet.
+impl From<Lookup> for Found {
+    fn from(rows: Lookup) -> Self {
+        Self { rows, tensors: Vec::new() }
+    }
+}
+
+impl Deref for Found {
+    type Target = Lookup;
+
+    fn deref(&self) -> &Lookup {
+        &self.rows
+    }
+}
+
+impl DerefMut for Found {
+    fn deref_mut(&mut self) -> &mut Lookup {
+        &mut self.rows
+    }
+}

@@ -1,0 +1,315 @@
+//! The cache: a directory, and the stores of the modules in it.
+
+pub(crate) mod alone;
+pub(crate) mod builder;
+pub(crate) mod gather;
+pub(crate) mod mode;
+pub(crate) mod progress;
+pub(crate) mod provenance;
+pub(crate) mod stores;
+pub(crate) mod summary;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tch::Device;
+use tcx_store::{Options, Process, Spec};
+
+use crate::cache::builder::CacheBuilder;
+use crate::cache::mode::{Mode, Rows};
+use crate::cache::provenance::provenance;
+use crate::cache::stores::Stores;
+use crate::cached::Cached;
+use crate::cached::chain::check_stamps;
+use crate::cached::checks::passed::Record;
+use crate::cached::compute::Compute;
+use crate::identity::Identity;
+use crate::ids::KeyKind;
+use crate::module::extractor::CachedModule;
+use crate::module::registry::{check_no_module, check_unique};
+use crate::output::CacheableOutput;
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// A directory that holds the caches of any number of modules, shared by every process that opens it.
+///
+/// Clones are handles of the same cache. Nothing is created on disk before the first rows are written. When
+/// the last handle of the cache and of its modules is dropped, the buffered rows are written; those of handles that are never
+/// dropped, as in a `static`, when the program ends by itself (on Unix). Only [`flush`](Self::flush) and [`close`](Self::close)
+/// return an error if that failed.
+///
+/// ```
+/// # use tch::Tensor;
+/// # use tcx::{D1, Extractor, Typed, cached_module};
+/// # #[cached_module(id = "sums_v1")]
+/// # struct Sums {}
+/// # impl Extractor for Sums {
+/// #     type Input = Tensor;
+/// #     type Output = Typed<f32, D1<1>>;
+/// #     fn forward(&self, x: &Tensor) -> tcx::Result<Self::Output> {
+/// #         Ok(x.f_sum_dim_intlist([1i64].as_slice(), true, tch::Kind::Float)?.into())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path();
+/// let cache = tcx::Cache::open(path)?;
+/// let sums = cache.module(Sums {})?;
+/// let x = Tensor::ones([2, 8], tch::kind::FLOAT_CPU);
+/// let first = sums.forward(&["a", "b"], &x)?; // computed
+/// let again = sums.forward(&["a", "b"], &x)?; // served
+/// assert!(first.equal(&again));
+/// cache.flush()?; // durable when this returns
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cache {
+    shared: Arc<Shared>,
+    mode: Mode,
+}
+
+/// What the handles of a cache share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    dir: PathBuf,
+    options: Options,
+    stores: Stores,
+    process: Process,
+    closed: AtomicBool,
+    /// Whether people are shown what goes on.
+    progress: bool,
+    /// The part of the computed samples that is computed once more.
+    recheck: f64,
+}
+
+impl Shared {
+    pub(crate) fn new(dir: PathBuf, options: Options, progress: bool, recheck: f64) -> Self {
+        let (stores, process, closed) = (Stores::default(), Process::current(), AtomicBool::new(false));
+        Self { dir, options, stores, process, closed, progress, recheck }
+    }
+}
+
+impl Cache {
+    /// Opens the cache in directory `dir`, with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`CacheBuilder::open`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().open(dir)
+    }
+
+    pub(crate) fn new(shared: Shared, mode: Mode) -> Self {
+        Self { shared: Arc::new(shared), mode }
+    }
+
+    /// The settings, to change some of them.
+    pub fn builder() -> CacheBuilder {
+        CacheBuilder::new()
+    }
+
+    /// This cache, its modules to be opened in another mode. Those that are open stay as they are.
+    #[must_use]
+    pub fn with_mode(&self, mode: Mode) -> Self {
+        Self { shared: self.shared.clone(), mode }
+    }
+
+    /// Opens the cache of a module.
+    ///
+    /// # Errors
+    ///
+    /// A cache that another module left under this id (other fields, weights, outputs, or ids), with both
+    /// sides named; an id that two modules of the program have; a closed cache.
+    pub fn module<M: CachedModule>(&self, module: M) -> Result<Cached<M>> {
+        // Before anything is computed: libtorch may have left its threads in the parent of a forked process.
+        self.shared.check_usable()?;
+        self.module_of(Identity::of(&module), module)
+    }
+
+    /// Opens the cache of a module of this identity.
+    pub(crate) fn module_of<M: CachedModule>(&self, identity: Identity, module: M) -> Result<Cached<M>> {
+        let device = identity.device().unwrap_or(Device::Cpu);
+        let rows = self.rows::<M>(&identity, device)?;
+        let entries = identity.all_entries();
+        let compute = Compute::new(module, identity, Record::of(&rows, device));
+        Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
+    }
+
+    /// Opens the cache of a module that is built when the first sample is missing: never, if every sample is in
+    /// the cache. Outputs are put on `device`.
+    ///
+    /// `identity` is the one that the module will have: its type's name, then its fields, with
+    /// [`Weights`](crate::Weights) in place of each [`Frozen`](crate::Frozen) that is loaded from a file of tensors (a
+    /// script or a tensor has no such stand-in). It is compared when the module is built.
+    ///
+    /// ```
+    /// # use tch::{Device, Tensor, kind, nn, nn::Module};
+    /// # use tcx::{D1, Extractor, Frozen, Typed, cached_module};
+    /// use tcx::{Identity, Weights};
+    ///
+    /// #[cached_module(id = "head_v1")]
+    /// struct Head {
+    ///     fc: Frozen<nn::Linear>,
+    ///     size: i64,
+    /// }
+    /// # impl Extractor for Head {
+    /// #     type Input = Tensor;
+    /// #     type Output = Typed<f32, D1<2>>;
+    /// #     fn forward(&self, x: &Tensor) -> tcx::Result<Self::Output> {
+    /// #         Ok(self.fc.forward(x).into())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let file = dir.path().join("head.safetensors");
+    /// # Frozen::build(nn::VarStore::new(Device::Cpu), |p| nn::linear(p, 4, 2, Default::default()))?.save(&file)?;
+    /// # let cache = tcx::Cache::open(dir.path().join("cache"))?;
+    ///
+    /// let mut identity = Identity::default();
+    /// identity.type_name("Head");
+    /// identity.field("fc", &Weights::of_file(&file)?); // read, not built
+    /// identity.field("size", &224i64);
+    /// let head = cache.lazy_module(identity, Device::Cpu, move || {
+    ///     let fc = Frozen::load(Device::Cpu, &file, |p| nn::linear(p, 4, 2, Default::default()))?;
+    ///     Ok(Head { fc, size: 224 })
+    /// })?;
+    /// head.forward(&["a"], &Tensor::ones([1, 4], kind::FLOAT_CPU))?; // built here
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`module`](Self::module). An error of `build`, and a module of another identity than announced, come with the
+    /// first sample that is missing.
+    pub fn lazy_module<M: CachedModule>(
+        &self,
+        identity: Identity,
+        device: Device,
+        build: impl FnMut() -> Result<M> + Send + 'static,
+    ) -> Result<Cached<M>> {
+        let rows = self.rows::<M>(&identity, device)?;
+        let entries = identity.all_entries();
+        let compute = Compute::lazy(identity, Box::new(build), Record::of(&rows, device));
+        Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
+    }
+
+    /// Opens a typed store of samples that no module belongs to: for any function of a sample, by string ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::open`](crate::TableBuilder::open).
+    pub fn table<T: CacheableOutput>(&self, id: &str) -> Result<Table<T>> {
+        Table::builder(id).open(self)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {
+        check_unique(M::ID)?;
+        self.open_rows::<M::Output, M::Key>(M::ID, identity, device)
+    }
+
+    /// The rows of a table.
+    pub(crate) fn table_rows<T: CacheableOutput, K: KeyKind>(
+        &self,
+        id: &str,
+        identity: &Identity,
+    ) -> Result<Rows> {
+        check_no_module(id)?;
+        self.open_rows::<T, K>(id, identity, Device::Cpu)
+    }
+
+    fn open_rows<O: CacheableOutput, K: KeyKind>(
+        &self,
+        id: &str,
+        identity: &Identity,
+        device: Device,
+    ) -> Result<Rows> {
+        self.shared.check_usable()?;
+        check_stamps::<K>(id, identity)?;
+        let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store::<O>(), provenance(device))?;
+        let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
+        let Shared { dir, options, stores, .. } = &*self.shared;
+        let rows = Rows::open(dir, spec, options, self.mode, stores.losses())?;
+        rows.store().into_iter().try_for_each(|store| stores.add(store))?;
+        Ok(rows)
+    }
+
+    /// Waits until every row computed so far, of every module opened here, is durable: it survives kill -9
+    /// and power loss.
+    ///
+    /// # Errors
+    ///
+    /// What kept rows from the disk, also of those that were computed while writing was off. The rows of the other
+    /// modules are durable all the same; of several errors the first is returned, the others are logged.
+    pub fn flush(&self) -> Result<()> {
+        self.shared.check_usable()?;
+        self.shared.stores.flush()
+    }
+
+    /// Flushes, and closes the cache: every later use of it and of its modules is an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush). The cache is closed all the same, but for one that was opened before this process was forked. Rows that are still to be written are tried again when
+    /// another handle of it is closed, and rows that are lost are an error of every close.
+    pub fn close(self) -> Result<()> {
+        self.shared.check_process()?;
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.stores.close(self.shared.progress)
+    }
+
+    /// The directory, as an absolute path.
+    pub fn path(&self) -> &Path {
+        &self.shared.dir
+    }
+}
+
+impl Shared {
+    /// Whether people are shown what goes on.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.progress
+    }
+
+    /// The part of the computed samples that is computed once more.
+    pub(crate) fn recheck(&self) -> f64 {
+        self.recheck
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            let dir = self.dir.display();
+            let message = format!("the cache at {dir} was closed");
+            return Err(Error::closed(message, "open it again to use it"));
+        }
+        Ok(())
+    }
+
+    /// Whether the locks and the threads of this cache can be waited for.
+    ///
+    /// # Errors
+    ///
+    /// A process that was forked from the one that opened the cache.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.process.is_current() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    /// Whether more than lookups is possible.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        self.check_open()?;
+        self.check_process()
+    }
+
+    #[cold]
+    pub(crate) fn forked(&self) -> Error {
+        Error::forked(format!("the cache at {}", self.dir.display()))
+    }
+}
+
+/// When the last handle of the cache and of its modules goes.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stores.sum_up(self.progress);
+    }
+}

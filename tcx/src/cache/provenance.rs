@@ -1,0 +1,72 @@
+//! Where the rows of a cache come from: kept with its identity for people to read, and no part of it.
+
+use tch::Device;
+
+/// The version of tch that tcx is built with, and the libtorch that it takes; neither tells its version to programs.
+const TCH: &str = "0.26 (libtorch 2.13)";
+
+/// The entries for a module whose outputs are computed on `device`.
+pub(crate) fn provenance(device: Device) -> Vec<(String, String)> {
+    let mut entries = vec![
+        ("tcx", env!("CARGO_PKG_VERSION").to_owned()),
+        ("tch", TCH.to_owned()),
+        ("platform", format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)),
+        ("device", device_name(device)),
+    ];
+    if let Device::Cuda(_) = device
+        && tch::utils::has_cudart()
+    {
+        entries.push(("cuda", tch::utils::version_cudart().to_string()));
+    }
+    entries.push(("host", host()));
+    entries.extend(program().map(|program| ("program", program)));
+    entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn device_name(device: Device) -> String {
+    match device {
+        Device::Cpu => "cpu".to_owned(),
+        Device::Cuda(number) => format!("cuda:{number}"),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+/// The name of the program's file, without the folders before it.
+fn program() -> Option<String> {
+    Some(std::env::current_exe().ok()?.file_name()?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_are_those_that_tcx_is_built_with() {
+        let (tch, libtorch) = TCH.split_once(" (libtorch ").unwrap();
+        let manifest = include_str!("../../../Cargo.toml");
+        assert!(manifest.contains(&format!("\ntch = \"{tch}.")), "{tch}");
+        let provided = include_str!("../../../xtask/src/provision/libtorch.rs");
+        assert!(provided.contains(libtorch.trim_end_matches(')')), "{libtorch}");
+    }
+
+    #[test]
+    fn it_says_what_computed_the_rows_and_where() {
+        let entries = provenance(Device::Cpu);
+        let value = |name: &str| entries.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
+        assert_eq!(value("tcx"), Some(env!("CARGO_PKG_VERSION")));
+        assert_eq!(value("device"), Some("cpu"));
+        assert!(value("host").is_some_and(|host| !host.is_empty()));
+        assert!(value("program").is_some_and(|program| program.starts_with("tcx")));
+        assert_eq!(device_name(Device::Cuda(3)), "cuda:3");
+    }
+}

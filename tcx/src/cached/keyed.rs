@@ -1,0 +1,87 @@
+//! Ids that are in the inputs.
+
+use crate::Result;
+use crate::cached::Cached;
+use crate::cached::view::View;
+use crate::ids::Id;
+use crate::module::extractor::{CachedModule, Extractor};
+
+/// A module whose inputs hold the ids of their samples: [`Cached::call`] needs no others.
+///
+/// `ids` has no `self`: ids are asked for before it is known whether the network is needed, which a
+/// [`lazy`](crate::Cache::lazy_module) one may never be.
+///
+/// ```
+/// use tcx::{Cache, Extractor, Keyed, cached_module};
+///
+/// #[cached_module(id = "words_v1")]
+/// struct Words {}
+///
+/// impl Extractor for Words {
+///     type Input = (Vec<String>, Vec<String>); // names and texts
+///     type Output = Vec<i64>;
+///
+///     fn forward(&self, (_, texts): &Self::Input) -> tcx::Result<Vec<i64>> {
+///         Ok(texts.iter().map(|text| text.split(' ').count() as i64).collect())
+///     }
+/// }
+///
+/// impl Keyed for Words {
+///     type Id = String;
+///
+///     fn ids((names, _): &Self::Input) -> tcx::Result<Vec<String>> {
+///         Ok(names.clone())
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let words = Cache::open(dir.path())?.module(Words {})?;
+/// let batch = (vec!["a.txt".to_owned()], vec!["a cat on a mat".to_owned()]);
+/// assert_eq!(words.call(&batch)?, [5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Inputs without names are known by their content: `type Id = ContentId` and
+/// [`ContentId::of_samples`](crate::ContentId::of_samples).
+#[diagnostic::on_unimplemented(
+    message = "the inputs of `{Self}` do not tell the ids of their samples",
+    label = "no `impl Keyed for {Self}`",
+    note = "give the ids with the inputs: `forward(&ids, &inputs)`",
+    note = "or write `impl tcx::Keyed for {Self}`, whose `ids` takes them from the inputs"
+)]
+pub trait Keyed: CachedModule {
+    /// The type of an id.
+    type Id: Id<Self::Key>;
+
+    /// The ids of a batch: one for each sample, in the same order.
+    fn ids(input: &Self::Input) -> Result<Vec<Self::Id>>;
+}
+
+impl<M: CachedModule> Cached<M> {
+    /// The outputs for a batch that holds the ids of its samples: as [`forward`](Self::forward).
+    ///
+    /// # Errors
+    ///
+    /// As [`forward`](Self::forward); an error of [`Keyed::ids`].
+    pub fn call(&self, inputs: &M::Input) -> Result<<M as Extractor>::Output>
+    where
+        M: Keyed,
+    {
+        self.view(0).call(inputs)
+    }
+}
+
+impl<M: CachedModule> View<'_, M> {
+    /// As [`Cached::call`], for this view.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cached::call`].
+    pub fn call(&self, inputs: &M::Input) -> Result<<M as Extractor>::Output>
+    where
+        M: Keyed,
+    {
+        let ids = M::ids(inputs)?;
+        self.forward(&ids, inputs)
+    }
+}

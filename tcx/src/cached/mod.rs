@@ -1,0 +1,395 @@
+//! A cached module: looks up a batch, computes what is missing, gathers the rest.
+
+pub(crate) mod asynchronous;
+pub(crate) mod chain;
+pub(crate) mod checks;
+pub(crate) mod compute;
+pub(crate) mod coverage;
+pub(crate) mod fields;
+pub(crate) mod invalidate;
+pub(crate) mod keyed;
+pub(crate) mod prefetch;
+pub(crate) mod upkeep;
+pub(crate) mod verify;
+pub(crate) mod view;
+pub(crate) mod warm;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tch::Device;
+use tcx_store::{Keys, Lookup, Store};
+
+use crate::cache::Shared;
+use crate::cache::alone::{Alone, Held, Refused};
+use crate::cache::gather::{Found, Gather};
+use crate::cache::mode::Rows;
+use crate::cache::progress::Computing;
+use crate::cached::checks::Recheck;
+use crate::cached::checks::finite::{FiniteWatch, name};
+use crate::cached::compute::Compute;
+use crate::identity::sources::Sources;
+use crate::ids::{Id, KeyKind};
+use crate::module::batch::Batch;
+use crate::module::extractor::CachedModule;
+use crate::module::inputs::{Selected, call_loader, select, taken};
+use crate::module::missing::Missing;
+use crate::output::CacheableOutput;
+use crate::{Error, Result};
+
+/// How many samples are computed together where the caller hands over many.
+const BATCH_ROWS: usize = 64;
+
+/// A module whose outputs are computed once per sample. Made by [`Cache::module`](crate::Cache::module).
+///
+/// ```
+/// # use tch::{Device, Tensor};
+/// # use tcx::{Cache, Cached, Extractor, cached_module};
+/// #[cached_module(id = "squares_v1", key = i64)]
+/// struct Squares {}
+///
+/// impl Extractor for Squares {
+///     type Input = Vec<i64>;
+///     type Output = Vec<i64>;
+///
+///     fn forward(&self, x: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+///         Ok(x.iter().map(|x| x * x).collect())
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let squares: Cached<Squares> = Cache::open(dir.path())?.module(Squares {})?.output_device(Device::Cpu);
+/// assert_eq!(squares.forward(&[1, 2], &vec![1, 2])?, [1, 4]);
+/// assert_eq!(squares.fetch(&[2, 3], |missing| Ok(missing.ids().copied().collect()))?, [4, 9]);
+/// squares.flush()?; // durable
+/// squares.refresh()?; // looks for rows of other processes
+/// let stats = squares.stats();
+/// assert_eq!((stats.hits, stats.misses), (1, 3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Threads share it by reference. Rows that are found take no lock; what is missing is computed by one thread
+/// at a time, each sample once.
+pub struct Cached<M> {
+    shared: Arc<Shared>,
+    rows: Rows,
+    compute: Alone<Compute<M>>,
+    /// What the module is, for those that take its outputs.
+    entries: Vec<(String, String)>,
+    /// The weights behind its rows, for the same.
+    sources: Arc<Sources>,
+    pub(crate) finite: FiniteWatch,
+    pub(crate) recheck: Recheck,
+    pub(crate) computing: Computing,
+    gather: Gather,
+    output_device: Device,
+    pub(crate) batch_rows: usize,
+}
+
+impl<M: CachedModule> Cached<M> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        rows: Rows,
+        compute: Compute<M>,
+        entries: Vec<(String, String)>,
+        output_device: Device,
+    ) -> Self {
+        let recheck = Recheck::new(shared.recheck());
+        Self {
+            shared,
+            rows,
+            sources: compute.sources().clone(),
+            compute: Alone::new(compute),
+            entries,
+            finite: FiniteWatch::default(),
+            recheck,
+            computing: Computing::default(),
+            gather: Gather::default(),
+            output_device,
+            batch_rows: BATCH_ROWS,
+        }
+    }
+
+    /// What the module is.
+    pub(crate) fn entries(&self) -> &[(String, String)] {
+        &self.entries
+    }
+
+    /// The weights behind its rows.
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.sources
+    }
+
+    /// Puts outputs on this device, instead of the one that holds the module's weights (the CPU if it has none).
+    #[must_use]
+    pub fn output_device(mut self, device: Device) -> Self {
+        self.output_device = device;
+        self
+    }
+
+    /// How many samples [`warm`](Self::warm) and [`verify`](Self::verify) load and compute together (64).
+    #[must_use]
+    pub fn batch_rows(mut self, rows: usize) -> Self {
+        self.batch_rows = rows.max(1);
+        self
+    }
+
+    /// The outputs for a batch whose inputs are at hand: one id per sample, in the same order. Only the samples
+    /// that are missing from the cache are computed.
+    ///
+    /// What is returned is what was stored, in tensors of its own: the same for a sample that was computed and
+    /// for one that was found.
+    ///
+    /// # Errors
+    ///
+    /// Ids and inputs that differ in number, a malformed id, an error of the module or its outputs, weights
+    /// that changed, a `forward` of the module that asks this handle for missing samples (from the same thread: from another
+    /// it waits for ever), a closed cache, missing samples in a process that was forked after the cache was opened. Disk failures are not returned as errors: what cannot be read is computed, what cannot
+    /// be written is counted in [`stats`](Self::stats).
+    ///
+    /// # Panics
+    ///
+    /// If the module panics. The cache is as it was.
+    pub fn forward<I: Id<M::Key>>(&self, ids: &[I], inputs: &M::Input) -> Result<M::Output> {
+        self.forward_view(ids, 0, inputs)
+    }
+
+    pub(crate) fn forward_view<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        inputs: &M::Input,
+    ) -> Result<M::Output> {
+        let found = self.forward_rows(ids, view, (&self.gather, None), inputs)?;
+        self.output(&self.gather, found, None)
+    }
+
+    /// The rows of a batch, of which some leaves are going to be read; all, if none is said.
+    pub(crate) fn forward_rows<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        wanted: (&Gather, Option<&Arc<[usize]>>),
+        inputs: &M::Input,
+    ) -> Result<Found> {
+        let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
+        let samples = inputs.rows().map_err(|error| error.in_module(M::ID))?;
+        if samples != ids.len() {
+            let error = Error::batch(format!("{} ids and inputs for {samples} samples", ids.len()));
+            let error = error.with_expected(format!("{samples} ids"), format!("{} ids", ids.len()));
+            return Err(error.in_module(M::ID).with_remedy("give one id per sample"));
+        }
+        let mut rows = self.lookup(ids, view, wanted)?;
+        if rows.missing() > 0 {
+            self.complete(&mut rows, |positions| select(inputs, samples, positions))?;
+        }
+        Ok(rows)
+    }
+
+    /// The outputs for a batch whose inputs are loaded for the missing samples only: `load` is called if there
+    /// are any, and returns their inputs in the order of [`Missing`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tcx::{D1, Extractor, Typed, cached_module};
+    /// # #[cached_module(id = "lengths_v1", key = i64)]
+    /// # struct Lengths {}
+    /// # impl Extractor for Lengths {
+    /// #     type Input = Vec<String>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # std::fs::write(dir.path().join("7.txt"), "seven")?;
+    /// # let cache = tcx::Cache::open(dir.path().join("cache"))?;
+    /// let lengths = cache.module(Lengths {})?;
+    /// let read = |id: &i64| std::fs::read_to_string(dir.path().join(format!("{id}.txt")));
+    /// for epoch in 0..2 {
+    ///     let found = lengths.fetch(&[7], |missing| {
+    ///         assert_eq!(epoch, 0, "nothing is read twice");
+    ///         missing.ids().map(|id| read(id).map_err(tcx::Error::loader)).collect()
+    ///     })?;
+    ///     assert_eq!(found, [5]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`forward`](Self::forward); the error of `load`.
+    pub fn fetch<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<M::Output> {
+        self.fetch_view(ids, 0, load)
+    }
+
+    pub(crate) fn fetch_view<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<M::Output> {
+        let found = self.fetch_rows(ids, view, (&self.gather, None), load)?;
+        self.output(&self.gather, found, None)
+    }
+
+    /// As [`forward_rows`](Self::forward_rows), with inputs that are loaded.
+    pub(crate) fn fetch_rows<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        wanted: (&Gather, Option<&Arc<[usize]>>),
+        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<Found> {
+        let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
+        let mut rows = self.lookup(ids, view, wanted)?;
+        if rows.missing() > 0 {
+            self.load_missing(&mut rows, |asked| load(Missing::new(ids, asked)))?;
+        }
+        Ok(rows)
+    }
+
+    /// Loads the inputs of what is missing, computes it and stores it.
+    pub(crate) fn load_missing(
+        &self,
+        rows: &mut Lookup,
+        load: impl FnOnce(&[usize]) -> Result<M::Input>,
+    ) -> Result<()> {
+        self.shared.check_process()?;
+        // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
+        let asked = rows.missing_positions();
+        let loaded = call_loader::<M>(asked.len(), || load(&asked))?;
+        let samples = asked.len();
+        self.complete(rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))
+    }
+
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn lookup<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        (gather, leaves): (&Gather, Option<&Arc<[usize]>>),
+    ) -> Result<Found> {
+        let _span = tracing::debug_span!("lookup", module = M::ID, rows = ids.len()).entered();
+        let rows = gather.look_up(&self.rows, self.pack(ids, view)?, leaves)?;
+        if rows.missing() == 0 {
+            self.computing.found_all();
+        }
+        Ok(rows)
+    }
+
+    /// The ids as keys of the store.
+    pub(crate) fn pack<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Keys> {
+        self.pack_as::<M::Key, I>(ids, view)
+    }
+
+    pub(crate) fn pack_as<K: KeyKind, I: Id<K>>(&self, ids: &[I], view: u32) -> Result<Keys> {
+        self.shared.check_open()?;
+        K::pack(ids, view).map_err(|error| in_module::<M>(&error))
+    }
+
+    /// The store, to change what is in it.
+    pub(crate) fn writable(&self) -> Result<&Arc<Store>> {
+        self.shared.check_usable()?;
+        self.rows.writable(M::ID)
+    }
+
+    /// The store, to look at what is in it.
+    pub(crate) fn readable(&self) -> Result<&Arc<Store>> {
+        self.shared.check_open()?;
+        self.rows.readable(M::ID)
+    }
+
+    /// The positions of the ids that are not in the cache.
+    pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Vec<usize>> {
+        Ok(self.rows.peek(self.pack(ids, view)?)?.missing_rows().collect())
+    }
+
+    /// The module, once no other thread computes with it.
+    ///
+    /// # Errors
+    ///
+    /// This thread is computing with it: it would wait for itself. Or a thread of the process that this one was forked from may
+    /// be.
+    pub(crate) fn compute(&self) -> Result<Held<'_, Compute<M>>> {
+        self.compute.lock().map_err(|refused| match refused {
+            Refused::Forked => self.shared.forked(),
+            Refused::Held => Error::module(
+                M::ID,
+                "its own handle was asked for samples to compute while it is computing, and would wait for itself for ever",
+                "inside `forward` (and the closure that builds a lazy module) compute without the handle, or ask another module",
+            ),
+        })
+    }
+
+    /// Drops a module that can be built again; one that this thread is computing with stays, and so does that of a process that
+    /// this one was forked from.
+    pub(crate) fn release_module(&self) -> bool {
+        self.compute.lock().is_ok_and(|mut compute| compute.release())
+    }
+
+    /// Computes the rows that are still missing, if any, and stores them. `inputs` takes their positions.
+    fn complete<'a>(
+        &self,
+        rows: &mut Lookup,
+        inputs: impl FnOnce(&[usize]) -> Result<Selected<'a, M::Input>>,
+    ) -> Result<()>
+    where
+        M::Input: 'a,
+    {
+        let mut compute = self.compute()?;
+        // Another thread may have computed them meanwhile.
+        self.rows.lookup_again(rows)?;
+        let positions = rows.missing_positions();
+        if positions.is_empty() {
+            return Ok(());
+        }
+        let (span, start) =
+            (tracing::debug_span!("compute", module = M::ID, rows = positions.len()), Instant::now());
+        let named = |row: usize| name(rows.keys(), positions[row]);
+        let columns = span.in_scope(|| {
+            compute.columns(&*inputs(&positions)?, positions.len(), &named, Some(&self.recheck))
+        })?;
+        self.rows.computed(positions.len(), start);
+        if self.shared.shows_progress() {
+            let hits = || self.rows.stats().hits;
+            self.computing.computed(M::ID, positions.len(), hits, Instant::now());
+        }
+        let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
+        self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
+        let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();
+        self.rows.complete(rows, &positions, columns, compute.attestation().as_ref())
+    }
+
+    /// The output that is made of `leaves`; of all, if none is said.
+    pub(crate) fn output<O: CacheableOutput>(
+        &self,
+        gather: &Gather,
+        found: Found,
+        leaves: Option<&[usize]>,
+    ) -> Result<O> {
+        gather.read::<M::Output, O>(found, leaves, self.output_device).map_err(|error| error.in_module(M::ID))
+    }
+}
+
+fn in_module<M: CachedModule>(error: &tcx_store::Error) -> Error {
+    Error::batch(error.to_string()).in_module(M::ID)
+}
+
+impl<M: CachedModule> fmt::Debug for Cached<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached").field("id", &M::ID).field("rows", &self.rows).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,76 @@
+//! Looking after a cached module: what it has done and takes, and when what it holds is written, looked for and let go of.
+
+use tcx_store::{DiskUsage, Stats};
+
+use crate::Result;
+use crate::cached::Cached;
+use crate::module::extractor::CachedModule;
+
+impl<M: CachedModule> Cached<M> {
+    /// Waits until every row computed so far is durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept rows from the disk. Rows of this handle that were lost since the last time: other handles of the module learn of
+    /// their own.
+    pub fn flush(&self) -> Result<()> {
+        self.shared().check_usable()?;
+        self.rows().flush()
+    }
+
+    /// Looks for rows of other processes now; it happens by itself on a miss and every second.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that another module has taken.
+    pub fn refresh(&self) -> Result<()> {
+        self.shared().check_open()?;
+        Ok(self.rows().store().map_or(Ok(()), |store| store.refresh())?)
+    }
+
+    /// What the module's folder takes on disk, and how much of it could go.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that another module has taken.
+    pub fn disk_usage(&self) -> Result<DiskUsage> {
+        self.shared().check_open()?;
+        Ok(self.rows().store().map_or(Ok(DiskUsage::default()), |store| store.disk_usage())?)
+    }
+
+    /// What this module's cache has done in this process: hits, misses and their causes, what was written, and how long that
+    /// took. With the feature `metrics`, the recorder of the crate `metrics` is told the same.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.rows().stats();
+        stats.non_finite_rows = self.finite.rows();
+        stats.rows_rechecked = self.recheck.rows();
+        stats
+    }
+
+    /// Drops the network of a [lazy module](crate::Cache::lazy_module), and frees its memory; it is built again when a
+    /// sample is missing. Tells whether there was one to drop: a module that was handed over stays.
+    ///
+    /// ```
+    /// # use tch::{Device, Tensor};
+    /// # use tcx::{Cache, Extractor, Identity, cached_module};
+    /// # #[cached_module(id = "release_v1")]
+    /// # struct Words {}
+    /// # impl Extractor for Words {
+    /// #     type Input = Vec<String>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = Cache::open(dir.path())?;
+    /// let words = cache.lazy_module(Identity::of(&Words {}), Device::Cpu, || Ok(Words {}))?;
+    /// assert!(!words.release()); // nothing is built yet
+    /// words.forward(&["a"], &vec!["a cat".to_owned()])?;
+    /// assert!(words.release());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self) -> bool {
+        self.release_module()
+    }
+}

@@ -1,0 +1,265 @@
+//! Computing some of the rows once more, and comparing.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use tcx_store::{Leaf, Lookup};
+
+use crate::cached::Cached;
+use crate::cached::checks::compare::{Tolerance, difference, distance};
+use crate::cached::checks::finite::name;
+use crate::cached::invalidate::PlainIds;
+use crate::cached::view::View;
+use crate::ids::KeyKind;
+use crate::module::extractor::CachedModule;
+use crate::module::inputs::call_loader;
+use crate::module::missing::Missing;
+use crate::output::CacheableOutput;
+use crate::{Error, Result};
+
+/// An id of a module, as [`Cached::verify`] hands it out: a `String`, an `i64` or a `Vec<u8>`, with the stamp of its row if it has one.
+type OwnId<M> = <<M as CachedModule>::Key as KeyKind>::Owned;
+
+/// What [`Cached::verify`] has found.
+///
+/// ```
+/// # use tcx::{Extractor, cached_module};
+/// # #[cached_module(id = "verified_v1")]
+/// # struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
+/// words.forward(&["a", "b"], &vec!["one".to_owned(), "three".to_owned()])?;
+/// let verified = words.verify(1., 0, |asked| {
+///     Ok(asked.ids().map(|id| if id == "a" { "one" } else { "three" }.to_owned()).collect())
+/// })?;
+/// assert!(verified.is_sound());
+/// assert_eq!((verified.checked, verified.largest_difference), (2, 0.));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Verified<I> {
+    /// How many rows were computed once more.
+    pub checked: usize,
+    /// Those that came out differently, by more than is tolerated.
+    pub different: Vec<Different<I>>,
+    /// The largest difference of all rows, tolerated ones too, as a part of the row's largest value; 1 for what is no
+    /// floating-point number.
+    pub largest_difference: f64,
+}
+
+/// A row that came out differently.
+///
+/// ```
+/// # use tcx::{Different, Extractor, cached_module};
+/// # #[cached_module(id = "different_v1")]
+/// # struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
+/// words.forward(&["a"], &vec!["one".to_owned()])?;
+/// // Another text than that of the time.
+/// let verified = words.verify(1., 0, |_| Ok(vec!["three".to_owned()]))?;
+/// let Different { id, field, how, .. } = &verified.different[0];
+/// assert_eq!((id.as_str(), field.as_str()), ("a", "value"));
+/// assert_eq!(how, "is not the same");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Different<I> {
+    /// Its id.
+    pub id: I,
+    /// The first field that differs.
+    pub field: String,
+    /// How, in words, what is in the cache first: `is 1 and 2 at element 0, where 1.0e-6 is tolerated` of floating-point
+    /// numbers, `is not the same` of most else.
+    pub how: String,
+}
+
+impl<I> Verified<I> {
+    /// Whether every row that was checked is what the module computes.
+    pub fn is_sound(&self) -> bool {
+        self.different.is_empty()
+    }
+}
+
+impl<I: fmt::Debug> fmt::Display for Verified<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} rows differ", self.different.len(), self.checked)?;
+        write!(f, ", the largest difference is {:.1e}", self.largest_difference)?;
+        for Different { id, field, how } in &self.different {
+            write!(f, "\n  {id:?}: field `{field}` {how}")?;
+        }
+        Ok(())
+    }
+}
+
+impl<M: CachedModule> Cached<M> {
+    /// Computes a part of the cached rows once more and compares: `fraction` of them, chosen by `seed`, the same ones for the
+    /// same seed. `load` is given their ids, [`batch_rows`](Self::batch_rows) at a time. Nothing is written.
+    ///
+    /// Floating-point numbers may differ by a ten-thousandth of the row's largest value (f16 and bf16: by a hundredth), since a
+    /// network computes with other kernels in a batch of another size. Everything else has to be the same.
+    ///
+    /// ```
+    /// # use tcx::{Extractor, cached_module};
+    /// # #[cached_module(id = "verify_v1")]
+    /// # struct Words {}
+    /// # impl Extractor for Words {
+    /// #     type Input = Vec<String>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = tcx::Cache::open(dir.path())?;
+    /// let words = cache.module(Words {})?;
+    /// words.forward(&["a", "b"], &vec!["one".to_owned(), "three".to_owned()])?;
+    /// // Another text than that of the time.
+    /// let verified = words.verify(1., 0, |asked| Ok(vec!["one".to_owned(); asked.len()]))?;
+    /// assert_eq!((verified.checked, verified.different.len()), (2, 1));
+    /// assert_eq!(verified.different[0].id, "b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A fraction that is not from 0 to 1; a handle of mode `Off`; the error of `load`, of the module or its outputs; a
+    /// closed cache; a directory that cannot be listed.
+    pub fn verify(
+        &self,
+        fraction: f64,
+        seed: u64,
+        load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
+    ) -> Result<Verified<OwnId<M>>> {
+        self.verify_view(fraction, seed, 0, load)
+    }
+
+    fn verify_view(
+        &self,
+        fraction: f64,
+        seed: u64,
+        view: u32,
+        mut load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
+    ) -> Result<Verified<OwnId<M>>> {
+        self.shared().check_process()?;
+        let sample = self.sample(fraction, seed, view)?;
+        let leaves = M::Output::COLUMN.leaves();
+        let mut verified = Verified { checked: 0, different: Vec::new(), largest_difference: 0. };
+        for some in sample.chunks(self.batch_rows) {
+            let found = self.readable()?.peek(self.pack_as::<PlainIds<M>, _>(some, view)?)?;
+            let (ids, there) = Self::found(&found);
+            if there.is_empty() {
+                continue;
+            }
+            let rows: Vec<usize> = (0..there.len()).collect();
+            let inputs = call_loader::<M>(there.len(), || load(Missing::new(&ids, &rows)))?;
+            let computed = self.recompute(&ids, view, &inputs)?;
+            for (row, &position) in there.iter().enumerate() {
+                verified.checked += 1;
+                verified.compare(&leaves, &ids[row], (&found, position), (&computed, row));
+            }
+        }
+        Ok(verified)
+    }
+
+    /// The ids of a part of the rows, in the order of their keys.
+    fn sample(&self, fraction: f64, seed: u64, view: u32) -> Result<Vec<<PlainIds<M> as KeyKind>::Owned>> {
+        if !(0. ..=1.).contains(&fraction) {
+            let error = Error::batch(format!("a fraction of {fraction} of the rows"));
+            let error = error.with_expected("a number from 0 to 1", fraction.to_string());
+            return Err(error
+                .in_module(M::ID)
+                .with_remedy("give the part of the rows to check, from 0 to 1"));
+        }
+        let mut chosen = BTreeSet::new();
+        self.readable()?.each_key(|key, own| {
+            if own == view && is_chosen(key, seed, fraction) {
+                chosen.insert(Box::<[u8]>::from(key));
+            }
+        })?;
+        Ok(chosen.iter().filter_map(|key| <PlainIds<M> as KeyKind>::own(key, None)).collect())
+    }
+
+    /// The ids of the rows that are there, with the stamps that they were computed under, and their positions.
+    fn found(found: &Lookup) -> (Vec<OwnId<M>>, Vec<usize>) {
+        let missing: BTreeSet<usize> = found.missing_rows().collect();
+        let there = (0..found.len()).filter(|position| !missing.contains(position));
+        let stamps = M::Key::STAMPS.map(|_| M::Output::COLUMN.leaves().len());
+        let own = |position| {
+            let stamp = stamps.map(|leaf| found.bytes(leaf, position));
+            Some((M::Key::own(found.keys().key(position), stamp)?, position))
+        };
+        there.filter_map(own).unzip()
+    }
+
+    /// Computes the rows of these ids, and keeps them nowhere.
+    fn recompute(&self, ids: &[OwnId<M>], view: u32, inputs: &M::Input) -> Result<Lookup> {
+        let keys = self.pack(ids, view)?;
+        let named = |row: usize| name(&keys, row);
+        // What is compared here anyway is not compared once more.
+        let columns = self.compute()?.columns(inputs, ids.len(), &named, None)?;
+        let mut computed = self.readable()?.lookup_nothing(keys);
+        let all: Vec<usize> = (0..ids.len()).collect();
+        computed.complete(&all, columns)?;
+        Ok(computed)
+    }
+}
+
+impl<I: Clone> Verified<I> {
+    fn compare(&mut self, leaves: &[Leaf], id: &I, cached: (&Lookup, usize), computed: (&Lookup, usize)) {
+        let mut first = None;
+        for (number, Leaf { name, kind, .. }) in leaves.iter().enumerate() {
+            if cached.0.is_present(number, cached.1) != computed.0.is_present(number, computed.1) {
+                self.largest_difference = self.largest_difference.max(1.);
+                first = first.or_else(|| Some((name, "is there and is not".to_owned())));
+                continue;
+            }
+            let (a, b) = (cached.0.bytes(number, cached.1), computed.0.bytes(number, computed.1));
+            self.largest_difference = self.largest_difference.max(distance(kind, a, b));
+            first = first.or_else(|| Some((name, difference(kind, a, b, Tolerance::Repeated, 0.)?)));
+        }
+        if let Some((field, how)) = first {
+            self.different.push(Different { id: id.clone(), field: field.clone(), how });
+        }
+    }
+}
+
+/// Whether a key is in the sample: decided by its hash, so that neither its place nor other keys matter.
+fn is_chosen(key: &[u8], seed: u64, fraction: f64) -> bool {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes()).update(key);
+    let [a, b, c, d, ..] = *hasher.finalize().as_bytes();
+    f64::from(u32::from_le_bytes([a, b, c, d])) < fraction * f64::from(u32::MAX) || fraction >= 1.
+}
+
+impl<M: CachedModule> View<'_, M> {
+    /// As [`Cached::verify`], for this view.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cached::verify`].
+    pub fn verify(
+        &self,
+        fraction: f64,
+        seed: u64,
+        load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
+    ) -> Result<Verified<OwnId<M>>> {
+        self.cached().verify_view(fraction, seed, self.number(), load)
+    }
+}

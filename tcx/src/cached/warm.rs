@@ -1,0 +1,173 @@
+//! Filling the cache ahead of its use.
+
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::cache::progress::Bar;
+use crate::cached::Cached;
+use crate::cached::view::View;
+use crate::ids::Id;
+use crate::module::extractor::CachedModule;
+use crate::module::missing::Missing;
+
+/// Ids looked up together: a list may be as long as a data set.
+const TOGETHER: usize = 1 << 16;
+
+/// How much of finished work a killed process may lose, as long as flushing is fast.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// What is computed between two flushes takes at least this many times as long as the first: a flush reads all weights. The
+/// writer seals by itself in between, as `seal_after` says.
+const FLUSH_SHARE: u32 = 100;
+
+/// What [`Cached::warm`] has done.
+///
+/// ```
+/// # use tcx::{Extractor, cached_module};
+/// # #[cached_module(id = "warmed_v1")]
+/// # struct Words {}
+/// # impl Extractor for Words {
+/// #     type Input = Vec<String>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
+/// words.forward(&["a"], &vec!["one".to_owned()])?;
+/// let warmed = words.warm(&["a", "b"], |missing| {
+///     Ok(missing.ids().map(|id| format!("text {id}")).collect())
+/// })?;
+/// assert_eq!((warmed.asked, warmed.computed, warmed.not_kept), (2, 1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warmed {
+    /// The ids that were asked for, repeated ones counted each time.
+    pub asked: usize,
+    /// The samples that were missing, and were loaded and computed.
+    pub computed: usize,
+    /// The rows that this process has computed meanwhile and that were not kept: writing was off, or the folder is full.
+    pub not_kept: u64,
+}
+
+impl<M: CachedModule> Cached<M> {
+    /// Computes what is missing for these ids, in batches of [`batch_rows`](Self::batch_rows), and makes it durable. Hands out
+    /// nothing, so that the list may be as long as a data set. `load` is called once for each batch, and a bar shows on a
+    /// terminal how far it is ([`CacheBuilder::progress`](crate::CacheBuilder::progress) switches it off).
+    ///
+    /// It goes on where an earlier run stopped: what is there is not computed again. An error of `load` stops it, after what is
+    /// finished was made durable; a process that is killed loses about a second of finished work, or what
+    /// the writer had not sealed yet ([`CacheBuilder::seal_after`](crate::CacheBuilder::seal_after)) where flushing is slow.
+    ///
+    /// ```
+    /// # use tcx::{Extractor, cached_module};
+    /// # #[cached_module(id = "warm_v1")]
+    /// # struct Words {}
+    /// # impl Extractor for Words {
+    /// #     type Input = Vec<String>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = tcx::Cache::open(dir.path())?;
+    /// let words = cache.module(Words {})?.batch_rows(32);
+    /// let ids: Vec<String> = (0..100).map(|i| format!("text {i}")).collect();
+    /// let warmed = words.warm(&ids, |missing| Ok(missing.ids().cloned().collect()))?;
+    /// assert_eq!(warmed.computed, 100);
+    /// assert_eq!(words.warm(&ids, |_| unreachable!("everything is there"))?.computed, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`fetch`](Self::fetch); a handle whose mode keeps nothing; what kept rows from the disk.
+    ///
+    /// # Panics
+    ///
+    /// If the module panics. What was finished is in the cache.
+    pub fn warm<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        load: impl FnMut(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<Warmed> {
+        self.warm_view(ids, 0, load, || true)
+    }
+
+    /// Stops between two batches as soon as `goes_on` does not say so.
+    pub(crate) fn warm_view<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        load: impl FnMut(Missing<'_, I>) -> Result<M::Input>,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Warmed> {
+        self.writable()?;
+        let dropped = self.rows().stats().rows_dropped;
+        let mut warmed = Warmed { asked: ids.len(), ..Warmed::default() };
+        let done = self.warm_batches(ids, view, load, goes_on, &mut warmed.computed);
+        // Whatever stopped it, what is finished stays.
+        let flushed = self.flush();
+        warmed.not_kept = self.rows().stats().rows_dropped.saturating_sub(dropped);
+        done.and(flushed)?;
+        Ok(warmed)
+    }
+
+    fn warm_batches<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        view: u32,
+        mut load: impl FnMut(Missing<'_, I>) -> Result<M::Input>,
+        goes_on: impl Fn() -> bool,
+        computed: &mut usize,
+    ) -> Result<()> {
+        let _instead = self.computing.behind_bar();
+        let bar = Bar::new(M::ID, ids.len(), self.shared().shows_progress());
+        let (mut flushed, mut pause) = (Instant::now(), FLUSH_EVERY);
+        for (part, some) in ids.chunks(TOGETHER).enumerate() {
+            let there = self.rows().peek(self.pack(some, view)?)?;
+            let missing = there.missing_positions();
+            bar.found(some.len() - missing.len());
+            for batch in missing.chunks(self.batch_rows) {
+                if !goes_on() {
+                    return Ok(());
+                }
+                let mut rows = self.rows().lookup(there.keys().select(batch))?;
+                if rows.missing() > 0 {
+                    *computed += rows.missing();
+                    self.load_missing(&mut rows, |asked| {
+                        let place = |&position: &usize| part * TOGETHER + batch[position];
+                        load(Missing::new(ids, &asked.iter().map(place).collect::<Vec<_>>()))
+                    })?;
+                }
+                bar.computed(batch.len());
+                if flushed.elapsed() >= pause {
+                    let start = Instant::now();
+                    self.flush()?;
+                    flushed = Instant::now();
+                    pause = FLUSH_EVERY.max((flushed - start).saturating_mul(FLUSH_SHARE));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: CachedModule> View<'_, M> {
+    /// As [`Cached::warm`], for this view.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cached::warm`].
+    pub fn warm<I: Id<M::Key>>(
+        &self,
+        ids: &[I],
+        load: impl FnMut(Missing<'_, I>) -> Result<M::Input>,
+    ) -> Result<Warmed> {
+        self.cached().warm_view(ids, self.number(), load, || true)
+    }
+}

@@ -1,0 +1,362 @@
+//! Weights that nobody can change any more, and their fingerprint.
+
+mod refuse;
+mod script;
+mod weights;
+
+pub use weights::Weights;
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::path::Path;
+
+use tch::nn::{self, VarStore};
+use tch::{Device, TchError, Tensor};
+
+use crate::identity::Identity;
+use crate::identity::stateless::Stateless;
+use crate::identity::watch::Weight;
+use crate::{Error, Result, tensor};
+
+/// A network whose weights never change: the only form in which a cached module may hold weights.
+///
+/// It builds the network itself, inside a store of variables that nobody else gets hold of, and takes a
+/// fingerprint of the weights, which is part of the cache's identity. For everything else it is the network:
+/// it derefs to it.
+///
+/// ```
+/// use tcx::Frozen;
+/// use tch::{Device, Tensor, nn, nn::Module};
+///
+/// let file = std::env::temp_dir().join(format!("tcx-doc-{}.safetensors", std::process::id()));
+/// # let store = nn::VarStore::new(Device::Cpu);
+/// # let made = Frozen::build(store, |p| nn::linear(p / "fc", 4, 2, Default::default()))?;
+/// # made.save(&file)?;
+/// let fc = Frozen::load(Device::Cpu, &file, |p| nn::linear(p / "fc", 4, 2, Default::default()))?;
+/// assert_eq!(fc.forward(&Tensor::ones([3, 4], tch::kind::FLOAT_CPU)).size(), [3, 2]);
+/// # assert_eq!(made.fingerprint(), fc.fingerprint());
+/// # std::fs::remove_file(&file).ok();
+/// # Ok::<(), tcx::Error>(())
+/// ```
+///
+/// The fingerprint covers the variables, and nothing else of the network: not the epsilon of a normalisation, nor what
+/// a closure (`nn::func`) captures. When such a setting changes, bump the module's id, or make it a field of the module.
+///
+/// Nor can it cover a weight that is not in the store: of a network with its backbone in one store and its head in
+/// another, say. A head that tracks gradients is an error of the first batch; one that does not is not seen. Nor
+/// tensors in a `RefCell`, a `Mutex` or the like: such a network is refused where the name of its type shows it, but not
+/// if it is a struct that has one in a field of its own, or a closure that captures one.
+///
+/// # Weights that change all the same
+///
+/// Who has a tensor of the network, or an optimizer made before, can still write to it. tcx looks for that
+///
+/// - before and after each forward pass: at libtorch's version counter, at the address, dtype, shape and strides of each
+///   weight, and at 64 KiB of cache lines spread over all of them (all of a small network). Of weights on another device, 32
+///   elements of four tensors are read, of other tensors each time.
+/// - before computed rows become durable: at the checksum of all weights. If it differs, the rows that wait are dropped and no
+///   longer served, and `flush` and every later forward pass return an error that names the weight. The same goes for rows that
+///   a module [after](crate::Cache::module_after) this one has made of them, as long as both are open.
+///
+/// Not seen is what is changed and changed back between two looks, and what is changed, in places that the sample does not
+/// read, after one look at all weights and undone before the next. Until the next look at all weights (5 seconds, 64 MiB of
+/// rows, or a flush) rows of a change that the sample does not show are served from memory. On other devices the checksum is
+/// made of sums of neighbours, which changes that cancel each other out leave as they are. The buffers of a TorchScript
+/// network are not watched, since libtorch does not hand them out.
+pub struct Frozen<M> {
+    module: M,
+    weights: Vec<Weight>,
+    fingerprint: String,
+    device: Device,
+    /// Whether `weights` is all there is, so that it can be saved.
+    complete: bool,
+}
+
+impl<M> Frozen<M> {
+    /// Builds a network on `device` and loads its weights from a file: `.safetensors`, `.pt` and `.bin` (a
+    /// pickled dictionary of tensors), or libtorch's own format (any other ending).
+    ///
+    /// Weights take the dtype they have in the file.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, lacks weights of the network, or holds them in another shape. A network as
+    /// [`build`](Self::build) refuses it.
+    pub fn load(
+        device: Device,
+        file: impl AsRef<Path>,
+        build: impl FnOnce(&nn::Path<'_>) -> M,
+    ) -> Result<Self> {
+        let file = file.as_ref();
+        refuse::check::<M>()?;
+        let mut variables = VarStore::new(device);
+        let module = build(&variables.root());
+        let held = read(file)?;
+        fill(&variables, &held, file)?;
+        variables.freeze();
+        Self::from_parts(module, variables.variables().into_iter().collect(), device)
+    }
+
+    /// Builds a network in a variable store of the caller's and freezes it. The store is taken by value,
+    /// so that nobody can thaw it.
+    ///
+    /// A network that exists already, trained a moment ago, is handed over with the store it lives in:
+    ///
+    /// ```
+    /// use tcx::Frozen;
+    /// use tch::{Device, nn};
+    ///
+    /// let store = nn::VarStore::new(Device::Cpu);
+    /// let fc = nn::linear(store.root() / "fc", 4, 2, Default::default());
+    /// // … training …
+    /// let fc = Frozen::build(store, |_| fc)?;
+    /// # Ok::<(), tcx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A store that held variables before, to which `build` adds others: libtorch would give the new ones new
+    /// names and fresh values. A store without variables: two networks would share one identity. A network with a
+    /// TorchScript module in it, or with a `Cell`, a `Mutex` or the like, as far as the name of its type shows.
+    pub fn build(mut variables: VarStore, build: impl FnOnce(&nn::Path<'_>) -> M) -> Result<Self> {
+        refuse::check::<M>()?;
+        let before = variables.variables();
+        let module = build(&variables.root());
+        let mut after: Vec<_> = variables.variables().into_iter().collect();
+        if after.is_empty() {
+            return Err(refuse::weightless::<M>());
+        }
+        after.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if let (false, Some((added, _))) =
+            (before.is_empty(), after.iter().find(|(name, _)| !before.contains_key(name)))
+        {
+            return Err(Error::frozen(
+                format!("weight `{added}`"),
+                format!(
+                    "was made in a variable store that held {} already, and would have fresh values: \
+                     hand the existing network over (`|_| network`), or build in an empty store",
+                    before.len()
+                ),
+            ));
+        }
+        variables.freeze();
+        let device = variables.device();
+        Self::from_parts(module, after, device)
+    }
+
+    fn from_parts(module: M, mut variables: Vec<(String, Tensor)>, device: Device) -> Result<Self> {
+        variables.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if let Some((name, _)) = variables.iter().find(|(_, tensor)| tensor.requires_grad()) {
+            return Err(Error::frozen(
+                format!("weight `{name}`"),
+                "tracks gradients, and is computed from other tensors: expected a variable of the store",
+            ));
+        }
+        let fingerprint = fingerprint(variables.iter().map(|(name, tensor)| (name, tensor)))?;
+        let of = variables.len();
+        let weights = variables.into_iter().map(|(name, tensor)| Weight::freeze(name, tensor, of));
+        let weights = weights.collect::<Result<Vec<_>>>()?;
+        Ok(Self { module, weights, fingerprint, device, complete: true })
+    }
+
+    /// The hash of all weights: names, dtypes, shapes, values. Where they are plays no part. That of a TorchScript
+    /// network is the BLAKE3 hash of its file.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The device that holds the weights.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Writes the weights into a file for [`load`](Self::load); the ending chooses the format, and
+    /// `.safetensors` is the one to choose.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be written; a TorchScript network, which is in a file already.
+    pub fn save(&self, file: impl AsRef<Path>) -> Result<()> {
+        let file = file.as_ref();
+        if !self.complete {
+            let message = "is more than its weights: copy the file that it was read from";
+            return Err(Error::frozen("a TorchScript network", message));
+        }
+        let tensors =
+            self.weights.iter().map(|weight| Ok((&weight.name, dense(&weight.name, &weight.tensor)?)));
+        let tensors = tensors.collect::<Result<Vec<_>>>()?;
+        let written = if is_safetensors(file) {
+            Tensor::write_safetensors(&tensors, file)
+        } else {
+            Tensor::save_multi(&tensors, file)
+        };
+        written.map_err(|error| unusable(file, "cannot be written", &error))
+    }
+}
+
+impl Frozen<Tensor> {
+    /// A tensor of constants: class prototypes, a mean image. It is copied, so that no one else can write
+    /// to it.
+    ///
+    /// ```
+    /// let mean = tcx::Frozen::tensor(tch::Tensor::from_slice(&[0.485f32, 0.456, 0.406]))?;
+    /// assert_eq!(mean.size(), [3]);
+    /// # Ok::<(), tcx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A tensor that has no plain memory: a sparse one, a quantized one, an undefined one.
+    pub fn tensor(tensor: impl Borrow<Tensor>) -> Result<Self> {
+        let _no_grad = tch::no_grad_guard();
+        let tensor = tensor.borrow();
+        if !tensor.defined() {
+            return Err(Error::frozen("tensor", "is undefined"));
+        }
+        tensor::check_dense(tensor)
+            .map_err(|found| Error::frozen("tensor", format!("expected a dense tensor, found {found}")))?;
+        let mut copy = tensor.f_zeros_like()?;
+        copy.f_copy_(tensor)?;
+        let (own, device) = (copy.shallow_clone(), copy.device());
+        Self::from_parts(own, vec![(String::new(), copy)], device)
+    }
+}
+
+impl<M> Deref for Frozen<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.module
+    }
+}
+
+impl<M> Stateless for Frozen<M> {
+    fn identity(&self, identity: &mut Identity) {
+        identity.weights(&self.fingerprint, self.device, &self.weights);
+    }
+}
+
+impl<M> fmt::Debug for Frozen<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frozen")
+            .field("weights", &self.weights.len())
+            .field("fingerprint", &self.fingerprint)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_safetensors(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "safetensors")
+}
+
+/// The tensors in a file.
+fn read(file: &Path) -> Result<HashMap<String, Tensor>> {
+    // libtorch's own message for a missing file does not say which.
+    if let Err(error) = std::fs::File::open(file) {
+        return Err(Error::frozen(format!("weights file `{}`", file.display()), error.to_string()));
+    }
+    let tensors = match file.extension().and_then(|ending| ending.to_str()) {
+        Some("safetensors") => Tensor::read_safetensors(file),
+        Some("pt" | "bin") => Tensor::loadz_multi_with_device(file, Device::Cpu),
+        _ => Tensor::load_multi_with_device(file, Device::Cpu),
+    };
+    let tensors = tensors.map_err(|error| unusable(file, "cannot be read as a file of tensors", &error))?;
+    Ok(tensors.into_iter().collect())
+}
+
+/// An error of libtorch about a file.
+fn unusable(file: &Path, what: &str, error: &TchError) -> Error {
+    let message = format!("{what}: {}", tensor::first_line(error));
+    Error::frozen(format!("weights file `{}`", file.display()), message)
+}
+
+/// Copies the weights into the variables.
+fn fill(variables: &VarStore, held: &HashMap<String, Tensor>, file: &Path) -> Result<()> {
+    let mut variables: Vec<_> = variables.variables().into_iter().collect();
+    variables.sort_by(|(a, _), (b, _)| a.cmp(b));
+    check(&variables, held)
+        .map_err(|message| Error::frozen(format!("weights file `{}`", file.display()), message))?;
+    let _no_grad = tch::no_grad_guard();
+    for (name, variable) in &mut variables {
+        let Some(weight) = held.get(name.as_str()) else { continue };
+        if variable.f_kind()? != weight.f_kind()? {
+            variable.f_set_data(&variable.f_to_kind(weight.f_kind()?)?)?;
+        }
+        // Across devices, if need be.
+        variable.f_copy_(weight)?;
+    }
+    Ok(())
+}
+
+/// Whether a file holds every variable, in its shape; `copy_` alone would stretch a smaller one silently.
+fn check(variables: &[(String, Tensor)], held: &HashMap<String, Tensor>) -> Result<(), String> {
+    if variables.is_empty() {
+        return Err(
+            "no weight of it is used: make the network's variables in the path that the closure gets".into(),
+        );
+    }
+    let missing: Vec<_> = variables.iter().filter(|(name, _)| !held.contains_key(name)).collect();
+    if !missing.is_empty() {
+        let mut names: Vec<_> = held.keys().collect();
+        names.sort();
+        return Err(format!(
+            "does not hold {} of the network's {} weights: {}; it holds {}",
+            missing.len(),
+            variables.len(),
+            few(missing.iter().map(|(name, _)| name)),
+            few(names.into_iter()),
+        ));
+    }
+    for (name, variable) in variables {
+        let (expected, found) = (variable.size(), held[name.as_str()].size());
+        if expected != found {
+            return Err(format!("weight `{name}`: expected shape {expected:?}, found {found:?}"));
+        }
+        if variable.is_floating_point() && !held[name.as_str()].is_floating_point() {
+            let found = tensor::kind_name(held[name.as_str()].kind());
+            return Err(format!("weight `{name}`: expected floating-point numbers, found {found}"));
+        }
+    }
+    Ok(())
+}
+
+/// The first names of a list, and how many more there are.
+fn few<'a>(mut names: impl Iterator<Item = &'a String>) -> String {
+    let first: Vec<_> = names.by_ref().take(4).map(|name| format!("`{name}`")).collect();
+    match (first.len(), names.count()) {
+        (0, _) => "nothing".to_owned(),
+        (_, 0) => first.join(", "),
+        (_, more) => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+fn dense(name: &str, tensor: &Tensor) -> Result<Tensor> {
+    tensor::dense(tensor).map_err(|found| {
+        Error::frozen(format!("weight `{name}`"), format!("expected a dense tensor, found {found}"))
+    })
+}
+
+/// The canonical hash of some tensors: in the order of their names, each with its name, dtype, shape and
+/// little-endian values, every part preceded by its length.
+fn fingerprint<'a>(tensors: impl Iterator<Item = (&'a String, &'a Tensor)>) -> Result<String> {
+    let mut tensors: Vec<_> = tensors.collect();
+    tensors.sort_by_key(|(name, _)| *name);
+    let mut hasher = blake3::Hasher::new();
+    for (name, tensor) in tensors {
+        let mut part = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        part(name.as_bytes());
+        part(tensor::kind_name(tensor.f_kind()?).as_bytes());
+        part(&tensor.size().into_iter().flat_map(i64::to_le_bytes).collect::<Vec<_>>());
+        tensor::with_bytes(&dense(name, tensor)?, part)?;
+    }
+    Ok(format!("blake3:{}", hasher.finalize()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! The fingerprint of a file of weights, without the network.
+
+use std::path::Path;
+
+use super::{fingerprint, read};
+use crate::Result;
+use crate::identity::Identity;
+use crate::identity::stateless::Stateless;
+
+/// Stands for a [`Frozen`](crate::Frozen) network in the identity of a module that is not built yet: the fingerprint
+/// that [`Frozen::load`](crate::Frozen::load) takes, from the file alone.
+///
+/// ```
+/// # use tch::{Device, nn};
+/// # use tcx::Frozen;
+/// # let dir = tempfile::tempdir()?;
+/// # let file = dir.path().join("head.safetensors");
+/// # Frozen::build(nn::VarStore::new(Device::Cpu), |p| nn::linear(p, 4, 2, Default::default()))?.save(&file)?;
+/// let weights = tcx::Weights::of_file(&file)?;
+/// let network = Frozen::load(Device::Cpu, &file, |p| nn::linear(p, 4, 2, Default::default()))?;
+/// assert_eq!(weights.fingerprint(), network.fingerprint());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weights {
+    fingerprint: String,
+}
+
+impl Weights {
+    /// The weights of a network that uses every tensor in the file.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read.
+    pub fn of_file(file: impl AsRef<Path>) -> Result<Self> {
+        Self::of_part(file, |_| true)
+    }
+
+    /// The weights of a network that uses the tensors of these names; a file may hold others.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read.
+    pub fn of_part(file: impl AsRef<Path>, used: impl Fn(&str) -> bool) -> Result<Self> {
+        let tensors = read(file.as_ref())?;
+        let fingerprint = fingerprint(tensors.iter().filter(|(name, _)| used(name)))?;
+        Ok(Self { fingerprint })
+    }
+
+    /// The hash of all weights: names, dtypes, shapes, values.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+}
+
+impl Stateless for Weights {
+    fn identity(&self, identity: &mut Identity) {
+        identity.unbuilt_weights(&self.fingerprint);
+    }
+}

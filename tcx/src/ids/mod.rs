@@ -1,0 +1,374 @@
+//! The ids of samples: which types a module accepts, decided by `key = …` in its annotation.
+
+pub(crate) mod content;
+pub(crate) mod stamp;
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tcx_store::{KeyType, Keys, StampType};
+
+/// What the ids of a module are.
+#[doc(hidden)]
+pub trait KeyKind: Sized + 'static {
+    /// How the store calls it.
+    const KEY_TYPE: KeyType;
+    /// What the stamps beside the ids are, if there are any.
+    const STAMPS: Option<StampType> = None;
+    /// The ids without their stamps.
+    type Plain: KeyKind;
+    /// What one id is read as.
+    type Ref<'a>;
+    /// An id of one's own.
+    type Owned: Id<Self> + Clone + std::fmt::Debug;
+
+    /// Packs ids.
+    fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys>;
+
+    /// Packs the ids of a batch.
+    fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
+        Self::keys(ids.iter().map(Id::id), view)
+    }
+
+    /// Reads an id from the bytes of a key, and of its stamp if it has one.
+    fn unpack<'a>(key: &'a [u8], stamp: Option<&'a [u8]>) -> Option<Self::Ref<'a>>;
+
+    /// As [`unpack`](Self::unpack).
+    fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<Self::Owned>;
+}
+
+/// Ids that have a beginning.
+#[diagnostic::on_unimplemented(
+    message = "the ids of this module are `i64`, which have no prefix",
+    note = "use `invalidate_where`, or `invalidate` with the ids themselves"
+)]
+#[doc(hidden)]
+pub trait PrefixKind: KeyKind {
+    /// What a beginning is.
+    type Prefix: ?Sized + AsRef<[u8]>;
+}
+
+impl PrefixKind for StringIds {
+    type Prefix = str;
+}
+
+impl PrefixKind for BytesIds {
+    type Prefix = [u8];
+}
+
+/// Strings: the default.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum StringIds {}
+
+/// `key = i64`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum I64Ids {}
+
+/// `key = bytes`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum BytesIds {}
+
+impl KeyKind for StringIds {
+    const KEY_TYPE: KeyType = KeyType::Text;
+    type Plain = Self;
+    type Ref<'a> = &'a str;
+    type Owned = String;
+
+    fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys> {
+        Keys::text(ids, view)
+    }
+
+    fn unpack<'a>(key: &'a [u8], _: Option<&'a [u8]>) -> Option<&'a str> {
+        std::str::from_utf8(key).ok()
+    }
+
+    fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<String> {
+        Self::unpack(key, stamp).map(str::to_owned)
+    }
+}
+
+impl KeyKind for I64Ids {
+    const KEY_TYPE: KeyType = KeyType::Int;
+    type Plain = Self;
+    type Ref<'a> = i64;
+    type Owned = i64;
+
+    fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys> {
+        Ok(Keys::ints(ids, view))
+    }
+
+    fn unpack<'a>(key: &'a [u8], _: Option<&'a [u8]>) -> Option<i64> {
+        key.try_into().ok().map(i64::from_le_bytes)
+    }
+
+    fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<i64> {
+        Self::unpack(key, stamp)
+    }
+}
+
+impl KeyKind for BytesIds {
+    const KEY_TYPE: KeyType = KeyType::Bytes;
+    type Plain = Self;
+    type Ref<'a> = &'a [u8];
+    type Owned = Vec<u8>;
+
+    fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys> {
+        Keys::bytes(ids, view)
+    }
+
+    fn unpack<'a>(key: &'a [u8], _: Option<&'a [u8]>) -> Option<&'a [u8]> {
+        Some(key)
+    }
+
+    fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<Vec<u8>> {
+        Self::unpack(key, stamp).map(<[u8]>::to_vec)
+    }
+}
+
+/// The id of a sample, for a module whose ids are `K`.
+///
+/// Strings (`String`, `&str`, [`ContentId`](crate::ContentId), …) unless `#[cached_module(key = i64)]` or
+/// `#[cached_module(key = bytes)]` says otherwise. Bytes are `Vec<u8>`, `&[u8]`, `[u8; N]`, a `ContentId`, and, with the
+/// feature `uuid`, a `uuid::Uuid`, which is its 16 bytes.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let table = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("ids_v1")?;
+/// table.put(&["a"], &vec![1])?;
+/// // The same sample, however its id is held.
+/// assert_eq!(table.get(&[String::from("a")])?, Some(vec![1]));
+/// assert_eq!(table.get(&[&std::sync::Arc::<str>::from("a")])?, Some(vec![1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// An id has at least one byte and at most 4,096, and is compared byte by byte: `"Cat.jpg"` and `"cat.jpg"` are two
+/// samples. An id that stands twice in a batch is one sample, computed once, from the inputs at its first place.
+pub trait Id<K: KeyKind> {
+    /// The id itself.
+    #[doc(hidden)]
+    fn id(&self) -> K::Ref<'_>;
+}
+
+// Ids of each kind have a trait of their own, so that a wrong one has a message of its own. It is a trait of the kind,
+// not of the id: the compiler would report `Id` otherwise.
+
+/// Which types are the ids of a module whose ids are strings.
+#[diagnostic::on_unimplemented(
+    message = "the ids of this module are strings, found `{T}`",
+    label = "expected `String` or `&str`",
+    note = "strings are the default; `#[cached_module(key = i64)]` and `#[cached_module(key = bytes)]` choose others",
+    note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
+)]
+#[doc(hidden)]
+pub trait StringId<T: ?Sized> {
+    /// The id itself.
+    fn read(id: &T) -> &str;
+}
+
+impl<T> Id<StringIds> for T
+where
+    StringIds: StringId<T>,
+{
+    fn id(&self) -> &str {
+        StringIds::read(self)
+    }
+}
+
+/// Which types are the ids of a module with `key = i64`.
+#[diagnostic::on_unimplemented(
+    message = "the ids of this module are `i64`, found `{T}`",
+    label = "expected `i64`",
+    note = "chosen by `#[cached_module(key = i64)]`; without `key`, ids are strings",
+    note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
+)]
+#[doc(hidden)]
+pub trait I64Id<T: ?Sized> {
+    /// The id itself.
+    fn read(id: &T) -> i64;
+}
+
+impl<T> Id<I64Ids> for T
+where
+    I64Ids: I64Id<T>,
+{
+    fn id(&self) -> i64 {
+        I64Ids::read(self)
+    }
+}
+
+/// Which types are the ids of a module with `key = bytes`.
+#[diagnostic::on_unimplemented(
+    message = "the ids of this module are bytes, found `{T}`",
+    label = "expected `Vec<u8>`, `&[u8]` or `[u8; N]`",
+    note = "chosen by `#[cached_module(key = bytes)]`; without `key`, ids are strings",
+    note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
+)]
+#[doc(hidden)]
+pub trait BytesId<T: ?Sized> {
+    /// The id itself.
+    fn read(id: &T) -> &[u8];
+}
+
+impl<T> Id<BytesIds> for T
+where
+    BytesIds: BytesId<T>,
+{
+    fn id(&self) -> &[u8] {
+        BytesIds::read(self)
+    }
+}
+
+impl StringId<str> for StringIds {
+    fn read(id: &str) -> &str {
+        id
+    }
+}
+
+impl StringId<String> for StringIds {
+    fn read(id: &String) -> &str {
+        id
+    }
+}
+
+impl I64Id<i64> for I64Ids {
+    fn read(id: &i64) -> i64 {
+        *id
+    }
+}
+
+impl BytesId<[u8]> for BytesIds {
+    fn read(id: &[u8]) -> &[u8] {
+        id
+    }
+}
+
+impl BytesId<Vec<u8>> for BytesIds {
+    fn read(id: &Vec<u8>) -> &[u8] {
+        id
+    }
+}
+
+impl<const N: usize> BytesId<[u8; N]> for BytesIds {
+    fn read(id: &[u8; N]) -> &[u8] {
+        id
+    }
+}
+
+#[cfg(feature = "uuid")]
+impl BytesId<uuid::Uuid> for BytesIds {
+    fn read(id: &uuid::Uuid) -> &[u8] {
+        id.as_bytes()
+    }
+}
+
+/// A pointer to an id is an id.
+macro_rules! pointers {
+    ($($pointer:ty),*) => {$(
+        impl<T: ?Sized> StringId<$pointer> for StringIds
+        where
+            Self: StringId<T>,
+        {
+            fn read(id: &$pointer) -> &str {
+                <Self as StringId<T>>::read(id)
+            }
+        }
+
+        impl<T: ?Sized> I64Id<$pointer> for I64Ids
+        where
+            Self: I64Id<T>,
+        {
+            fn read(id: &$pointer) -> i64 {
+                <Self as I64Id<T>>::read(id)
+            }
+        }
+
+        impl<T: ?Sized> BytesId<$pointer> for BytesIds
+        where
+            Self: BytesId<T>,
+        {
+            fn read(id: &$pointer) -> &[u8] {
+                <Self as BytesId<T>>::read(id)
+            }
+        }
+    )*};
+}
+
+pointers!(Box<T>, Rc<T>, Arc<T>);
+
+impl<T: ?Sized> StringId<&T> for StringIds
+where
+    Self: StringId<T>,
+{
+    fn read<'i>(id: &'i &T) -> &'i str {
+        <Self as StringId<T>>::read(id)
+    }
+}
+
+impl<T: ?Sized> I64Id<&T> for I64Ids
+where
+    Self: I64Id<T>,
+{
+    fn read(id: &&T) -> i64 {
+        <Self as I64Id<T>>::read(id)
+    }
+}
+
+impl<T: ?Sized> BytesId<&T> for BytesIds
+where
+    Self: BytesId<T>,
+{
+    fn read<'i>(id: &'i &T) -> &'i [u8] {
+        <Self as BytesId<T>>::read(id)
+    }
+}
+
+impl<T: ToOwned + ?Sized> StringId<Cow<'_, T>> for StringIds
+where
+    Self: StringId<T>,
+{
+    fn read<'i>(id: &'i Cow<'_, T>) -> &'i str {
+        <Self as StringId<T>>::read(id)
+    }
+}
+
+impl<T: ToOwned + ?Sized> BytesId<Cow<'_, T>> for BytesIds
+where
+    Self: BytesId<T>,
+{
+    fn read<'i>(id: &'i Cow<'_, T>) -> &'i [u8] {
+        <Self as BytesId<T>>::read(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text<I: Id<StringIds>>(ids: &[I]) -> Vec<String> {
+        let keys = StringIds::pack(ids, 0).unwrap();
+        (0..keys.len()).map(|i| String::from_utf8_lossy(keys.key(i)).into_owned()).collect()
+    }
+
+    #[test]
+    fn every_kind_of_string_is_the_same_id() {
+        let expected = ["a", "b"];
+        assert_eq!(text(&["a", "b"]), expected);
+        assert_eq!(text(&["a".to_owned(), "b".to_owned()]), expected);
+        assert_eq!(text(&[&"a".to_owned(), &"b".to_owned()]), expected);
+        assert_eq!(text::<Box<str>>(&["a".into(), "b".into()]), expected);
+        assert_eq!(text::<Arc<str>>(&["a".into(), "b".into()]), expected);
+        assert_eq!(text::<Cow<'_, str>>(&["a".into(), Cow::Owned("b".to_owned())]), expected);
+    }
+
+    #[test]
+    fn integers_and_bytes_keep_their_bytes() {
+        let keys = I64Ids::pack(&[-2i64], 7).unwrap();
+        assert_eq!((keys.key(0), keys.view()), ((-2i64).to_le_bytes().as_slice(), 7));
+        assert_eq!(BytesIds::pack(&[[1u8, 0, 2]], 0).unwrap().key(0), [1, 0, 2]);
+        assert_eq!(BytesIds::pack(&[vec![1u8, 0, 2]], 0).unwrap().key(0), [1, 0, 2]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Between tensors and columns: an output tensor is compared with its declaration and copied into the bytes
+//! of its rows; rows are gathered into one new tensor, or into one each where they differ.
+
+mod optional;
+mod packed;
+mod ragged;
+mod storage;
+
+use tch::{Device, Kind, TchError, Tensor};
+use tcx_store::{ANY, Column, ColumnType, DType};
+
+use crate::Result;
+use crate::identity::Identity;
+use crate::output::typed::{Element, Shape};
+use crate::output::{ColumnReader, ColumnWriter};
+use crate::tensor::{TensorLeaf, with_bytes};
+
+pub use packed::Packed;
+pub use ragged::Ragged;
+
+const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
+
+/// A field that `#[tensor(..)]` can store; `C` is the marker that says how.
+#[diagnostic::on_unimplemented(
+    message = "`#[tensor(..)]` cannot store a field of type `{Self}`",
+    label = "not a tensor of this shape",
+    note = "samples of one shape are a `Tensor`, and a `Vec<Option<Tensor>>` if not every sample has one; samples that differ in size, with `_` in the shape, are a `Vec<Tensor>`, a `Vec<Option<Tensor>>` or a `tcx::Packed`",
+    note = "remove `#[tensor(..)]` from fields that are not tensors"
+)]
+#[doc(hidden)]
+pub trait TensorField<C>: Sized {
+    /// The column.
+    const COLUMN: ColumnType;
+
+    /// Copies the rows into the columns.
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()>;
+
+    /// Gathers the rows asked for.
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self>;
+
+    /// Enters what the column does not say: that it is stored as another dtype.
+    fn describe(_: &mut Identity) {}
+}
+
+/// Marks tensors of one dtype and one per-sample shape, stored as `T`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Dense<E, S, T = E>(std::marker::PhantomData<(E, S, T)>);
+
+impl<E: Element, S: Shape, T: Element> TensorField<Dense<E, S, T>> for Tensor {
+    const COLUMN: ColumnType = ColumnType::Dense { dtype: storage::of::<E, T>(), shape: S::DIMS };
+
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
+        let shape: Vec<usize> = std::iter::once(writer.rows()).chain(S::DIMS.iter().copied()).collect();
+        check::<E>(self, &shape, None, writer)?;
+        let column = with_elements(self, writer, |bytes| Column::dense(&storage::narrow::<E, T>(bytes)))?;
+        writer.push(column);
+        Ok(())
+    }
+
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
+        let leaf = reader.next_leaf();
+        let tensor = reader.tensor(TensorLeaf { leaf, dims: S::DIMS, kind: storage::kind::<T>() })?;
+        let tensor = tensor.with_rows(reader.rows())?;
+        storage::widen::<E, T>(tensor, reader.device())
+    }
+
+    fn describe(identity: &mut Identity) {
+        storage::describe::<E, T>(identity);
+    }
+}
+
+/// Compares a tensor with its declaration; `shape` has [`ANY`] where it may have any size. It may be that of one sample.
+fn check<E: Element>(
+    value: &Tensor,
+    shape: &[usize],
+    sample: Option<usize>,
+    writer: &ColumnWriter,
+) -> Result<()> {
+    let mismatch = |found: String| {
+        let dim = |&dim: &usize| if dim == ANY { "_".to_owned() } else { dim.to_string() };
+        let dims: Vec<_> = shape.iter().map(dim).collect();
+        let of = sample.map_or_else(String::new, |sample| format!(" for sample {sample} of the batch"));
+        writer.mismatch(format!("{} [{}]", E::DTYPE, dims.join(", ")), format!("{found}{of}"))
+    };
+    if !value.defined() {
+        return Err(mismatch("an undefined tensor".to_owned()));
+    }
+    let (kind, size) = (value.f_kind(), value.size());
+    let fits = size.len() == shape.len()
+        && size.iter().zip(shape).all(|(&found, &dim)| dim == ANY || found == dim as i64);
+    match kind {
+        Ok(kind) if kind == E::KIND && fits => Ok(()),
+        Ok(kind) => Err(mismatch(format!("{} {size:?}", kind_name(kind)))),
+        Err(_) => Err(mismatch(format!("a dtype unknown to tch, {size:?}"))),
+    }
+}
+
+/// The bytes of a tensor's elements in row-major order, given to `use_bytes` for the time of a call.
+fn with_elements<T>(tensor: &Tensor, writer: &ColumnWriter, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    if writer.refuses_gradients() && tensor.requires_grad() {
+        let found = "one that does: a trainable tensor takes part";
+        let error = writer.mismatch("a tensor that tracks no gradients", found);
+        return Err(error.with_remedy("hold it in `Frozen`, or detach the inputs"));
+    }
+    let dense = dense(tensor).map_err(|error| writer.mismatch("a dense tensor", error))?;
+    with_bytes(&dense, use_bytes)
+}
+
+/// The dtype as it is written in `#[tensor(..)]`, or libtorch's name if it cannot be written there.
+pub(crate) fn kind_name(kind: Kind) -> String {
+    let dtype = match kind {
+        Kind::Half => DType::F16,
+        Kind::BFloat16 => DType::BF16,
+        Kind::Float => DType::F32,
+        Kind::Double => DType::F64,
+        Kind::Int8 => DType::I8,
+        Kind::Int16 => DType::I16,
+        Kind::Int => DType::I32,
+        Kind::Int64 => DType::I64,
+        Kind::Uint8 => DType::U8,
+        Kind::Bool => DType::Bool,
+        other => return format!("{other:?}"),
+    };
+    dtype.name().to_owned()
+}
+
+/// The same values as a contiguous tensor on the CPU, with nothing lazy left in it. Copies only what is not
+/// like that yet.
+///
+/// # Errors
+///
+/// What the tensor is instead.
+pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, String> {
+    check_dense(tensor)?;
+    plain(tensor).map_err(|error| {
+        let compressed = tensor.f_crow_indices().is_ok() || tensor.f_ccol_indices().is_ok();
+        if compressed { SPARSE.to_owned() } else { first_line(&error) }
+    })
+}
+
+const SPARSE: &str = "a sparse or MKL-DNN layout: call `to_dense` in `forward`";
+
+/// Whether the bytes of the tensor's elements are all there is of it.
+///
+/// # Errors
+///
+/// What the tensor is instead.
+pub(crate) fn check_dense(tensor: &Tensor) -> Result<(), String> {
+    if tensor.is_sparse() || tensor.is_mkldnn() {
+        return Err(SPARSE.to_owned());
+    }
+    // Their numbers depend on a scale and a zero point, which are beside the elements.
+    if matches!(tensor.f_kind(), Ok(Kind::QInt8 | Kind::QUInt8 | Kind::QInt32)) {
+        return Err("a quantized tensor: call `dequantize`".to_owned());
+    }
+    Ok(())
+}
+
+fn plain(tensor: &Tensor) -> Result<Tensor, TchError> {
+    // `contiguous` alone would leave the bits that say "conjugate" or "negate when read".
+    let tensor = tensor.f_detach()?.f_to_device(Device::Cpu)?;
+    let tensor = tensor.f_resolve_conj()?.f_resolve_neg()?.f_contiguous()?;
+    match tensor.f_kind()? {
+        // A view of bytes as bools may hold any byte; a stored one is 0 or 1.
+        Kind::Bool => tensor.f_view_dtype(Kind::Uint8)?.f_ne(0),
+        _ => Ok(tensor),
+    }
+}
+
+/// What libtorch says; the lines after the first are a backtrace of C++.
+pub(crate) fn first_line(error: &TchError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,121 @@
+//! Tensors that differ in their first dimension, joined along it.
+
+use tch::{Kind, Tensor};
+use tcx_store::{ANY, Column, ColumnType};
+
+use super::{Ragged, TensorField, check, kind_name, storage, with_elements};
+use crate::Result;
+use crate::identity::Identity;
+use crate::output::typed::{Element, Shape};
+use crate::output::{ColumnReader, ColumnWriter};
+use crate::tensor;
+
+/// The samples of a batch that differ in their first dimension, joined along it: no tensor for each. It is the type of a
+/// field with a shape like `[_, 768]`, in place of `Vec<Tensor>`; both read the same rows.
+///
+/// ```
+/// use tch::Tensor;
+/// use tcx::{CacheableOutput, Packed};
+///
+/// #[derive(CacheableOutput)]
+/// struct Features {
+///     #[tensor(f32, [_, 2])]
+///     tokens: Packed,
+/// }
+///
+/// // A sample of two tokens, one of none, one of one.
+/// let values = Tensor::from_slice(&[1f32, 2., 3., 4., 5., 6.]).view([3, 2]);
+/// let tokens = Packed { values, offsets: Tensor::from_slice(&[0i64, 2, 2, 3]) };
+/// # let _ = Features { tokens };
+/// ```
+#[derive(Debug)]
+pub struct Packed {
+    /// The samples, one after the other: `[sum of their sizes, 768]`.
+    pub values: Tensor,
+    /// Where each sample begins in `values`, and where the last one ends: `i64`, one more than there are samples.
+    pub offsets: Tensor,
+}
+
+impl<E: Element, S: Shape, T: Element> TensorField<Ragged<E, S, T>> for Packed {
+    const COLUMN: ColumnType = {
+        check_first(S::DIMS);
+        Ragged::<E, S, T>::COLUMN
+    };
+
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
+        check::<E>(&self.values, S::DIMS, None, writer)?;
+        let ends = self.ends(writer)?;
+        let width = S::DIMS.iter().skip(1).product::<usize>() * T::DTYPE.size();
+        let values =
+            with_elements(&self.values, writer, |bytes| storage::narrow::<E, T>(bytes).into_owned())?;
+        writer.push(Column::varying(values, ends.into_iter().map(|end| end * width)));
+        Ok(())
+    }
+
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
+        let leaf = reader.next_leaf();
+        let (rows, count) = (reader.rows(), reader.rows().len());
+        let width = S::DIMS.iter().skip(1).product::<usize>() * T::DTYPE.size();
+        let mut offsets = vec![0_i64];
+        for row in 0..count {
+            let bytes = rows.bytes(leaf, row).len();
+            if !bytes.is_multiple_of(width) {
+                let found = format!("{bytes} bytes on disk");
+                return Err(reader.mismatch(leaf, format!("a multiple of {width} bytes"), found));
+            }
+            offsets.push(offsets[row] + (bytes / width) as i64);
+        }
+        let mut size: Vec<i64> = S::DIMS.iter().map(|&dim| dim as i64).collect();
+        size[0] = offsets[count];
+        let values = tensor::rows(rows, leaf, 0..count, &size, storage::kind::<T>())?;
+        let values = storage::widen::<E, T>(values, reader.device())?;
+        Ok(Self { values, offsets: Tensor::f_from_slice(&offsets)?.f_to_device(reader.device())? })
+    }
+
+    fn describe(identity: &mut Identity) {
+        storage::describe::<E, T>(identity);
+    }
+}
+
+impl Packed {
+    /// Where each sample ends in `values`, after comparing the offsets with the samples and with them.
+    fn ends(&self, writer: &ColumnWriter) -> Result<Vec<usize>> {
+        let Self { values, offsets } = self;
+        let samples = writer.rows();
+        let total = values.size()[0];
+        let mismatch = |found: String| {
+            let expected = format!("offsets: i64 [{}], ascending from 0 to {total}", samples + 1);
+            writer.mismatch(expected, format!("offsets: {found}"))
+        };
+        if !offsets.defined() {
+            return Err(mismatch("an undefined tensor".to_owned()));
+        }
+        let (kind, size) =
+            (offsets.f_kind().map_or_else(|_| "unknown".to_owned(), kind_name), offsets.size());
+        if offsets.f_kind().ok() != Some(Kind::Int64) || size != [samples as i64 + 1] {
+            return Err(mismatch(format!("{kind} {size:?}")));
+        }
+        let offsets: Vec<i64> = with_elements(offsets, writer, |bytes| {
+            bytes.as_chunks().0.iter().map(|chunk| i64::from_le_bytes(*chunk)).collect()
+        })?;
+        if offsets[0] != 0 || offsets[samples] != total || !offsets.is_sorted() {
+            let shown = &offsets[..offsets.len().min(8)];
+            let more = if shown.len() < offsets.len() {
+                format!(" … {}", offsets[samples])
+            } else {
+                String::new()
+            };
+            return Err(mismatch(format!("{shown:?}{more}")));
+        }
+        Ok(offsets[1..].iter().map(|&end| end as usize).collect())
+    }
+}
+
+/// The macros see to it where they see the type.
+const fn check_first(dims: &[usize]) {
+    let mut i = 0;
+    while i < dims.len() {
+        assert!((dims[i] == ANY) == (i == 0), "a `Packed` differs in its first dimension only: `[_, 768]`");
+        i += 1;
+    }
+}

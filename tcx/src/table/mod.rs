@@ -1,0 +1,333 @@
+//! A typed store of samples without a module: for any function of a sample.
+
+mod builder;
+
+pub use builder::TableBuilder;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tch::Device;
+use tcx_store::{Column, Keys, Lookup, Replacer, Stats, Store};
+
+use crate::cache::Shared;
+use crate::cache::alone::{Alone, Held, Refused};
+use crate::cache::gather::{Found, Gather};
+use crate::cache::mode::Rows;
+use crate::cached::coverage::Coverage;
+use crate::ids::{Id, KeyKind, StringIds};
+use crate::module::missing::Missing;
+use crate::output::{CacheableOutput, ColumnWriter};
+use crate::{Error, Result};
+
+/// Looks at values before they are kept, and again when they were found.
+type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
+
+/// The same typed store that modules have, for whatever computes the values: decoded images, tokens, statistics. Made by
+/// [`Cache::table`](crate::Cache::table) or [`Table::builder`].
+///
+/// Nothing watches the function that computes the values: when it changes, give the table a new id, or keep its version in the
+/// [metadata](TableBuilder::metadata).
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let cache = tcx::Cache::open(dir.path())?;
+/// let lengths = cache.table::<Vec<i64>>("text_lengths_v1")?;
+/// let texts = ["a", "bb", "ccc"];
+/// let compute = |missing: tcx::Missing<'_, &str>| Ok(missing.ids().map(|id| id.len() as i64).collect());
+/// assert_eq!(lengths.get_or_compute(&texts, compute)?, [1, 2, 3]);
+/// assert_eq!(lengths.get(&["bb"])?, Some(vec![2]));
+/// assert_eq!(lengths.get(&["bb", "dddd"])?, None); // one is missing
+/// lengths.put(&["dddd"], &vec![4])?;
+/// lengths.replace(&["bb"], &vec![-2])?;
+/// assert_eq!(lengths.get(&["bb", "dddd"])?, Some(vec![-2, 4]));
+/// assert!(lengths.contains(&texts)?.is_complete());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Table<T, K = StringIds> {
+    shared: Arc<Shared>,
+    id: Box<str>,
+    rows: Rows,
+    validate: Option<Validate<T>>,
+    gather: Gather,
+    output_device: Device,
+    /// One thread at a time computes, so that each sample is computed once.
+    computing: Alone<()>,
+    keys: PhantomData<fn() -> K>,
+}
+
+impl<T: CacheableOutput> Table<T> {
+    /// The settings of the table `id`, to change some of them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = tcx::Cache::open(dir.path())?;
+    /// let positive = tcx::Table::<Vec<f32>>::builder("norms_v1")
+    ///     .metadata("tokenizer", "bert-base, 2019")
+    ///     .validate(|norms| match norms.iter().find(|norm| **norm < 0.) {
+    ///         None => Ok(()),
+    ///         Some(norm) => Err(tcx::Error::loader(format!("a norm of {norm}"))),
+    ///     })
+    ///     .open(&cache)?;
+    /// positive.put(&["a"], &vec![1.])?;
+    /// positive.put(&["b"], &vec![-1.]).unwrap_err();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder(id: impl Into<Box<str>>) -> TableBuilder<T> {
+        TableBuilder::new(id.into())
+    }
+}
+
+impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
+    /// The values of these ids; `compute` is called once with those that are missing, or that [`validate`](TableBuilder::validate)
+    /// rejects, and returns their values in that order. It must not compute, put or replace values of this same handle: one at a time does, and it would wait for itself.
+    ///
+    /// # Errors
+    ///
+    /// A malformed id, the error of `compute`, a `compute` that asks this handle to compute or keep values, values that are not as declared or not valid, a closed cache. Trouble with the
+    /// disk is none.
+    ///
+    /// # Panics
+    ///
+    /// If `compute` panics. The table is as it was.
+    pub fn get_or_compute<I: Id<K>>(
+        &self,
+        ids: &[I],
+        compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
+    ) -> Result<T> {
+        let rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
+        if rows.missing() > 0 {
+            return self.values(self.compute_missing(ids, rows, compute)?);
+        }
+        let values = self.read(rows)?;
+        if self.check(&values).is_ok() {
+            return Ok(values);
+        }
+        let rows = self.rows.peek(self.pack(ids)?)?;
+        self.values(self.compute_missing(ids, rows.into(), compute)?)
+    }
+
+    /// Computes what is missing of the rows, and what was found and is not valid.
+    fn compute_missing<I>(
+        &self,
+        ids: &[I],
+        mut rows: Found,
+        compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
+    ) -> Result<Found> {
+        let _alone = self.compute_alone()?;
+        // Another thread may have computed them meanwhile.
+        self.rows.lookup_again(&mut rows)?;
+        self.reject_invalid(&mut rows)?;
+        let positions = rows.missing_positions();
+        if !positions.is_empty() {
+            let start = Instant::now();
+            let values = compute(Missing::new(ids, &positions))?;
+            let columns = self.columns(&values, positions.len())?;
+            self.rows.computed(positions.len(), start);
+            self.rows.complete(&mut rows, &positions, columns, None)?;
+        }
+        Ok(rows)
+    }
+
+    /// Rows that were found and are not valid are missing from now on. The lock is held: no other thread replaces one of them.
+    fn reject_invalid(&self, rows: &mut Found) -> Result<()> {
+        if self.validate.is_none() {
+            return Ok(());
+        }
+        // What is looked at has to be what is served in the end: another thread may have replaced a row that was found before.
+        *rows = self.rows.peek(rows.keys().clone())?.into();
+        let missing: BTreeSet<usize> = rows.missing_rows().collect();
+        let found: Vec<usize> = (0..rows.len()).filter(|position| !missing.contains(position)).collect();
+        if found.is_empty() || self.are_valid(rows, &found)? {
+            return Ok(());
+        }
+        let mut invalid = Vec::new();
+        for &position in &found {
+            if !self.are_valid(rows, &[position])? {
+                invalid.push(position);
+            }
+        }
+        // Values that are rejected together, and none of them alone, are all suspect.
+        self.rows.reject(rows, if invalid.is_empty() { &found } else { &invalid });
+        Ok(())
+    }
+
+    /// Whether the values of the rows at `positions` are valid.
+    fn are_valid(&self, rows: &Lookup, positions: &[usize]) -> Result<bool> {
+        let rows = self.rows.peek(rows.keys().select(positions))?;
+        Ok(rows.missing() == 0 && self.check(&self.read(rows.into())?).is_ok())
+    }
+
+    /// The values of these ids, if all of them are there.
+    ///
+    /// # Errors
+    ///
+    /// A malformed id, values that are not valid, a closed cache.
+    pub fn get<I: Id<K>>(&self, ids: &[I]) -> Result<Option<T>> {
+        let rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
+        if rows.missing() > 0 { Ok(None) } else { self.values(rows).map(Some) }
+    }
+
+    /// Which of these ids are there.
+    ///
+    /// # Errors
+    ///
+    /// A malformed id, a closed cache.
+    pub fn contains<I: Id<K>>(&self, ids: &[I]) -> Result<Coverage> {
+        let missing = self.rows.peek(self.pack(ids)?)?.missing_rows().collect();
+        Ok(Coverage::new(ids.len(), missing))
+    }
+
+    /// Keeps the values of those ids that are not there yet: values are [replaced](Self::replace) only where that is said.
+    ///
+    /// # Errors
+    ///
+    /// Ids and values that differ in number; a handle whose mode changes nothing; a folder that is full; otherwise as
+    /// [`get_or_compute`](Self::get_or_compute).
+    pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
+        let columns = self.columns(values, ids.len())?;
+        let keys = self.pack(ids)?;
+        self.with_room()?;
+        let _alone = self.compute_alone()?;
+        self.keep(self.rows.peek(keys)?, &columns)
+    }
+
+    /// The store, to change what is in it.
+    fn writable(&self) -> Result<&Arc<Store>> {
+        self.shared.check_usable()?;
+        self.rows.writable(&self.id)
+    }
+
+    /// The store, if it keeps what it is given.
+    fn with_room(&self) -> Result<&Arc<Store>> {
+        let store = self.writable()?;
+        if store.is_full() {
+            let remedy = "raise `max_bytes`, or remove rows";
+            return Err(Error::module(&self.id, "its folder is full and keeps nothing more", remedy));
+        }
+        Ok(store)
+    }
+
+    /// Puts these values in the place of what is there, durably.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put); a handle whose mode changes nothing; what kept it from the disk.
+    pub fn replace<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
+        let columns = self.columns(values, ids.len())?;
+        let keys = self.pack(ids)?;
+        let store = self.with_room()?;
+        let _alone = self.compute_alone()?;
+        let mut rows = store.peek_replacing(keys, &Replacer::new())?;
+        self.check_distinct(&rows)?;
+        self.rows.complete(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns, None)?;
+        self.rows.flush()
+    }
+
+    /// Makes the values of these ids be missing, in every process, whatever their stamps are: ids are given without stamps.
+    ///
+    /// # Errors
+    ///
+    /// A malformed id, a handle whose mode changes nothing, a closed cache, and what kept it from the disk: then it holds in this
+    /// process all the same.
+    pub fn invalidate<I: Id<K::Plain>>(&self, ids: &[I]) -> Result<()> {
+        let keys = self.pack_as::<K::Plain, I>(ids)?;
+        Ok(self.writable()?.invalidate(&keys)?)
+    }
+
+    /// Waits until every value kept so far is durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept values from the disk.
+    pub fn flush(&self) -> Result<()> {
+        self.shared.check_usable()?;
+        self.rows.flush()
+    }
+
+    /// What this table has done in this process.
+    pub fn stats(&self) -> Stats {
+        self.rows.stats()
+    }
+
+    /// Waits until no other thread computes or keeps values.
+    ///
+    /// # Errors
+    ///
+    /// This thread does: it would wait for itself. Or a thread of the process that this one was forked from may.
+    fn compute_alone(&self) -> Result<Held<'_, ()>> {
+        self.computing.lock().map_err(|refused| match refused {
+            Refused::Forked => self.shared.forked(),
+            Refused::Held => Error::module(
+                &self.id,
+                "its own handle was asked to compute or keep values while it is computing, and would wait for itself for ever",
+                "inside the closure of `get_or_compute` compute without the handle, or ask another table",
+            ),
+        })
+    }
+
+    fn pack<I: Id<K>>(&self, ids: &[I]) -> Result<Keys> {
+        self.pack_as::<K, I>(ids)
+    }
+
+    fn pack_as<A: KeyKind, I: Id<A>>(&self, ids: &[I]) -> Result<Keys> {
+        self.shared.check_open()?;
+        A::pack(ids, 0).map_err(|error| Error::batch(error.to_string()).in_module(&self.id))
+    }
+
+    fn columns(&self, values: &T, rows: usize) -> Result<Vec<Column>> {
+        self.check(values)?;
+        let _no_grad = tch::no_grad_guard();
+        let mut writer = ColumnWriter::new(rows);
+        values.write(&mut writer).map_err(|error| error.in_module(&self.id))?;
+        Ok(writer.finish())
+    }
+
+    /// Keeps the rows of the columns that are missing in `rows`.
+    fn keep(&self, mut rows: Lookup, columns: &[Column]) -> Result<()> {
+        self.check_distinct(&rows)?;
+        let missing = rows.missing_positions();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let leaves = T::COLUMN.leaves();
+        let columns = columns.iter().zip(&leaves).map(|(column, leaf)| column.select(&missing, &leaf.kind));
+        let columns = columns.collect();
+        self.rows.complete(&mut rows, &missing, columns, None)
+    }
+
+    /// Of an id that comes twice, only one value could be kept.
+    fn check_distinct(&self, rows: &Lookup) -> Result<()> {
+        let mut seen = std::collections::HashSet::new();
+        let repeated = (0..rows.len()).find(|&position| !seen.insert(rows.keys().key(position)));
+        repeated.map_or(Ok(()), |position| {
+            let id = String::from_utf8_lossy(rows.keys().key(position)).into_owned();
+            let error = Error::batch(format!("id `{id}` comes twice, with a value each"));
+            Err(error.in_module(&self.id).with_remedy("give each id one value"))
+        })
+    }
+
+    fn values(&self, rows: Found) -> Result<T> {
+        let values = self.read(rows)?;
+        self.check(&values)?;
+        Ok(values)
+    }
+
+    fn read(&self, rows: Found) -> Result<T> {
+        let values = self.gather.read::<T, T>(rows, None, self.output_device);
+        values.map_err(|error| error.in_module(&self.id))
+    }
+
+    fn check(&self, values: &T) -> Result<()> {
+        self.validate.as_ref().map_or(Ok(()), |validate| validate(values))
+    }
+}
+
+impl<T, K> fmt::Debug for Table<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("id", &self.id).field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
