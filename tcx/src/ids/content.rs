@@ -80,7 +80,7 @@ impl ContentId {
     ///
     /// As [`of_tensor`](Self::of_tensor); a tensor without dimensions.
     pub fn of_samples(batch: &Tensor) -> Result<Vec<Self>> {
-        let samples = crate::Batch::rows(batch)?;
+        let samples = tensor::samples(batch)?;
         let dense = tensor::dense(batch).map_err(|found| no_content(&found))?;
         let size = dense.size();
         tensor::with_bytes(&dense, |bytes| {

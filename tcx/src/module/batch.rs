@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use crate::{Error, Result};
+use crate::{Error, Result, tensor};
 
 /// A batch of samples.
 ///
@@ -34,15 +34,7 @@ pub trait Batch: Sized {
 
 impl Batch for Tensor {
     fn rows(&self) -> Result<usize> {
-        if !self.defined() {
-            return Err(Error::batch("the input tensor is undefined"));
-        }
-        match self.size().first() {
-            Some(&rows) => Ok(rows as usize),
-            None => Err(Error::batch(
-                "the input tensor has no dimensions: expected the samples along its first dimension",
-            )),
-        }
+        tensor::samples(self)
     }
 
     fn select(&self, rows: &[usize]) -> Result<Self> {

@@ -1,9 +1,97 @@
-//! Tensors as bytes.
+//! Tensors as bytes: their elements in row-major order, read and written in place, and checksums of them.
 
 mod checksum;
 mod raw;
 
+use tch::{Device, Kind, TchError, Tensor};
+use tcx_store::DType;
+
 pub(crate) use checksum::{Sample, checksum};
 pub(crate) use raw::{NewTensor, TensorLeaf, fill_numbers, numbers, rows, with_bytes};
 
-pub(crate) use crate::output::leaf::{check_dense, dense, first_line, kind_name};
+use crate::{Error, Result};
+
+const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
+
+/// The dtype as it is written in `#[tensor(..)]`, or libtorch's name if it cannot be written there.
+pub(crate) fn kind_name(kind: Kind) -> String {
+    let dtype = match kind {
+        Kind::Half => DType::F16,
+        Kind::BFloat16 => DType::BF16,
+        Kind::Float => DType::F32,
+        Kind::Double => DType::F64,
+        Kind::Int8 => DType::I8,
+        Kind::Int16 => DType::I16,
+        Kind::Int => DType::I32,
+        Kind::Int64 => DType::I64,
+        Kind::Uint8 => DType::U8,
+        Kind::Bool => DType::Bool,
+        other => return format!("{other:?}"),
+    };
+    dtype.name().to_owned()
+}
+
+/// The same values as a contiguous tensor on the CPU, with nothing lazy left in it. Copies only what is not
+/// like that yet.
+///
+/// # Errors
+///
+/// What the tensor is instead.
+pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, String> {
+    check_dense(tensor)?;
+    plain(tensor).map_err(|error| {
+        let compressed = tensor.f_crow_indices().is_ok() || tensor.f_ccol_indices().is_ok();
+        if compressed { SPARSE.to_owned() } else { first_line(&error) }
+    })
+}
+
+const SPARSE: &str = "a sparse or MKL-DNN layout: call `to_dense` in `forward`";
+
+/// Whether the bytes of the tensor's elements are all there is of it.
+///
+/// # Errors
+///
+/// What the tensor is instead.
+pub(crate) fn check_dense(tensor: &Tensor) -> Result<(), String> {
+    if tensor.is_sparse() || tensor.is_mkldnn() {
+        return Err(SPARSE.to_owned());
+    }
+    // Their numbers depend on a scale and a zero point, which are beside the elements.
+    if matches!(tensor.f_kind(), Ok(Kind::QInt8 | Kind::QUInt8 | Kind::QInt32)) {
+        return Err("a quantized tensor: call `dequantize`".to_owned());
+    }
+    Ok(())
+}
+
+fn plain(tensor: &Tensor) -> Result<Tensor, TchError> {
+    // `contiguous` alone would leave the bits that say "conjugate" or "negate when read".
+    let tensor = tensor.f_detach()?.f_to_device(Device::Cpu)?;
+    let tensor = tensor.f_resolve_conj()?.f_resolve_neg()?.f_contiguous()?;
+    match tensor.f_kind()? {
+        // A view of bytes as bools may hold any byte; a stored one is 0 or 1.
+        Kind::Bool => tensor.f_view_dtype(Kind::Uint8)?.f_ne(0),
+        _ => Ok(tensor),
+    }
+}
+
+/// What libtorch says; the lines after the first are a backtrace of C++.
+pub(crate) fn first_line(error: &TchError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// How many samples lie along the first dimension of an input.
+///
+/// # Errors
+///
+/// A tensor without a first dimension.
+pub(crate) fn samples(tensor: &Tensor) -> Result<usize> {
+    if !tensor.defined() {
+        return Err(Error::batch("the input tensor is undefined"));
+    }
+    match tensor.size().first() {
+        Some(&rows) => Ok(rows as usize),
+        None => Err(Error::batch(
+            "the input tensor has no dimensions: expected the samples along its first dimension",
+        )),
+    }
+}

@@ -3,12 +3,12 @@
 use tch::{Kind, Tensor};
 use tcx_store::{ANY, Column, ColumnType};
 
-use super::{Ragged, TensorField, check, kind_name, storage, with_elements};
+use super::{Ragged, TensorField, check, storage, with_elements};
 use crate::Result;
 use crate::identity::Identity;
 use crate::output::typed::{Element, Shape};
 use crate::output::{ColumnReader, ColumnWriter};
-use crate::tensor;
+use crate::tensor::{self, kind_name};
 
 /// The samples of a batch that differ in their first dimension, joined along it: no tensor for each. It is the type of a
 /// field with a shape like `[_, 768]`, in place of `Vec<Tensor>`; both read the same rows.
