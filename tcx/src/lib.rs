@@ -17,9 +17,9 @@ mod tensor;
 
 pub use cache::Cache;
 pub use cache::builder::CacheBuilder;
+pub use cache::coverage::Coverage;
 pub use cache::mode::Mode;
 pub use cached::Cached;
-pub use cached::coverage::Coverage;
 pub use cached::fields::Fields;
 pub use cached::keyed::Keyed;
 pub use cached::verify::{Different, Verified};
@@ -32,7 +32,6 @@ pub use identity::frozen::{Frozen, Weights};
 pub use identity::stateless::Stateless;
 pub use ids::Id;
 pub use ids::content::ContentId;
-pub use ids::stamp::StampedTable;
 pub use macros::{CacheableOutput, Stateless, cached_module};
 pub use module::batch::Batch;
 pub use module::extractor::{CachedModule, Extractor};
@@ -40,7 +39,7 @@ pub use module::missing::Missing;
 pub use output::CacheableOutput;
 pub use output::leaf::Packed;
 pub use output::typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};
-pub use table::{Table, TableBuilder};
+pub use table::{StampedTable, Table, TableBuilder};
 pub use tcx_store::{
     Compression, DiskUsage, MissCauses, ReadMode, Stats, TierCounts, Tiers, Times, WhenFull,
 };

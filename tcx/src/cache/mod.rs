@@ -2,6 +2,7 @@
 
 pub(crate) mod alone;
 pub(crate) mod builder;
+pub(crate) mod coverage;
 pub(crate) mod gather;
 pub(crate) mod mode;
 pub(crate) mod progress;
@@ -20,16 +21,9 @@ use crate::cache::builder::CacheBuilder;
 use crate::cache::mode::{Mode, Rows};
 use crate::cache::provenance::provenance;
 use crate::cache::stores::Stores;
-use crate::cached::Cached;
-use crate::cached::chain::check_stamps;
-use crate::cached::checks::passed::Record;
-use crate::cached::compute::Compute;
 use crate::identity::Identity;
 use crate::ids::KeyKind;
-use crate::module::extractor::CachedModule;
-use crate::module::registry::{check_no_module, check_unique};
 use crate::output::CacheableOutput;
-use crate::table::Table;
 use crate::{Error, Result};
 
 /// A directory that holds the caches of any number of modules, shared by every process that opens it.
@@ -114,121 +108,20 @@ impl Cache {
         Self { shared: self.shared.clone(), mode }
     }
 
-    /// Opens the cache of a module.
-    ///
-    /// # Errors
-    ///
-    /// A cache that another module left under this id (other fields, weights, outputs, or ids), with both
-    /// sides named; an id that two modules of the program have; a closed cache.
-    pub fn module<M: CachedModule>(&self, module: M) -> Result<Cached<M>> {
-        // Before anything is computed: libtorch may have left its threads in the parent of a forked process.
-        self.shared.check_usable()?;
-        self.module_of(Identity::of(&module), module)
-    }
-
-    /// Opens the cache of a module of this identity.
-    pub(crate) fn module_of<M: CachedModule>(&self, identity: Identity, module: M) -> Result<Cached<M>> {
-        let device = identity.device().unwrap_or(Device::Cpu);
-        let rows = self.rows::<M>(&identity, device)?;
-        let entries = identity.all_entries();
-        let compute = Compute::new(module, identity, Record::of(&rows, device));
-        Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
-    }
-
-    /// Opens the cache of a module that is built when the first sample is missing: never, if every sample is in
-    /// the cache. Outputs are put on `device`.
-    ///
-    /// `identity` is the one that the module will have: its type's name, then its fields, with
-    /// [`Weights`](crate::Weights) in place of each [`Frozen`](crate::Frozen) that is loaded from a file of tensors (a
-    /// script or a tensor has no such stand-in). It is compared when the module is built.
-    ///
-    /// ```
-    /// # use tch::{Device, Tensor, kind, nn, nn::Module};
-    /// # use tcx::{D1, Extractor, Frozen, Typed, cached_module};
-    /// use tcx::{Identity, Weights};
-    ///
-    /// #[cached_module(id = "head_v1")]
-    /// struct Head {
-    ///     fc: Frozen<nn::Linear>,
-    ///     size: i64,
-    /// }
-    /// # impl Extractor for Head {
-    /// #     type Input = Tensor;
-    /// #     type Output = Typed<f32, D1<2>>;
-    /// #     fn forward(&self, x: &Tensor) -> tcx::Result<Self::Output> {
-    /// #         Ok(self.fc.forward(x).into())
-    /// #     }
-    /// # }
-    /// # let dir = tempfile::tempdir()?;
-    /// # let file = dir.path().join("head.safetensors");
-    /// # Frozen::build(nn::VarStore::new(Device::Cpu), |p| nn::linear(p, 4, 2, Default::default()))?.save(&file)?;
-    /// # let cache = tcx::Cache::open(dir.path().join("cache"))?;
-    ///
-    /// let mut identity = Identity::default();
-    /// identity.type_name("Head");
-    /// identity.field("fc", &Weights::of_file(&file)?); // read, not built
-    /// identity.field("size", &224i64);
-    /// let head = cache.lazy_module(identity, Device::Cpu, move || {
-    ///     let fc = Frozen::load(Device::Cpu, &file, |p| nn::linear(p, 4, 2, Default::default()))?;
-    ///     Ok(Head { fc, size: 224 })
-    /// })?;
-    /// head.forward(&["a"], &Tensor::ones([1, 4], kind::FLOAT_CPU))?; // built here
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`module`](Self::module). An error of `build`, and a module of another identity than announced, come with the
-    /// first sample that is missing.
-    pub fn lazy_module<M: CachedModule>(
-        &self,
-        identity: Identity,
-        device: Device,
-        build: impl FnMut() -> Result<M> + Send + 'static,
-    ) -> Result<Cached<M>> {
-        let rows = self.rows::<M>(&identity, device)?;
-        let entries = identity.all_entries();
-        let compute = Compute::lazy(identity, Box::new(build), Record::of(&rows, device));
-        Ok(Cached::new(self.shared.clone(), rows, compute, entries, device))
-    }
-
-    /// Opens a typed store of samples that no module belongs to: for any function of a sample, by string ids.
-    ///
-    /// # Errors
-    ///
-    /// As [`TableBuilder::open`](crate::TableBuilder::open).
-    pub fn table<T: CacheableOutput>(&self, id: &str) -> Result<Table<T>> {
-        Table::builder(id).open(self)
-    }
-
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {
-        check_unique(M::ID)?;
-        self.open_rows::<M::Output, M::Key>(M::ID, identity, device)
-    }
-
-    /// The rows of a table.
-    pub(crate) fn table_rows<T: CacheableOutput, K: KeyKind>(
-        &self,
-        id: &str,
-        identity: &Identity,
-    ) -> Result<Rows> {
-        check_no_module(id)?;
-        self.open_rows::<T, K>(id, identity, Device::Cpu)
-    }
-
-    fn open_rows<O: CacheableOutput, K: KeyKind>(
+    /// Opens the rows of a module or a table with these outputs and ids.
+    pub(crate) fn open_rows<O: CacheableOutput, K: KeyKind>(
         &self,
         id: &str,
         identity: &Identity,
         device: Device,
     ) -> Result<Rows> {
         self.shared.check_usable()?;
-        check_stamps::<K>(id, identity)?;
-        let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store::<O>(), provenance(device))?;
+        let spec =
+            Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store(O::describe), provenance(device))?;
         let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
         let Shared { dir, options, stores, .. } = &*self.shared;
         let rows = Rows::open(dir, spec, options, self.mode, stores.losses())?;

@@ -8,6 +8,7 @@ pub(crate) mod coverage;
 pub(crate) mod fields;
 pub(crate) mod invalidate;
 pub(crate) mod keyed;
+pub(crate) mod open;
 pub(crate) mod prefetch;
 pub(crate) mod upkeep;
 pub(crate) mod verify;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::Result;
+use crate::cache::coverage::Coverage;
 use crate::cached::Cached;
-use crate::cached::coverage::Coverage;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
 use crate::module::missing::Missing;
@@ -108,7 +108,7 @@ impl<M: CachedModule> View<'_, M> {
     ///
     /// As [`Cached::coverage`].
     pub fn coverage<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Coverage> {
-        Coverage::of(self.cached, ids, self.number)
+        self.cached.coverage_view(ids, self.number)
     }
 }
 

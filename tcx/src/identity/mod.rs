@@ -14,7 +14,6 @@ use tcx_store::StampType;
 use crate::identity::sources::Sources;
 use crate::identity::stateless::Stateless;
 use crate::identity::watch::{Weight, WeightWatch};
-use crate::output::CacheableOutput;
 
 /// Longer values are entered as their hash and their length.
 const LONGEST_VALUE: usize = 200;
@@ -159,10 +158,10 @@ impl Identity {
         self.device
     }
 
-    /// For the store of a module with these outputs.
-    pub(crate) fn to_store<O: CacheableOutput>(&self) -> tcx_store::Identity {
+    /// For the store of a module whose outputs `describe` enters.
+    pub(crate) fn to_store(&self, describe: fn(&mut Self)) -> tcx_store::Identity {
         let mut output = Self::default();
-        output.part("Output", O::describe);
+        output.part("Output", describe);
         self.entries.iter().chain(&output.entries).chain(&self.upstream).cloned().collect()
     }
 

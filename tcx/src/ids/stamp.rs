@@ -4,26 +4,11 @@ use std::marker::PhantomData;
 
 use tcx_store::{Column, KeyType, Keys, StampType};
 
-use crate::ids::{BytesIds, Id, KeyKind, PrefixKind, StringIds};
-use crate::table::Table;
+use crate::ids::{BytesIds, Id, KeyKind, PrefixKind};
 
 /// Ids of a kind, each with a stamp: `stamp = u64` or `stamp = bytes` in the annotation.
 #[doc(hidden)]
 pub struct Stamped<K, S: ?Sized>(PhantomData<K>, PhantomData<S>);
-
-/// A [`Table`] whose ids have stamps, which are `S`: `u64`, or `[u8]` for bytes. Made by
-/// [`TableBuilder::stamped`](crate::TableBuilder::stamped).
-///
-/// ```
-/// # let dir = tempfile::tempdir()?;
-/// # let cache = tcx::Cache::open(dir.path())?;
-/// let sizes: tcx::StampedTable<Vec<i64>> = tcx::Table::builder("sizes_v1").stamped().open(&cache)?;
-/// sizes.put(&[("a.jpg", 1)], &vec![10])?;
-/// assert_eq!(sizes.get(&[("a.jpg", 1)])?, Some(vec![10]));
-/// assert_eq!(sizes.get(&[("a.jpg", 2)])?, None); // it has been edited since
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub type StampedTable<T, S = u64> = Table<T, Stamped<StringIds, S>>;
 
 /// What stamps are: `u64` or `[u8]`.
 #[doc(hidden)]

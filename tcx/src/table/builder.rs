@@ -13,6 +13,7 @@ use crate::cache::gather::Gather;
 use crate::identity::Identity;
 use crate::ids::stamp::{StampKind, Stamped};
 use crate::ids::{KeyKind, StringIds};
+use crate::module::registry::check_no_module;
 use crate::output::CacheableOutput;
 
 /// The settings of a [`Table`].
@@ -37,6 +38,17 @@ pub struct TableBuilder<T, K = StringIds> {
     validate: Option<Validate<T>>,
     output_device: Device,
     keys: PhantomData<fn() -> K>,
+}
+
+impl Cache {
+    /// Opens a typed store of samples that no module belongs to: for any function of a sample, by string ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::open`](crate::TableBuilder::open).
+    pub fn table<T: CacheableOutput>(&self, id: &str) -> Result<Table<T>> {
+        Table::builder(id).open(self)
+    }
 }
 
 impl<T: CacheableOutput> TableBuilder<T> {
@@ -103,7 +115,8 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
         for (name, value) in &metadata {
             identity.field(name, value);
         }
-        let rows = cache.table_rows::<T, K>(&id, &identity)?;
+        check_no_module(&id)?;
+        let rows = cache.open_rows::<T, K>(&id, &identity, Device::Cpu)?;
         let shared = cache.shared().clone();
         let (gather, computing) = (Gather::default(), Alone::default());
         Ok(Table { shared, id, rows, validate, gather, output_device, computing, keys })

@@ -15,9 +15,10 @@ use tcx_store::{Column, Keys, Lookup, Replacer, Stats, Store};
 
 use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
+use crate::cache::coverage::Coverage;
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::Rows;
-use crate::cached::coverage::Coverage;
+use crate::ids::stamp::Stamped;
 use crate::ids::{Id, KeyKind, StringIds};
 use crate::module::missing::Missing;
 use crate::output::{CacheableOutput, ColumnWriter};
@@ -58,6 +59,20 @@ pub struct Table<T, K = StringIds> {
     computing: Alone<()>,
     keys: PhantomData<fn() -> K>,
 }
+
+/// A [`Table`] whose ids have stamps, which are `S`: `u64`, or `[u8]` for bytes. Made by
+/// [`TableBuilder::stamped`](crate::TableBuilder::stamped).
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let cache = tcx::Cache::open(dir.path())?;
+/// let sizes: tcx::StampedTable<Vec<i64>> = tcx::Table::builder("sizes_v1").stamped().open(&cache)?;
+/// sizes.put(&[("a.jpg", 1)], &vec![10])?;
+/// assert_eq!(sizes.get(&[("a.jpg", 1)])?, Some(vec![10]));
+/// assert_eq!(sizes.get(&[("a.jpg", 2)])?, None); // it has been edited since
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type StampedTable<T, S = u64> = Table<T, Stamped<StringIds, S>>;
 
 impl<T: CacheableOutput> Table<T> {
     /// The settings of the table `id`, to change some of them.
