@@ -3,6 +3,7 @@
 pub(crate) mod frozen;
 pub(crate) mod sources;
 pub(crate) mod stateless;
+pub(crate) mod type_names;
 pub(crate) mod watch;
 
 use std::fmt;
@@ -84,7 +85,7 @@ impl Identity {
     /// types of one name may compute different things, and nothing else tells them apart.
     pub fn type_parameter<T: ?Sized>(&mut self, name: &str) {
         let name = format!("{}<{name}>", if self.path.is_empty() { "self" } else { "" });
-        self.at(&name, |identity| identity.value(std::any::type_name::<T>()));
+        self.at(&name, |identity| identity.value(type_names::type_name::<T>()));
     }
 
     /// Enters a field, by its name.
@@ -99,7 +100,7 @@ impl Identity {
         let own = value.__tcx_type();
         if own != std::any::type_name::<T>() {
             let name = if self.path.is_empty() { "self<dyn>" } else { "<dyn>" };
-            self.at(name, |identity| identity.value(own));
+            self.at(name, |identity| identity.value(type_names::first_written(own)));
         }
         value.identity(self);
     }

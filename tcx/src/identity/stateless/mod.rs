@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use half::{bf16, f16};
 
-use crate::identity::{Identity, quoted};
+use crate::identity::{Identity, quoted, type_names};
 
 /// A value that never changes, and that a module may therefore hold.
 ///
@@ -163,7 +163,7 @@ impl Stateless for tch::Device {
 
 impl<T: ?Sized> Stateless for PhantomData<T> {
     fn identity(&self, identity: &mut Identity) {
-        identity.value(format_args!("PhantomData<{}>", std::any::type_name::<T>()));
+        identity.value(format_args!("PhantomData<{}>", type_names::type_name::<T>()));
     }
 }
 

@@ -1,0 +1,142 @@
+//! The names that types have in identities: `std::any::type_name`, except that a type of tcx keeps the path under which its
+//! first caches were written. Otherwise a file that is moved or a type that is renamed here would empty its users' caches.
+
+/// What paths begin with today, and what they began with in version 0.1. A longer one comes before those that it begins with.
+const MOVED: &[(&str, &str)] = &[
+    ("tcx::cache::builder::", "tcx::builder::"),
+    ("tcx::cache::coverage::", "tcx::coverage::"),
+    ("tcx::cache::mode::", "tcx::mode::"),
+    ("tcx::cached::fields::", "tcx::fields::"),
+    ("tcx::cached::keyed::", "tcx::keyed::"),
+    ("tcx::cached::verify::", "tcx::verify::"),
+    ("tcx::cached::view::", "tcx::view::"),
+    ("tcx::cached::warm::", "tcx::warm::"),
+    ("tcx::identity::frozen::", "tcx::frozen::"),
+    ("tcx::identity::stateless::", "tcx::stateless::"),
+    ("tcx::ids::content::", "tcx::content::"),
+    ("tcx::ids::stamp::", "tcx::stamp::"),
+    ("tcx::ids::", "tcx::id::"),
+    ("tcx::module::batch::", "tcx::batch::"),
+    ("tcx::module::extractor::", "tcx::extractor::"),
+    ("tcx::module::missing::", "tcx::missing::"),
+    ("tcx::output::leaf::", "tcx::tensor::"),
+    ("tcx::output::part::", "tcx::part::"),
+    ("tcx::output::skipped::", "tcx::skipped::"),
+    ("tcx::output::typed::", "tcx::typed::"),
+    ("tcx::output::value::", "tcx::value::"),
+];
+
+/// The name of a type in an identity.
+pub(crate) fn type_name<T: ?Sized>() -> String {
+    first_written(std::any::type_name::<T>())
+}
+
+/// The name that a type whose name is `name` today had when the first caches were written.
+pub(crate) fn first_written(name: &str) -> String {
+    let (mut first, mut rest) = (String::with_capacity(name.len()), name);
+    // A path begins where no other one goes on: `my_tcx::ids::Id` is not a type of tcx.
+    let mut begins = true;
+    while let Some(c) = rest.chars().next() {
+        let moved = MOVED.iter().find(|(today, _)| begins && rest.starts_with(today));
+        if let Some((today, then)) = moved {
+            first.push_str(then);
+            rest = &rest[today.len()..];
+            begins = false;
+            continue;
+        }
+        begins = !(c.is_alphanumeric() || c == '_' || c == ':');
+        first.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use std::marker::PhantomData;
+
+    use super::*;
+    use crate::{self as tcx, Extractor, Identity, Stateless};
+
+    /// As version 0.1 wrote them.
+    macro_rules! assert_names {
+        ($($of:ty => $name:literal,)*) => {$(
+            assert_eq!(type_name::<$of>(), $name);
+        )*};
+    }
+
+    #[test]
+    fn a_type_of_tcx_keeps_the_name_that_it_had_in_identities() {
+        assert_names! {
+            tcx::Cache => "tcx::cache::Cache",
+            tcx::CacheBuilder => "tcx::builder::CacheBuilder",
+            tcx::Cached<()> => "tcx::cached::Cached<()>",
+            tcx::ContentId => "tcx::content::ContentId",
+            tcx::Coverage => "tcx::coverage::Coverage",
+            tcx::D0 => "tcx::typed::D0",
+            tcx::D1<2> => "tcx::typed::D1<2>",
+            tcx::D5<1, 2, 3, 4, 5> => "tcx::typed::D5<1, 2, 3, 4, 5>",
+            tcx::Different<i64> => "tcx::verify::Different<i64>",
+            tcx::Error => "tcx::error::Error",
+            tcx::Fields<'static, (), ()> => "tcx::fields::Fields<'_, (), ()>",
+            tcx::Frozen<tch::nn::Linear> => "tcx::frozen::Frozen<tch::nn::linear::Linear>",
+            tcx::Identity => "tcx::identity::Identity",
+            tcx::Missing<'static, i64> => "tcx::missing::Missing<'_, i64>",
+            tcx::Mode => "tcx::mode::Mode",
+            tcx::Packed => "tcx::tensor::packed::Packed",
+            tcx::StampedTable<()> => "tcx::table::Table<(), tcx::stamp::Stamped<tcx::id::StringIds, u64>>",
+            tcx::Table<()> => "tcx::table::Table<()>",
+            tcx::TableBuilder<()> => "tcx::table::builder::TableBuilder<()>",
+            tcx::Typed<f32, tcx::D1<8>> => "tcx::typed::Typed<f32, tcx::typed::D1<8>>",
+            tcx::Verified<i64> => "tcx::verify::Verified<i64>",
+            tcx::View<'static, ()> => "tcx::view::View<'_, ()>",
+            tcx::Warmed => "tcx::warm::Warmed",
+            tcx::Weights => "tcx::frozen::weights::Weights",
+            tcx::Report => "tcx::error::Report",
+            tcx::Stats => "tcx_store::stats::Stats",
+            tcx::WhenFull => "tcx_store::options::WhenFull",
+            tcx::Compression => "tcx_store::options::Compression",
+            tcx::DiskUsage => "tcx_store::stats::DiskUsage",
+            tcx::MissCauses => "tcx_store::causes::MissCauses",
+            tcx::ReadMode => "tcx_store::options::ReadMode",
+            tcx::TierCounts => "tcx_store::stats::TierCounts",
+            tcx::Tiers => "tcx_store::stats::Tiers",
+            tcx::Times => "tcx_store::stats::Times",
+            (tcx::__private::StringIds, tcx::__private::I64Ids, tcx::__private::BytesIds) => "(tcx::id::StringIds, tcx::id::I64Ids, tcx::id::BytesIds)",
+            tcx::__private::Dense<f32, tcx::D0> => "tcx::tensor::Dense<f32, tcx::typed::D0>",
+            tcx::__private::Ragged<f32, tcx::D0> => "tcx::tensor::ragged::Ragged<f32, tcx::typed::D0>",
+            tcx::__private::OutputPart<()> => "tcx::part::OutputPart<()>",
+            tcx::__private::TensorPart<(), ()> => "tcx::part::TensorPart<(), ()>",
+            tcx::__private::SkippedPart<()> => "tcx::part::SkippedPart<()>",
+            dyn Extractor<Input = (), Output = Vec<i64>> => "dyn tcx::extractor::Extractor<Input = (), Output = alloc::vec::Vec<i64>>",
+        }
+    }
+
+    #[test]
+    fn only_paths_of_tcx_are_those_of_earlier() {
+        assert_eq!(first_written("my::tcx::ids::Id"), "my::tcx::ids::Id");
+        assert_eq!(first_written("my_tcx::ids::Id<tcx::ids::Id>"), "my_tcx::ids::Id<tcx::id::Id>");
+        assert_eq!(first_written("&tcx::ids::Id"), "&tcx::id::Id");
+    }
+
+    trait Step: Stateless {}
+
+    impl<T: Stateless> Step for T {}
+
+    #[test]
+    fn every_way_into_an_identity_takes_the_name_of_earlier() {
+        type Marker = PhantomData<tcx::Typed<f32, tcx::D0>>;
+        let name = "core::marker::PhantomData<tcx::typed::Typed<f32, tcx::typed::D0>>";
+        let mut identity = Identity::default();
+        identity.type_parameter::<Marker>("T");
+        let step: &dyn Step = &Marker::default();
+        identity.field("step", step);
+        let entries = [
+            ("self<T>", name),
+            ("step<dyn>", name),
+            ("step", "PhantomData<tcx::typed::Typed<f32, tcx::typed::D0>>"),
+        ];
+        let entries = entries.map(|(path, value)| (path.to_owned(), value.to_owned()));
+        assert_eq!(identity.entries(), entries);
+    }
+}
