@@ -21,25 +21,18 @@ pub use crate::module::extractor::{CachedModule, Extractor};
 pub use crate::module::registry::Registered;
 pub use crate::output::leaf::{Dense, Ragged, TensorField};
 pub use crate::output::part::{AnyPart, OutputPart, SkippedPart, TensorPart};
+pub use crate::output::shape::{ColumnShape, assert_column_shape};
 pub use crate::output::skipped::Skipped;
 pub use crate::output::typed::{D0, D1, D2, D3, D4, D5};
 pub use crate::output::value::{OptionalValue, SampleValue, Variants, variants};
 pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
 pub use crate::{register_module, single_value};
 
-use crate::output::typed::Shape;
+use crate::output::shape::check_column;
 
 /// Compiles only for an output; the macros call it with the tokens of a field's type.
 pub const fn assert_output<T: CacheableOutput>() {
     check_column(&T::COLUMN);
-}
-
-const fn check_column(column: &ColumnType) {
-    match column {
-        ColumnType::Dense { shape, .. } => check_shape(shape),
-        ColumnType::Optional(column) => check_column(column),
-        _ => {}
-    }
 }
 
 /// Compiles only for a type of field that `#[tensor(..)]` can store.
@@ -50,41 +43,6 @@ pub const fn assert_skipped<T: Skipped>() {}
 
 /// Compiles only for what a cached module may hold.
 pub const fn assert_stateless<T: Stateless + ?Sized>() {}
-
-/// Compiles only for a shape whose dimensions are all positive; the macros see to those that are literals.
-pub const fn assert_column_shape<C: ColumnShape>() {
-    check_shape(C::DIMS);
-}
-
-/// The rank of `D5`.
-pub(crate) const MOST_DIMS: usize = 5;
-
-/// The shape of a column, as its marker says.
-pub trait ColumnShape {
-    /// The sizes of the dimensions.
-    const DIMS: &'static [usize];
-}
-
-impl<E, S: Shape, T> ColumnShape for Dense<E, S, T> {
-    const DIMS: &'static [usize] = S::DIMS;
-}
-
-impl<E, S: Shape, T> ColumnShape for Ragged<E, S, T> {
-    const DIMS: &'static [usize] = S::DIMS;
-}
-
-const fn check_shape(dims: &[usize]) {
-    assert!(dims.len() <= MOST_DIMS, "a sample has at most five dimensions");
-    let mut elements: usize = 1;
-    let mut i = 0;
-    while i < dims.len() {
-        assert!(dims[i] > 0, "a dimension must be at least 1");
-        if dims[i] != ANY {
-            elements = elements.checked_mul(dims[i]).expect("the shape has too many elements");
-        }
-        i += 1;
-    }
-}
 
 /// The body of methods beside an error of a macro.
 pub fn never_compiled() -> ! {

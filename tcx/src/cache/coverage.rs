@@ -1,6 +1,6 @@
 //! Which ids of a list are in the cache.
 
-/// Which ids of a list are in the cache. Made by [`Cached::coverage`].
+/// Which ids of a list are in the cache. Made by [`Cached::coverage`](crate::Cached::coverage).
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

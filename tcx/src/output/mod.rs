@@ -3,6 +3,7 @@
 
 pub(crate) mod leaf;
 pub(crate) mod part;
+pub(crate) mod shape;
 pub(crate) mod skipped;
 pub(crate) mod typed;
 pub(crate) mod value;
@@ -10,9 +11,9 @@ pub(crate) mod value;
 use tch::{Device, Tensor};
 use tcx_store::{Column, ColumnType, Field, Lookup};
 
-use crate::__private::assert_column_shape;
 use crate::identity::Identity;
 use crate::output::leaf::{Dense, TensorField};
+use crate::output::shape::assert_column_shape;
 use crate::output::typed::{Element, Shape, Typed};
 use crate::output::value::SampleValue;
 use crate::tensor::{NewTensor, TensorLeaf};

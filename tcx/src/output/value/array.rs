@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use tcx_store::{Column, ColumnType, DType, Lookup};
 
-use crate::__private::MOST_DIMS;
+use crate::output::shape::MOST_DIMS;
 use crate::output::typed::Element;
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::tensor::{fill_numbers, numbers};
