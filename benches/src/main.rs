@@ -10,31 +10,15 @@ mod machine;
 mod phases;
 mod report;
 mod rivals;
+mod settings;
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use data::workload::{W1, W2};
 use phases::child::Phase;
 use phases::{allocations, child, cli, compressed, e2e, fill, growth, open, python, ragged, read};
 use report::{Figures, Report};
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-
-/// What a phase needs to know.
-struct Settings {
-    /// Fewer rows and shorter rounds.
-    quick: bool,
-    /// Where the phases keep their data.
-    dir: PathBuf,
-}
-
-impl Settings {
-    /// `rows`, or a part of them.
-    fn rows(&self, rows: usize) -> usize {
-        if self.quick { rows / 2 } else { rows }
-    }
-}
+use settings::{Result, Settings};
 
 /// In this order; what a phase leaves in the folder is used by those that follow.
 const PHASES: &[Phase] = &[

@@ -23,19 +23,14 @@
 mod figures;
 mod machine;
 mod phases;
+mod settings;
 mod workload;
 
 use std::path::Path;
 
 use figures::Figures;
 use phases::{fill, flush, open, probe, readers};
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-
-/// Keys in the large store, unless the command says otherwise.
-const KEYS: usize = 10_000_000;
-/// Keys in the small store that flushes are compared with.
-const FEW_KEYS: usize = 10_000;
+use settings::{FEW_KEYS, KEYS, Result};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

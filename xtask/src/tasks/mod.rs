@@ -6,6 +6,8 @@ pub(crate) mod demo;
 #[cfg(test)]
 mod documents;
 pub(crate) mod foreign;
+#[cfg(test)]
+mod rooms;
 pub(crate) mod simulate;
 mod skipped;
 pub(crate) mod stress;
