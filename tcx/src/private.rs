@@ -20,7 +20,7 @@ pub use crate::ids::{BytesIds, I64Ids, StringIds};
 pub use crate::module::extractor::{CachedModule, Extractor};
 pub use crate::module::registry::Registered;
 pub use crate::output::leaf::{Dense, Ragged, TensorField};
-pub use crate::output::part::{AnyPart, OutputPart, SkippedPart, TensorPart};
+pub use crate::output::part::{AnyPart, OutputPart, SkippedPart, TensorPart, never_compiled};
 pub use crate::output::shape::{ColumnShape, assert_column_shape};
 pub use crate::output::skipped::Skipped;
 pub use crate::output::typed::{D0, D1, D2, D3, D4, D5};
@@ -43,11 +43,6 @@ pub const fn assert_skipped<T: Skipped>() {}
 
 /// Compiles only for what a cached module may hold.
 pub const fn assert_stateless<T: Stateless + ?Sized>() {}
-
-/// The body of methods beside an error of a macro.
-pub fn never_compiled() -> ! {
-    unreachable!("a macro has reported an error and generated this in place of the code")
-}
 
 /// A field of a module, about to be entered into its identity. `(&Enter(&field)).__tcx_enter(..)` compiles for every type:
 /// for those that are not Stateless, the macros emit an assertion that says so once, at the field.

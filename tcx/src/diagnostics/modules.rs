@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, RwLock};
 
 use tch::{CModule, IValue, Tensor, TrainableCModule, nn};
 
-use crate::__private::never_compiled;
+use crate::output::part::never_compiled;
 use crate::{Frozen, Identity, Stateless};
 
 /// A field of a module, of which the conditions below speak.

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use tch::Tensor;
 use tcx_store::ColumnType;
 
-use crate::__private::never_compiled;
 use crate::Result;
+use crate::output::part::never_compiled;
 use crate::output::typed::{Element, Shape, Typed};
 use crate::output::value::SampleValue;
 use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};

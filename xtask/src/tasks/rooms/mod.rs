@@ -18,6 +18,7 @@ use graph::Graph;
 const CRATES: &[(&str, &[&str])] = &[
     ("benches", &["machine.rs", "main.rs", "settings.rs"]),
     ("benches/engine", &["counts.rs", "figures.rs", "main.rs", "settings.rs", "workload.rs"]),
+    ("tcx", &["error.rs", "lib.rs", "macros.rs", "private.rs"]),
     ("tcx-cli", &["args.rs", "failure.rs", "main.rs"]),
     ("tcx-derive", &["errors.rs", "lib.rs", "options.rs", "runtime.rs", "tests.rs", "types.rs"]),
     (
