@@ -167,11 +167,11 @@ pyarrow.parquet.write_table(table, 'theirs.parquet')
 }
 
 #[test]
-fn the_python_of_the_readme_opens_a_segment() {
+fn the_python_of_the_guide_opens_a_segment() {
     let dir = workplace();
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide.md")).unwrap();
     let blocks: Vec<&str> =
-        readme.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+        guide.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(blocks.len(), 1);
     let Some(said) = run("pyarrow", blocks[0], dir.path()) else { return };
     assert_eq!(said, "['__key', '__view', 'value'] 1000 0\n");

@@ -57,26 +57,27 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
 fn a_crate_of_your_own_is_built_by_the_lines_of_the_readme() -> io::Result<()> {
     let root = root().canonicalize()?;
     let readme = read("README.md")?;
-    let section = readme.split("\n## In your own crate\n").nth(1).unwrap_or_default();
-    let block = |fence| blocks(section, fence).next().unwrap_or_default();
-    let (toml, shell) = (block("```toml\n"), block("```sh\n"));
-    let (environment, run) = shell.split_once('\n').unwrap_or_default();
-    assert_eq!(run, "cargo run\n", "{shell}");
+    let section = readme.split("\n## Install\n").nth(1).unwrap_or_default();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let lines: Vec<&str> = blocks(section, "```sh\n").flat_map(str::lines).collect();
+    let line = |start: &str| *lines.iter().find(|line| line.starts_with(start)).unwrap_or(&"");
+    let (add, tch) = (line("cargo add --path "), line("cargo add tch@"));
+    let environment = line("eval ");
+    assert_eq!(lines.last(), Some(&"cargo run"), "{lines:?}");
 
     // Always the same place: what it needs is built once, with the workspace's settings.
     let here = root.join("target/tests/own-crate");
     let mine = here.join("mine");
     fs::create_dir_all(mine.join("src"))?;
     link(&here.join("tcx"), &root)?;
-    let package = "[workspace]\n[package]\nname = \"mine\"\nedition = \"2024\"\n\n";
-    fs::write(mine.join("Cargo.toml"), format!("{package}{toml}"))?;
+    fs::write(mine.join("Cargo.toml"), "[workspace]\n[package]\nname = \"mine\"\nedition = \"2024\"\n")?;
     fs::copy(root.join("Cargo.lock"), mine.join("Cargo.lock"))?;
     fs::copy(root.join("examples/quickstart.rs"), mine.join("src/main.rs"))?;
 
     // From a folder that knows nothing of this workspace's configuration of Cargo. It is checked, not run: linking takes long.
     let elsewhere = tempfile::tempdir()?;
     let script = format!(
-        "cd '{}'\n{environment}\ncd '{}'\nexec cargo check --offline --manifest-path '{}' --config 'profile.dev.package.\"*\".opt-level=2' \
+        "cd '{}'\n{environment}\nexport CARGO_NET_OFFLINE=true\n{add}\n{tch}\ncd '{}'\nexec cargo check --offline --manifest-path '{}' --config 'profile.dev.package.\"*\".opt-level=2' \
          --config 'profile.dev.package.\"*\".debug=false' --config 'profile.dev.debug=\"line-tables-only\"'",
         mine.display(),
         elsewhere.path().display(),

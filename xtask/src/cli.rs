@@ -12,7 +12,7 @@ commands:
                     with `--model DIR` among them no model is downloaded)
   bench [--quick]   measure reads, fills and epochs against the limits of the machine and against other stores
                     (the figures go to target/bench; `--quick` takes minutes and fewer rows, without it the
-                    README's table and pictures are refreshed)
+                    table of docs/performance.md and the pictures are refreshed)
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
   counts            compare the instructions of the hot paths with those checked in (part of `test`; needs valgrind)

@@ -50,18 +50,18 @@ fn drawn(first: f64, speedup: f64) -> String {
 mod tests {
     use super::*;
 
-    /// The figure of this name in the README's table.
-    fn figure(readme: &str, name: &str) -> f64 {
-        let line = readme.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
+    /// The figure of this name in the table of `docs/performance.md`.
+    fn figure(document: &str, name: &str) -> f64 {
+        let line = document.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
         line.split('|').nth(2).unwrap().trim().parse().unwrap()
     }
 
     #[test]
-    fn the_picture_of_the_readme_shows_its_figures() {
+    fn the_picture_of_the_readme_shows_the_figures_of_the_documents() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+        let document = std::fs::read_to_string(root.join("docs/performance.md")).unwrap();
         let [first, speedup] =
-            ["e2e.first_epoch_overhead", "e2e.second_epoch_speedup"].map(|name| figure(&readme, name));
+            ["e2e.first_epoch_overhead", "e2e.second_epoch_speedup"].map(|name| figure(&document, name));
         let (path, drawn) = (root.join("docs/bench/epochs.svg"), drawn(first, speedup));
         if std::env::var_os("TCX_BLESS").is_some() {
             std::fs::write(&path, &drawn).unwrap();
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(
             std::fs::read_to_string(&path).unwrap(),
             drawn,
-            "`cargo xtask bench` writes both; after the README's figures were edited: TCX_BLESS=1 cargo test -p tcx-benches"
+            "`cargo xtask bench` writes both; after the figures of docs/performance.md were edited: TCX_BLESS=1 cargo test -p tcx-benches"
         );
     }
 

@@ -65,7 +65,7 @@ impl Figures {
     }
 }
 
-/// The README's place for figures.
+/// The place for figures in `docs/performance.md`.
 #[cfg(feature = "full")]
 const BEGIN: &str = "<!-- figures of `cargo xtask bench` -->";
 #[cfg(feature = "full")]
@@ -77,7 +77,7 @@ pub(crate) struct Report {
     command: &'static str,
     #[cfg_attr(
         not(feature = "full"),
-        expect(dead_code, reason = "only the whole program refreshes the README")
+        expect(dead_code, reason = "only the whole program refreshes docs/performance.md")
     )]
     quick: bool,
 }
@@ -112,26 +112,28 @@ impl Report {
         {
             plot::write(&self.figures, &target)?;
             if !self.quick {
-                self.refresh_readme(&target)?;
+                self.refresh_document(&target)?;
             }
         }
         println!("\nwritten to target/bench");
         Ok(())
     }
 
-    /// Puts the figures that have a goal into the README, and the pictures beside the documents.
+    /// Writes the figures with a goal into `docs/performance.md`, and the pictures beside the documents.
     #[cfg(feature = "full")]
-    fn refresh_readme(&self, target: &std::path::Path) -> Result<()> {
+    fn refresh_document(&self, target: &std::path::Path) -> Result<()> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let pictures = root.join("docs/bench");
         std::fs::create_dir_all(&pictures)?;
         for picture in ["epochs.svg", "w1.svg", "w2.svg", "growth.svg"] {
             std::fs::copy(target.join(picture), pictures.join(picture))?;
         }
-        let path = root.join("README.md");
-        let readme = std::fs::read_to_string(&path)?;
-        let (before, rest) = readme.split_once(BEGIN).ok_or("the README has no place for figures")?;
-        let (_, after) = rest.split_once(END).ok_or("the README's place for figures has no end")?;
+        let path = root.join("docs/performance.md");
+        let document = std::fs::read_to_string(&path)?;
+        let (before, rest) =
+            document.split_once(BEGIN).ok_or("docs/performance.md has no place for figures")?;
+        let (_, after) =
+            rest.split_once(END).ok_or("the place for figures in docs/performance.md has no end")?;
         let table = self.table(|name| reach::of(name).is_some());
         std::fs::write(path, format!("{before}{BEGIN}\n{table}{END}{after}"))?;
         Ok(())

@@ -1,4 +1,4 @@
-//! The room that rows take is what the README's rule says.
+//! The room that rows take is what the rule of docs/operations.md says.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

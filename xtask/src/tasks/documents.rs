@@ -11,9 +11,8 @@ use crate::workspace::Workspace;
 /// something prints, or how something is laid out.
 const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "rust", "tests/tests/documents.rs"),
-    ("README.md", "python", "tcx-cli/tests/python.rs"),
+    ("docs/guide.md", "python", "tcx-cli/tests/python.rs"),
     ("README.md", "sh", "tcx-cli/tests/documents.rs"),
-    ("README.md", "toml", "tests/tests/documents.rs"),
     ("docs/cli.md", "console", "tcx-cli/tests/sessions.rs"),
     ("docs/cli.md", "console sql", "tcx-cli/tests/sessions.rs"),
     ("docs/cli.md", "sh", "tcx-cli/tests/documents.rs"),
@@ -137,10 +136,15 @@ fn mistake(command: &str, root: &Path) -> Option<String> {
     if let Some(bin) = after(&["--bin"]).filter(|name| !is_there(manifest.clone(), &named(name))) {
         return Some(format!("no program `{bin}`"));
     }
-    if let Some(folder) =
-        after(&["--path"]).filter(|folder| !is_there(root.join(folder).join("Cargo.toml"), "[[bin]]"))
-    {
-        return Some(format!("no program in `{folder}`"));
+    if let Some(folder) = after(&["--path"]) {
+        // What is added lies in a clone named `tcx`, beside the crate that it is added to.
+        let (folder, target) = match folder.strip_prefix("../tcx/").filter(|_| words[1] == "add") {
+            Some(folder) => (folder, "[features]"),
+            None => (folder, "[[bin]]"),
+        };
+        if !is_there(root.join(folder).join("Cargo.toml"), target) {
+            return Some(format!("no `{target}` in the manifest of `{folder}`"));
+        }
     }
     let known = ["add", "build", "check", "clean", "clippy", "doc", "fmt", "install", "run", "test"];
     words.get(1).filter(|word| !known.contains(word)).map(|word| format!("unknown command `{word}`"))
@@ -290,12 +294,14 @@ fn commands_that_do_not_exist_are_found() {
     assert_eq!(mistake("cargo xtask bench --quick"), None);
     assert_eq!(mistake("cargo run --release --example resnet50 -- FOLDER"), None);
     assert_eq!(mistake("cargo install --locked --path tcx-cli"), None);
+    assert_eq!(mistake("cargo add --path ../tcx/tcx"), None);
     for wrong in [
         "cargo xtask bench --fast",
         "cargo run --example resnet51",
         "cargo test -p tcx-stores",
         "cargo run -p tcx-engine-benches --bin indices",
         "cargo install --path tcx",
+        "cargo add --path ../tcx/tests",
         "cargo tset",
     ] {
         assert!(mistake(wrong).is_some(), "{wrong}");
