@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
+use comfy_table::CellAlignment;
+use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
 use crate::args::Color;
@@ -75,16 +77,10 @@ impl Output {
 }
 
 /// Lines of cells under headings, each column as wide as it has to be.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    headings: Vec<String>,
-    /// Whether the cells of a column stand at its right.
-    right: Vec<bool>,
-    lines: Vec<Vec<String>>,
-}
+pub(crate) struct Table(comfy_table::Table);
 
 impl Table {
-    /// A heading that begins with `>` is one of numbers, which stand at the right.
+    /// The headings; one that begins with `>` is of numbers, which stand at the right.
     pub(crate) fn new(headings: &[&str]) -> Self {
         let of = |heading: &&str| (heading.trim_start_matches('>').to_owned(), heading.starts_with('>'));
         Self::aligned(headings.iter().map(of))
@@ -92,32 +88,24 @@ impl Table {
 
     /// The headings, each with whether its cells stand at the right.
     pub(crate) fn aligned(headings: impl Iterator<Item = (String, bool)>) -> Self {
-        let (headings, right) = headings.unzip();
-        Self { headings, right, lines: Vec::new() }
+        let (headings, right): (Vec<String>, Vec<bool>) = headings.unzip();
+        let mut table = comfy_table::Table::new();
+        table.load_style(NOTHING).set_header(headings);
+        for (column, right) in table.column_iter_mut().zip(right) {
+            column.set_padding((0, 2));
+            column.set_cell_alignment(if right { CellAlignment::Right } else { CellAlignment::Left });
+        }
+        Self(table)
     }
 
     pub(crate) fn line(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.lines.push(cells.into_iter().collect());
+        self.0.add_row(cells.into_iter());
     }
 
     pub(crate) fn write(&self, to: &mut dyn Write) -> io::Result<()> {
-        let width = |column: usize| {
-            let cells =
-                self.lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count());
-            cells.max().unwrap_or(0).max(self.headings[column].chars().count())
-        };
-        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
-        writeln!(to, "{HEADING}{}{HEADING:#}", self.align(&self.headings, &widths))?;
-        self.lines.iter().try_for_each(|line| writeln!(to, "{}", self.align(line, &widths)))
-    }
-
-    fn align(&self, line: &[String], widths: &[usize]) -> String {
-        let cells = line.iter().zip(widths).zip(&self.right);
-        let cells = cells.map(
-            |((cell, &width), &right)| {
-                if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-            },
-        );
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        let text = self.0.trim_fmt();
+        let (headings, lines) = text.split_once('\n').unwrap_or((&text, ""));
+        writeln!(to, "{HEADING}{headings}{HEADING:#}")?;
+        if lines.is_empty() { Ok(()) } else { writeln!(to, "{lines}") }
     }
 }
