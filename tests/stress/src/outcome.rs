@@ -1,5 +1,6 @@
 //! What came of a trial.
 
+use indicatif::HumanCount;
 use serde_json::{Map, Value, json};
 use tcx_engine_tests::Findings;
 
@@ -146,22 +147,10 @@ impl Outcome {
 /// Large numbers with commas, fractions with few digits.
 fn readable(value: &Value) -> String {
     match (value.as_u64(), value.as_f64()) {
-        (Some(number), _) => with_commas(number),
+        (Some(number), _) => HumanCount(number).to_string(),
         (None, Some(number)) => format!("{number:.1}"),
         _ => value.to_string(),
     }
-}
-
-pub(crate) fn with_commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use indicatif::HumanCount;
 use serde_json::{Map, Value, json};
 use tcx_test_skips::is_required;
 
 use crate::arguments::Arguments;
 use crate::machine;
-use crate::outcome::{Counts, Outcome, with_commas};
+use crate::outcome::{Counts, Outcome};
 
 /// The outcomes of all trials.
 pub(crate) struct Report {
@@ -66,18 +69,28 @@ impl Report {
         let names = self.trials.iter().filter(|(_, outcome, _)| outcome.skipped().is_some());
         let names: Vec<&str> = names.map(|(name, ..)| *name).collect();
         let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-        format!("lost {}, wrong {}, skipped {skipped}{names}", with_commas(lost), with_commas(wrong))
+        format!("lost {}, wrong {}, skipped {skipped}{names}", HumanCount(lost), HumanCount(wrong))
     }
 
     fn table(&self) -> String {
-        let columns = ["tried", "survived", "lost", "wrong", "seconds"].map(str::to_owned);
-        let mut lines = vec![row("trial", &columns, "figures")];
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.set_header(["trial", "tried", "survived", "lost", "wrong", "seconds", "figures"]);
         for (name, outcome, took) in &self.trials {
-            lines.push(match outcome.skipped() {
-                Some(why) => format!("{name:<8} skipped: {why}"),
-                None => row(name, &numbers(outcome, *took), &outcome.figures()),
-            });
+            let numbers = match outcome.skipped() {
+                Some(_) => Default::default(),
+                None => numbers(outcome, *took),
+            };
+            let figures =
+                outcome.skipped().map_or_else(|| outcome.figures(), |why| format!("skipped: {why}"));
+            table.add_row([&[(*name).to_owned()], &numbers[..], &[figures]].concat());
         }
+        table
+            .column_iter_mut()
+            .skip(1)
+            .take(5)
+            .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        let mut lines = vec![table.trim_fmt()];
         for (name, outcome, _) in &self.trials {
             lines.extend(outcome.quoted().map(|(kind, what)| format!("\n{name}: {kind}: {what}")));
         }
@@ -133,12 +146,9 @@ fn cell(text: &str) -> String {
 
 fn numbers(outcome: &Outcome, took: Duration) -> [String; 5] {
     let Counts { tried, survived, lost, wrong, .. } = outcome.counts();
-    let [tried, survived, lost, wrong] = [tried, survived, lost, wrong].map(with_commas);
+    let [tried, survived, lost, wrong] =
+        [tried, survived, lost, wrong].map(|count| HumanCount(count).to_string());
     [tried, survived, lost, wrong, format!("{:.1}", took.as_secs_f64())]
-}
-
-fn row(name: &str, [tried, survived, lost, wrong, seconds]: &[String; 5], figures: &str) -> String {
-    format!("{name:<8} {tried:>12} {survived:>12} {lost:>6} {wrong:>6} {seconds:>8}  {figures}")
 }
 
 #[cfg(test)]
