@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
 use crate::cli;
 use crate::workspace::Workspace;
 
@@ -24,33 +26,30 @@ const RUN_BY: &[(&str, &str, &str)] = &[
 
 /// A fenced block, or a piece of code within a line (its info string is `span`).
 #[derive(Debug, PartialEq)]
-struct Code<'a> {
+struct Code {
     line: usize,
-    info: &'a str,
+    info: String,
     text: String,
 }
 
 /// The code of a document, in order.
-fn code(document: &str) -> Vec<Code<'_>> {
-    let mut found: Vec<Code<'_>> = Vec::new();
+fn code(document: &str) -> Vec<Code> {
+    let mut found: Vec<Code> = Vec::new();
     let mut is_open = false;
-    for (number, line) in document.lines().enumerate() {
-        let fence = line.trim_start().strip_prefix("```").filter(|info| !info.contains('`'));
-        match (fence, is_open) {
-            (Some(info), false) => found.push(Code { line: number + 1, info, text: String::new() }),
-            (Some(_), true) => {}
-            (None, true) => {
-                if let Some(block) = found.last_mut() {
-                    block.text.push_str(line);
-                    block.text.push('\n');
-                }
+    for (event, range) in Parser::new_ext(document, Options::ENABLE_TABLES).into_offset_iter() {
+        let line = 1 + document[..range.start].matches('\n').count();
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
+                is_open = true;
+                found.push(Code { line, info: info.into_string(), text: String::new() });
             }
-            (None, false) => {
-                let spans = line.split('`').skip(1).step_by(2).map(str::to_owned);
-                found.extend(spans.map(|text| Code { line: number + 1, info: "span", text }));
+            Event::End(TagEnd::CodeBlock) => is_open = false,
+            Event::Text(text) if is_open => found.last_mut().unwrap().text.push_str(&text),
+            Event::Code(text) => {
+                found.push(Code { line, info: "span".to_owned(), text: text.into_string() });
             }
+            _ => {}
         }
-        is_open ^= fence.is_some();
     }
     found
 }
@@ -155,7 +154,7 @@ fn every_block_of_a_document_is_run_by_a_test() {
     let workspace = Workspace::find().unwrap();
     let mut unused: Vec<_> = RUN_BY.to_vec();
     for (path, document) in documents(&workspace) {
-        for block in code(&document).iter().filter(|code| !matches!(code.info, "span" | "text")) {
+        for block in code(&document).iter().filter(|code| !matches!(&*code.info, "span" | "text")) {
             let is_of =
                 |row: &&(&str, &str, &str)| Path::new(&path).starts_with(row.0) && row.1 == block.info;
             let row = RUN_BY.iter().find(is_of);
@@ -179,7 +178,7 @@ fn every_cargo_command_of_a_document_exists() {
     let workspace = Workspace::find().unwrap();
     let mut count = 0;
     for (path, document) in documents(&workspace) {
-        for code in code(&document).iter().filter(|code| matches!(code.info, "span" | "sh")) {
+        for code in code(&document).iter().filter(|code| matches!(&*code.info, "span" | "sh")) {
             for command in
                 code.text.lines().flat_map(commands).filter(|command| command.starts_with("cargo "))
             {
@@ -193,13 +192,34 @@ fn every_cargo_command_of_a_document_exists() {
     assert!(count > 20, "{count}");
 }
 
-/// What a heading is called in a link, as the places that show Markdown have it.
+/// The links of a document, and the anchors of its headings as the places that show Markdown make them.
+fn links_and_anchors(document: &str) -> (Vec<String>, Vec<String>) {
+    let (mut links, mut anchors) = (Vec::new(), Vec::new());
+    let mut heading: Option<String> = None;
+    for event in Parser::new_ext(document, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                links.push(dest_url.into_string());
+            }
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => anchors.extend(heading.take().map(|heading| anchor(&heading))),
+            Event::Text(text) | Event::Code(text) => {
+                if let Some(heading) = &mut heading {
+                    heading.push_str(&text);
+                }
+            }
+            _ => {}
+        }
+    }
+    (links, anchors)
+}
+
 fn anchor(heading: &str) -> String {
-    let kept = heading.trim().to_lowercase();
+    let kept = heading.to_lowercase();
     kept.chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-        .collect::<String>()
-        .replace(' ', "-")
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
 }
 
 /// Why a link of the document at `path` leads nowhere.
@@ -210,9 +230,8 @@ fn dead(root: &Path, path: &str, link: &str) -> Option<String> {
         return Some(format!("no {}", file.display()));
     }
     let text = if heading.is_empty() { return None } else { fs::read_to_string(file).unwrap_or_default() };
-    let mut headings = text.lines().filter(|line| line.starts_with('#'));
-    let is_there = headings.any(|line| anchor(line.trim_start_matches('#')) == heading);
-    (!is_there).then(|| format!("no heading `{heading}`"))
+    let (_, anchors) = links_and_anchors(&text);
+    (!anchors.iter().any(|anchor| anchor == heading)).then(|| format!("no heading `{heading}`"))
 }
 
 #[test]
@@ -220,8 +239,8 @@ fn every_link_between_documents_leads_somewhere() {
     let workspace = Workspace::find().unwrap();
     let mut count = 0;
     for (path, document) in documents(&workspace) {
-        let links = document.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        for link in links.filter(|link| !link.contains("://")) {
+        let (links, _) = links_and_anchors(&document);
+        for link in links.iter().filter(|link| !link.contains("://")) {
             if let Some(why) = dead(workspace.root(), &path, link) {
                 panic!("{path}: {link}: {why}");
             }
@@ -279,12 +298,20 @@ fn documents_that_are_not_the_projects_are_left_alone() {
 
 #[test]
 fn code_is_found_in_blocks_and_in_lines() {
-    let document = "Say `a b`:\n\n```sh\ncargo `x`\n```\nand ```` `c` ````\n  ```text\n  y\n  ```\n";
-    let found: Vec<(usize, &str, String)> =
-        code(document).into_iter().map(|code| (code.line, code.info, code.text)).collect();
-    assert_eq!(found[0], (1, "span", "a b".to_owned()));
-    assert_eq!(found[1], (3, "sh", "cargo `x`\n".to_owned()));
-    assert_eq!(found.last().unwrap(), &(7, "text", "  y\n".to_owned()));
+    let document = "Say `a b`:\n\n```sh\ncargo `x`\n```\nand ```` `c` ````\n\n- d\n  ```text\n  y\n  ```\n";
+    let found = code(document).into_iter().map(|code| (code.line, code.info, code.text));
+    let expected = [(1, "span", "a b"), (3, "sh", "cargo `x`\n"), (6, "span", "`c`"), (9, "text", "y\n")];
+    let expected = expected.map(|(line, info, text)| (line, info.to_owned(), text.to_owned()));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn links_and_anchors_are_found() {
+    let document =
+        "# The `tcx` command: a-b\n\nSee [one](a.md#b) and [two].\n\n`[no](link)`\n\n[two]: c.md\n";
+    let (links, anchors) = links_and_anchors(document);
+    assert_eq!(links, ["a.md#b", "c.md"]);
+    assert_eq!(anchors, ["the-tcx-command-a-b"]);
 }
 
 #[test]
