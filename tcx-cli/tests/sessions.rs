@@ -1,6 +1,9 @@
-//! Terminal sessions: every `console` block of these files and of docs/cli.md is run, and says what stands there.
+//! Terminal sessions: every `console` block of these files and of docs/cli.md is run, and prints what the block shows.
 //!
-//! With `TCX_BLESS=1` what is said now is written into the files, to be read before it is committed.
+//! With `TCX_BLESS=1` the test writes the present output into the files, to be read before it is committed.
+//!
+//! `trycmd` does not fit: it has no shell, and these sessions are a user's lines with pipes, redirections and other
+//! programs, in a folder that the engine fills first and one command leaves to the next.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
