@@ -5,7 +5,7 @@
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{
-    Cache, CacheableOutput, ContentId, D1, Extractor, Frozen, Identity, Keyed, Mode, Packed, Table, Typed,
+    Cache, CacheableOutput, ContentId, D1, Extractor, Frozen, Identity, Keyed, Mode, Ragged, Table, Typed,
     Weights, WhenFull, cached_module,
 };
 
@@ -19,7 +19,7 @@ struct Features {
 #[derive(CacheableOutput)]
 struct Words {
     #[tensor(f32, [_, 4], store = f16)]
-    vectors: Packed, // four numbers for each word of a text, in half precision on disk
+    vectors: Ragged, // four numbers for each word of a text, in half precision on disk
     language: Vec<Option<String>>, // not known of every text
 }
 
@@ -110,7 +110,7 @@ fn word_vectors<'a>(texts: impl Iterator<Item = &'a &'a str>) -> tcx::Result<Wor
         language.push(text.starts_with("ein ").then(|| "de".to_owned()));
     }
     let values = Tensor::from_slice(&lengths).f_unsqueeze(1)?.f_expand([-1, 4], false)?;
-    Ok(Words { vectors: Packed { values, offsets: Tensor::from_slice(&offsets) }, language })
+    Ok(Words { vectors: Ragged { values, offsets: Tensor::from_slice(&offsets) }, language })
 }
 
 fn main() -> tcx::Result<()> {
@@ -159,7 +159,7 @@ fn main() -> tcx::Result<()> {
     // Ids by content.
     let counts = cache.module(WordCounts {})?;
     let texts = vec!["a cat on a mat".to_owned(), "a dog".to_owned()];
-    assert_eq!(counts.call(&texts)?, [5, 2]);
+    assert_eq!(counts.forward_keyed(&texts)?, [5, 2]);
 
     // A network that is built at the first miss, or never.
     let file = dir.join("head.safetensors");

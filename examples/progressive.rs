@@ -22,7 +22,7 @@ impl Extractor for Words {
 
 /// One run: warms the cache for the ids below `count`, and is interrupted when it is asked for `stop`.
 fn run(dir: &Path, count: i64, stop: i64) -> tcx::Result<()> {
-    let words = Cache::open(dir)?.module(Words {})?.batch_rows(10);
+    let words = Cache::open(dir)?.module(Words {})?.batch_size(10);
     let ids: Vec<i64> = (0..count).collect();
     let before = words.coverage(&ids)?.found();
     let warmed = words.warm(&ids, |missing| {

@@ -40,7 +40,7 @@ fn an_output_that_differs_from_sample_to_sample() {
         crate::cacheable_output::derive(&parse_quote! {
             struct Features {
                 #[tensor(f32, [_, 768], store = bf16)]
-                tokens: Packed,
+                tokens: Ragged,
                 #[tensor(i64, [4])]
                 face: Vec<Option<Tensor>>,
             }

@@ -27,9 +27,9 @@ pub(crate) fn is_tensor(ty: &Type) -> bool {
     is_named(ty, "Tensor")
 }
 
-/// Whether the type is written `Packed`.
-pub(crate) fn is_packed(ty: &Type) -> bool {
-    is_named(ty, "Packed")
+/// Whether the type is written `Ragged`.
+pub(crate) fn is_ragged(ty: &Type) -> bool {
+    is_named(ty, "Ragged")
 }
 
 fn is_named(ty: &Type, name: &str) -> bool {

@@ -25,7 +25,7 @@
 ///     #[tensor(f32, [2048], store = f16)]
 ///     mean: Tensor,               // [N, 2048], rounded to half precision
 ///     #[tensor(f16, [_, 768])]
-///     tokens: Vec<Tensor>,        // N tensors of several lengths; a `tcx::Packed` joins them
+///     tokens: Vec<Tensor>,        // N tensors of several lengths; a `tcx::Ragged` joins them
 ///     #[tensor(f32, [4])]
 ///     face: Vec<Option<Tensor>>,  // not every sample has one
 ///     caption: Vec<String>,       // one per sample

@@ -19,7 +19,7 @@ pub use crate::ids::stamp::Stamped;
 pub use crate::ids::{BytesIds, I64Ids, StringIds};
 pub use crate::module::extractor::{CachedModule, Extractor};
 pub use crate::module::registry::Registered;
-pub use crate::output::leaf::{Dense, Ragged, TensorField};
+pub use crate::output::leaf::{Dense, TensorField, Varying};
 pub use crate::output::part::{AnyPart, OutputPart, SkippedPart, TensorPart, never_compiled};
 pub use crate::output::shape::{ColumnShape, assert_column_shape};
 pub use crate::output::skipped::Skipped;

@@ -39,7 +39,7 @@ fn runtimes() -> [Runtime; 2] {
 
 fn doubles(cache: &Cache) -> (Arc<Cached<Doubles>>, Arc<Mutex<Vec<i64>>>) {
     let seen = Arc::default();
-    (Arc::new(cache.module(Doubles { seen: Arc::clone(&seen) }).unwrap().batch_rows(4)), seen)
+    (Arc::new(cache.module(Doubles { seen: Arc::clone(&seen) }).unwrap().batch_size(4)), seen)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a loader may fail")]

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use tch::{Kind, Tensor, kind};
-use tcx::{Cache, CacheableOutput, Error, Extractor, Packed, Result, bf16, cached_module, f16};
+use tcx::{Cache, CacheableOutput, Error, Extractor, Ragged, Result, bf16, cached_module, f16};
 
 #[derive(CacheableOutput)]
 struct Tokens {
@@ -13,9 +13,9 @@ struct Tokens {
 }
 
 #[derive(CacheableOutput)]
-struct PackedTokens {
+struct RaggedTokens {
     #[tensor(f32, [_, 2])]
-    tokens: Packed,
+    tokens: Ragged,
 }
 
 #[derive(CacheableOutput)]
@@ -59,8 +59,8 @@ fn a_tensor_of_another_rank_size_or_dtype_is_named_with_its_sample() {
 
 #[test]
 fn offsets_that_do_not_fit_are_refused() {
-    let of = |offsets: Tensor| PackedTokens {
-        tokens: Packed { values: Tensor::zeros([3, 2], kind::FLOAT_CPU), offsets },
+    let of = |offsets: Tensor| RaggedTokens {
+        tokens: Ragged { values: Tensor::zeros([3, 2], kind::FLOAT_CPU), offsets },
     };
     let expected = "offsets: i64 [3], ascending from 0 to 3";
     for (offsets, found) in [
@@ -75,19 +75,19 @@ fn offsets_that_do_not_fit_are_refused() {
         assert_eq!(refusal(&["a", "b"], &of(offsets)), said("tokens", expected, found));
     }
     let values = Tensor::zeros([3], kind::FLOAT_CPU);
-    let flat = PackedTokens { tokens: Packed { values, offsets: Tensor::from_slice(&[0_i64, 1, 3]) } };
+    let flat = RaggedTokens { tokens: Ragged { values, offsets: Tensor::from_slice(&[0_i64, 1, 3]) } };
     assert_eq!(refusal(&["a", "b"], &flat), said("tokens", "f32 [_, 2]", "f32 [3]"));
 }
 
 #[test]
-fn packed_samples_are_those_of_single_tensors() {
+fn ragged_samples_are_those_of_single_tensors() {
     let dir = tempfile::tempdir().unwrap();
     let values = Tensor::arange(8, kind::FLOAT_CPU).view([2, 4]).tr();
     let offsets = Tensor::from_slice(&[0_i64, 1, 1, 4]);
     let cache = Cache::open(dir.path()).unwrap();
-    let table = cache.table::<PackedTokens>("t_v1").unwrap();
+    let table = cache.table::<RaggedTokens>("t_v1").unwrap();
     let values = values.set_requires_grad(true);
-    table.put(&["a", "b", "c"], &PackedTokens { tokens: Packed { values, offsets } }).unwrap();
+    table.put(&["a", "b", "c"], &RaggedTokens { tokens: Ragged { values, offsets } }).unwrap();
     cache.close().unwrap();
     let cache = Cache::open(dir.path()).unwrap();
     let tokens = cache.table::<Tokens>("t_v1").unwrap().get(&["c", "b", "a"]).unwrap().unwrap().tokens;
@@ -96,21 +96,21 @@ fn packed_samples_are_those_of_single_tensors() {
     let flat = |tensor: &Tensor| Vec::<f32>::try_from(tensor.flatten(0, -1)).unwrap();
     assert_eq!((flat(&tokens[0]), flat(&tokens[2])), (vec![1., 5., 2., 6., 3., 7.], vec![0., 4.]));
     // And the other way round, in another order.
-    let table = cache.table::<PackedTokens>("u_v1").unwrap();
-    table.put(&["x"], &PackedTokens { tokens: joined(&tokens[..1]) }).unwrap();
-    let packed = cache.table::<PackedTokens>("t_v1");
-    let packed = packed.unwrap().get(&["b", "c", "c"]).unwrap().unwrap().tokens;
-    assert_eq!(Vec::<i64>::try_from(&packed.offsets).unwrap(), [0, 0, 3, 6]);
-    assert_eq!(flat(&packed.values), [flat(&tokens[0]), flat(&tokens[0])].concat());
+    let table = cache.table::<RaggedTokens>("u_v1").unwrap();
+    table.put(&["x"], &RaggedTokens { tokens: joined(&tokens[..1]) }).unwrap();
+    let ragged = cache.table::<RaggedTokens>("t_v1");
+    let ragged = ragged.unwrap().get(&["b", "c", "c"]).unwrap().unwrap().tokens;
+    assert_eq!(Vec::<i64>::try_from(&ragged.offsets).unwrap(), [0, 0, 3, 6]);
+    assert_eq!(flat(&ragged.values), [flat(&tokens[0]), flat(&tokens[0])].concat());
 }
 
-fn joined(tensors: &[Tensor]) -> Packed {
+fn joined(tensors: &[Tensor]) -> Ragged {
     let ends = tensors.iter().scan(0, |end, tensor| {
         *end += tensor.size()[0];
         Some(*end)
     });
     let offsets: Vec<i64> = std::iter::once(0).chain(ends).collect();
-    Packed { values: Tensor::cat(tensors, 0), offsets: Tensor::from_slice(&offsets) }
+    Ragged { values: Tensor::cat(tensors, 0), offsets: Tensor::from_slice(&offsets) }
 }
 
 #[derive(CacheableOutput)]
@@ -225,7 +225,7 @@ impl Extractor for Thresholds {
 #[test]
 fn absent_values_are_no_numbers_to_count() {
     let dir = tempfile::tempdir().unwrap();
-    let cached = Cache::open(dir.path()).unwrap().module(Thresholds).unwrap().refuse_non_finite();
+    let cached = Cache::open(dir.path()).unwrap().module(Thresholds).unwrap().reject_non_finite();
     for _ in 0..2 {
         let (scores, names) = cached.forward(&["a", "b", "c"], &vec![0.75, f32::NAN, 0.25]).unwrap();
         assert_eq!(scores, [Some(0.75), None, None]);

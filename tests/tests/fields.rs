@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use tch::{Tensor, kind};
-use tcx::{Cache, CacheableOutput, Cached, Extractor, Mode, Packed, Result, cached_module};
+use tcx::{Cache, CacheableOutput, Cached, Extractor, Mode, Ragged, Result, cached_module};
 
 #[derive(CacheableOutput)]
 struct Features {
@@ -13,7 +13,7 @@ struct Features {
     pooled: Tensor,
     inner: Inner,
     #[tensor(f32, [_, 2], store = f16)]
-    tokens: Packed,
+    tokens: Ragged,
     pair: (Vec<bool>, Vec<Option<f32>>),
 }
 
@@ -64,7 +64,7 @@ impl Extractor for Parts {
         let third = |&sample: &i64| (sample % 3 > 0).then_some(sample as f32);
         Ok(Features {
             pooled: Tensor::from_slice(samples).unsqueeze(1).expand([-1, 3], false).to_kind(tch::Kind::Float),
-            tokens: Packed {
+            tokens: Ragged {
                 values: ones(&[offsets[samples.len()], 2], 1).to_kind(tch::Kind::Float) / 3,
                 offsets: Tensor::from_slice(&offsets),
             },
@@ -153,7 +153,7 @@ fn refusal<P: CacheableOutput>() -> String {
 #[derive(CacheableOutput)]
 struct Exact {
     #[tensor(f16, [_, 2])]
-    tokens: Packed,
+    tokens: Ragged,
 }
 
 /// The same names, other numbers.

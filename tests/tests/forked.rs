@@ -120,7 +120,7 @@ fn check_inherited_cache(cache: &Cache) {
 fn check_inherited_table(table: &Table<Vec<i64>>) {
     assert_eq!(table.get(&["a"]).unwrap(), Some(vec![1]));
     assert_eq!(table.get(&["a", "new"]).unwrap(), None);
-    assert_eq!(table.contains(&["a", "new"]).unwrap().missing(), [1]);
+    assert_eq!(table.coverage(&["a", "new"]).unwrap().missing(), [1]);
     assert_eq!(table.get_or_compute(&["a"], |_| unreachable!("it is there")).unwrap(), [1]);
     let compute = |_: tcx::Missing<'_, &str>| -> Result<Vec<i64>> { unreachable!("nothing is computed") };
     assert_refused("get or compute", table.get_or_compute(&["a", "new"], compute));

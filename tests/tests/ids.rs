@@ -121,12 +121,12 @@ fn inputs_known_by_their_content_are_found_wherever_they_stand_and_noticed_when_
     let dir = tempfile::tempdir().unwrap();
     let cached = Cache::open(dir.path()).unwrap().module(ByContent).unwrap();
     let batch = Tensor::from_slice(&[1i64, 2, 3, 4, 1, 2]).view([3, 2]);
-    assert_eq!(cached.call(&batch).unwrap(), [1, 3, 1]);
+    assert_eq!(cached.forward_keyed(&batch).unwrap(), [1, 3, 1]);
     assert_eq!(cached.stats().rows_accepted, 2, "two are the same");
-    assert_eq!(cached.call(&batch.narrow(0, 1, 2)).unwrap(), [3, 1]);
+    assert_eq!(cached.forward_keyed(&batch.narrow(0, 1, 2)).unwrap(), [3, 1]);
     assert_eq!(cached.stats().rows_accepted, 2);
-    assert_eq!(cached.call(&Tensor::from_slice(&[1i64, 5]).view([1, 2])).unwrap(), [1]);
-    assert_eq!(cached.view(1).call(&batch).unwrap(), [1, 3, 1]);
+    assert_eq!(cached.forward_keyed(&Tensor::from_slice(&[1i64, 5]).view([1, 2])).unwrap(), [1]);
+    assert_eq!(cached.view(1).forward_keyed(&batch).unwrap(), [1, 3, 1]);
     assert_eq!(cached.stats().rows_accepted, 5, "the edited one, and another view of two");
 }
 
@@ -164,16 +164,16 @@ fn of_a_batch_that_holds_its_ids_only_what_is_missing_is_computed() {
         let part = |part: fn(&(&str, &str)) -> String| samples.iter().map(part).collect::<Vec<_>>();
         (part(|sample| sample.0.to_owned()), part(|sample| sample.1.to_owned()))
     };
-    assert_eq!(cached.call(&batch(&[("a", "1"), ("b", "22")])).unwrap(), [1, 2]);
+    assert_eq!(cached.forward_keyed(&batch(&[("a", "1"), ("b", "22")])).unwrap(), [1, 2]);
     // Of the first batch a sample is computed several times, to see that the module is deterministic.
     seen.lock().unwrap().clear();
     let partly = batch(&[("c", "333"), ("b", "22"), ("d", "4444"), ("c", "333"), ("a", "1")]);
-    assert_eq!(cached.call(&partly).unwrap(), [3, 2, 4, 3, 1]);
+    assert_eq!(cached.forward_keyed(&partly).unwrap(), [3, 2, 4, 3, 1]);
     assert_eq!(*seen.lock().unwrap(), [["333", "4444"]]);
     assert_eq!((cached.stats().hits, cached.stats().rows_accepted), (2, 4));
     cached.flush().unwrap();
-    assert_eq!(cached.call(&partly).unwrap(), [3, 2, 4, 3, 1]);
-    assert_eq!(cached.view(1).call(&batch(&[("a", "55555")])).unwrap(), [5], "another view");
+    assert_eq!(cached.forward_keyed(&partly).unwrap(), [3, 2, 4, 3, 1]);
+    assert_eq!(cached.view(1).forward_keyed(&batch(&[("a", "55555")])).unwrap(), [5], "another view");
     assert_eq!(*seen.lock().unwrap(), [vec!["333", "4444"], vec!["55555"]]);
 }
 
@@ -202,7 +202,7 @@ impl Keyed for KeyedWrong {
 fn ids_from_the_inputs_are_counted_too() {
     let dir = tempfile::tempdir().unwrap();
     let cached = Cache::open(dir.path()).unwrap().module(KeyedWrong).unwrap();
-    let error = cached.call(&vec![String::new(); 2]).unwrap_err();
+    let error = cached.forward_keyed(&vec![String::new(); 2]).unwrap_err();
     let said = "module `keyed_wrong_v1`: 1 ids and inputs for 2 samples; give one id per sample";
     assert_eq!(error.to_string(), said);
     let parts = (error.module_id(), error.expected(), error.found(), error.remedy());

@@ -107,7 +107,7 @@ fn a_time_to_live_is_over_in_the_write_buffer_too_and_a_huge_one_never() {
     numbers.put(&["a"], &vec![1]).unwrap();
     std::thread::sleep(Duration::from_millis(3));
     assert_eq!(numbers.get(&["a"]).unwrap(), None);
-    assert_eq!(numbers.contains(&["a"]).unwrap().found(), 0);
+    assert_eq!(numbers.coverage(&["a"]).unwrap().found(), 0);
     assert_eq!(numbers.get_or_compute(&["a"], |_| Ok(vec![2])).unwrap(), [2]);
     drop((numbers, cache));
     let numbers = table(&open(Duration::from_millis(u64::MAX) + Duration::from_millis(2)));

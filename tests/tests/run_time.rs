@@ -49,7 +49,7 @@ fn numbers_that_are_none_are_counted_and_kept() {
 fn numbers_that_are_none_are_refused_if_asked_and_nothing_is_stored() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::open(dir.path()).unwrap();
-    let cached = cache.module(Divides).unwrap().refuse_non_finite();
+    let cached = cache.module(Divides).unwrap().reject_non_finite();
     let error = cached.forward(&[1, 7], &Tensor::from_slice(&[1_f32, 0.])).map(|_| ()).unwrap_err();
     let said =
         "module `divides_v1`: field `inverse` of the output for id 7 is inf at element 0; mend the input";

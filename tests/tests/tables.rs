@@ -55,7 +55,7 @@ fn put_keeps_what_is_there_and_replace_does_not() {
     table.replace(&["a"], &vec![11]).unwrap();
     assert_eq!(table.get(&["a", "b", "c", "d"]).unwrap(), Some(vec![11, 2, 3, 40]));
     table.invalidate(&["b"]).unwrap();
-    assert_eq!(table.contains(&["a", "b"]).unwrap().missing(), [1]);
+    assert_eq!(table.coverage(&["a", "b"]).unwrap().missing(), [1]);
     assert_eq!(table.get(&["a", "b"]).unwrap(), None);
     cache.close().unwrap();
     let cache = Cache::open(dir.path()).unwrap();

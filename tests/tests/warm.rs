@@ -27,7 +27,7 @@ impl Extractor for Triples {
 }
 
 fn open(cache: &Cache) -> Cached<Triples> {
-    cache.module(Triples {}).unwrap().batch_rows(10)
+    cache.module(Triples {}).unwrap().batch_size(10)
 }
 
 fn numbers(missing: &Missing<'_, i64>) -> Vec<f64> {
@@ -148,7 +148,7 @@ fn rows_that_come_out_differently_are_named_and_small_differences_are_tolerated(
     assert!(close.is_sound() && close.checked == 3, "{close}");
     assert!((5e-6..2e-5).contains(&close.largest_difference), "{close}");
     let far = verify([1., 2.4, 4.]);
-    let different: Vec<_> = far.different.iter().map(|row| (row.id, row.field.as_str())).collect();
+    let different: Vec<_> = far.mismatches.iter().map(|row| (row.id, row.field.as_str())).collect();
     assert_eq!(different, [(2, "close"), (3, "exact")]);
     assert!(far.largest_difference >= 1., "{far}");
     let said = far.to_string();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use half::f16;
 use tch::Tensor;
-use tcx::{Cache, CacheableOutput, Cached, Extractor, Packed, cached_module};
+use tcx::{Cache, CacheableOutput, Cached, Extractor, Ragged, cached_module};
 
 use crate::data::rows::{Batches, map};
 use crate::data::workload::{BATCH, ids, shuffled};
@@ -22,7 +22,7 @@ const TOKEN: usize = WIDTH * 2;
 #[derive(CacheableOutput)]
 struct Tokens {
     #[tensor(f16, [_, 384])]
-    tokens: Packed,
+    tokens: Ragged,
 }
 
 /// The inputs are the rows' numbers.
@@ -40,7 +40,7 @@ impl Extractor for W3 {
             offsets.push((values.len() / WIDTH) as i64);
         }
         let values = Tensor::from_slice(&values).f_view([-1, WIDTH as i64])?;
-        Ok(Tokens { tokens: Packed { values, offsets: Tensor::from_slice(&offsets) } })
+        Ok(Tokens { tokens: Ragged { values, offsets: Tensor::from_slice(&offsets) } })
     }
 }
 

@@ -7,7 +7,7 @@ use super::form::Form;
 use super::model::{Output, OutputField, Tensor};
 use super::tensor::{Dim, TensorAttribute};
 use crate::errors::Errors;
-use crate::types::{argument, is_packed, is_reference, is_tensor};
+use crate::types::{argument, is_ragged, is_reference, is_tensor};
 
 pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
     let name = &output.original.ident;
@@ -70,7 +70,7 @@ fn check_name(field: &OutputField<'_>, errors: &mut Errors) {
 pub(crate) fn is_refused(field: &OutputField<'_>) -> bool {
     let ty = field.ty();
     let is_tensors = |item| is_tensor(present(item));
-    is_reference(ty) || is_tensor(ty) || is_packed(ty) || argument(ty, "Vec").is_some_and(is_tensors)
+    is_reference(ty) || is_tensor(ty) || is_ragged(ty) || argument(ty, "Vec").is_some_and(is_tensors)
 }
 
 fn check_plain(field: &OutputField<'_>, form: Form, errors: &mut Errors) {
@@ -97,11 +97,11 @@ fn check_plain(field: &OutputField<'_>, form: Form, errors: &mut Errors) {
             );
         }
         errors.at(ty, message);
-    } else if is_packed(ty) {
+    } else if is_ragged(ty) {
         let message = format!(
-            "field `{name}`: a `Packed` has no compile-time dtype or shape\n  help: declare them for one sample, with `_` \
+            "field `{name}`: a `Ragged` has no compile-time dtype or shape\n  help: declare them for one sample, with `_` \
              for the dimension that differs:{}",
-            form.field(name, "f16, [_, 768]", "Packed")
+            form.field(name, "f16, [_, 768]", "Ragged")
         );
         errors.at(ty, message);
     }
@@ -122,7 +122,7 @@ fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, form: Form
         errors.at(
             ty,
             "`_` in the shape means that samples differ in size, which one `Tensor` cannot hold\n  help: use a \
-             `Vec<Tensor>`, with one for each sample, or a `tcx::Packed`, which joins them",
+             `Vec<Tensor>`, with one for each sample, or a `tcx::Ragged`, which joins them",
         );
     } else if !varies && argument(ty, "Vec").is_some_and(is_tensor) {
         let message = format!(
@@ -131,10 +131,10 @@ fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, form: Form
             form.field(name, "f32, [77, 768]", "Tensor")
         );
         errors.at(ty, message);
-    } else if is_packed(ty) && !is_first_alone(&attribute.dims) {
+    } else if is_ragged(ty) && !is_first_alone(&attribute.dims) {
         errors.at(
             ty,
-            "a `Packed` joins samples that differ in their first dimension, and in no other: `[_, 768]`\n  help: for \
+            "a `Ragged` joins samples that differ in their first dimension, and in no other: `[_, 768]`\n  help: for \
              other shapes, use a `Vec<Tensor>`",
         );
     }

@@ -6,7 +6,7 @@
 /// # let dir = tempfile::tempdir()?;
 /// # let table = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("coverage_table_v1")?;
 /// table.put(&["a", "b"], &vec![1, 2])?;
-/// let coverage = table.contains(&["a", "x", "b", "y"])?;
+/// let coverage = table.coverage(&["a", "x", "b", "y"])?;
 /// assert_eq!((coverage.found(), coverage.missing()), (2, &[1, 3][..]));
 /// assert_eq!((coverage.fraction(), coverage.is_complete()), (0.5, false));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::cache::Cache;
 use crate::cached::Cached;
-use crate::cached::warm::Warmed;
+use crate::cached::warm::WarmReport;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
 use crate::module::missing::Missing;
@@ -116,7 +116,7 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
         self: &Arc<Self>,
         ids: Vec<I>,
         load: L,
-    ) -> impl Future<Output = Result<Warmed>> + Send + use<M, I, L>
+    ) -> impl Future<Output = Result<WarmReport>> + Send + use<M, I, L>
     where
         I: Id<M::Key> + Send + 'static,
         L: FnMut(Missing<'_, I>) -> Result<M::Input> + Send + 'static,

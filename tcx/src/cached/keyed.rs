@@ -6,7 +6,7 @@ use crate::cached::view::View;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
 
-/// A module whose inputs hold the ids of their samples: [`Cached::call`] needs no others.
+/// A module whose inputs hold the ids of their samples: [`Cached::forward_keyed`] needs no others.
 ///
 /// `ids` has no `self`: ids are asked for before it is known whether the network is needed, which a
 /// [`lazy`](crate::Cache::lazy_module) one may never be.
@@ -37,7 +37,7 @@ use crate::module::extractor::{CachedModule, Extractor};
 /// # let dir = tempfile::tempdir()?;
 /// let words = Cache::open(dir.path())?.module(Words {})?;
 /// let batch = (vec!["a.txt".to_owned()], vec!["a cat on a mat".to_owned()]);
-/// assert_eq!(words.call(&batch)?, [5]);
+/// assert_eq!(words.forward_keyed(&batch)?, [5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -63,21 +63,21 @@ impl<M: CachedModule> Cached<M> {
     /// # Errors
     ///
     /// As [`forward`](Self::forward); an error of [`Keyed::ids`].
-    pub fn call(&self, inputs: &M::Input) -> Result<<M as Extractor>::Output>
+    pub fn forward_keyed(&self, inputs: &M::Input) -> Result<<M as Extractor>::Output>
     where
         M: Keyed,
     {
-        self.view(0).call(inputs)
+        self.view(0).forward_keyed(inputs)
     }
 }
 
 impl<M: CachedModule> View<'_, M> {
-    /// As [`Cached::call`], for this view.
+    /// As [`Cached::forward_keyed`], for this view.
     ///
     /// # Errors
     ///
-    /// As [`Cached::call`].
-    pub fn call(&self, inputs: &M::Input) -> Result<<M as Extractor>::Output>
+    /// As [`Cached::forward_keyed`].
+    pub fn forward_keyed(&self, inputs: &M::Input) -> Result<<M as Extractor>::Output>
     where
         M: Keyed,
     {

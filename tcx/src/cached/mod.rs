@@ -40,7 +40,7 @@ use crate::output::CacheableOutput;
 use crate::{Error, Result};
 
 /// How many samples are computed together where the caller hands over many.
-const BATCH_ROWS: usize = 64;
+const BATCH_SIZE: usize = 64;
 
 /// A module whose outputs are computed once per sample. Made by [`Cache::module`](crate::Cache::module).
 ///
@@ -85,7 +85,7 @@ pub struct Cached<M> {
     pub(crate) computing: Computing,
     gather: Gather,
     output_device: Device,
-    pub(crate) batch_rows: usize,
+    pub(crate) batch_size: usize,
 }
 
 impl<M: CachedModule> Cached<M> {
@@ -108,7 +108,7 @@ impl<M: CachedModule> Cached<M> {
             computing: Computing::default(),
             gather: Gather::default(),
             output_device,
-            batch_rows: BATCH_ROWS,
+            batch_size: BATCH_SIZE,
         }
     }
 
@@ -131,8 +131,8 @@ impl<M: CachedModule> Cached<M> {
 
     /// How many samples [`warm`](Self::warm) and [`verify`](Self::verify) load and compute together (64).
     #[must_use]
-    pub fn batch_rows(mut self, rows: usize) -> Self {
-        self.batch_rows = rows.max(1);
+    pub fn batch_size(mut self, rows: usize) -> Self {
+        self.batch_size = rows.max(1);
         self
     }
 

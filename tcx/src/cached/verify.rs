@@ -36,20 +36,20 @@ type OwnId<M> = <<M as CachedModule>::Key as KeyKind>::Owned;
 /// # let dir = tempfile::tempdir()?;
 /// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
 /// words.forward(&["a", "b"], &vec!["one".to_owned(), "three".to_owned()])?;
-/// let verified = words.verify(1., 0, |asked| {
+/// let report = words.verify(1., 0, |asked| {
 ///     Ok(asked.ids().map(|id| if id == "a" { "one" } else { "three" }.to_owned()).collect())
 /// })?;
-/// assert!(verified.is_sound());
-/// assert_eq!((verified.checked, verified.largest_difference), (2, 0.));
+/// assert!(report.is_sound());
+/// assert_eq!((report.checked, report.largest_difference), (2, 0.));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Verified<I> {
+pub struct VerifyReport<I> {
     /// How many rows were computed once more.
     pub checked: usize,
     /// Those that came out differently, by more than is tolerated.
-    pub different: Vec<Different<I>>,
+    pub mismatches: Vec<Mismatch<I>>,
     /// The largest difference of all rows, tolerated ones too, as a part of the row's largest value; 1 for what is no
     /// floating-point number.
     pub largest_difference: f64,
@@ -58,7 +58,7 @@ pub struct Verified<I> {
 /// A row that came out differently.
 ///
 /// ```
-/// # use tcx::{Different, Extractor, cached_module};
+/// # use tcx::{Mismatch, Extractor, cached_module};
 /// # #[cached_module(id = "different_v1")]
 /// # struct Words {}
 /// # impl Extractor for Words {
@@ -72,15 +72,15 @@ pub struct Verified<I> {
 /// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
 /// words.forward(&["a"], &vec!["one".to_owned()])?;
 /// // Another text than that of the time.
-/// let verified = words.verify(1., 0, |_| Ok(vec!["three".to_owned()]))?;
-/// let Different { id, field, how, .. } = &verified.different[0];
+/// let report = words.verify(1., 0, |_| Ok(vec!["three".to_owned()]))?;
+/// let Mismatch { id, field, how, .. } = &report.mismatches[0];
 /// assert_eq!((id.as_str(), field.as_str()), ("a", "value"));
 /// assert_eq!(how, "is not the same");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Different<I> {
+pub struct Mismatch<I> {
     /// Its id.
     pub id: I,
     /// The first field that differs.
@@ -90,18 +90,18 @@ pub struct Different<I> {
     pub how: String,
 }
 
-impl<I> Verified<I> {
+impl<I> VerifyReport<I> {
     /// Whether every row that was checked is what the module computes.
     pub fn is_sound(&self) -> bool {
-        self.different.is_empty()
+        self.mismatches.is_empty()
     }
 }
 
-impl<I: fmt::Debug> fmt::Display for Verified<I> {
+impl<I: fmt::Debug> fmt::Display for VerifyReport<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} rows differ", self.different.len(), self.checked)?;
+        write!(f, "{} of {} rows differ", self.mismatches.len(), self.checked)?;
         write!(f, ", the largest difference is {:.1e}", self.largest_difference)?;
-        for Different { id, field, how } in &self.different {
+        for Mismatch { id, field, how } in &self.mismatches {
             write!(f, "\n  {id:?}: field `{field}` {how}")?;
         }
         Ok(())
@@ -110,7 +110,7 @@ impl<I: fmt::Debug> fmt::Display for Verified<I> {
 
 impl<M: CachedModule> Cached<M> {
     /// Computes a part of the cached rows once more and compares: `fraction` of them, chosen by `seed`, the same ones for the
-    /// same seed. `load` is given their ids, [`batch_rows`](Self::batch_rows) at a time. Nothing is written.
+    /// same seed. `load` is given their ids, [`batch_size`](Self::batch_size) at a time. Nothing is written.
     ///
     /// Floating-point numbers may differ by a ten-thousandth of the row's largest value (f16 and bf16: by a hundredth), since a
     /// network computes with other kernels in a batch of another size. Everything else has to be the same.
@@ -131,9 +131,9 @@ impl<M: CachedModule> Cached<M> {
     /// let words = cache.module(Words {})?;
     /// words.forward(&["a", "b"], &vec!["one".to_owned(), "three".to_owned()])?;
     /// // Another text than that of the time.
-    /// let verified = words.verify(1., 0, |asked| Ok(vec!["one".to_owned(); asked.len()]))?;
-    /// assert_eq!((verified.checked, verified.different.len()), (2, 1));
-    /// assert_eq!(verified.different[0].id, "b");
+    /// let report = words.verify(1., 0, |asked| Ok(vec!["one".to_owned(); asked.len()]))?;
+    /// assert_eq!((report.checked, report.mismatches.len()), (2, 1));
+    /// assert_eq!(report.mismatches[0].id, "b");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -146,7 +146,7 @@ impl<M: CachedModule> Cached<M> {
         fraction: f64,
         seed: u64,
         load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
-    ) -> Result<Verified<OwnId<M>>> {
+    ) -> Result<VerifyReport<OwnId<M>>> {
         self.verify_view(fraction, seed, 0, load)
     }
 
@@ -156,12 +156,12 @@ impl<M: CachedModule> Cached<M> {
         seed: u64,
         view: u32,
         mut load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
-    ) -> Result<Verified<OwnId<M>>> {
+    ) -> Result<VerifyReport<OwnId<M>>> {
         self.shared().check_process()?;
         let sample = self.sample(fraction, seed, view)?;
         let leaves = M::Output::COLUMN.leaves();
-        let mut verified = Verified { checked: 0, different: Vec::new(), largest_difference: 0. };
-        for some in sample.chunks(self.batch_rows) {
+        let mut report = VerifyReport { checked: 0, mismatches: Vec::new(), largest_difference: 0. };
+        for some in sample.chunks(self.batch_size) {
             let found = self.readable()?.peek(self.pack_as::<PlainIds<M>, _>(some, view)?)?;
             let (ids, there) = Self::found(&found);
             if there.is_empty() {
@@ -171,11 +171,11 @@ impl<M: CachedModule> Cached<M> {
             let inputs = call_loader::<M>(there.len(), || load(Missing::new(&ids, &rows)))?;
             let computed = self.recompute(&ids, view, &inputs)?;
             for (row, &position) in there.iter().enumerate() {
-                verified.checked += 1;
-                verified.compare(&leaves, &ids[row], (&found, position), (&computed, row));
+                report.checked += 1;
+                report.compare(&leaves, &ids[row], (&found, position), (&computed, row));
             }
         }
-        Ok(verified)
+        Ok(report)
     }
 
     /// The ids of a part of the rows, in the order of their keys.
@@ -221,7 +221,7 @@ impl<M: CachedModule> Cached<M> {
     }
 }
 
-impl<I: Clone> Verified<I> {
+impl<I: Clone> VerifyReport<I> {
     fn compare(&mut self, leaves: &[Leaf], id: &I, cached: (&Lookup, usize), computed: (&Lookup, usize)) {
         let mut first = None;
         for (number, Leaf { name, kind, .. }) in leaves.iter().enumerate() {
@@ -235,7 +235,7 @@ impl<I: Clone> Verified<I> {
             first = first.or_else(|| Some((name, difference(kind, a, b, Tolerance::Repeated, 0.)?)));
         }
         if let Some((field, how)) = first {
-            self.different.push(Different { id: id.clone(), field: field.clone(), how });
+            self.mismatches.push(Mismatch { id: id.clone(), field: field.clone(), how });
         }
     }
 }
@@ -259,7 +259,7 @@ impl<M: CachedModule> View<'_, M> {
         fraction: f64,
         seed: u64,
         load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
-    ) -> Result<Verified<OwnId<M>>> {
+    ) -> Result<VerifyReport<OwnId<M>>> {
         self.cached().verify_view(fraction, seed, self.number(), load)
     }
 }

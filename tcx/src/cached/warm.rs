@@ -36,15 +36,15 @@ const FLUSH_SHARE: u32 = 100;
 /// # let dir = tempfile::tempdir()?;
 /// # let words = tcx::Cache::open(dir.path())?.module(Words {})?;
 /// words.forward(&["a"], &vec!["one".to_owned()])?;
-/// let warmed = words.warm(&["a", "b"], |missing| {
+/// let report = words.warm(&["a", "b"], |missing| {
 ///     Ok(missing.ids().map(|id| format!("text {id}")).collect())
 /// })?;
-/// assert_eq!((warmed.asked, warmed.computed, warmed.not_kept), (2, 1, 0));
+/// assert_eq!((report.asked, report.computed, report.not_kept), (2, 1, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Warmed {
+pub struct WarmReport {
     /// The ids that were asked for, repeated ones counted each time.
     pub asked: usize,
     /// The samples that were missing, and were loaded and computed.
@@ -54,7 +54,7 @@ pub struct Warmed {
 }
 
 impl<M: CachedModule> Cached<M> {
-    /// Computes what is missing for these ids, in batches of [`batch_rows`](Self::batch_rows), and makes it durable. Hands out
+    /// Computes what is missing for these ids, in batches of [`batch_size`](Self::batch_size), and makes it durable. Hands out
     /// nothing, so that the list may be as long as a data set. `load` is called once for each batch, and a bar shows on a
     /// terminal how far it is ([`CacheBuilder::progress`](crate::CacheBuilder::progress) switches it off).
     ///
@@ -75,10 +75,10 @@ impl<M: CachedModule> Cached<M> {
     /// # }
     /// # let dir = tempfile::tempdir()?;
     /// # let cache = tcx::Cache::open(dir.path())?;
-    /// let words = cache.module(Words {})?.batch_rows(32);
+    /// let words = cache.module(Words {})?.batch_size(32);
     /// let ids: Vec<String> = (0..100).map(|i| format!("text {i}")).collect();
-    /// let warmed = words.warm(&ids, |missing| Ok(missing.ids().cloned().collect()))?;
-    /// assert_eq!(warmed.computed, 100);
+    /// let report = words.warm(&ids, |missing| Ok(missing.ids().cloned().collect()))?;
+    /// assert_eq!(report.computed, 100);
     /// assert_eq!(words.warm(&ids, |_| unreachable!("everything is there"))?.computed, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -94,7 +94,7 @@ impl<M: CachedModule> Cached<M> {
         &self,
         ids: &[I],
         load: impl FnMut(Missing<'_, I>) -> Result<M::Input>,
-    ) -> Result<Warmed> {
+    ) -> Result<WarmReport> {
         self.warm_view(ids, 0, load, || true)
     }
 
@@ -105,16 +105,16 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         load: impl FnMut(Missing<'_, I>) -> Result<M::Input>,
         goes_on: impl Fn() -> bool,
-    ) -> Result<Warmed> {
+    ) -> Result<WarmReport> {
         self.writable()?;
         let dropped = self.rows().stats().rows_dropped;
-        let mut warmed = Warmed { asked: ids.len(), ..Warmed::default() };
-        let done = self.warm_batches(ids, view, load, goes_on, &mut warmed.computed);
+        let mut report = WarmReport { asked: ids.len(), ..WarmReport::default() };
+        let done = self.warm_batches(ids, view, load, goes_on, &mut report.computed);
         // Whatever stopped it, what is finished stays.
         let flushed = self.flush();
-        warmed.not_kept = self.rows().stats().rows_dropped.saturating_sub(dropped);
+        report.not_kept = self.rows().stats().rows_dropped.saturating_sub(dropped);
         done.and(flushed)?;
-        Ok(warmed)
+        Ok(report)
     }
 
     fn warm_batches<I: Id<M::Key>>(
@@ -132,7 +132,7 @@ impl<M: CachedModule> Cached<M> {
             let there = self.rows().peek(self.pack(some, view)?)?;
             let missing = there.missing_positions();
             bar.found(some.len() - missing.len());
-            for batch in missing.chunks(self.batch_rows) {
+            for batch in missing.chunks(self.batch_size) {
                 if !goes_on() {
                     return Ok(());
                 }
@@ -167,7 +167,7 @@ impl<M: CachedModule> View<'_, M> {
         &self,
         ids: &[I],
         load: impl FnMut(Missing<'_, I>) -> Result<M::Input>,
-    ) -> Result<Warmed> {
+    ) -> Result<WarmReport> {
         self.cached().warm_view(ids, self.number(), load, || true)
     }
 }

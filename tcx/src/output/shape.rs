@@ -2,7 +2,7 @@
 
 use tcx_store::{ANY, ColumnType};
 
-use crate::output::leaf::{Dense, Ragged};
+use crate::output::leaf::{Dense, Varying};
 use crate::output::typed::Shape;
 
 /// The rank of `D5`.
@@ -18,7 +18,7 @@ impl<E, S: Shape, T> ColumnShape for Dense<E, S, T> {
     const DIMS: &'static [usize] = S::DIMS;
 }
 
-impl<E, S: Shape, T> ColumnShape for Ragged<E, S, T> {
+impl<E, S: Shape, T> ColumnShape for Varying<E, S, T> {
     const DIMS: &'static [usize] = S::DIMS;
 }
 

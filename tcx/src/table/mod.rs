@@ -191,7 +191,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// # Errors
     ///
     /// A malformed id, a closed cache.
-    pub fn contains<I: Id<K>>(&self, ids: &[I]) -> Result<Coverage> {
+    pub fn coverage<I: Id<K>>(&self, ids: &[I]) -> Result<Coverage> {
         let missing = self.rows.peek(self.pack(ids)?)?.missing_rows().collect();
         Ok(Coverage::new(ids.len(), missing))
     }

@@ -1,7 +1,7 @@
 //! Every name that generated code might be careless about means something else here.
 
 use ::feature_cache as other_name;
-use ::feature_cache::{D1, Packed, Typed, f16};
+use ::feature_cache::{D1, Ragged, Typed, f16};
 use ::tch::Tensor;
 
 struct Vec;
@@ -46,7 +46,7 @@ pub(crate) struct Features {
     pair: (Typed<f32, D1<3>>, ::std::vec::Vec<bool>),
     inner: Inner,
     #[tensor(f32, [_, LEN], store = bf16)]
-    packed: Packed,
+    packed: Ragged,
     #[tensor(u8, [_, 2, _])]
     grids: ::std::vec::Vec<Tensor>,
     #[tensor(f32, [LEN], store = f16)]
@@ -147,7 +147,7 @@ impl other_name::Extractor for Module {
             writer: ::std::vec::Vec::new(),
             pair: (::std::convert::Into::into(part()), ::std::vec::Vec::new()),
             inner: Inner(part(), Texts::new()),
-            packed: Packed { values: part(), offsets: part() },
+            packed: Ragged { values: part(), offsets: part() },
             grids: ::std::vec::Vec::new(),
             maybe: Some::new(),
             image: ::std::vec::Vec::new(),

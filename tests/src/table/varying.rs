@@ -2,7 +2,7 @@
 //! are stored as narrower ones.
 
 use tch::{Kind, Tensor};
-use tcx::{CacheableOutput, Packed};
+use tcx::{CacheableOutput, Ragged};
 
 use super::modules::{Made, each};
 use super::values::Label;
@@ -20,7 +20,7 @@ pub struct Varying {
     #[tensor(i16, [_, 2, _])]
     maps: Vec<Tensor>,
     #[tensor(f64, [_])]
-    packed: Packed,
+    packed: Ragged,
     #[tensor(bf16, [_, 2])]
     pieces: Vec<Option<Tensor>>,
     #[tensor(i64, [_, _])]
@@ -54,7 +54,7 @@ pub struct Stored {
     #[tensor(f32, [_, 2], store = f16)]
     tokens: Vec<Tensor>,
     #[tensor(f32, [_], store = bf16)]
-    packed: Packed,
+    packed: Ragged,
     #[tensor(f32, [2], store = f16)]
     maybe: Vec<Option<Tensor>>,
 }
@@ -64,17 +64,17 @@ fn some<T>(seeds: &[i64], values: impl IntoIterator<Item = T>) -> Vec<Option<T>>
     seeds.iter().zip(values).map(|(seed, value)| (seed % 3 > 0).then_some(value)).collect()
 }
 
-fn packed(tensors: &[Tensor]) -> Packed {
+fn packed(tensors: &[Tensor]) -> Ragged {
     let ends = tensors.iter().scan(0, |end, tensor| {
         *end += tensor.size()[0];
         Some(*end)
     });
     let offsets: Vec<i64> = std::iter::once(0).chain(ends).collect();
-    Packed { values: Tensor::cat(tensors, 0), offsets: Tensor::from_slice(&offsets) }
+    Ragged { values: Tensor::cat(tensors, 0), offsets: Tensor::from_slice(&offsets) }
 }
 
 /// At least one tensor, as `cat` wants it, and nothing in it.
-fn joined(tensors: Vec<Tensor>, kind: Kind) -> Packed {
+fn joined(tensors: Vec<Tensor>, kind: Kind) -> Ragged {
     let nothing = Tensor::zeros([0], (kind, tch::Device::Cpu));
     let mut packed = packed(&std::iter::once(nothing).chain(tensors).collect::<Vec<_>>());
     packed.offsets = packed.offsets.slice(0, 1, None, 1);
@@ -108,7 +108,7 @@ macro_rules! varying {
         #[derive(CacheableOutput)]
         pub struct $name {
             #[tensor($dtype, [_])]
-            packed: Packed,
+            packed: Ragged,
             #[tensor($dtype, [2])]
             maybe: Vec<Option<Tensor>>,
             #[tensor($dtype, [_, 3])]
@@ -184,7 +184,7 @@ fn optional(values: &[Option<Tensor>]) -> Vec<Part> {
     [vec![(format!("{present:?}"), Vec::new())], tensors(values.iter().flatten())].concat()
 }
 
-impl Parts for Packed {
+impl Parts for Ragged {
     fn parts(&self) -> Vec<Part> {
         tensors([&self.values, &self.offsets])
     }

@@ -24,7 +24,7 @@ use tcx::{Extractor, cached_module};
         q: Vec<i64>,
         q: Vec<f32>,
         r: Vec<Option<Tensor>>,
-        s: Packed,
+        s: Ragged,
     )
 )]
 pub struct Clip {

@@ -14,7 +14,7 @@ impl Extractor for Words {
 
 fn main() -> tcx::Result<()> {
     let words = Cache::open("cache")?.module(Words)?;
-    let lengths = words.call(&vec!["a cat".to_owned()])?;
+    let lengths = words.forward_keyed(&vec!["a cat".to_owned()])?;
     println!("{lengths:?}");
     Ok(())
 }

@@ -1,10 +1,10 @@
 use tch::Tensor;
-use tcx::{CacheableOutput, Packed};
+use tcx::{CacheableOutput, Ragged};
 
 #[derive(CacheableOutput)]
 pub struct Features {
     boxes: Vec<Option<Tensor>>,
-    tokens: Packed,
+    tokens: Ragged,
 }
 
 fn main() {}

@@ -1,12 +1,12 @@
 use tch::Tensor;
-use tcx::{CacheableOutput, Packed};
+use tcx::{CacheableOutput, Ragged};
 
 #[derive(CacheableOutput)]
 pub struct Features {
     #[tensor(f16, [77, 768])]
     tokens: Vec<Tensor>,
     #[tensor(f16, [77, 768])]
-    packed: Packed,
+    packed: Ragged,
 }
 
 fn main() {}

@@ -32,7 +32,7 @@ impl<M> Cached<M> {
     /// # }
     /// # let dir = tempfile::tempdir()?;
     /// # let cache = Cache::open(dir.path())?;
-    /// let logs = cache.module(Logs {})?.refuse_non_finite();
+    /// let logs = cache.module(Logs {})?.reject_non_finite();
     /// let error = logs.forward(&["one", "zero"], &vec![1., 0.]).unwrap_err();
     /// assert!(error.to_string().contains("the output for id \"zero\" is -inf"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,7 +40,7 @@ impl<M> Cached<M> {
     ///
     /// What was stored before is served.
     #[must_use]
-    pub fn refuse_non_finite(mut self) -> Self {
+    pub fn reject_non_finite(mut self) -> Self {
         self.finite.refuses = true;
         self
     }
@@ -79,7 +79,7 @@ impl FiniteWatch {
                 let message =
                     format!("field `{}` of the output for id {} {found}", leaf.name, name(keys, position));
                 let remedy =
-                    "mend the input or the network, or store it as it is, without `refuse_non_finite`";
+                    "mend the input or the network, or store it as it is, without `reject_non_finite`";
                 let error = Error::module(id, message, remedy).with_field(&leaf.name);
                 Err(error.with_expected("finite numbers", value.to_string()))
             }

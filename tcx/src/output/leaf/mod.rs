@@ -2,9 +2,9 @@
 //! of its rows; rows are gathered into one new tensor, or into one each where they differ.
 
 mod optional;
-mod packed;
 mod ragged;
 mod storage;
+mod varying;
 
 use tch::Tensor;
 use tcx_store::{ANY, Column, ColumnType};
@@ -15,14 +15,14 @@ use crate::output::typed::{Element, Shape};
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::tensor::{TensorLeaf, dense, kind_name, with_bytes};
 
-pub use packed::Packed;
 pub use ragged::Ragged;
+pub use varying::Varying;
 
 /// A field that `#[tensor(..)]` can store; `C` is the marker that says how.
 #[diagnostic::on_unimplemented(
     message = "`#[tensor(..)]` cannot store a field of type `{Self}`",
     label = "not a tensor of this shape",
-    note = "samples of one shape are a `Tensor`, and a `Vec<Option<Tensor>>` if not every sample has one; samples that differ in size, with `_` in the shape, are a `Vec<Tensor>`, a `Vec<Option<Tensor>>` or a `tcx::Packed`",
+    note = "samples of one shape are a `Tensor`, and a `Vec<Option<Tensor>>` if not every sample has one; samples that differ in size, with `_` in the shape, are a `Vec<Tensor>`, a `Vec<Option<Tensor>>` or a `tcx::Ragged`",
     note = "remove `#[tensor(..)]` from fields that are not tensors"
 )]
 #[doc(hidden)]

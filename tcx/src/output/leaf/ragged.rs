@@ -1,136 +1,121 @@
-//! Tensors whose shape differs from sample to sample: one for each.
+//! Tensors that differ in their first dimension, joined along it.
 
-use std::marker::PhantomData;
-
-use tch::Tensor;
+use tch::{Kind, Tensor};
 use tcx_store::{ANY, Column, ColumnType};
 
-use super::{TensorField, check, storage, with_elements};
+use super::{TensorField, Varying, check, storage, with_elements};
 use crate::Result;
 use crate::identity::Identity;
 use crate::output::typed::{Element, Shape};
 use crate::output::{ColumnReader, ColumnWriter};
-use crate::tensor;
+use crate::tensor::{self, kind_name};
 
-/// Marks tensors of one dtype whose shape has dimensions of [`ANY`] size, stored as `T`.
-#[doc(hidden)]
+/// The samples of a batch that differ in their first dimension, joined along it: no tensor for each. It is the type of a
+/// field with a shape like `[_, 768]`, in place of `Vec<Tensor>`; both read the same rows.
+///
+/// ```
+/// use tch::Tensor;
+/// use tcx::{CacheableOutput, Ragged};
+///
+/// #[derive(CacheableOutput)]
+/// struct Features {
+///     #[tensor(f32, [_, 2])]
+///     tokens: Ragged,
+/// }
+///
+/// // A sample of two tokens, one of none, one of one.
+/// let values = Tensor::from_slice(&[1f32, 2., 3., 4., 5., 6.]).view([3, 2]);
+/// let tokens = Ragged { values, offsets: Tensor::from_slice(&[0i64, 2, 2, 3]) };
+/// # let _ = Features { tokens };
+/// ```
 #[derive(Debug)]
-pub struct Ragged<E, S, T = E>(PhantomData<(E, S, T)>);
+pub struct Ragged {
+    /// The samples, one after the other: `[sum of their sizes, 768]`.
+    pub values: Tensor,
+    /// Where each sample begins in `values`, and where the last one ends: `i64`, one more than there are samples.
+    pub offsets: Tensor,
+}
 
-impl<E: Element, S: Shape, T: Element> Ragged<E, S, T> {
-    pub(super) const COLUMN: ColumnType = ColumnType::Ragged { dtype: storage::of::<E, T>(), shape: S::DIMS };
+impl<E: Element, S: Shape, T: Element> TensorField<Varying<E, S, T>> for Ragged {
+    const COLUMN: ColumnType = {
+        check_first(S::DIMS);
+        Varying::<E, S, T>::COLUMN
+    };
 
-    /// How many dimensions differ. If more than one does, their sizes have a column of their own.
-    fn varying() -> usize {
-        S::DIMS.iter().filter(|&&dim| dim == ANY).count()
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
+        check::<E>(&self.values, S::DIMS, None, writer)?;
+        let ends = self.ends(writer)?;
+        let width = S::DIMS.iter().skip(1).product::<usize>() * T::DTYPE.size();
+        let values =
+            with_elements(&self.values, writer, |bytes| storage::narrow::<E, T>(bytes).into_owned())?;
+        writer.push(Column::varying(values, ends.into_iter().map(|end| end * width)));
+        Ok(())
     }
 
-    fn write<'a>(
-        tensors: impl Iterator<Item = Option<&'a Tensor>>,
-        writer: &mut ColumnWriter,
-    ) -> Result<(Column, Option<Column>)> {
-        let (mut values, mut ends, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
-        for (sample, tensor) in tensors.enumerate() {
-            if let Some(tensor) = tensor {
-                check::<E>(tensor, S::DIMS, Some(sample), writer)?;
-                with_elements(tensor, writer, |bytes| {
-                    values.extend_from_slice(&storage::narrow::<E, T>(bytes));
-                })?;
-                let own = tensor.size().into_iter().zip(S::DIMS).filter(|(_, dim)| **dim == ANY);
-                sizes.extend(own.flat_map(|(size, _)| size.to_le_bytes()));
-            } else {
-                sizes.resize(sizes.len() + Self::varying() * size_of::<i64>(), 0);
-            }
-            ends.push(values.len());
-        }
-        let sizes = (Self::varying() > 1).then(|| Column::dense(&sizes));
-        Ok((Column::varying(values, ends), sizes))
-    }
-
-    /// The numbers of the leaves: that of the elements, and that of the sizes.
-    fn leaves(reader: &mut ColumnReader<'_>) -> (usize, Option<usize>) {
+    fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
         let leaf = reader.next_leaf();
-        (leaf, (Self::varying() > 1).then(|| reader.next_leaf()))
-    }
-
-    fn read(reader: &ColumnReader<'_>, leaves: (usize, Option<usize>), row: usize) -> Result<Tensor> {
-        let size = Self::size(reader, leaves, row)?;
-        let tensor = tensor::rows(reader.rows(), leaves.0, row..row + 1, &size, storage::kind::<T>())?;
-        storage::widen::<E, T>(tensor, reader.device())
-    }
-
-    /// The shape of a row, which is as large as its elements are many.
-    fn size(
-        reader: &ColumnReader<'_>,
-        (leaf, sizes): (usize, Option<usize>),
-        row: usize,
-    ) -> Result<Vec<i64>> {
-        let elements = reader.rows().bytes(leaf, row).len() / T::DTYPE.size();
-        let known: usize = S::DIMS.iter().filter(|&&dim| dim != ANY).product();
-        let sizes: Vec<i64> = match sizes {
-            Some(sizes) => {
-                let (chunks, _) = reader.rows().bytes(sizes, row).as_chunks();
-                chunks.iter().map(|chunk| i64::from_le_bytes(*chunk)).collect()
+        let (rows, count) = (reader.rows(), reader.rows().len());
+        let width = S::DIMS.iter().skip(1).product::<usize>() * T::DTYPE.size();
+        let mut offsets = vec![0_i64];
+        for row in 0..count {
+            let bytes = rows.bytes(leaf, row).len();
+            if !bytes.is_multiple_of(width) {
+                let found = format!("{bytes} bytes on disk");
+                return Err(reader.mismatch(leaf, format!("a multiple of {width} bytes"), found));
             }
-            None => vec![(elements / known) as i64],
+            offsets.push(offsets[row] + (bytes / width) as i64);
+        }
+        let mut size: Vec<i64> = S::DIMS.iter().map(|&dim| dim as i64).collect();
+        size[0] = offsets[count];
+        let values = tensor::rows(rows, leaf, 0..count, &size, storage::kind::<T>())?;
+        let values = storage::widen::<E, T>(values, reader.device())?;
+        Ok(Self { values, offsets: Tensor::f_from_slice(&offsets)?.f_to_device(reader.device())? })
+    }
+
+    fn describe(identity: &mut Identity) {
+        storage::describe::<E, T>(identity);
+    }
+}
+
+impl Ragged {
+    /// Where each sample ends in `values`, after comparing the offsets with the samples and with them.
+    fn ends(&self, writer: &ColumnWriter) -> Result<Vec<usize>> {
+        let Self { values, offsets } = self;
+        let samples = writer.rows();
+        let total = values.size()[0];
+        let mismatch = |found: String| {
+            let expected = format!("offsets: i64 [{}], ascending from 0 to {total}", samples + 1);
+            writer.mismatch(expected, format!("offsets: {found}"))
         };
-        let mut own = sizes.iter().copied();
-        let dim = |&dim: &usize| if dim == ANY { own.next().unwrap_or(-1) } else { dim as i64 };
-        let size: Vec<i64> = S::DIMS.iter().map(dim).collect();
-        let whole = size.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim.try_into().ok()?));
-        if whole == Some(elements) {
-            return Ok(size);
+        if !offsets.defined() {
+            return Err(mismatch("an undefined tensor".to_owned()));
         }
-        Err(reader.mismatch(
-            leaf,
-            format!("a tensor of shape {size:?}"),
-            format!("{elements} elements on disk"),
-        ))
+        let (kind, size) =
+            (offsets.f_kind().map_or_else(|_| "unknown".to_owned(), kind_name), offsets.size());
+        if offsets.f_kind().ok() != Some(Kind::Int64) || size != [samples as i64 + 1] {
+            return Err(mismatch(format!("{kind} {size:?}")));
+        }
+        let offsets: Vec<i64> = with_elements(offsets, writer, |bytes| {
+            bytes.as_chunks().0.iter().map(|chunk| i64::from_le_bytes(*chunk)).collect()
+        })?;
+        if offsets[0] != 0 || offsets[samples] != total || !offsets.is_sorted() {
+            let shown = &offsets[..offsets.len().min(8)];
+            let more = if shown.len() < offsets.len() {
+                format!(" … {}", offsets[samples])
+            } else {
+                String::new()
+            };
+            return Err(mismatch(format!("{shown:?}{more}")));
+        }
+        Ok(offsets[1..].iter().map(|&end| end as usize).collect())
     }
 }
 
-impl<E: Element, S: Shape, T: Element> TensorField<Ragged<E, S, T>> for Vec<Tensor> {
-    const COLUMN: ColumnType = Ragged::<E, S, T>::COLUMN;
-
-    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
-        writer.check_rows(self.len())?;
-        let (values, sizes) = Ragged::<E, S, T>::write(self.iter().map(Some), writer)?;
-        std::iter::once(values).chain(sizes).for_each(|column| writer.push(column));
-        Ok(())
-    }
-
-    fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
-        let leaves = Ragged::<E, S, T>::leaves(reader);
-        (0..reader.rows().len()).map(|row| Ragged::<E, S, T>::read(reader, leaves, row)).collect()
-    }
-
-    fn describe(identity: &mut Identity) {
-        storage::describe::<E, T>(identity);
-    }
-}
-
-impl<E: Element, S: Shape, T: Element> TensorField<Ragged<E, S, T>> for Vec<Option<Tensor>> {
-    const COLUMN: ColumnType = ColumnType::Optional(&Ragged::<E, S, T>::COLUMN);
-
-    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
-        writer.check_rows(self.len())?;
-        let (values, sizes) = Ragged::<E, S, T>::write(self.iter().map(Option::as_ref), writer)?;
-        writer.push(values.optional(self.iter().map(Option::is_some)));
-        if let Some(column) = sizes {
-            writer.push(column);
-        }
-        Ok(())
-    }
-
-    fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
-        let leaves = Ragged::<E, S, T>::leaves(reader);
-        let read = |row| Ragged::<E, S, T>::read(reader, leaves, row);
-        (0..reader.rows().len())
-            .map(|row| reader.is_present(leaves.0, row).then(|| read(row)).transpose())
-            .collect()
-    }
-
-    fn describe(identity: &mut Identity) {
-        storage::describe::<E, T>(identity);
+/// The macros see to it where they see the type.
+const fn check_first(dims: &[usize]) {
+    let mut i = 0;
+    while i < dims.len() {
+        assert!((dims[i] == ANY) == (i == 0), "a `Ragged` differs in its first dimension only: `[_, 768]`");
+        i += 1;
     }
 }

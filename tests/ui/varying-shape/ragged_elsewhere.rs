@@ -1,11 +1,11 @@
-use tcx::{CacheableOutput, Packed};
+use tcx::{CacheableOutput, Ragged};
 
 #[derive(CacheableOutput)]
 pub struct Features {
     #[tensor(f16, [3, _])]
-    rows: Packed,
+    rows: Ragged,
     #[tensor(f16, [_, _])]
-    maps: Packed,
+    maps: Ragged,
 }
 
 fn main() {}
