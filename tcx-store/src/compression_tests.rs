@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bytes::Random;
-use crate::checksum::{CHECKSUM_BLOCK, checksum};
-use crate::name::{FileName, SegmentName};
+use crate::storage::name::{FileName, SegmentName};
 use crate::storage::{LocalStorage, System};
+use crate::sys::bytes::Random;
+use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::{
     Column, ColumnType, Compression, DType, Field, Identity, Inspection, KeyType, Keys, Lookup, Options,
     Spec, Store, verify,

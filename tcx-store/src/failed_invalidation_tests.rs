@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::changes::Doomed;
-use crate::maintain::merge_changes;
 use crate::storage::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_steps};
+use crate::upkeep::maintain::merge_changes;
 use crate::{Replacer, Store};
 
 /// A store on a disk that is full while the switch is on.

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::maintain::merge_changes;
 use crate::storage::{Fault, Faulty, LocalStorage, System};
 use crate::testing::{compute, keys, names, process, reader, spec, values, with_steps};
+use crate::upkeep::maintain::merge_changes;
 use crate::{Options, ReadMode, Result, Store};
 
 const CHANGE_1: &str = "change-00000000000000000001";

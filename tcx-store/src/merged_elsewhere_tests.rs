@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::Store;
 use crate::changes::Doomed;
-use crate::maintain::merge_changes;
 use crate::storage::Faulty;
 use crate::testing::{compute, names, process, seal_all, values, with_steps};
+use crate::upkeep::maintain::merge_changes;
 
 /// Invalidates keys of which there are no rows, without the writer, which would merge.
 fn invalidate(store: &Store, key: &str) {

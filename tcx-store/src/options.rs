@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::memory::memory;
+use crate::sys::memory::memory;
 
 /// The default of [`Options::collect_after`].
 pub(crate) const COLLECT_AFTER: Duration = Duration::from_mins(1);

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::bytes::Random;
 use crate::index::build_run;
-use crate::key::{KeyHash, hash};
-use crate::name::{FileName, SegmentName};
-use crate::runs::publish_run;
+use crate::live::runs::publish_run;
+use crate::schema::key::{KeyHash, hash};
+use crate::storage::name::{FileName, SegmentName};
 use crate::storage::{LocalStorage, Storage, System};
+use crate::sys::bytes::Random;
 use crate::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[] };
@@ -230,14 +230,14 @@ fn a_run_with_a_wrong_number_of_entries_does_not_keep_others_from_being_merged()
     let mut bytes = std::fs::read(&path).unwrap();
     let header = u64::from_le_bytes(bytes[32..40].try_into().unwrap()) as usize;
     bytes[24] += 1;
-    let sum = crate::checksum::checksum(&bytes[..header - 8]);
+    let sum = crate::sys::checksum::checksum(&bytes[..header - 8]);
     bytes[header - 8..header].copy_from_slice(&sum.to_le_bytes());
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, bytes).unwrap();
     let store = crate::testing::process(dir.path());
-    crate::maintain::merge_runs(&store.core, true);
+    crate::upkeep::maintain::merge_runs(&store.core, true);
     assert!(!path.exists(), "it is made again");
-    crate::maintain::merge_runs(&store.core, true);
+    crate::upkeep::maintain::merge_runs(&store.core, true);
     assert_eq!(crate::testing::names(dir.path(), "run-").len(), 1);
     assert_eq!(crate::testing::values(&store, &["a", "b", "c", "d"]), [1, 1, 1, 1]);
 }

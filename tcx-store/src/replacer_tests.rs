@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::changes::Doomed;
-use crate::sealer::Sealer;
 use crate::storage::{Fault, Faulty};
 use crate::testing::{
     column, compute, keys, names, process, replace, replace_view, seal_all, values, values_in_view,
     with_steps,
 };
+use crate::write::sealer::Sealer;
 use crate::{Keys, Replacer, Store};
 
 fn view(view: u32) -> Keys {
@@ -140,8 +140,8 @@ fn a_row_that_was_recomputed_later_outlives_the_seal_of_the_earlier_one() {
     assert_eq!(values(&store, &["x"]), [3]);
     // Only the generation of the first.
     let first = store.core.buffer.oldest_after(None).unwrap();
-    let written = crate::seal::write(&store.core, &first).unwrap();
-    crate::seal::publish(&store.core, &first, written).unwrap();
+    let written = crate::write::seal::write(&store.core, &first).unwrap();
+    crate::write::seal::publish(&store.core, &first, written).unwrap();
     assert_eq!(values(&store, &["x"]), [3], "it waits in the buffer");
     store.flush().unwrap();
     for own in [&store, &process(dir.path())] {

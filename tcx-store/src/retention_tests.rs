@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::clock;
 use crate::storage::{LocalStorage, System};
+use crate::sys::clock;
 use crate::testing::{compute, keys, names, seal_all, spec, values};
 use crate::{Compression, Options, Store, WhenFull};
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sealer::Sealer;
 use crate::storage::{LocalStorage, Steps, System};
+use crate::write::sealer::Sealer;
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replacer, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };

@@ -11,8 +11,8 @@ use super::same::{Compared, listed};
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
-use crate::name::FileName;
 use crate::storage::Storage;
+use crate::storage::name::FileName;
 
 /// A change that this process has created.
 struct Created {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::table::{Asked, ChangeBytes, Named, TombstoneTable, key_hash};
 use super::tombstone::write_merged;
 use super::*;
-use crate::bytes::u64_at;
 use crate::segment::fuzzing::OUTPUT;
+use crate::sys::bytes::u64_at;
 use crate::{Identity, KeyType, Spec};
 
 const NUMBER: u64 = 7;
@@ -51,7 +51,7 @@ fn use_table(number: u64, bytes: Vec<u8>) {
     let view_of = |named| if let Named::View(view) = named { view } else { 7 };
     let own = table.iter().map(|entry| (entry.name, view_of(entry.named)));
     for (key, view) in own.chain([(&b"a"[..], 0), (b"sample 1", 0), (&[255; 300], 1)]) {
-        let (hash, view_hash) = (key_hash(key), crate::key::hash(key, view));
+        let (hash, view_hash) = (key_hash(key), crate::schema::key::hash(key, view));
         let _ = table.newest_for(Asked { key, view, hash, view_hash });
     }
     let other = encode(1, KIND_TOMBSTONE, NONCE, &Doomed::Prefix((*b"sample").into()).payload(1));

@@ -1,12 +1,12 @@
 //! Change 0: what the rows of a module's folder are, and of which module.
 
 use super::{Change, KIND_IDENTITY, decode, encode};
-use crate::bytes::{Cursor, Random, put_count, put_string};
-use crate::clock;
-use crate::identity::Identity;
-use crate::key::KeyType;
-use crate::schema::{DType, Leaf, LeafKind};
-use crate::spec::Spec;
+use crate::schema::identity::Identity;
+use crate::schema::key::KeyType;
+use crate::schema::leaf::{DType, Leaf, LeafKind};
+use crate::schema::spec::Spec;
+use crate::sys::bytes::{Cursor, Random, put_count, put_string};
+use crate::sys::clock;
 
 /// The kinds of leaves.
 const DENSE: u8 = 1;
@@ -220,7 +220,7 @@ pub(crate) fn now_millis() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{ANY, ColumnType, Field};
+    use crate::schema::leaf::{ANY, ColumnType, Field};
 
     fn spec(size: &str, field: &'static [Field]) -> Spec {
         let identity = [("size".to_owned(), size.to_owned())].into_iter().collect();

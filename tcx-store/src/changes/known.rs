@@ -10,8 +10,8 @@ use super::read::{Doubt, map, nonce, read};
 use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstones::Tombstones;
-use crate::name::FileName;
 use crate::storage::Storage;
+use crate::storage::name::FileName;
 
 /// The numbers that a listing shows.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@ use super::same::Origin;
 use super::tombstone::Doomed;
 use super::{KIND_IDENTITY, KnownChanges, ListedChanges, encode};
 use crate::Keys;
-use crate::bytes::Random;
-use crate::name::FileName;
+use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};
+use crate::sys::bytes::Random;
 
 fn keys(range: std::ops::Range<usize>) -> Doomed {
     Doomed::Keys(range.map(|i| format!("key {i}").into_bytes().into()).collect())

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::most_bytes;
 use super::table::TombstoneTable;
 use super::tombstone::write_merged;
-use crate::bytes::Random;
-use crate::name::FileName;
+use crate::storage::name::FileName;
 use crate::storage::{Draft, Storage};
+use crate::sys::bytes::Random;
 
 /// Changes are merged when there are so many that are not.
 const MERGED_AT: usize = 16;

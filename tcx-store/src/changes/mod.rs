@@ -4,6 +4,7 @@ mod create;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod identity;
+pub(crate) mod instance;
 mod known;
 #[cfg(test)]
 mod known_tests;
@@ -28,8 +29,8 @@ pub(crate) use tombstone::Doomed;
 pub(crate) use tombstones::Tombstones;
 pub(crate) use verify::{check_change, tombstone_for_everything};
 
-use crate::bytes::{Cursor, Random};
-use crate::checksum::checksum;
+use crate::sys::bytes::{Cursor, Random};
+use crate::sys::checksum::checksum;
 
 const MAGIC: &[u8; 8] = b"TCXCHG01";
 const VERSION: u32 = 1;

@@ -12,8 +12,8 @@ use super::table::{ChangeBytes, TombstoneTable};
 use super::tombstone::Doomed;
 use super::tombstones::Tombstones;
 use super::{KnownChanges, encode};
-use crate::bytes::Random;
-use crate::key::Keys;
+use crate::schema::key::Keys;
+use crate::sys::bytes::Random;
 
 /// An invalidation that could not be written.
 #[derive(Debug)]

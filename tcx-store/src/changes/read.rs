@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::table::{ChangeBytes, TombstoneTable};
 use super::{HEADER, MAGIC, VERSION, most_bytes};
-use crate::bytes::{Cursor, Random, u64_at};
-use crate::clock;
-use crate::mmap::Mapped;
-use crate::name::FileName;
+use crate::storage::name::FileName;
 use crate::storage::{FileInfo, Sealed, Stamp, Storage};
+use crate::sys::bytes::{Cursor, Random, u64_at};
+use crate::sys::clock;
+use crate::sys::mmap::Mapped;
 
 /// The first pause before a damaged change that looks as before is read again, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

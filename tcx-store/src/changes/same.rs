@@ -6,9 +6,9 @@ use std::io::{self, ErrorKind};
 use super::known::KnownChanges;
 use super::read::{Doubt, nonce, read};
 use super::table::TombstoneTable;
-use crate::bytes::Random;
-use crate::name::FileName;
 use crate::storage::Storage;
+use crate::storage::name::FileName;
+use crate::sys::bytes::Random;
 
 /// Change 0, as a folder is known by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

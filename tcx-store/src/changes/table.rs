@@ -7,9 +7,9 @@
 use std::ops::Deref;
 
 use super::{Change, KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS, decode};
-use crate::bytes::{Cursor, Random, u64_at};
-use crate::key::KeyHash;
-use crate::mmap::Mapped;
+use crate::schema::key::KeyHash;
+use crate::sys::bytes::{Cursor, Random, u64_at};
+use crate::sys::mmap::Mapped;
 
 /// Bytes before the lengths of prefixes.
 const FIXED: usize = 32;
@@ -25,7 +25,7 @@ const PREFIX_SEED: u64 = u64::MAX;
 
 /// The hash under which a key stands, whatever its view.
 pub(crate) fn key_hash(key: &[u8]) -> KeyHash {
-    crate::key::hash(key, 0)
+    crate::schema::key::hash(key, 0)
 }
 
 pub(super) fn prefix_hash(prefix: &[u8]) -> KeyHash {
@@ -151,7 +151,7 @@ impl TombstoneTable {
         let own = match named {
             Named::Key => key_hash(name),
             Named::Prefix => prefix_hash(name),
-            Named::View(view) => crate::key::hash(name, view),
+            Named::View(view) => crate::schema::key::hash(name, view),
         };
         let is_in_order = at == 0 || self.hash(at - 1).is_some_and(|before| before <= hash);
         let has_length = || self.lengths.iter().any(|len| usize::from(*len) == name.len());

@@ -11,9 +11,9 @@ use super::{
     HEADER, KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS,
     header as change_header, most_bytes,
 };
-use crate::bytes::Random;
-use crate::checksum::ChecksummedWriter;
-use crate::key::hash;
+use crate::schema::key::hash;
+use crate::sys::bytes::Random;
+use crate::sys::checksum::ChecksummedWriter;
 
 /// What a tombstone names.
 #[derive(Clone, Debug, PartialEq, Eq)]

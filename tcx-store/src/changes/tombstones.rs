@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::pending::Pending;
 use super::table::{Asked, TombstoneTable, key_hash};
-use crate::key::{KeyHash, Keys, hash};
+use crate::schema::key::{KeyHash, Keys, hash};
 
 /// The tombstones known at one moment; immutable, shared by snapshots.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,8 @@
 use super::same::repair_nonce;
 use super::table::{ChangeBytes, TombstoneTable};
 use super::{Doomed, KIND_TOMBSTONE, encode};
-use crate::bytes::Random;
-use crate::mmap::Mapped;
+use crate::sys::bytes::Random;
+use crate::sys::mmap::Mapped;
 
 /// Verifies change `number` or a merged file of that number; tells the instance of a merged one.
 ///

@@ -13,7 +13,7 @@ mod tests;
 
 use std::io::Write;
 
-use crate::mmap::Mapped;
+use crate::sys::mmap::Mapped;
 
 /// Memory that a decoder may hold at once: so many bytes, and so many for each byte it is given.
 const HELD: usize = 64 << 10;

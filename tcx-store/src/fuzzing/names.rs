@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use crate::name::{FileName, check_module_id};
+use crate::storage::name::{FileName, check_module_id};
 
 /// A file has one name, and neither it nor an id leads anywhere.
 pub(super) fn decode(bytes: &[u8]) {

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::name::FileName;
 use crate::segment::fuzzing::{OUTPUT, batch_headers, footer_of};
 use crate::sessions;
+use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, System};
 use crate::{Column, Compression, Identity, KeyType, Keys, Lookup, Options, Replacer, Spec, Store};
 

@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use super::{
     EMPTY, Entry, LINE, MAGIC, MOST_SEGMENTS, SLOT, SLOTS, VERSION, header_bytes, home, trailer_bytes,
 };
-use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
-use crate::key::KeyHash;
-use crate::large_writes::LargeWrites;
-use crate::name::SegmentName;
+use crate::schema::key::KeyHash;
+use crate::storage::name::SegmentName;
+use crate::sys::aligned_writer::LargeWrites;
+use crate::sys::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
 
 /// Of a hundred slots, so many are taken: 17.1 bytes an entry, and one probe in five looks at a second line.
 const LOAD: usize = 75;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{MAGIC, Run, known_bits};
-use crate::key::KeyHash;
-use crate::name::SegmentName;
+use crate::schema::key::KeyHash;
+use crate::storage::name::SegmentName;
 
 impl Run {
     /// Whether these bytes begin as an index run does that this version of tcx does not know.

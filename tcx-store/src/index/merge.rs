@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::builder::write_run;
 use super::table::Entries;
 use super::{EMPTY, Entry, MOST_SEGMENTS, Run, known_bits};
-use crate::name::SegmentName;
+use crate::storage::name::SegmentName;
 
 /// So many runs of one size class are merged.
 const FAN_IN: usize = 4;
@@ -153,10 +153,10 @@ impl Iterator for Merge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::Random;
     use crate::index::build_run;
-    use crate::key::{KeyHash, hash};
-    use crate::mmap::Mapped;
+    use crate::schema::key::{KeyHash, hash};
+    use crate::sys::bytes::Random;
+    use crate::sys::mmap::Mapped;
 
     fn run(bytes: &[u8]) -> Run {
         let mut file = tempfile::tempfile().unwrap();

@@ -13,7 +13,7 @@ pub(crate) use merge::{fit_in_one, mergeable, write_merged};
 pub(crate) use run::Run;
 pub(crate) use table::{Candidate, DamagedRun, Look, Place, Table};
 
-use crate::key::KeyHash;
+use crate::schema::key::KeyHash;
 
 const MAGIC: &[u8; 8] = b"TCXRUN02";
 const VERSION: u32 = 2;
@@ -69,6 +69,6 @@ fn header_bytes(segments: usize) -> Option<usize> {
 
 /// Bytes behind so many lines: their checksums, their number, and a checksum of both.
 fn trailer_bytes(lines: usize) -> Option<usize> {
-    let blocks = lines.checked_mul(LINE)?.div_ceil(crate::checksum::CHECKSUM_BLOCK);
+    let blocks = lines.checked_mul(LINE)?.div_ceil(crate::sys::checksum::CHECKSUM_BLOCK);
     blocks.checked_mul(8)?.checked_add(16)
 }

@@ -1,10 +1,10 @@
 //! An index run: its file, and what it says of itself.
 
 use super::{FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, SLOTS, Table, VERSION, header_bytes, trailer_bytes};
-use crate::bytes::{Cursor, Random, u64_at};
-use crate::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
-use crate::mmap::Mapped;
-use crate::name::SegmentName;
+use crate::storage::name::SegmentName;
+use crate::sys::bytes::{Cursor, Random, u64_at};
+use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
+use crate::sys::mmap::Mapped;
 
 /// A mapped index run.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::index::{Candidate, DamagedRun, build_run};
-    use crate::key::{KeyHash, hash};
+    use crate::schema::key::{KeyHash, hash};
 
     fn name() -> SegmentName {
         SegmentName { random: Random::new(), tail: 9 }

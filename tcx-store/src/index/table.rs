@@ -1,9 +1,9 @@
 //! Probing an index run: a sorted hash table, straight from its mapped bytes.
 
 use super::{EMPTY, Entry, LINE, SLOT, SLOTS, home, known_bits};
-use crate::checksum::VerifiedBlocks;
-use crate::key::KeyHash;
-use crate::prefetch::prefetch;
+use crate::schema::key::KeyHash;
+use crate::sys::cache_line::prefetch;
+use crate::sys::checksum::VerifiedBlocks;
 
 /// The lines of a run.
 #[derive(Clone, Copy)]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::folder::{File, Folder, STALE, State};
 use super::schedule::{self, Clock, Fault};
-use crate::mmap::Mapped;
 use crate::storage::{Draft, FileInfo, Held, Stamp, Storage};
+use crate::sys::mmap::Mapped;
 
 /// How often what goes wrong, of a thousand calls.
 #[derive(Clone, Copy, Debug, Default)]

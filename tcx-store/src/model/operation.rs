@@ -7,8 +7,8 @@ use super::chance::Chance;
 use super::history::Matcher;
 use super::process::{Pending, Process, Session};
 use super::schedule::{fresh, in_process};
-use crate::compaction::Effort;
-use crate::maintain::{merge_changes, merge_runs};
+use crate::upkeep::compaction::Effort;
+use crate::upkeep::maintain::{merge_changes, merge_runs};
 use crate::{Column, ErrorKind, Keys};
 
 /// All keys of the simulation.

@@ -10,7 +10,7 @@ use super::operation::HANDLES;
 use super::oracle::{Glance, Oracle};
 use super::schedule::{Task, Tasks, in_process};
 use super::simulation::Setup;
-use crate::sealer::Sealer;
+use crate::write::sealer::Sealer;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, Replacer, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };

@@ -9,7 +9,7 @@ use super::operation::{KEYS, Operation, VIEWS};
 use super::process::Habits;
 use super::schedule::{Fault, Until};
 use super::simulation::{Setup, Simulation};
-use crate::compaction::Effort;
+use crate::upkeep::compaction::Effort;
 
 pub(super) const COMPACT: Operation = Operation::Compact(Effort::Thorough);
 pub(super) const COLLECT: Operation = Operation::Collect(Duration::ZERO);

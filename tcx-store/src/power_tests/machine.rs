@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::name::FileName;
+use crate::storage::name::FileName;
 use crate::storage::{Forgetful, Left, LocalStorage, dice};
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
 

@@ -12,8 +12,8 @@ use super::codec::Codec;
 use super::columns::KEY_COLUMNS;
 use super::layout::{self, BatchLayout, Span, block_ranges, record_batch, spans};
 use super::pack::{PREFIX, RAW};
-use crate::bytes::u64_at;
-use crate::schema::Leaf;
+use crate::schema::leaf::Leaf;
+use crate::sys::bytes::u64_at;
 
 /// Where the batches of a segment are, and what is known of them.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use super::message::{ALIGNMENT, alignment_of_values, padding};
-use crate::checksum::BlockChecksums;
-use crate::large_writes::LargeWrites;
 use crate::storage::Draft;
+use crate::sys::aligned_writer::LargeWrites;
+use crate::sys::checksum::BlockChecksums;
 
 /// What the columns of a record batch are written to.
 pub(super) trait Sink {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::key::KeyType;
-use crate::schema::{ANY, DType, Leaf, LeafKind};
+use crate::schema::key::KeyType;
+use crate::schema::leaf::{ANY, DType, Leaf, LeafKind};
 
 /// The key column, and the view column behind it; then the leaves.
 const KEY: &str = "__key";

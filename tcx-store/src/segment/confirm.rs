@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Segment;
 use super::layout::{BatchLayout, Place};
-use crate::prefetch::prefetch;
+use crate::sys::cache_line::prefetch;
 
 impl Segment {
     /// Tells the processor that `row` is wanted soon, first step: what says where its key is.

@@ -1,15 +1,15 @@
 //! Segments whose checksums are right and whose bytes are not: only another program can have written them. They cost
 //! misses, never a wrong row and never a panic.
 
-use crate::bytes::{Random, u64_at};
+use crate::sys::bytes::{Random, u64_at};
 use std::io;
 use std::num::NonZeroUsize;
 
 use super::tests::Folder;
 use super::*;
 use crate::KeyType;
-use crate::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::model::chance::Chance;
+use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
 
 const ROWS: usize = 9;
 

@@ -10,9 +10,9 @@ use arrow_ipc::{Block, BodyCompressionMethod, Footer, RecordBatch};
 use super::codec::Codec;
 use super::columns::KEY_COLUMNS;
 use super::piece::Stored;
-use crate::bytes::u64_at;
-use crate::content::Content;
-use crate::schema::Leaf;
+use crate::schema::leaf::Leaf;
+use crate::schema::validity::Content;
+use crate::sys::bytes::u64_at;
 
 /// Bytes before the flatbuffer of a message: the continuation marker and a length.
 const MESSAGE_PREFIX: usize = 8;

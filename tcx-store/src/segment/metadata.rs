@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::codec::Codec;
-use crate::bytes::{Random, parse_hex64};
-use crate::name::{FileName, SegmentName};
+use crate::storage::name::{FileName, SegmentName};
+use crate::sys::bytes::{Random, parse_hex64};
 
 const FORMAT: &str = "1";
 const CHECKSUM: &str = "crc64-nvme";

@@ -13,13 +13,13 @@ use super::batches::Batches;
 use super::metadata::{Metadata, MetadataError};
 use super::reader::Reader;
 use super::{Segment, SegmentError, layout, verified};
-use crate::bytes::Random;
-use crate::checksum::{VerifiedBlocks, checksum};
-use crate::hot::HotTier;
-use crate::mmap::Mapped;
-use crate::name::SegmentName;
-use crate::schema::Leaf;
+use crate::schema::leaf::Leaf;
+use crate::segment::page_cache::HotTier;
 use crate::storage::Sealed;
+use crate::storage::name::SegmentName;
+use crate::sys::bytes::Random;
+use crate::sys::checksum::{VerifiedBlocks, checksum};
+use crate::sys::mmap::Mapped;
 
 /// The end of an Arrow IPC file: the footer's length and the magic.
 pub(super) const CLOSING: usize = 10;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Segment;
 use crate::buffer::RowBatch;
-use crate::key::{KeyHash, hash};
+use crate::schema::key::{KeyHash, hash};
 
 /// Some rows of one source, in the order they are written.
 pub(crate) struct Piece<'a> {

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::Segment;
 use super::layout::Place;
-use crate::checksum::VerifiedBlocks;
-use crate::content::Content;
-use crate::key::same_bytes;
-use crate::prefetch::{LINE, prefetch};
+use crate::schema::key::same_bytes;
+use crate::schema::validity::Content;
+use crate::sys::cache_line::{LINE, prefetch};
+use crate::sys::checksum::VerifiedBlocks;
 
 /// Rows of so many bytes are told to the processor when their keys are found. Of wider ones it fetches as much by itself while
 /// they are copied, and faster.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::open::tail_len;
-use crate::checksum::{CHECKSUM_BLOCK, VerifiedBlocks};
-use crate::hot::{HotKey, HotTier, Kept, Part};
-use crate::name::SegmentName;
+use crate::segment::page_cache::{HotKey, HotTier, Kept, Part};
 use crate::storage::ReadAt;
+use crate::storage::name::SegmentName;
+use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks};
 
 /// A range of so many blocks and more is read at once and not kept: it would push everything else aside.
 const MANY: usize = 8;

@@ -14,11 +14,11 @@ use super::metadata::Metadata;
 use super::open::tail_len;
 use super::*;
 use crate::buffer::RowBatch;
-use crate::bytes::Random;
 use crate::changes::Seen;
-use crate::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
-use crate::hot::HotTier;
+use crate::segment::page_cache::HotTier;
 use crate::storage::{LocalStorage, Storage, System};
+use crate::sys::bytes::Random;
+use crate::sys::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
 use crate::{ANY, Column, ColumnType, Compression, DType, Field, KeyType, Keys, Leaf, LeafKind, ReadMode};
 
 const fn dense(name: &'static str, dtype: DType, shape: &'static [usize]) -> Field {
@@ -315,7 +315,7 @@ fn arrow_reads_every_leaf_kind_key_type_and_codec_of_buffered_rows() {
         let expected: Vec<_> = ids((0..40).chain([100, 101, 102, 105, 107, 109, 103]), 0).collect();
         folder.check(name, &expected);
         let hashes: Vec<_> = pieces.iter().flat_map(|piece| piece.hashes().unwrap()).collect();
-        let expected = expected.iter().map(|&(id, view)| crate::key::hash(&key(key_type, id), view));
+        let expected = expected.iter().map(|&(id, view)| crate::schema::key::hash(&key(key_type, id), view));
         assert_eq!(hashes, expected.collect::<Vec<_>>());
     }
 }
@@ -351,7 +351,7 @@ fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_codecs_
         let expected: Vec<_> = joined.chain(selected).chain(ids(0..20, 0)).chain(ids(10..20, 7)).collect();
         folder.check(name, &expected);
         let hashes: Vec<_> = pieces.iter().flat_map(|piece| piece.hashes().unwrap()).collect();
-        let expected = expected.iter().map(|&(id, view)| crate::key::hash(&key(key_type, id), view));
+        let expected = expected.iter().map(|&(id, view)| crate::schema::key::hash(&key(key_type, id), view));
         assert_eq!(hashes, expected.collect::<Vec<_>>());
         let segment = folder.open(name);
         assert_eq!((segment.base(), segment.born(), segment.view), (3, 5, None));

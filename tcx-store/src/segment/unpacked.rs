@@ -9,9 +9,9 @@ use super::layout::{self, BatchLayout, Place};
 use super::message::{ALIGNMENT, padding};
 use super::pack::{MOST_UNPACKED, PREFIX, RAW};
 use super::piece::Stored;
-use crate::bytes::u64_at;
-use crate::presence::is_set;
-use crate::schema::Leaf;
+use crate::schema::leaf::Leaf;
+use crate::schema::presence::is_set;
+use crate::sys::bytes::u64_at;
 
 /// A record batch that was decompressed. Every offset and text in it has been checked.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::Segment;
-use crate::checksum::checksum;
-use crate::schema::{Leaf, LeafKind};
+use crate::schema::leaf::{Leaf, LeafKind};
+use crate::sys::checksum::checksum;
 
 impl Segment {
     /// Reads the whole file once more; whether every byte is as it was written, `None` if it could not be read.

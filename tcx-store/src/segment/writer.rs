@@ -12,14 +12,14 @@ use super::message::{BatchHeader, file_start, tail};
 use super::metadata::Metadata;
 use super::pack::{Packed, write_packed};
 use super::piece::{Piece, Stored};
-use crate::bytes::Random;
-use crate::checksum::checksum;
-use crate::key::KeyType;
-use crate::name::{FileName, SegmentName};
 use crate::options::Compression;
-use crate::presence::Presence;
-use crate::schema::{Leaf, LeafKind};
+use crate::schema::key::KeyType;
+use crate::schema::leaf::{Leaf, LeafKind};
+use crate::schema::presence::Presence;
+use crate::storage::name::{FileName, SegmentName};
 use crate::storage::{Draft, Storage};
+use crate::sys::bytes::Random;
+use crate::sys::checksum::checksum;
 
 /// What the rows of a new segment have in common.
 pub(crate) struct SegmentHeader<'a> {

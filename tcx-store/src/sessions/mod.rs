@@ -13,10 +13,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::bytes::Random;
 use crate::error::{Error, Result};
 use crate::storage::{Steps, System};
 use crate::store::Store;
+use crate::sys::bytes::Random;
 
 pub use record::Session;
 use record::decode;

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use super::MOST_BYTES;
-use crate::bytes::parse_hex64;
-use crate::causes::MissCauses;
-use crate::checksum::checksum;
-use crate::clock::{millis, time};
-use crate::name::check_module_id;
+use crate::stats::causes::MissCauses;
 use crate::stats::{Stats, Times};
+use crate::storage::name::check_module_id;
+use crate::sys::bytes::parse_hex64;
+use crate::sys::checksum::checksum;
+use crate::sys::clock::{millis, time};
 
 /// The first line. Records of another version are left alone.
 const FIRST: &str = "tcx session 1";

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{FOLDER, KEPT, RecordName, Session, record};
-use crate::bytes::Random;
-use crate::clock;
-use crate::core::Core;
-use crate::maintain::TEMPORARY_FILES_STAY;
-use crate::name::FileName;
+use crate::engine::Core;
 use crate::storage::Storage;
+use crate::storage::name::FileName;
+use crate::sys::bytes::Random;
+use crate::sys::clock;
+use crate::upkeep::maintain::TEMPORARY_FILES_STAY;
 
 /// So many more records than are kept may be there, so that not every session counts them all out.
 const MORE: usize = 200;

@@ -7,11 +7,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::record::{decode, encode, with_checksum};
 use super::recorder::remove_old;
 use super::{FOLDER, MOST_BYTES, RecordName, Recorder, Session, sessions};
-use crate::bytes::Random;
 use crate::stats::Stats;
 use crate::storage::{Fault, Faulty, LocalStorage, Storage, System};
+use crate::sys::bytes::Random;
 use crate::testing::{compute, keys, process, reader, spec, values, with_steps};
-use crate::writer::{Times, Writer};
+use crate::write::{Times, Writer};
 use crate::{Inspection, Options, OtherFiles, Store, verify};
 
 fn told(dir: &Path) -> Vec<Session> {

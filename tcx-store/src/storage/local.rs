@@ -10,10 +10,10 @@ use super::held::LocalHeld;
 use super::sealed::{LocalFile, Sealed};
 use super::steps::{Stamp, Steps};
 use super::{Draft, FileInfo, Held, Storage};
-use crate::bytes::Random;
-use crate::mmap::Mapped;
-use crate::name::FileName;
 use crate::options::ReadMode;
+use crate::storage::name::FileName;
+use crate::sys::bytes::Random;
+use crate::sys::mmap::Mapped;
 
 /// A directory. It is created for the first file, change 0, and for no other; a [folder](Storage::folder) in one never is.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::file_system::is_remote;
 use super::sealed::{LocalFile, Sealed};
 use super::steps::{Stamp, Steps, System};
 use super::{Draft, FileInfo, Held, Storage};
-use crate::mmap::Mapped;
+use crate::sys::mmap::Mapped;
 
 /// A directory of a file system, for whoever must leave no trace there.
 #[derive(Debug)]

@@ -11,8 +11,10 @@ mod forgetful;
 mod held;
 mod local;
 mod looking;
+pub(crate) mod name;
 mod sealed;
 mod steps;
+pub(crate) mod warn_once;
 
 use std::fmt;
 use std::fs::Metadata;
@@ -31,7 +33,7 @@ pub(crate) use looking::Looking;
 pub(crate) use sealed::{ReadAt, Sealed};
 pub(crate) use steps::{Stamp, Steps, System};
 
-use crate::mmap::Mapped;
+use crate::sys::mmap::Mapped;
 
 /// One folder of immutable files.
 pub(crate) trait Storage: Send + Sync + fmt::Debug {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use super::steps::Steps;
-use crate::mmap::Mapped;
+use crate::sys::mmap::Mapped;
 
 /// A sealed file.
 #[derive(Debug)]

@@ -1,0 +1,212 @@
+//! What becomes of buffered rows between their lookup and their seal: newer tombstones kill some of them.
+
+use std::sync::Arc;
+
+use crate::buffer::RowBatch;
+use crate::changes::{Attempt, Doomed, Replacement, Seen, Tombstones};
+use crate::computed::recompute::Replacer;
+use crate::error::Error;
+use crate::schema::key::Keys;
+
+/// What has become of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Fate {
+    /// The newest change that the rows which are left have been compared with.
+    pub(crate) number: u64,
+    /// What kills none of them.
+    seen: Seen,
+    /// Whether the tombstone that a replacer's rows need is written.
+    has_replaced: bool,
+    /// For each row whether it is dead; empty if none is.
+    dead: Vec<bool>,
+    /// For each row whether it makes way for a newer one, as long as that is to be written; empty if none does.
+    superseded: Vec<bool>,
+}
+
+impl Fate {
+    fn new(batch: &RowBatch) -> Self {
+        Self {
+            number: batch.seen.number,
+            seen: batch.seen.clone(),
+            has_replaced: false,
+            dead: Vec::new(),
+            superseded: Vec::new(),
+        }
+    }
+
+    /// That of a batch which is accepted now, and how many of its rows have died. Recomputed rows are newer than those that
+    /// were accepted before them: they outlive the tombstones that were written for those since the lookup. What is written
+    /// from now on is for [`outlive`] to judge, since it may be for rows that are newer than these.
+    pub(crate) fn accepted(batch: &RowBatch) -> (Self, usize) {
+        let (mut fate, mut died) = (Self::new(batch), 0);
+        for Replacement { number, before } in batch.replacer.iter().flat_map(|_| batch.seen.replacements()) {
+            if *number > fate.number {
+                died += fate.advance(batch, before, *number);
+            }
+        }
+        (fate, died)
+    }
+
+    pub(crate) fn is_dead(&self, row: usize) -> bool {
+        is_set(&self.dead, row) || is_set(&self.superseded, row)
+    }
+
+    /// How many rows are dead.
+    fn gone(&self) -> usize {
+        (0..self.dead.len().max(self.superseded.len())).filter(|&row| self.is_dead(row)).count()
+    }
+
+    /// No row is to be written; returns how many have died.
+    fn kill_all(&mut self, batch: &RowBatch) -> usize {
+        let died = (0..batch.rows()).filter(|&row| !self.is_dead(row)).count();
+        self.dead = vec![true; batch.rows()];
+        died
+    }
+
+    /// One of `rows` rows is dead.
+    pub(crate) fn kill(&mut self, row: usize, rows: usize) {
+        self.dead.resize(rows, false);
+        self.dead[row] = true;
+    }
+
+    /// One of `rows` rows makes way for a newer one. It is compared with tombstones all the same.
+    pub(crate) fn supersede(&mut self, row: usize, rows: usize) {
+        self.superseded.resize(rows, false);
+        self.superseded[row] = true;
+    }
+
+    /// Which rows make way for others is to be found out once more: a newer one may not be written any more.
+    pub(crate) fn restore(&mut self) {
+        self.superseded.clear();
+    }
+
+    /// Whether tombstones kill the row, whose key is at `position`.
+    pub(crate) fn kill_row(&self, tombstones: &Tombstones, keys: &Keys, position: usize) -> bool {
+        self.seen.kill_row(tombstones, self.number, keys, position)
+    }
+
+    /// Compares the rows with all tombstones up to `newest`; returns how many have died.
+    fn advance(&mut self, batch: &RowBatch, tombstones: &Tombstones, newest: u64) -> usize {
+        let mut died = 0;
+        if self.seen.may_kill(tombstones, self.number) {
+            for row in 0..batch.rows() {
+                if !is_set(&self.dead, row) && self.kill_row(tombstones, &batch.keys, row) {
+                    died += usize::from(!self.is_dead(row));
+                    self.kill(row, batch.rows());
+                }
+            }
+        }
+        self.number = self.number.max(newest);
+        died
+    }
+
+    /// The rows that are left, as ranges of neighbours.
+    pub(crate) fn alive(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
+        let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
+        for row in (0..rows).filter(|&row| !self.is_dead(row)) {
+            match ranges.last_mut() {
+                Some(last) if last.end == row => last.end += 1,
+                _ => ranges.push(row..row + 1),
+            }
+        }
+        ranges
+    }
+}
+
+fn is_set(rows: &[bool], row: usize) -> bool {
+    rows.get(row).is_some_and(|is_set| *is_set)
+}
+
+/// How many rows are dead.
+pub(crate) fn gone(fates: &[Fate]) -> usize {
+    fates.iter().map(Fate::gone).sum()
+}
+
+/// Compares every batch with all tombstones up to `newest`; returns how many rows have died.
+pub(crate) fn advance(
+    fates: &mut [Fate],
+    batches: &[Arc<RowBatch>],
+    tombstones: &Tombstones,
+    newest: u64,
+) -> usize {
+    fates.iter_mut().zip(batches).map(|(fate, batch)| fate.advance(batch, tombstones, newest)).sum()
+}
+
+/// Drops the rows whose source has changed since they were computed; returns how many have died and why, batch by batch.
+pub(crate) fn refuse<'a>(
+    fates: &mut [Fate],
+    batches: &'a [Arc<RowBatch>],
+) -> Vec<(usize, &'a RowBatch, &'a Error)> {
+    let refused =
+        fates.iter_mut().zip(batches).filter_map(|(fate, batch)| Some((fate, batch, batch.refused()?)));
+    refused.map(|(fate, batch, why)| (fate.kill_all(batch), &**batch, why)).collect()
+}
+
+/// Drops the rows that were computed before `oldest_kept`: they are not served any more, and the segment that holds them
+/// would be as old as they are. Returns how many have died.
+pub(crate) fn expire(fates: &mut [Fate], batches: &[Arc<RowBatch>], oldest_kept: u64) -> usize {
+    let expired = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.born < oldest_kept);
+    expired.map(|(fate, batch)| fate.kill_all(batch)).sum()
+}
+
+/// Rows that were recomputed after those that the tombstone `number` makes way for were accepted: they are newer, and it
+/// does not kill them. Those before it do: `before` are all of them. Returns how many rows have died.
+pub(crate) fn outlive(
+    fates: &mut [Fate],
+    batches: &[Arc<RowBatch>],
+    before: &Tombstones,
+    number: u64,
+) -> usize {
+    let recomputed = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.replacer.is_some());
+    recomputed.map(|(fate, batch)| fate.advance(batch, before, number)).sum()
+}
+
+fn replaces(fate: &Fate, batch: &RowBatch, replacer: &Arc<Replacer>) -> bool {
+    !fate.has_replaced && batch.replacer.as_ref().is_some_and(|own| Arc::ptr_eq(own, replacer))
+}
+
+/// The replacers whose rows need a tombstone that is not written yet, each once.
+pub(crate) fn replacers(fates: &[Fate], batches: &[Arc<RowBatch>]) -> Vec<Arc<Replacer>> {
+    let mut replacers: Vec<Arc<Replacer>> = Vec::new();
+    for (_, batch) in fates.iter().zip(batches).filter(|(fate, _)| !fate.has_replaced) {
+        let own = batch.replacer.iter();
+        let new = own.filter(|own| !replacers.iter().any(|replacer| Arc::ptr_eq(replacer, own)));
+        let new: Vec<_> = new.cloned().collect();
+        replacers.extend(new);
+    }
+    replacers
+}
+
+/// The tombstone that has to be written before the rows of this replacer are: it names those that are left, each in its
+/// view only. The rows of other views were not recomputed.
+pub(crate) fn doomed(fates: &[Fate], batches: &[Arc<RowBatch>], replacer: &Arc<Replacer>) -> Option<Doomed> {
+    let mut rows: Vec<(Box<[u8]>, u32)> = Vec::new();
+    let own = fates.iter().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer));
+    for (fate, batch) in own {
+        let (keys, view) = (&batch.keys, batch.keys.view());
+        let alive = (0..batch.rows()).filter(|&row| !fate.is_dead(row));
+        rows.extend(alive.map(|row| (keys.key(row).into(), view)));
+    }
+    (!rows.is_empty()).then_some(Doomed::Views(rows))
+}
+
+/// Whether that tombstone is written is not known: if it is found, the rows outlive it.
+pub(crate) fn tried(
+    fates: &mut [Fate],
+    batches: &[Arc<RowBatch>],
+    replacer: &Arc<Replacer>,
+    attempt: &Arc<Attempt>,
+) {
+    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer)) {
+        fate.seen.add(attempt);
+    }
+}
+
+/// That tombstone is written: the rows take its number.
+pub(crate) fn replaced(fates: &mut [Fate], batches: &[Arc<RowBatch>], replacer: &Arc<Replacer>, number: u64) {
+    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer)) {
+        fate.number = number;
+        fate.has_replaced = true;
+    }
+    replacer.add(number);
+}

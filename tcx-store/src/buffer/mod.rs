@@ -1,0 +1,263 @@
+//! The write buffer: rows that are accepted and readable, but not sealed yet.
+
+pub(crate) mod fate;
+pub(crate) mod generation;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::Instant;
+
+use crate::buffer::fate::Fate;
+use crate::buffer::generation::{BufferedRow, Generation, Generations, Wanted};
+use crate::changes::{Replacement, Seen, now_millis};
+use crate::computed::attestation::Attestation;
+use crate::computed::losses::Losses;
+use crate::computed::recompute::Replacer;
+use crate::error::{Error, Result};
+use crate::schema::column::Column;
+use crate::schema::key::Keys;
+use crate::schema::leaf::Leaf;
+
+/// The rows that one computed batch brought.
+#[derive(Debug)]
+pub(crate) struct RowBatch {
+    pub(crate) keys: Keys,
+    pub(crate) columns: Vec<Column>,
+    /// What was known of the changes when the rows were looked up.
+    pub(crate) seen: Seen,
+    /// Milliseconds since 1970.
+    pub(crate) born: u64,
+    /// Who computed the rows anew: they take the place of what was there.
+    pub(crate) replacer: Option<Arc<Replacer>>,
+    /// Asked before the rows become durable.
+    pub(crate) attestation: Option<Arc<Attestation>>,
+    /// The user that inserted the rows learns here that they are lost.
+    pub(crate) losses: Option<Arc<Losses>>,
+}
+
+impl RowBatch {
+    /// # Errors
+    ///
+    /// Columns that are not those of `leaves`, with one row a key.
+    pub(crate) fn new(
+        keys: Keys,
+        columns: Vec<Column>,
+        leaves: &[Leaf],
+        seen: Seen,
+        replacer: Option<Arc<Replacer>>,
+    ) -> Result<Self> {
+        if columns.len() != leaves.len() {
+            let (expected, found) = (leaves.len(), columns.len());
+            return Err(Error::invalid(format!("expected {expected} columns, found {found}")));
+        }
+        for (number, (column, leaf)) in columns.iter().zip(leaves).enumerate() {
+            if !column.fits(leaf, keys.len(), columns.get(number + 1)) {
+                let (name, kind, rows, bytes) = (&leaf.name, leaf.described(), keys.len(), column.bytes());
+                let message = format!(
+                    "column `{name}`: expected {rows} rows of {kind}, found {bytes} bytes that are not"
+                );
+                return Err(Error::invalid(message));
+            }
+        }
+        Ok(Self { keys, columns, seen, born: now_millis(), replacer, attestation: None, losses: None })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Why the rows are dropped, if their source has changed since they were computed.
+    pub(crate) fn refused(&self) -> Option<&Error> {
+        self.attestation.as_ref()?.refused()
+    }
+
+    /// This number of the rows is lost, for this reason.
+    pub(crate) fn lost(&self, rows: usize, why: &Error) {
+        self.losses.iter().filter(|_| rows > 0).for_each(|losses| losses.add(rows, why));
+    }
+
+    /// The memory the rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.keys.heap_bytes() + self.columns.iter().map(Column::heap_bytes).sum::<usize>()
+    }
+}
+
+/// How much is in the buffer, and why nothing more is taken while writing is off.
+#[derive(Debug, Default)]
+struct Room {
+    rows: usize,
+    bytes: usize,
+    trouble: Option<Error>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    /// It is in the buffer.
+    Yes,
+    /// It is the first in the buffer: the writer has a time to keep now.
+    First,
+    /// It filled the buffer: there is a segment's worth to seal.
+    Full,
+    /// Writing is off: the rows are dropped.
+    No,
+}
+
+/// The rows between a forward pass and the disk.
+#[derive(Debug)]
+pub(crate) struct WriteBuffer {
+    generations: RwLock<Generations>,
+    /// Batches in the buffer; hits on an empty buffer take no lock.
+    batches: AtomicUsize,
+    room: Mutex<Room>,
+    more_room: Condvar,
+    seal_bytes: usize,
+    queue_bytes: usize,
+}
+
+impl WriteBuffer {
+    pub(crate) fn new(seal_bytes: usize, queue_bytes: usize) -> Self {
+        // A full queue must be reason enough to seal, or the caller would wait for ever.
+        let seal_bytes = seal_bytes.min(queue_bytes / 2).max(1);
+        let (generations, room) = (RwLock::default(), Mutex::default());
+        Self {
+            generations,
+            batches: AtomicUsize::new(0),
+            room,
+            more_room: Condvar::new(),
+            seal_bytes,
+            queue_bytes,
+        }
+    }
+
+    /// Takes rows, waiting for room; `seal` is called to make some. A batch larger than the whole queue is taken when the queue is
+    /// empty. Returns how many of the rows have died since they were looked up, too.
+    pub(crate) fn accept(&self, batch: &Arc<RowBatch>, seal: impl Fn()) -> (Accepted, usize) {
+        let bytes = batch.bytes();
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        while room.trouble.is_none() && room.bytes > 0 && room.bytes + bytes > self.queue_bytes {
+            seal();
+            room = self.more_room.wait(room).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(trouble) = room.trouble.clone() {
+            drop(room);
+            batch.lost(batch.rows(), &trouble);
+            return (Accepted::No, 0);
+        }
+        room.bytes += bytes;
+        room.rows += batch.rows();
+        // The room stays locked until the rows are where a seal finds them: whoever waits for room must not ask for
+        // one that has nothing to seal yet.
+        let mut generations = self.write();
+        let (before, after, died) = generations.push(batch.clone());
+        self.batches.fetch_add(1, Ordering::Release);
+        let accepted = if before < self.seal_bytes && after >= self.seal_bytes {
+            Accepted::Full
+        } else if before == 0 {
+            Accepted::First
+        } else {
+            Accepted::Yes
+        };
+        (accepted, died)
+    }
+
+    /// Finds rows by key. `found` is called for each.
+    pub(crate) fn find(
+        &self,
+        wanted: &Wanted<'_>,
+        positions: impl Iterator<Item = usize>,
+        mut found: impl FnMut(usize, BufferedRow),
+    ) {
+        if self.batches.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let generations = self.read();
+        for position in positions {
+            if let Some(row) = generations.find(wanted, position) {
+                found(position, row);
+            }
+        }
+    }
+
+    /// Every batch whose source has not changed, its rows dead or not.
+    pub(crate) fn all_batches(&self) -> Vec<Arc<RowBatch>> {
+        self.read().all_batches().filter(|batch| batch.refused().is_none()).cloned().collect()
+    }
+
+    /// The rows that wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        (room.rows, room.bytes)
+    }
+
+    /// Since when the oldest row has waited to be sealed; the rows of `written`, the oldest generation, do not wait.
+    pub(crate) fn oldest_since(&self, written: Option<&Weak<Generation>>) -> Option<Instant> {
+        self.read().oldest_since(written)
+    }
+
+    /// Closes the active generation; what is accepted from now on belongs to the next.
+    pub(crate) fn freeze(&self) {
+        self.write().freeze();
+    }
+
+    /// The generation to write next; `written` is the oldest, if its rows are written and on their way to the disk.
+    pub(crate) fn oldest_after(&self, written: Option<&Weak<Generation>>) -> Option<Arc<Generation>> {
+        self.read().after(written).cloned()
+    }
+
+    /// What has become of the batches of a frozen generation; `None` once it has been released.
+    pub(crate) fn fates(&self, generation: &Arc<Generation>) -> Option<Arc<Vec<Fate>>> {
+        self.read().fates(generation)
+    }
+
+    /// Keeps what has become of the batches of a frozen generation, for which `replacements` were written. Calls `show`, which
+    /// shows readers these tombstones: before this they would kill the rows that they make way for, and without them older
+    /// rows would be served again. Returns how many rows of later generations have died.
+    pub(crate) fn settle(
+        &self,
+        generation: &Arc<Generation>,
+        fates: Arc<Vec<Fate>>,
+        replacements: &[Replacement],
+        show: impl FnOnce(),
+    ) -> usize {
+        let mut generations = self.write();
+        let died = generations.settle(generation, fates, replacements);
+        show();
+        died
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Generations> {
+        self.generations.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Generations> {
+        self.generations.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of the oldest generation: its rows are in the snapshot now, or never will be.
+    pub(crate) fn release_oldest(&self) {
+        let released = self.write().release_oldest();
+        let Some(released) = released else { return };
+        let Generation { batches, bytes, .. } = &*released.generation;
+        self.batches.fetch_sub(batches.len(), Ordering::Release);
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        room.bytes = room.bytes.saturating_sub(*bytes);
+        room.rows = room.rows.saturating_sub(batches.iter().map(|batch| batch.rows()).sum());
+        drop(room);
+        self.more_room.notify_all();
+    }
+
+    /// Turns writing off for this reason, or on; tells what it was before.
+    pub(crate) fn set_trouble(&self, trouble: Option<Error>) -> Option<Error> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut room.trouble, trouble);
+        drop(room);
+        self.more_room.notify_all();
+        before
+    }
+
+    /// Why writing is off, if it is.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner).trouble.clone()
+    }
+}

@@ -1,0 +1,58 @@
+//! Computes rows again that are in the cache already.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::sys::fork::Process;
+
+/// Somebody who computes every row once more, whatever is in the cache: rows that this replacer has not computed are
+/// misses to it. What it computes takes the place of what was there.
+///
+/// Which rows it has computed is kept as the numbers of its tombstones, not as a list of keys: a row is its own if
+/// the newest tombstone that names the row's key and view is. No two replacers share a tombstone.
+///
+/// ```
+/// use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replacer, Spec, Store};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::ints([7], 0))?;
+/// store.insert(&mut rows, &[0], vec![Column::dense(&[1])])?;
+///
+/// let replacer = Replacer::new();
+/// let mut again = store.lookup_replacing(Keys::ints([7], 0), &replacer)?;
+/// assert_eq!(again.missing(), 1);
+/// store.insert(&mut again, &[0], vec![Column::dense(&[2])])?;
+/// store.flush()?;
+/// assert_eq!(store.lookup(Keys::ints([7], 0))?.bytes(0, 0), [2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Replacer {
+    /// In ascending order.
+    numbers: Mutex<Vec<u64>>,
+    process: Process,
+}
+
+impl Replacer {
+    /// One that has computed nothing yet.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Whether a row is this replacer's own, `newest` being the newest tombstone that names its key and view.
+    pub(crate) fn has_computed(&self, newest: u64) -> bool {
+        // A forked process has computed nothing that is kept, and must not wait for a lock of its parent.
+        self.process.is_current()
+            && self.numbers.lock().unwrap_or_else(PoisonError::into_inner).binary_search(&newest).is_ok()
+    }
+
+    /// A tombstone of this number names rows that this replacer has computed.
+    pub(crate) fn add(&self, number: u64) {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(at) = numbers.binary_search(&number) {
+            numbers.insert(at, number);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Counting what is done, and telling it.
+
+use std::time::Instant;
+
+use crate::engine::Core;
+use crate::read::lookup::{Counts, Lookup};
+use crate::schema::leaf::Leaf;
+use crate::stats::causes::{MissCauses, note_causes};
+use crate::stats::{Stats, TierCounts, Tiers, Work};
+use crate::store::Store;
+
+impl Core {
+    /// Counts the hits and misses of a lookup.
+    pub(crate) fn counted(&self, mut lookup: Lookup) -> Lookup {
+        note_causes(&mut lookup, &self.snapshot());
+        let hits = lookup.len() - lookup.missing();
+        self.counters.hits.add(hits);
+        self.counters.bytes_served.add(hits * self.row_bytes());
+        let nothing = Counts { missing: [0; MissCauses::COUNT], buffered: 0 };
+        self.count_changes(&nothing, &lookup.counts());
+        #[cfg(feature = "metrics")]
+        self.published.if_due(|| self.publish());
+        lookup
+    }
+
+    /// Rows of a lookup that was counted as `before` were found since, or rejected.
+    pub(crate) fn recounted(&self, before: &Counts, lookup: &Lookup) {
+        let after = lookup.counts();
+        self.count_changes(before, &after);
+        let [before, after] = [before, &after].map(|counts| counts.missing.iter().sum::<usize>());
+        let row = self.row_bytes();
+        self.counters.hits.move_from(after, before);
+        self.counters.bytes_served.move_from(after * row, before * row);
+    }
+
+    fn count_changes(&self, before: &Counts, after: &Counts) {
+        for (counter, (before, after)) in
+            self.counters.misses.iter().zip(before.missing.iter().zip(&after.missing))
+        {
+            counter.move_from(*before, *after);
+        }
+        self.counters.buffer_hits.move_from(before.buffered, after.buffered);
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.leaves.iter().filter_map(|leaf: &Leaf| leaf.kind.width()).sum()
+    }
+
+    /// Something was done since `start`.
+    pub(crate) fn took(&self, work: Work, start: Instant) {
+        let took = self.counters.clock(work).stop(start);
+        let module = &*self.spec.module_id;
+        tracing::debug!(module, ?work, ms = took.as_secs_f64() * 1e3, "done");
+        if matches!(work, Work::Flush) {
+            let Stats { hits, misses, rows_accepted, rows_dropped, rows_sealed, .. } = self.stats();
+            tracing::debug!(module, hits, misses, rows_accepted, rows_dropped, rows_sealed, "statistics");
+        }
+        #[cfg(feature = "metrics")]
+        {
+            crate::stats::metrics::record(module, work, took);
+            self.publish();
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let (counters, snapshot) = (&self.counters, self.snapshot());
+        let miss_causes = counters.miss_causes();
+        let (hits, misses) = (counters.hits.get(), miss_causes.all());
+        let waiting = self.buffer.waiting();
+        let times = |work| counters.clock(work).times();
+        Stats {
+            hits,
+            misses,
+            miss_causes,
+            tiers: self.tiers(hits, misses),
+            bytes_served: counters.bytes_served.get(),
+            rows_computed: counters.rows_computed.get(),
+            rows_accepted: counters.rows_accepted.get(),
+            bytes_accepted: counters.bytes_accepted.get(),
+            rows_dropped: counters.rows_dropped.get(),
+            buffered_rows: waiting.0 as u64,
+            buffered_bytes: waiting.1 as u64,
+            rows_sealed: counters.rows_sealed.get(),
+            bytes_sealed: counters.bytes_sealed.get(),
+            segments: snapshot.segments.len() as u64,
+            rows: snapshot.segments.iter().map(|segment| segment.rows() as u64).sum(),
+            bytes: snapshot.segments.iter().map(|segment| segment.bytes() as u64).sum(),
+            damaged_segments: counters.damaged_segments.get(),
+            unknown_segments: counters.unknown_segments.get(),
+            failed_reads: counters.failed_reads.get(),
+            hot_bytes: self.hot.bytes() as u64,
+            rebuilt_runs: counters.rebuilt_runs.get(),
+            troubles: counters.troubles.get(),
+            is_writing_off: self.buffer.trouble().is_some(),
+            compute_times: times(Work::Compute),
+            flush_times: times(Work::Flush),
+            seal_times: times(Work::Seal),
+            merge_times: times(Work::Merge),
+            compaction_times: times(Work::Compaction),
+            collection_times: times(Work::Collection),
+            non_finite_rows: 0,
+            rows_rechecked: 0,
+        }
+    }
+
+    /// Every row is looked for in the buffer, and what is not found there in the segments.
+    fn tiers(&self, hits: u64, misses: u64) -> Tiers {
+        let buffered = self.counters.buffer_hits.get();
+        // Counted one after the other, by several threads.
+        let stored = hits.saturating_sub(buffered);
+        Tiers {
+            buffer: TierCounts { hits: buffered, misses: stored + misses },
+            segments: TierCounts { hits: stored, misses },
+            hot: self.hot.counts(),
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    fn publish(&self) {
+        crate::stats::metrics::publish(&self.spec.module_id, &self.stats());
+    }
+}
+
+impl Store {
+    /// Counts rows that were missing and that the caller has computed since `start`, whether they are kept or not: the store knows
+    /// what it is given, and not what that took.
+    ///
+    /// ```
+    /// # use std::time::Instant;
+    /// # use tcx_store::{ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let start = Instant::now();
+    /// store.computed(2, start);
+    /// let stats = store.stats();
+    /// assert_eq!((stats.rows_computed, stats.compute_times.count), (2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn computed(&self, rows: usize, start: Instant) {
+        if let Ok(core) = self.reader() {
+            core.counters.rows_computed.add(rows);
+            core.took(Work::Compute, start);
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! What the readers and the writer of one folder share.
+
+pub(crate) mod count;
+pub(crate) mod passed;
+pub(crate) mod publish;
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use arrow::datatypes::SchemaRef;
+
+use crate::buffer::WriteBuffer;
+use crate::buffer::generation::Wanted;
+use crate::changes::now_millis;
+use crate::computed::recompute::Replacer;
+use crate::engine::passed::Passed;
+use crate::error::{Error, ErrorKind, Result};
+use crate::live::folder::Live;
+use crate::live::refresh::{ListAt, Refresh};
+use crate::live::retention::Retention;
+use crate::live::segments::SegmentSet;
+use crate::live::snapshot::Snapshot;
+use crate::options::{Compression, Options};
+use crate::read::destination::{Destination, Destinations};
+use crate::read::lookup::Lookup;
+use crate::read::slow_path::{Trouble, probe};
+use crate::schema::key::{KeyType, Keys};
+use crate::schema::leaf::Leaf;
+use crate::schema::spec::Spec;
+use crate::segment::arrow_schema;
+use crate::segment::page_cache::HotTier;
+use crate::stats::Counters;
+use crate::storage::Storage;
+use crate::storage::warn_once::Failing;
+use crate::sys::clock;
+use crate::sys::lock::lock;
+
+/// One folder in this process.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) spec: Spec,
+    /// When it was opened.
+    pub(crate) opened: SystemTime,
+    pub(crate) leaves: Arc<[Leaf]>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) buffer: WriteBuffer,
+    pub(crate) counters: Arc<Counters>,
+    #[cfg(feature = "metrics")]
+    pub(crate) published: crate::stats::metrics::Published,
+    pub(crate) retention: Retention,
+    pub(crate) compression: Compression,
+    pub(crate) collect_after: Duration,
+    pub(crate) hot: Arc<HotTier>,
+    /// The bytes of the folder when they were last counted.
+    pub(crate) used_bytes: AtomicU64,
+    /// The bytes that this process had sealed by then.
+    pub(crate) sealed_when_measured: AtomicU64,
+    /// The bytes that had been sealed when rows were last evicted.
+    pub(crate) sealed_at_eviction: AtomicU64,
+    /// One thread at a time counts them.
+    pub(crate) measuring: Mutex<()>,
+    /// One thread at a time joins and removes files. The writer never waits for it.
+    pub(crate) upkeep: Mutex<()>,
+    /// Whether joining and removing is to be given up: the writer ends.
+    pub(crate) gives_up: AtomicBool,
+    /// What of it has failed.
+    pub(crate) failing: Failing,
+    /// The checks that the module has passed and that are still to be recorded.
+    pub(crate) passed: Passed,
+    live: Mutex<Live>,
+    snapshot: ArcSwap<Snapshot>,
+    refresh: Mutex<Refresh>,
+    /// Set once another identity was met here: nothing is served or written any more.
+    refused: OnceLock<Error>,
+}
+
+impl Core {
+    /// # Errors
+    ///
+    /// A folder of another identity, a damaged identity, a folder that cannot be listed.
+    pub(crate) fn open(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
+        Self::open_if(storage, spec, options, |listed| listed)
+    }
+
+    /// Opens the folder if `listed` accepts what became of the first listing.
+    ///
+    /// # Errors
+    ///
+    /// Of `listed`.
+    pub(crate) fn open_if(
+        storage: Arc<dyn Storage>,
+        spec: Spec,
+        options: &Options,
+        listed: impl FnOnce(Result<bool>) -> Result<bool>,
+    ) -> Result<Self> {
+        let schema = arrow_schema(spec.key_type, &spec.leaves);
+        let counters = Arc::new(Counters::default());
+        let retention = Retention::new(options);
+        let hot = Arc::new(HotTier::new(options.hot_bytes));
+        let leaves: Arc<[Leaf]> = spec.leaves.clone().into();
+        let segments =
+            SegmentSet::new(storage.clone(), schema.clone(), leaves.clone(), hot.clone(), counters.clone());
+        let mut live =
+            Live::new(storage.clone(), spec.clone(), segments, counters.clone(), !options.read_only);
+        let at = ListAt::new(storage.stamp().unwrap_or_default());
+        listed(live.refresh())?;
+        let snapshot = ArcSwap::from_pointee(live.snapshot(&retention));
+        Ok(Self {
+            leaves,
+            spec,
+            opened: clock::wall(),
+            schema,
+            storage,
+            buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),
+            counters,
+            #[cfg(feature = "metrics")]
+            published: crate::stats::metrics::Published::default(),
+            retention,
+            compression: options.compression,
+            collect_after: options.collect_after,
+            hot,
+            used_bytes: AtomicU64::new(0),
+            sealed_when_measured: AtomicU64::new(0),
+            sealed_at_eviction: AtomicU64::new(0),
+            measuring: Mutex::default(),
+            upkeep: Mutex::default(),
+            gives_up: AtomicBool::new(false),
+            failing: Failing::default(),
+            passed: Passed::default(),
+            live: Mutex::new(live),
+            snapshot,
+            refresh: Mutex::new(Refresh::new(options.refresh_every, at)),
+            refused: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
+        lock(&self.live)
+    }
+
+    /// Shows readers what `live` knows now.
+    pub(crate) fn install(&self, live: &mut Live) {
+        self.install_with(live, |show| show());
+    }
+
+    /// As [`install`](Self::install), at the moment when `install` calls what it is given.
+    pub(crate) fn install_with<T>(&self, live: &mut Live, install: impl FnOnce(&dyn Fn()) -> T) -> T {
+        let snapshot = Arc::new(live.snapshot(&self.retention));
+        install(&|| self.snapshot.store(snapshot.clone()))
+    }
+
+    /// The error of a folder that turned out to be another's.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.refused.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// # Errors
+    ///
+    /// Keys of another type than the store's.
+    pub(crate) fn check_key_type(&self, found: KeyType) -> Result<()> {
+        self.check()?;
+        let expected = self.spec.key_type;
+        if found == expected {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("ids of `{}` are {expected}, found {found}", self.spec.module_id)))
+    }
+
+    /// # Errors
+    ///
+    /// A leaf that the store has not.
+    pub(crate) fn check_leaves(&self, leaves: &[usize]) -> Result<()> {
+        let count = self.leaves.len();
+        match leaves.iter().find(|leaf| **leaf >= count) {
+            Some(leaf) => Err(Error::invalid(format!("there is no leaf {leaf}: the store has {count}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// A destination that is not that of `rows` rows of a dense leaf that is looked up.
+    pub(crate) fn check_destination(
+        &self,
+        destination: &Destination<'_>,
+        rows: usize,
+        wanted: Option<&[usize]>,
+    ) -> Result<()> {
+        let Destination { leaf, ref bytes } = *destination;
+        self.check_leaves(&[leaf])?;
+        let width = self.leaves[leaf].kind.width();
+        let Some(expected) = width.map(|width| width.saturating_mul(rows)) else {
+            return Err(Error::invalid(format!(
+                "rows of leaf {leaf} differ in length: they have no destination"
+            )));
+        };
+        if wanted.is_some_and(|wanted| !wanted.contains(&leaf)) {
+            return Err(Error::invalid(format!("leaf {leaf} has a destination and is not looked up")));
+        }
+        if bytes.len() != expected {
+            return Err(Error::invalid(format!(
+                "the destination of leaf {leaf} has {} bytes, and {rows} rows have {expected}",
+                bytes.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Remembers a refusal; every other error passes through unnoticed.
+    pub(crate) fn remember(&self, error: &Error) {
+        if matches!(error.kind(), ErrorKind::Incompatible | ErrorKind::Corrupt) {
+            // The first refusal stands.
+            let _ = self.refused.set(error.clone());
+        }
+    }
+
+    /// Finds the rows of these keys; looks for new files if it is time to, or if some are missing.
+    pub(crate) fn look(
+        &self,
+        keys: Keys,
+        replacer: Option<Arc<Replacer>>,
+        wanted: Option<&Arc<[usize]>>,
+        destinations: &mut [Destination<'_>],
+    ) -> Result<Lookup> {
+        self.check_key_type(keys.key_type())?;
+        keys.check_stamps(&self.leaves)?;
+        self.refresh_if_due()?;
+        let seen = self.snapshot().seen();
+        let mut lookup = Lookup::new(keys, self.leaves.clone(), seen, replacer);
+        if let Some(wanted) = wanted {
+            lookup = lookup.of_leaves(wanted);
+        }
+        let mut destinations = Destinations::new(destinations, lookup.len());
+        self.find(&mut lookup, &mut destinations);
+        if lookup.missing() > 0 && self.refresh_on_miss()? {
+            self.find(&mut lookup, &mut destinations);
+        }
+        Ok(lookup.with_copied(destinations.into_copied()))
+    }
+
+    /// Finds what it can of the missing rows: in the write buffer, then in the segments.
+    ///
+    /// In this order a row cannot slip through: it leaves the buffer only after the snapshot holds its segment.
+    pub(crate) fn find(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
+        if lookup.missing() > 0 {
+            self.find_keys(lookup, destinations);
+            lookup.reject_outdated(destinations);
+        }
+    }
+
+    fn find_keys(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
+        let tombstones = self.snapshot().tombstones.clone();
+        let (keys, replacer) = (lookup.keys(), lookup.replacer());
+        let oldest_kept = self.retention.oldest_kept();
+        let wanted = Wanted { keys, tombstones: &tombstones, replacer, oldest_kept };
+        let mut buffered = Vec::new();
+        self.buffer.find(&wanted, lookup.missing_rows(), |position, row| buffered.push((position, row)));
+        for (position, row) in buffered {
+            lookup.found_buffered(position, row);
+        }
+        // Each round takes at least one damaged file out of service.
+        while lookup.missing() > 0 {
+            let trouble = probe(lookup, destinations, &self.snapshot(), &self.hot);
+            self.counters.failed_reads.add(trouble.unread);
+            if trouble.is_empty() {
+                return;
+            }
+            self.drop_damaged(&trouble);
+        }
+    }
+
+    /// Takes damaged files out of service; what is missing then is made again.
+    pub(crate) fn drop_damaged(&self, trouble: &Trouble) {
+        let mut live = self.live();
+        live.drop_damaged(trouble);
+        self.install(&mut live);
+    }
+
+    /// Takes segments whose time to live is over out of service.
+    pub(crate) fn expire(&self) {
+        if self.snapshot().expires.is_some_and(|expires| expires <= now_millis()) {
+            self.install(&mut self.live());
+        }
+    }
+
+    /// Looks for new files if it is time to.
+    pub(crate) fn refresh_if_due(&self) -> Result<bool> {
+        self.expire();
+        match self.refresh.try_lock() {
+            Ok(mut refresh) if refresh.is_due() => self.refresh_with(&mut refresh, false),
+            // Another thread is at it.
+            _ => Ok(false),
+        }
+    }
+
+    /// Looks for new files because rows are missing; lists only if the folder seems to have changed.
+    pub(crate) fn refresh_on_miss(&self) -> Result<bool> {
+        match self.refresh.try_lock() {
+            Ok(mut refresh) => self.refresh_with(&mut refresh, false),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Lists the folder in any case.
+    pub(crate) fn refresh_now(&self) -> Result<bool> {
+        let mut refresh = lock(&self.refresh);
+        self.refresh_with(&mut refresh, true)
+    }
+
+    fn refresh_with(&self, refresh: &mut Refresh, always: bool) -> Result<bool> {
+        let stamp = || self.storage.stamp().unwrap_or_default();
+        let at = if always { Some(ListAt::new(stamp())) } else { refresh.should_list(stamp) };
+        let Some(at) = at else { return Ok(false) };
+        // While the writer is at the files, a hit does not wait for it.
+        let live = match self.live.try_lock() {
+            Ok(live) => Some(live),
+            Err(TryLockError::Poisoned(live)) => Some(live.into_inner()),
+            Err(TryLockError::WouldBlock) => always.then(|| self.live()),
+        };
+        let Some(mut live) = live else { return Ok(false) };
+        let learned = live.refresh();
+        // What was not learned is looked for again, whatever the stamp says.
+        refresh.listed(if learned.is_ok() { at } else { ListAt::new(None) });
+        match learned {
+            Ok(new) => {
+                if new {
+                    self.install(&mut live);
+                }
+                Ok(new)
+            }
+            // A lost mount makes misses, not errors.
+            Err(error) if error.kind() == ErrorKind::Io && !always => Ok(false),
+            Err(error) => {
+                self.remember(&error);
+                Err(error)
+            }
+        }
+    }
+}

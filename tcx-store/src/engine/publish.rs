@@ -1,0 +1,59 @@
+//! Giving a written segment its name, and showing it to readers.
+
+use std::io;
+
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::index::build_run;
+use crate::live::folder::Live;
+use crate::live::runs::publish_run;
+use crate::schema::key::KeyHash;
+use crate::segment::WrittenSegment;
+use crate::storage::name::{FileName, SegmentName};
+use crate::sys::bytes::Random;
+
+/// Publishes a segment, whose rows have these hashes in order, and its index run. Readers of this process see it then.
+///
+/// # Errors
+///
+/// What kept it from being durable; a segment that does not read back; a folder that is not the one that was opened.
+pub(crate) fn publish_segment(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> Result<()> {
+    let name = written.name;
+    // After the segment was written: it gets its name only in the folder that holds it.
+    check_folder(core)?;
+    publish_files(core, written, hashes)
+        .map_err(|e| Error::io("cannot write a segment in", core.storage.path(), e))?;
+    // Others find it only if the folder was the same all the time.
+    check_folder(core).inspect_err(|_| tracing::debug!(segment = %name, "not acknowledged"))
+}
+
+fn check_folder(core: &Core) -> Result<()> {
+    core.live().check_instance().inspect_err(|error| core.remember(error))
+}
+
+fn publish_files(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> io::Result<()> {
+    let name = written.name;
+    // The run first, so that whoever sees the segment finds it indexed. It can be made again: without it, the
+    // segment is written all the same.
+    let run = Random::new();
+    if let Err(error) = publish_run(&*core.storage, run, &build_run(&[(name, hashes)])) {
+        tracing::debug!(segment = %name, "cannot write its index run: {error}");
+    }
+    if let Err(error) = written.publish() {
+        // Best effort: a run that stays knows a segment that nobody will find.
+        let _ = core.storage.remove(&FileName::Run(run).to_string());
+        return Err(error);
+    }
+    let mut live = core.live();
+    let added = match live.add(name, run) {
+        // Another process has joined it with others already, and collected it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_replaced(&mut live, name) => Ok(()),
+        added => added,
+    };
+    core.install(&mut live);
+    added
+}
+
+fn has_been_replaced(live: &mut Live, name: SegmentName) -> bool {
+    live.refresh().is_ok() && live.replacing().iter().any(|segment| segment.inputs().contains(&name))
+}

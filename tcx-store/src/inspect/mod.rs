@@ -1,0 +1,361 @@
+//! Looking at a module's folder from outside, by what stands in its change 0: nothing is written, and no program that knows
+//! the module is needed.
+
+pub(crate) mod other_files;
+pub(crate) mod rows;
+pub(crate) mod verify;
+
+use std::borrow::Cow;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::changes::{IdentityChange, KnownChanges};
+use crate::error::{Error, Result};
+use crate::inspect::other_files::{OtherFiles, other_files};
+use crate::live::folder::{Listing, Live};
+use crate::live::segments::SegmentSet;
+use crate::schema::spec::Spec;
+use crate::segment::page_cache::HotTier;
+use crate::segment::{Segment, SegmentError, arrow_schema};
+use crate::stats::Counters;
+use crate::storage::name::{FileName, SegmentName, check_module_id};
+use crate::storage::{Looking, Storage};
+use crate::sys::clock::time;
+
+/// What is kept of files that are read, not mapped: somebody who reads row after row wants the same blocks again.
+const HOT_BYTES: usize = 16 << 20;
+
+/// The modules of a cache directory: the folders that hold files of tcx, in the order of their names.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// assert_eq!(tcx_store::modules(dir.path())?, ["m_v1"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// A directory that cannot be listed.
+pub fn modules(cache: &Path) -> Result<Vec<String>> {
+    let failed = |e| Error::io("cannot list", cache, e);
+    let mut modules = Vec::new();
+    for entry in std::fs::read_dir(cache).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // A link could lead out of the cache.
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if is_folder && check_module_id(&name).is_ok() && holds_files_of_tcx(&entry.path()) {
+            modules.push(name);
+        }
+    }
+    modules.sort();
+    Ok(modules)
+}
+
+fn holds_files_of_tcx(dir: &Path) -> bool {
+    let names = Looking::new(dir.to_owned()).list().unwrap_or_default();
+    names.iter().any(|name| FileName::parse(name).is_some())
+}
+
+/// What has become of a segment.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # use tcx_store::{Inspection, SegmentState};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let module = Inspection::open(&dir.path().join("m_v1"))?;
+/// assert!(module.segments().all(|segment| segment.state == SegmentState::Served));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SegmentState {
+    /// Its rows are served, but for those that tombstones name.
+    Served,
+    /// Another segment stands for it: it is removed by collection.
+    Replaced,
+    /// Everything in it has been invalidated: it is removed by collection.
+    Dead,
+    /// It counts on a change that is not there yet.
+    Ahead,
+    /// Its footer is not what was written, as the text says.
+    Damaged(String),
+    /// It belongs to another identity or format, as the text says.
+    Foreign(String),
+    /// It cannot be opened or read, as the text says.
+    Unreadable(String),
+}
+
+impl SegmentState {
+    /// Whether it may hold rows that nobody sees: it is damaged or cannot be read, or counts on a change that is not there.
+    pub fn hides_rows(&self) -> bool {
+        matches!(self, Self::Ahead | Self::Damaged(_) | Self::Unreadable(_))
+    }
+}
+
+/// What the footer of a segment says.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let module = Inspection::open(&dir.path().join("m_v1"))?;
+/// let segment = module.segments().next().expect("a flush has sealed one");
+/// assert_eq!((segment.rows, segment.base), (2, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SegmentFacts {
+    /// The name of its file.
+    pub name: String,
+    /// The size of its file.
+    pub bytes: u64,
+    /// Its rows, those too that have been invalidated.
+    pub rows: u64,
+    /// The newest change that its rows know.
+    pub base: u64,
+    /// When its oldest row was computed.
+    pub born: SystemTime,
+    /// What has become of it.
+    pub state: SegmentState,
+}
+
+/// A module's folder at one moment, by the footers of its files; rows are read when they are asked for.
+///
+/// ```
+/// use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+///
+/// let dir = tempfile::tempdir()?;
+/// let output = ColumnType::Dense { dtype: DType::U8, shape: &[2] };
+/// let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+/// let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::text(["cat", "dog"], 0)?)?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[1, 2, 3, 4])])?;
+/// store.flush()?;
+///
+/// assert_eq!(tcx_store::modules(dir.path())?, ["m_v1"]);
+/// let module = Inspection::open(&dir.path().join("m_v1"))?;
+/// assert_eq!(module.spec().leaves()[0].kind.to_string(), "u8 [2]");
+/// assert_eq!(module.segments().map(|segment| segment.rows).sum::<u64>(), 2);
+/// for row in module.rows() {
+///     let row = row?;
+///     println!("{}: {:?}", String::from_utf8_lossy(row.key), row.leaf(0));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Inspection {
+    pub(crate) storage: Arc<Looking>,
+    pub(crate) spec: Spec,
+    identity: IdentityChange,
+    pub(crate) changes: KnownChanges,
+    pub(crate) segments: Vec<Inspected>,
+    others: OtherFiles,
+    last_used: Option<SystemTime>,
+}
+
+/// A segment and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Inspected {
+    pub(crate) facts: SegmentFacts,
+    /// If it can be read, and belongs here.
+    pub(crate) segment: Option<Arc<Segment>>,
+    /// The keys of one that is not mapped, once one was wanted.
+    keys: OnceLock<Vec<Option<OwnKey>>>,
+}
+
+/// The bytes of a key, and its view.
+type OwnKey = (Box<[u8]>, u32);
+
+impl Inspected {
+    /// The key and view of a row; `None` if its bytes cannot be trusted or read.
+    pub(crate) fn key(&self, row: usize) -> Option<(&[u8], u32)> {
+        let segment = self.segment.as_deref()?;
+        if let (Cow::Borrowed(key), view) = segment.key(row)? {
+            return Some((key, view));
+        }
+        let key = |row| segment.key(row).map(|(key, view)| (key.into(), view));
+        let keys = self.keys.get_or_init(|| (0..segment.rows()).map(key).collect());
+        keys.get(row)?.as_ref().map(|(key, view)| (&**key, *view))
+    }
+}
+
+impl Inspection {
+    /// Looks at the folder of a module.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed; a change 0 that is damaged or missing.
+    pub fn open(dir: &Path) -> Result<Self> {
+        Self::of(Looking::new(dir.to_owned()))
+    }
+
+    pub(crate) fn of(storage: Looking) -> Result<Self> {
+        let storage = Arc::new(storage);
+        let dir = storage.path();
+        let failed = |e| Error::io("cannot list", dir, e);
+        let last_used =
+            storage.list().map_err(failed)?.iter().filter_map(|name| storage.last_used(name)).max();
+        let identity = read_identity(&*storage)?;
+        let spec = identity.spec().map_err(|what| Error::corrupt(dir, what))?;
+        let schema = arrow_schema(spec.key_type, &spec.leaves);
+        let counters = Arc::new(Counters::default());
+        let hot = Arc::new(HotTier::new(HOT_BYTES));
+        let segments =
+            SegmentSet::new(storage.clone(), schema, spec.leaves.clone().into(), hot, counters.clone());
+        let mut live = Live::new(storage.clone(), spec.clone(), segments, counters, false);
+        live.refresh()?;
+        let names = storage.list().map_err(failed)?;
+        let segments = inspected(&mut live, &storage, &names);
+        let others = other_files(&storage, &names);
+        Ok(Self { storage, spec, identity, changes: live.changes, segments, others, last_used })
+    }
+
+    /// What a store of this folder is opened for.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The hash of everything that has to be the same for rows to be served: BLAKE3, 64 hex digits.
+    pub fn digest(&self) -> String {
+        self.identity.digest()
+    }
+
+    /// What tells this folder from one that is removed and made again: 32 hex digits.
+    pub fn instance(&self) -> String {
+        self.identity.instance.to_string()
+    }
+
+    /// When the folder was made.
+    pub fn created(&self) -> SystemTime {
+        time(self.identity.created)
+    }
+
+    /// When a file was last read or added, as far as the file system records it. Looking is no use.
+    pub fn last_used(&self) -> Option<SystemTime> {
+        self.last_used
+    }
+
+    pub(crate) fn storage_path(&self) -> &Path {
+        self.storage.path()
+    }
+
+    /// The segments, the oldest first.
+    pub fn segments(&self) -> impl Iterator<Item = &SegmentFacts> {
+        self.segments.iter().map(|own| &own.facts)
+    }
+
+    /// The files besides the segments.
+    pub fn other_files(&self) -> &OtherFiles {
+        &self.others
+    }
+
+    /// The number of the newest change; 0 as long as nothing has been invalidated.
+    pub fn newest_change(&self) -> u64 {
+        self.changes.newest().unwrap_or(0)
+    }
+
+    /// Whether every change could be verified. If not, all rows before it count as invalidated.
+    pub fn has_sound_changes(&self) -> bool {
+        self.changes.are_settled()
+    }
+
+    /// Whether tombstones may name rows of the served segments: then fewer rows are served than the footers say.
+    pub fn may_have_dead_rows(&self) -> bool {
+        let served = self.segments().filter(|facts| facts.state == SegmentState::Served);
+        served.map(|facts| facts.base).any(|base| self.changes.tombstones().may_kill(base))
+    }
+}
+
+/// The segments of a listing, the oldest first, and what has become of each.
+pub(crate) fn inspected(live: &mut Live, storage: &Looking, names: &[String]) -> Vec<Inspected> {
+    let replaced = live.segments.replaced(&live.changes);
+    let segments = Listing::of(names).segments.into_iter().filter_map(|name| {
+        let (segment, state) = match live.segments.opened(name) {
+            Some(Ok(segment)) => {
+                let state = state(segment, &live.changes, replaced.contains(&name));
+                (Some(segment.clone()), state)
+            }
+            Some(Err(SegmentError::Damaged(what))) => (None, SegmentState::Damaged(what.clone())),
+            Some(Err(SegmentError::Foreign(why) | SegmentError::Unknown(why))) => {
+                (None, SegmentState::Foreign(why.clone()))
+            }
+            Some(Err(SegmentError::Failed(error))) => (None, SegmentState::Unreadable(error.to_string())),
+            // One that has come or gone since is left to the next look.
+            None => match storage.open(&name.to_string()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    (None, SegmentState::Unreadable(error.to_string()))
+                }
+                _ => return None,
+            },
+        };
+        let bytes = storage.info(&name.to_string()).map_or(0, |info| info.bytes);
+        let facts = facts(name, bytes, segment.as_deref(), state);
+        Some(Inspected { facts, segment, keys: OnceLock::new() })
+    });
+    let mut segments: Vec<_> = segments.collect();
+    segments.sort_by(|a, b| (a.facts.born, &a.facts.name).cmp(&(b.facts.born, &b.facts.name)));
+    segments
+}
+
+fn state(segment: &Segment, changes: &KnownChanges, is_replaced: bool) -> SegmentState {
+    match () {
+        () if changes.newest().is_none_or(|newest| segment.base() > newest) => SegmentState::Ahead,
+        () if is_replaced => SegmentState::Replaced,
+        () if !changes.serves(segment.base()) => SegmentState::Dead,
+        () => SegmentState::Served,
+    }
+}
+
+fn facts(name: SegmentName, bytes: u64, segment: Option<&Segment>, state: SegmentState) -> SegmentFacts {
+    SegmentFacts {
+        name: name.to_string(),
+        bytes,
+        rows: segment.map_or(0, |segment| segment.rows() as u64),
+        base: segment.map_or(0, Segment::base),
+        born: segment.map_or(UNIX_EPOCH, |segment| time(segment.born())),
+        state,
+    }
+}
+
+/// Reads change 0.
+///
+/// # Errors
+///
+/// One that is damaged or missing.
+pub(crate) fn read_identity(storage: &dyn Storage) -> Result<IdentityChange> {
+    let name = FileName::Change(0).to_string();
+    let path = storage.path().join(&name);
+    let map = storage.map(&name).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corrupt(
+            &path,
+            "it is missing, and without it nobody can tell what the rows are: restore it, or remove the module",
+        ),
+        _ => Error::io("cannot read", &path, error),
+    })?;
+    IdentityChange::decode(&map).map_err(|what| {
+        let advice = "nobody can tell what the rows are: restore it from a copy, or remove the module";
+        Error::corrupt(path, format!("{what}; {advice}"))
+    })
+}

@@ -1,0 +1,215 @@
+//! Reading every byte of a folder.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use super::verdicts::{Judged, verdicts};
+use super::{Damage, DamagedFile, Verified};
+use crate::changes::{check_change, map_change};
+use crate::index::Run;
+use crate::inspect::{Inspected, Inspection, SegmentState};
+use crate::live::folder::{Listing, key_hashes};
+use crate::schema::key::KeyHash;
+use crate::segment::{Segment, Verdict};
+use crate::storage::Storage;
+use crate::storage::name::{FileName, SegmentName};
+use crate::sys::mmap::Mapped;
+
+/// A verification that is going on.
+pub(super) struct Check<'a> {
+    pub(super) inspection: &'a Inspection,
+    pub(super) verified: Verified,
+    pub(super) progress: &'a mut dyn FnMut(u64, u64),
+    pub(super) total: u64,
+}
+
+impl Check<'_> {
+    fn read(&mut self, bytes: usize) {
+        self.verified.bytes += bytes as u64;
+        (self.progress)(self.verified.bytes, self.total);
+    }
+
+    fn damaged(&mut self, file: &impl ToString, kind: DamagedFile, what: impl Into<String>) {
+        self.verified.damage.push(Damage { file: file.to_string(), kind, what: what.into() });
+    }
+
+    /// A file that cannot be read may be as sound as any.
+    fn unreadable(&mut self, file: &impl ToString, why: &impl ToString) {
+        self.verified.unreadable.push((file.to_string(), why.to_string()));
+    }
+
+    /// Every byte of every segment, and whether text is text.
+    pub(super) fn segments(&mut self) {
+        let inspection = self.inspection;
+        let verdicts = verdicts(inspection, |bytes| self.read(bytes));
+        for (own, judged) in inspection.segments.iter().zip(verdicts) {
+            let name = &own.facts.name;
+            if judged.is_unread(own) && self.is_gone(name) {
+                continue;
+            }
+            if let Some(segment) = &own.segment {
+                self.verified.segments += 1;
+                self.verified.rows += own.facts.rows;
+                if !segment.is_mapped() {
+                    self.read(segment.bytes());
+                }
+            } else {
+                self.read(own.facts.bytes as usize);
+            }
+            match judged {
+                Judged::Verdict(Verdict::Sound) => {}
+                Judged::Verdict(Verdict::Damaged(what)) => self.damaged(name, DamagedFile::Segment, what),
+                Judged::Verdict(Verdict::Unread) => self.unreadable(name, &"reading it has failed"),
+                Judged::Unreadable(error) => self.unreadable(name, &error),
+                Judged::Not => self.by_its_footer(own),
+            }
+        }
+    }
+
+    /// Whether a segment has vanished since it was looked at: another stands for it, and collection has removed it.
+    fn is_gone(&self, name: &str) -> bool {
+        self.inspection.storage.info(name).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    }
+
+    /// A segment that could not be opened.
+    fn by_its_footer(&mut self, own: &Inspected) {
+        let name = &own.facts.name;
+        match &own.facts.state {
+            SegmentState::Foreign(what) => self.verified.foreign.push((name.clone(), what.clone())),
+            SegmentState::Damaged(what) => {
+                self.verified.segments += 1;
+                self.damaged(name, DamagedFile::Segment, what);
+            }
+            SegmentState::Unreadable(why) => self.unreadable(name, why),
+            _ => {}
+        }
+    }
+
+    /// Every change from 1 to the newest that something counts on, and the merged ones.
+    pub(super) fn changes(&mut self, listing: &Listing) {
+        let listed = listing.changes.changes.last().into_iter().chain(listing.changes.merged.last()).copied();
+        let segments = self.inspection.segments.iter().filter_map(|own| own.segment.as_ref());
+        let newest = listed.chain(segments.map(|segment| segment.base())).max().unwrap_or(0);
+        for number in 0..=newest {
+            let name = FileName::Change(number);
+            let map = match self.map(name) {
+                File::Read(map) => map,
+                File::Unreadable => continue,
+                File::WrongLength(what) => {
+                    self.damaged(&name, DamagedFile::Change, what);
+                    continue;
+                }
+                File::Gone => {
+                    self.damaged(&name, DamagedFile::Change, "it is missing, and others or rows count on it");
+                    continue;
+                }
+            };
+            self.verified.changes += 1;
+            self.read(map.len());
+            // Change 0 has been read: there would be no inspection without it.
+            if let (1.., Err(what)) = (number, check_change(number, map)) {
+                self.damaged(&name, DamagedFile::Change, what);
+            }
+        }
+        for &number in &listing.changes.merged {
+            let name = FileName::Merged(number);
+            let map = match self.map(name) {
+                File::Read(map) => map,
+                File::Gone | File::Unreadable => continue,
+                File::WrongLength(what) => {
+                    self.damaged(&name, DamagedFile::Merged, what);
+                    continue;
+                }
+            };
+            self.verified.changes += 1;
+            self.read(map.len());
+            match check_change(number, map) {
+                Ok(Some(instance)) if instance.to_string() != self.inspection.instance() => {
+                    let why = "it is of a folder that was here before".to_owned();
+                    self.verified.foreign.push((name.to_string(), why));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => self.damaged(&name, DamagedFile::Merged, "it is a single change"),
+                Err(what) => self.damaged(&name, DamagedFile::Merged, what),
+            }
+        }
+    }
+
+    /// Every byte of every index run, and whether it leads to each row of its segments under the hash of its key.
+    pub(super) fn runs(&mut self, listing: &Listing) {
+        let mut hashes = Hashes::new(self.inspection);
+        for &random in &listing.runs {
+            let name = FileName::Run(random);
+            let File::Read(map) = self.map(name) else { continue };
+            self.verified.runs += 1;
+            self.read(map.len());
+            if Run::is_of_another_version(&map) {
+                let why = "it is of another version of tcx".to_owned();
+                self.verified.foreign.push((name.to_string(), why));
+                continue;
+            }
+            let what = match Run::open(map, random) {
+                None => Some("it is not what was written".to_owned()),
+                Some(run) if !run.is_intact() => Some("a checksum is wrong".to_owned()),
+                Some(run) => run.disagreement(|name| hashes.of(name)),
+            };
+            if let Some(what) = what {
+                self.damaged(&name, DamagedFile::Run, what);
+            }
+        }
+    }
+
+    fn map(&mut self, name: FileName) -> File {
+        let storage = &self.inspection.storage;
+        // First: a file of holes may have more bytes than can be read.
+        if matches!(name, FileName::Change(_) | FileName::Merged(_))
+            && let Ok(Err(what)) = map_change(&**storage, name)
+        {
+            return File::WrongLength(what);
+        }
+        let name = name.to_string();
+        match storage.read_through(&name, 0..usize::MAX).and_then(|()| storage.map(&name)) {
+            Ok(map) => File::Read(map),
+            Err(error) if error.kind() == ErrorKind::NotFound => File::Gone,
+            Err(error) => {
+                self.unreadable(&name, &error);
+                File::Unreadable
+            }
+        }
+    }
+}
+
+/// A file that is wanted whole.
+enum File {
+    Read(Mapped),
+    /// It has vanished, or never came.
+    Gone,
+    /// It has been told.
+    Unreadable,
+    /// Its length is not the one that its header says.
+    WrongLength(String),
+}
+
+/// The hashes of the keys of each segment, made when they are first asked for.
+struct Hashes<'a> {
+    segments: HashMap<SegmentName, &'a Arc<Segment>>,
+    made: HashMap<SegmentName, Arc<[KeyHash]>>,
+}
+
+impl<'a> Hashes<'a> {
+    fn new(inspection: &'a Inspection) -> Self {
+        let usable = inspection.segments.iter().filter_map(|own| own.segment.as_ref());
+        Self { segments: usable.map(|own| (own.name(), own)).collect(), made: HashMap::new() }
+    }
+
+    /// `None` for one that is not here or cannot be read.
+    fn of(&mut self, name: SegmentName) -> Option<Arc<[KeyHash]>> {
+        if let Some(made) = self.made.get(&name) {
+            return Some(made.clone());
+        }
+        let made: Arc<[KeyHash]> = key_hashes(self.segments.get(&name)?)?.into();
+        self.made.insert(name, made.clone());
+        Some(made)
+    }
+}

@@ -1,0 +1,219 @@
+//! Reading every byte of a folder, and repairing what is damaged.
+//!
+//! Damage is one process's judgement: nothing is moved or replaced before it has been found twice. What could not be read is not
+//! damaged: it is told and left alone.
+
+mod check;
+mod repair;
+#[cfg(test)]
+mod tests;
+mod verdicts;
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::inspect::Inspection;
+use crate::live::folder::Listing;
+use crate::storage::Storage;
+use crate::storage::name::FileName;
+use check::Check;
+pub(crate) use repair::DAMAGED;
+
+/// Which kind of file is damaged: what it costs, and what repairing it does.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # use tcx_store::DamagedFile;
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// # drop(store);
+/// # let module = dir.path().join("m_v1");
+/// # let file = Inspection::open(&module)?.segments().next().expect("one segment").name.clone();
+/// # std::fs::write(module.join(&file), "something else")?;
+/// // A segment was overwritten.
+/// let verified = tcx_store::verify(&module, &mut |_, _| {})?;
+/// assert_eq!(verified.damage[0].kind, DamagedFile::Segment);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DamagedFile {
+    /// Its rows are computed again. Repairing moves it into the folder `damaged`.
+    Segment,
+    /// It is made again. Repairing removes it.
+    Run,
+    /// The changes themselves are read instead. Repairing removes it.
+    Merged,
+    /// All rows before it count as invalidated. Repairing puts a tombstone for just that in its place.
+    Change,
+}
+
+/// A file that does not hold what was written, or does not fit the others.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// # drop(store);
+/// let module = dir.path().join("m_v1");
+/// let file = Inspection::open(&module)?.segments().next().expect("one segment").name.clone();
+/// std::fs::write(module.join(&file), "something else")?;
+/// let verified = tcx_store::verify(&module, &mut |_, _| {})?;
+/// assert_eq!(verified.damage[0].file, file);
+/// assert!(!verified.damage[0].what.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// The name of the file.
+    pub file: String,
+    /// Which kind it is.
+    pub kind: DamagedFile,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What was read.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// let verified = tcx_store::verify(&dir.path().join("m_v1"), &mut |_, _| {})?;
+/// assert_eq!((verified.segments, verified.rows, verified.changes), (1, 1, 1));
+/// assert!(verified.damage.is_empty() && verified.foreign.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// Segments of this module.
+    pub segments: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Changes, change 0 too, and merged changes.
+    pub changes: u64,
+    /// Index runs.
+    pub runs: u64,
+    /// Bytes of all these files.
+    pub bytes: u64,
+    /// What is wrong; nothing, if all is well.
+    pub damage: Vec<Damage>,
+    /// Files that could not be read, each with the reason. They may be as sound as any, and are left where they are.
+    pub unreadable: Vec<(String, String)>,
+    /// Files of another identity, another folder of this name, or another version of tcx, each with the reason: they
+    /// are not served and no damage.
+    pub foreign: Vec<(String, String)>,
+}
+
+/// Reads every file of the folder `dir` of a module: all checksums, the changes without gaps, the index against the keys.
+/// `progress` is told now and then how many of how many bytes were read.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([7], 0))?;
+/// # store.insert(&mut rows, &[0], vec![Column::dense(&[7])])?;
+/// store.flush()?;
+/// let verified = tcx_store::verify(&dir.path().join("m_v1"), &mut |_, _| {})?;
+/// assert!(verified.damage.is_empty());
+/// assert_eq!((verified.segments, verified.rows), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// A folder that cannot be listed; a change 0 that cannot be read, or is damaged or missing, which nothing can repair.
+pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+    verify_all(&Inspection::open(dir)?, progress)
+}
+
+fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+    let failed = |e| Error::io("cannot list", inspection.storage_path(), e);
+    let names = inspection.storage.list().map_err(failed)?;
+    let listing = Listing::of(&names);
+    let sizes = names.iter().filter(|name| FileName::parse(name).is_some());
+    let total = sizes.filter_map(|name| inspection.storage.info(name).ok()).map(|info| info.bytes).sum();
+    let mut check = Check { inspection, verified: Verified::default(), progress, total };
+    check.segments();
+    check.changes(&listing);
+    check.runs(&listing);
+    Ok(check.verified)
+}
+
+/// Verifies again, and repairs what is still found to be damaged; tells what was done to each.
+///
+/// Processes that use the folder may go on: they meet fewer files, and no row is served that was not before.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// # drop(store);
+/// # let module = dir.path().join("m_v1");
+/// # let file = Inspection::open(&module)?.segments().next().expect("one segment").name.clone();
+/// # std::fs::write(module.join(&file), "something else")?;
+/// // A segment was overwritten.
+/// let found = tcx_store::verify(&module, &mut |_, _| {})?.damage;
+/// tcx_store::repair(&module, &found, &mut |_, _| {})?;
+/// assert!(tcx_store::verify(&module, &mut |_, _| {})?.damage.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`verify`]; what kept it from the disk, after what was repaired before.
+pub fn repair(dir: &Path, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Repaired>> {
+    let again = verify(dir, progress)?;
+    let twice = again.damage.into_iter().filter(|damage| found.iter().any(|first| first.file == damage.file));
+    twice.map(|damage| repair::repair(dir, damage)).collect()
+}
+
+/// What was repaired.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # store.insert(&mut store.lookup(Keys::ints([7], 0))?, &[0], vec![Column::dense(&[7])])?;
+/// # store.flush()?;
+/// # drop(store);
+/// # let module = dir.path().join("m_v1");
+/// # let file = Inspection::open(&module)?.segments().next().expect("one segment").name.clone();
+/// # std::fs::write(module.join(&file), "something else")?;
+/// # let found = tcx_store::verify(&module, &mut |_, _| {})?.damage;
+/// let repaired = tcx_store::repair(&module, &found, &mut |_, _| {})?;
+/// assert_eq!(repaired[0].damage.file, file);
+/// assert_eq!(repaired[0].done, "moved into `damaged`");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// What was wrong.
+    pub damage: Damage,
+    /// What was done about it, in words.
+    pub done: String,
+}

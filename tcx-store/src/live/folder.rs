@@ -1,0 +1,397 @@
+//! The live set: what the listing of a module's folder and its changes say is there.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use crate::changes::instance::{KnownIdentity, refuse_other};
+use crate::changes::{Compared, KnownChanges, ListedChanges, MergePlan, Place, Replacement};
+use crate::error::{Error, Result};
+use crate::index::{Run, build_run};
+use crate::live::retention::Retention;
+use crate::live::runs::RunSet;
+use crate::live::segments::SegmentSet;
+use crate::live::snapshot::{Snapshot, Unserved};
+use crate::read::slow_path::Trouble;
+use crate::schema::key::{KeyHash, hash};
+use crate::schema::spec::Spec;
+use crate::segment::Segment;
+use crate::stats::Counters;
+use crate::stats::causes::Cause;
+use crate::storage::Storage;
+use crate::storage::name::{FileName, SegmentName};
+use crate::sys::bytes::Random;
+
+/// So often a listing is made again because it was stale.
+const LISTED_AT_MOST: usize = 3;
+
+/// Everything this process knows of the folder. What a listing lacks is not forgotten: a listing may be stale.
+#[derive(Debug)]
+pub(crate) struct Live {
+    storage: Arc<dyn Storage>,
+    spec: Spec,
+    counters: Arc<Counters>,
+    identity: Option<KnownIdentity>,
+    pub(crate) changes: KnownChanges,
+    pub(crate) segments: SegmentSet,
+    runs: RunSet,
+    /// What readers were shown of the changes, and whether files came or went since.
+    shown: (Option<u64>, usize),
+    has_new_files: bool,
+    /// Whether segments of other processes were found whose names may not be durable yet.
+    has_unsynced_names: bool,
+    /// Whether this process may leave files in the folder.
+    may_write: bool,
+    /// The last place among the tombstones that this process has written for recomputed rows.
+    replaced: Arc<Place>,
+}
+
+/// The files of a listing that are tcx's.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) segments: BTreeSet<SegmentName>,
+    pub(crate) changes: ListedChanges,
+    pub(crate) runs: Vec<Random>,
+    pub(crate) temporary: Vec<Random>,
+}
+
+impl Listing {
+    pub(crate) fn read(storage: &dyn Storage) -> io::Result<Self> {
+        Ok(Self::of(&storage.list()?))
+    }
+
+    pub(crate) fn of(names: &[String]) -> Self {
+        let mut listing = Self::default();
+        for name in names.iter().filter_map(|name| FileName::parse(name)) {
+            match name {
+                FileName::Segment(name) => drop(listing.segments.insert(name)),
+                FileName::Change(number) => drop(listing.changes.changes.insert(number)),
+                FileName::Merged(number) => drop(listing.changes.merged.insert(number)),
+                FileName::Run(random) => listing.runs.push(random),
+                FileName::Temporary(random) => listing.temporary.push(random),
+            }
+        }
+        // The order of a listing decides nothing.
+        listing.runs.sort();
+        listing
+    }
+}
+
+impl Live {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        spec: Spec,
+        segments: SegmentSet,
+        counters: Arc<Counters>,
+        may_write: bool,
+    ) -> Self {
+        Self {
+            segments,
+            runs: RunSet::new(storage.clone()),
+            storage,
+            spec,
+            counters,
+            identity: None,
+            changes: KnownChanges::default(),
+            shown: (None, 0),
+            has_new_files: false,
+            has_unsynced_names: false,
+            replaced: Arc::default(),
+            may_write,
+        }
+    }
+
+    /// From now on this process leaves files in the folder.
+    pub(crate) fn allow_writing(&mut self) {
+        self.may_write = true;
+    }
+
+    /// A segment that was listed last and could not be read, if there is one.
+    pub(crate) fn unopened(&self) -> Option<SegmentName> {
+        self.segments.unopened()
+    }
+
+    /// Lists the folder and learns what is new in it. Tells whether readers have to be shown anything, be it that something
+    /// failed after it was learned.
+    ///
+    /// # Errors
+    ///
+    /// A folder of another identity, a damaged identity, a listing that fails.
+    pub(crate) fn refresh(&mut self) -> Result<bool> {
+        for _ in 0..LISTED_AT_MOST {
+            if !self.learn()? {
+                break;
+            }
+        }
+        Ok(self.has_new_files || self.changes.shown() != self.shown)
+    }
+
+    /// One listing; whether it was stale: a file of it had vanished, so that what took its place is in a newer one, or it
+    /// lacked a change.
+    ///
+    /// The folder is compared with what is known of it before and after: what was learned of another that took its place is
+    /// let go of again.
+    fn learn(&mut self) -> Result<bool> {
+        let listing = match self.compare()? {
+            // What cannot be found any more is closed; nothing else is known of a folder that is gone.
+            Compared::Removed => Listing::default(),
+            _ => {
+                Listing::read(&*self.storage).map_err(|e| Error::io("cannot list", self.storage.path(), e))?
+            }
+        };
+        let (mut changes, mut identity) = (self.changes.clone(), self.identity.clone());
+        if identity.is_none() && listing.changes.changes.contains(&0) {
+            let found = KnownIdentity::read(&*self.storage, &self.spec)?;
+            changes.learn_identity(found.origin(), false);
+            identity = Some(found);
+        }
+        // Runs first: a segment that one of them covers needs none of its own.
+        let opened_runs = self.runs.opened();
+        let mut stale = self.runs.open(&listing.runs);
+        self.has_new_files |= self.runs.opened() > opened_runs;
+        let Some(identity) = identity else { return Ok(stale) };
+        stale |= changes.learn(&*self.storage, &listing.changes);
+        let opened = self.segments.open(&listing.segments, &identity, &changes);
+        if let Some(base) = self.segments.newest_base() {
+            changes.count_on(base);
+        }
+        self.has_new_files |= opened.closed;
+        let is_news = !opened.names.is_empty()
+            || changes.shown() != self.changes.shown()
+            // Merged changes say what is known already, unless they are another folder's.
+            || !Arc::ptr_eq(changes.tombstones(), self.changes.tombstones());
+        if is_news && !self.confirm(&changes, &opened.names)? {
+            // The next listing is of the folder as it is by then.
+            return Ok(true);
+        }
+        self.has_new_files |= !opened.names.is_empty();
+        self.has_unsynced_names |= opened.closed || !opened.names.is_empty();
+        (self.changes, self.identity) = (changes, Some(identity));
+        Ok(stale || opened.vanished)
+    }
+
+    /// Whether the folder is the one in which this was learned: else the segments are let go of.
+    fn confirm(&mut self, changes: &KnownChanges, opened: &[SegmentName]) -> Result<bool> {
+        let compared = changes.compare(&*self.storage);
+        if matches!(compared, Compared::Same) {
+            return Ok(true);
+        }
+        self.segments.forget(opened);
+        match compared {
+            Compared::Removed => Ok(false),
+            compared => refuse_other(&*self.storage, &self.spec, &compared).map(|()| false),
+        }
+    }
+
+    /// Compares the folder with what is known of it, and takes note of a change that was repaired: it is the same folder, or
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// Another folder, an older copy, or one that cannot be read.
+    fn compare(&mut self) -> Result<Compared> {
+        match self.changes.compare(&*self.storage) {
+            Compared::Repaired(table) => {
+                self.changes.adopt_repaired(table);
+                self.has_new_files = true;
+                Ok(Compared::Same)
+            }
+            Compared::Removed => Ok(Compared::Removed),
+            compared => refuse_other(&*self.storage, &self.spec, &compared).map(|()| compared),
+        }
+    }
+
+    /// Makes the names of segments that other processes have given durable: rows were served from them.
+    pub(crate) fn sync_names(&mut self) -> io::Result<()> {
+        if self.has_unsynced_names {
+            match self.storage.sync() {
+                // A folder that is gone has no names.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => self.has_unsynced_names = false,
+            }
+        }
+        Ok(())
+    }
+
+    /// The identity that new segments carry; change 0 is created if nobody has.
+    ///
+    /// # Errors
+    ///
+    /// A folder of another identity, or one that was removed and made again; a write that fails.
+    pub(crate) fn ensure_identity(&mut self) -> Result<KnownIdentity> {
+        if let Some(known) = self.identity.clone() {
+            match self.compare()? {
+                // No change was known there, so that no number is given a second time.
+                Compared::Removed if self.changes.newest() <= Some(0) => {}
+                compared => {
+                    refuse_other(&*self.storage, &self.spec, &compared)?;
+                    return Ok(known);
+                }
+            }
+        }
+        // Never as the same instance: another process may know more changes of it, and the numbers begin anew.
+        let created = KnownIdentity::create(&*self.storage, &self.spec)?;
+        self.has_new_files |= self.segments.forget_all();
+        self.changes.learn_identity(created.origin(), true);
+        self.identity = Some(created.clone());
+        Ok(created)
+    }
+
+    /// This process has written these tombstones for recomputed rows.
+    pub(crate) fn add_replacements(&mut self, replacements: &[Replacement]) {
+        for replacement in replacements {
+            self.replaced = self.replaced.add(replacement.clone());
+        }
+    }
+
+    /// A segment that this process has just sealed, with its run.
+    pub(crate) fn add(&mut self, name: SegmentName, run: Random) -> io::Result<()> {
+        self.runs.open(&[run]);
+        self.identity.as_ref().map_or(Ok(()), |identity| self.segments.add(name, identity))
+    }
+
+    /// Takes damaged files out of service.
+    pub(crate) fn drop_damaged(&mut self, trouble: &Trouble) {
+        for segment in &trouble.segments {
+            self.segments.drop_damaged(segment, "a checksum is wrong");
+        }
+        self.runs.drop_damaged(&trouble.runs);
+        for run in trouble.runs.iter().filter(|_| self.may_write) {
+            // It would push the good ones aside in every process to come. What cannot be removed is met again.
+            let _ = self.storage.remove(&FileName::Run(run.name()).to_string());
+        }
+    }
+
+    /// What readers see from now on. Segments that no run covers get one.
+    pub(crate) fn snapshot(&mut self, retention: &Retention) -> Snapshot {
+        self.changes.announce();
+        let oldest_kept = retention.oldest_kept();
+        let served = loop {
+            let replaced = self.segments.replaced(&self.changes);
+            self.runs.prune(|name| replaced.contains(&name) || self.segments.is_gone(name));
+            let mut served = self.segments.served(&self.changes, &replaced);
+            served.retain(|_, segment| segment.born() >= oldest_kept);
+            if self.index(&served) {
+                break served;
+            }
+        };
+        (self.shown, self.has_new_files) = (self.changes.shown(), false);
+        let tombstones = self.changes.tombstones().clone();
+        let known = self.changes.newest().unwrap_or(0);
+        let expires = retention.expires(served.values());
+        let unserved = self.unserved(&served);
+        let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
+        let replaced = self.replaced.clone();
+        Snapshot { runs, unserved, segments, known, expires, tombstones, replaced }
+    }
+
+    /// What the runs know of rows that are not served.
+    fn unserved(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> Vec<Unserved> {
+        let replaced = self.segments.replaced(&self.changes);
+        self.runs.unserved(|name| {
+            let segment = self.segments.find(name);
+            if served.contains_key(&name) || replaced.contains(&name) {
+                Cause::Absent
+            } else if segment.is_some_and(|segment| !self.changes.serves(segment.base())) {
+                Cause::Unreadable
+            } else {
+                self.segments.why_unserved(name)
+            }
+        })
+    }
+
+    /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.
+    pub(crate) fn mergeable(&self, ends: bool) -> Option<Vec<Arc<Run>>> {
+        self.runs.mergeable(ends)
+    }
+
+    /// A run that this process has made of others takes their place; tells the names of those it replaces.
+    pub(crate) fn replace_runs(&mut self, merged: Random) -> Vec<Random> {
+        let replaced = self.segments.replaced(&self.changes);
+        self.runs.replace(merged, |name| replaced.contains(&name) || self.segments.is_gone(name))
+    }
+
+    /// The served segments, in the order of their names, and their identity; `None` as long as changes are in doubt.
+    pub(crate) fn compactable(&mut self) -> Option<(Vec<Arc<Segment>>, KnownIdentity)> {
+        let identity = self.identity.clone().filter(|_| self.changes.are_settled())?;
+        let replaced = self.segments.replaced(&self.changes);
+        let mut served: Vec<_> = self.segments.served(&self.changes, &replaced).into_values().collect();
+        served.sort_by_key(|segment| segment.name());
+        Some((served, identity))
+    }
+
+    /// The segments that will be served once changes can be read: those that count on one, and what is before it.
+    pub(crate) fn waiting(&mut self) -> Vec<Arc<Segment>> {
+        let replaced = self.segments.replaced(&self.changes);
+        let mut waiting = self.segments.usable();
+        waiting.retain(|segment| {
+            self.changes.may_serve_later(segment.base()) && !replaced.contains(&segment.name())
+        });
+        waiting
+    }
+
+    /// The segments that stand for others.
+    pub(crate) fn replacing(&mut self) -> Vec<Arc<Segment>> {
+        self.segments.replacing(&self.changes)
+    }
+
+    /// The runs that were let go of since this was asked.
+    pub(crate) fn take_pruned_runs(&mut self) -> Vec<Random> {
+        self.runs.take_pruned()
+    }
+
+    /// The runs that lead to none of these segments.
+    pub(crate) fn runs_leading_nowhere(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
+        self.runs.leading_nowhere(segments)
+    }
+
+    /// Makes sure that the folder is still the one that is known, before something is written to it or removed from it.
+    ///
+    /// # Errors
+    ///
+    /// A folder that was removed, made again, or replaced by an older copy; one that cannot be read.
+    pub(crate) fn check_instance(&mut self) -> Result<()> {
+        let compared = self.compare()?;
+        refuse_other(&*self.storage, &self.spec, &compared)
+    }
+
+    /// The changes that should become one file, and the instance they are of.
+    pub(crate) fn mergeable_changes(&self) -> Option<(MergePlan, Random)> {
+        Some((self.changes.mergeable()?, self.identity.as_ref()?.instance))
+    }
+
+    /// A file of merged changes that this process has written takes their place.
+    pub(crate) fn adopt_merged_changes(&mut self, number: u64) {
+        self.changes.adopt_merged(&*self.storage, number);
+    }
+
+    /// Makes a run for every segment that has none. `false` if one turned out to be damaged, so that what it stood for has
+    /// to be served.
+    fn index(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> bool {
+        let mut are_sound = true;
+        let covered = self.runs.covered();
+        let mut bare: Vec<_> = served.values().filter(|segment| !covered.contains(&segment.name())).collect();
+        bare.sort_by_key(|segment| segment.name());
+        for segment in bare {
+            let failures = segment.failures();
+            let Some(hashes) = key_hashes(segment) else {
+                // What only could not be read now is indexed another time.
+                if segment.failures() == failures {
+                    self.segments.drop_damaged(segment, "a key cannot be trusted");
+                    are_sound = false;
+                }
+                continue;
+            };
+            self.counters.rebuilt_runs.add(1);
+            if let Err(error) = self.runs.add(&build_run(&[(segment.name(), hashes)]), self.may_write) {
+                tracing::warn!(segment = %segment.name(), "cannot index: {error}");
+            }
+        }
+        are_sound
+    }
+}
+
+/// The hashes of all keys of a segment; `None` if one cannot be trusted.
+pub(crate) fn key_hashes(segment: &Segment) -> Option<Vec<KeyHash>> {
+    (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| hash(&key, view))).collect()
+}

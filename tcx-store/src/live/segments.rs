@@ -1,0 +1,299 @@
+//! The segments that this process knows, and which of them are served.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+
+use crate::changes::KnownChanges;
+use crate::changes::instance::KnownIdentity;
+use crate::schema::leaf::Leaf;
+use crate::segment::page_cache::HotTier;
+use crate::segment::{Segment, SegmentError};
+use crate::stats::Counters;
+use crate::stats::causes::Cause;
+use crate::storage::Storage;
+use crate::storage::name::SegmentName;
+use crate::storage::warn_once::Warned;
+
+/// What became of a segment.
+#[derive(Debug)]
+enum State {
+    Usable(Arc<Segment>),
+    /// Damaged, or of another identity.
+    Unusable(SegmentError),
+    /// Replaced by a compacted one, and its file is gone.
+    Gone,
+}
+
+/// What a listing has brought.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    /// The segments that are known now.
+    pub(crate) names: Vec<SegmentName>,
+    /// Whether any has gone.
+    pub(crate) closed: bool,
+    /// Whether the listing was stale: one had vanished whose place none has taken.
+    pub(crate) vanished: bool,
+}
+
+/// Every segment that was seen. What a listing lacks is not forgotten: a listing may be stale.
+#[derive(Debug)]
+pub(crate) struct SegmentSet {
+    storage: Arc<dyn Storage>,
+    schema: SchemaRef,
+    hot: Arc<HotTier>,
+    leaves: Arc<[Leaf]>,
+    counters: Arc<Counters>,
+    known: BTreeMap<SegmentName, State>,
+    /// Those listed last of which nothing is known, and why: they could not be read.
+    unopened: BTreeMap<SegmentName, SegmentError>,
+    warned: Warned,
+}
+
+impl SegmentSet {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        schema: SchemaRef,
+        leaves: Arc<[Leaf]>,
+        hot: Arc<HotTier>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            storage,
+            schema,
+            leaves,
+            hot,
+            counters,
+            known: BTreeMap::new(),
+            unopened: BTreeMap::new(),
+            warned: Warned::default(),
+        }
+    }
+
+    /// Opens what is new of the listed segments, and closes those that have vanished.
+    pub(crate) fn open(
+        &mut self,
+        listed: &BTreeSet<SegmentName>,
+        identity: &KnownIdentity,
+        changes: &KnownChanges,
+    ) -> Opened {
+        let mut opened = Opened::default();
+        self.unopened.clear();
+        for name in listed {
+            if !self.known.contains_key(name) {
+                opened.vanished |= !self.open_one(*name, identity);
+                opened.names.extend(self.known.contains_key(name).then_some(*name));
+            }
+        }
+        let (closed, unreplaced) = self.close_vanished(listed, changes);
+        Opened { closed, vanished: opened.vanished || unreplaced, ..opened }
+    }
+
+    /// Lets go of segments that were opened in a folder which is another one.
+    pub(crate) fn forget(&mut self, opened: &[SegmentName]) {
+        for name in opened {
+            self.known.remove(name);
+        }
+    }
+
+    /// Opens a segment; `false` if it is not there any more.
+    fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity) -> bool {
+        let Err(error) = self.read(name, identity) else { return true };
+        self.warned.warn(&*self.storage, &name.to_string(), &error);
+        let is_there = error.kind() != io::ErrorKind::NotFound;
+        if is_there {
+            self.unopened.insert(name, SegmentError::Failed(error));
+        }
+        is_there
+    }
+
+    /// # Errors
+    ///
+    /// A file that cannot be read: nothing is known of it.
+    fn read(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
+        let file = self.storage.open(&name.to_string())?;
+        let opened = Segment::open(
+            file,
+            &self.hot,
+            name,
+            (&self.schema, &self.leaves),
+            &identity.digest,
+            identity.instance,
+        );
+        match &opened {
+            Ok(_) | Err(SegmentError::Failed(_)) => {}
+            Err(SegmentError::Foreign(why)) => tracing::debug!(segment = %name, "not served: {why}"),
+            Err(SegmentError::Unknown(what)) => {
+                self.counters.unknown_segments.add(1);
+                let path = self.storage.path().join(name.to_string());
+                tracing::warn!(path = %path.display(), "unknown segment: {what}; its rows are computed again");
+            }
+            Err(SegmentError::Damaged(what)) => self.count_damage(name, what),
+        }
+        let state = match opened {
+            Ok(segment) => State::Usable(Arc::new(segment)),
+            Err(SegmentError::Failed(error)) => return Err(error),
+            Err(why) => State::Unusable(why),
+        };
+        self.known.insert(name, state);
+        Ok(())
+    }
+
+    /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Tells whether any has,
+    /// and whether there is one that no other stands for.
+    fn close_vanished(&mut self, listed: &BTreeSet<SegmentName>, changes: &KnownChanges) -> (bool, bool) {
+        let unlisted = |(name, state): (&SegmentName, &State)| {
+            (matches!(state, State::Usable(_)) && !listed.contains(name)).then_some(*name)
+        };
+        let unlisted: Vec<SegmentName> = self.known.iter().filter_map(unlisted).collect();
+        if unlisted.is_empty() {
+            return (false, false);
+        }
+        let replaced = self.replaced(changes);
+        let (mut any_gone, mut unreplaced) = (false, false);
+        for name in unlisted {
+            let opened = self.storage.open(&name.to_string());
+            if opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                any_gone = true;
+                if replaced.contains(&name) {
+                    self.known.insert(name, State::Gone);
+                } else {
+                    self.known.remove(&name);
+                    unreplaced = true;
+                }
+            }
+        }
+        if unreplaced {
+            // An older copy of the folder may have come into place, without this one and with what it stood for.
+            self.known.retain(|_, state| !matches!(state, State::Gone));
+        }
+        (any_gone, unreplaced)
+    }
+
+    /// Lets go of everything: the folder was removed. Tells whether there was anything.
+    pub(crate) fn forget_all(&mut self) -> bool {
+        !std::mem::take(&mut self.known).is_empty()
+    }
+
+    /// A segment that this process has just written.
+    pub(crate) fn add(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
+        self.read(name, identity)?;
+        match self.known.get(&name) {
+            Some(State::Usable(_)) => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the new segment does not verify")),
+        }
+    }
+
+    /// The segments that stand for others. One that stands for segments that are still here has to be sound itself, as far
+    /// as its keys go: else they live.
+    pub(crate) fn replacing(&mut self, changes: &KnownChanges) -> Vec<Arc<Segment>> {
+        let mut replacing = self.usable();
+        replacing.retain(|segment| {
+            !segment.inputs().is_empty() && changes.newest().is_some_and(|newest| segment.base() <= newest)
+        });
+        replacing.retain(|segment| {
+            let is_here = |input: &SegmentName| matches!(self.known.get(input), Some(State::Usable(_)));
+            let is_needed = segment.inputs().iter().any(is_here);
+            let is_sound = if is_needed { segment.has_sound_keys() } else { Some(true) };
+            if is_sound == Some(false) {
+                self.drop_damaged(segment, "a key cannot be trusted");
+            }
+            is_sound == Some(true)
+        });
+        replacing
+    }
+
+    /// The segments that others stand for.
+    pub(crate) fn replaced(&mut self, changes: &KnownChanges) -> HashSet<SegmentName> {
+        self.replacing(changes).iter().flat_map(|segment| segment.inputs().iter().copied()).collect()
+    }
+
+    /// A segment that can be read.
+    pub(crate) fn find(&self, name: SegmentName) -> Option<Arc<Segment>> {
+        match self.known.get(&name) {
+            Some(State::Usable(segment)) => Some(segment.clone()),
+            _ => None,
+        }
+    }
+
+    /// A segment that has been looked at, or why it is not served; `None` for one that has not, or is gone.
+    pub(crate) fn opened(&self, name: SegmentName) -> Option<Result<&Arc<Segment>, &SegmentError>> {
+        match self.known.get(&name) {
+            Some(State::Usable(segment)) => Some(Ok(segment)),
+            Some(State::Unusable(why)) => Some(Err(why)),
+            Some(State::Gone) => None,
+            None => self.unopened.get(&name).map(Err),
+        }
+    }
+
+    /// The segments whose rows are served. `replaced` are those that others stand for.
+    pub(crate) fn served(
+        &self,
+        changes: &KnownChanges,
+        replaced: &HashSet<SegmentName>,
+    ) -> HashMap<SegmentName, Arc<Segment>> {
+        let usable = self.usable().into_iter().filter(|segment| changes.serves(segment.base()));
+        usable.map(|segment| (segment.name(), segment)).filter(|(name, _)| !replaced.contains(name)).collect()
+    }
+
+    /// Every segment that can be read, in the order of their names.
+    pub(crate) fn usable(&self) -> Vec<Arc<Segment>> {
+        let usable = self.known.values().filter_map(|state| match state {
+            State::Usable(segment) => Some(segment.clone()),
+            State::Unusable(_) | State::Gone => None,
+        });
+        usable.collect()
+    }
+
+    /// The newest change that a segment counts on.
+    pub(crate) fn newest_base(&self) -> Option<u64> {
+        self.usable().iter().map(|segment| segment.base()).max()
+    }
+
+    /// A segment that was listed last and could not be read, if there is one.
+    pub(crate) fn unopened(&self) -> Option<SegmentName> {
+        self.unopened.keys().next().copied()
+    }
+
+    /// Why the rows of a segment are not served. Those of a replaced one are elsewhere, if anywhere.
+    pub(crate) fn why_unserved(&self, name: SegmentName) -> Cause {
+        match self.known.get(&name) {
+            // Nothing else keeps one from being served whose changes are known.
+            Some(State::Usable(_)) => Cause::Expired,
+            Some(State::Unusable(SegmentError::Damaged(_))) => Cause::Damaged,
+            Some(State::Unusable(SegmentError::Foreign(_)) | State::Gone) => Cause::Absent,
+            // Of a codec that is not known, or its file cannot be read at the moment.
+            Some(State::Unusable(SegmentError::Unknown(_) | SegmentError::Failed(_))) | None => {
+                Cause::Unreadable
+            }
+        }
+    }
+
+    /// Whether a segment has been replaced, and its file is gone.
+    pub(crate) fn is_gone(&self, name: SegmentName) -> bool {
+        matches!(self.known.get(&name), Some(State::Gone))
+    }
+
+    /// Takes a segment out of service. What it stood for lives again, where it is still there.
+    pub(crate) fn drop_damaged(&mut self, segment: &Segment, what: &str) {
+        if !segment.mark_damaged() {
+            return;
+        }
+        self.count_damage(segment.name(), what);
+        self.known.insert(segment.name(), State::Unusable(SegmentError::Damaged(what.to_owned())));
+        for input in segment.inputs() {
+            if self.is_gone(*input) {
+                // Opened again, should a listing show it.
+                self.known.remove(input);
+            }
+        }
+    }
+
+    fn count_damage(&self, name: SegmentName, what: &str) {
+        self.counters.damaged_segments.add(1);
+        let path = self.storage.path().join(name.to_string());
+        tracing::warn!(path = %path.display(), "damaged segment: {what}; its rows are computed again");
+    }
+}

@@ -1,0 +1,48 @@
+//! What a reader sees at one moment: the segments it serves and the index runs that lead to their rows.
+
+use std::sync::Arc;
+
+use crate::changes::{Place, Seen, Tombstones};
+use crate::index::Run;
+use crate::segment::Segment;
+use crate::stats::causes::Cause;
+
+/// An immutable view; readers share it without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// The largest first; runs that were just made again stand last.
+    pub(crate) runs: Vec<IndexedRun>,
+    /// Runs that lead to rows which are not served.
+    pub(crate) unserved: Vec<Unserved>,
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// The newest change known; 0 as long as there is none.
+    pub(crate) known: u64,
+    /// When the first of the segments is to be let go of for its age, in milliseconds since 1970.
+    pub(crate) expires: Option<u64>,
+    /// What kills rows of these segments and of the write buffer.
+    pub(crate) tombstones: Arc<Tombstones>,
+    /// The last place among the tombstones of recomputed rows.
+    pub(crate) replaced: Arc<Place>,
+}
+
+impl Snapshot {
+    /// What a lookup knows of the changes that is made now.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen::new(self.known, &self.tombstones, self.replaced.clone())
+    }
+}
+
+/// A run and the served segments that its numbers mean.
+#[derive(Debug)]
+pub(crate) struct IndexedRun {
+    pub(crate) run: Arc<Run>,
+    pub(crate) segments: Vec<Option<Arc<Segment>>>,
+}
+
+/// A run, and by the segment's number in it why rows of that segment are not served; those that are, or that others hold too,
+/// are [absent](Cause::Absent).
+#[derive(Debug)]
+pub(crate) struct Unserved {
+    pub(crate) run: Arc<Run>,
+    pub(crate) causes: Vec<Cause>,
+}

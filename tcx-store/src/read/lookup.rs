@@ -1,0 +1,354 @@
+//! The rows of a batch: where each was found.
+
+mod copy;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::buffer::RowBatch;
+use crate::buffer::generation::BufferedRow;
+use crate::changes::Seen;
+use crate::computed::attestation::Attestation;
+use crate::computed::losses::Losses;
+use crate::computed::recompute::Replacer;
+use crate::error::Result;
+use crate::read::destination::{Copied, Destinations};
+use crate::read::loaded::LoadedRows;
+use crate::schema::column::Column;
+use crate::schema::key::{Keys, TakeBits};
+use crate::schema::leaf::Leaf;
+use crate::schema::stamp::stamp_leaf;
+use crate::segment::{Segment, Unpacked};
+use crate::stats::causes::{Cause, MissCauses};
+
+/// Where the rows are.
+#[derive(Debug)]
+enum Source {
+    Segment(Arc<Segment>),
+    Batch(Arc<RowBatch>),
+    Loaded(LoadedRows),
+}
+
+/// The place of one row; no source is a miss, and the row is its cause then.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    source: u32,
+    row: u32,
+}
+
+/// What the rows that complete a lookup are kept with.
+pub(crate) struct Keeping<'a> {
+    pub(crate) attestation: Option<Arc<Attestation>>,
+    pub(crate) losses: Arc<Losses>,
+    /// Whose rows take the place of those that were found and rejected.
+    pub(crate) rejections: &'a Arc<Replacer>,
+}
+
+/// What is counted of a lookup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    /// By their cause.
+    pub(crate) missing: [usize; MissCauses::COUNT],
+    /// Found in the write buffer.
+    pub(crate) buffered: usize,
+}
+
+const MISSING: Address = Address { source: u32::MAX, row: Cause::Absent as u32 };
+
+/// The rows of a batch of keys, in the order asked, each found or missing.
+///
+/// It keeps what it found alive, whatever happens to the store meanwhile. Rows of segments have been
+/// verified when they were found: copying them cannot fail.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Spec};
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[2] };
+/// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+/// let mut rows = spec.lookup_nothing(Keys::text(["a", "b", "a"], 0)?);
+/// assert_eq!((rows.missing(), rows.missing_positions()), (3, vec![0, 1]));
+/// rows.complete(&[0, 1], vec![Column::dense(&[1, 2, 3, 4])])?;
+/// assert_eq!((rows.missing(), rows.bytes(0, 2)), (0, &[1, 2][..]));
+/// # Ok::<(), tcx_store::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Lookup {
+    keys: Keys,
+    leaves: Arc<[Leaf]>,
+    rows: Vec<Address>,
+    sources: Vec<Source>,
+    missing: usize,
+    /// Rows that were found in the write buffer.
+    buffered: usize,
+    /// What was known of the changes when the oldest part of this lookup was made.
+    seen: Seen,
+    /// Only rows that it has computed are found.
+    replacer: Option<Arc<Replacer>>,
+    /// The leaves that are wanted; all, if none is said.
+    wanted: Option<Arc<[usize]>>,
+    copied: Copied,
+}
+
+impl Lookup {
+    pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>, seen: Seen, replacer: Option<Arc<Replacer>>) -> Self {
+        let missing = keys.len();
+        let rows = vec![MISSING; missing];
+        Self {
+            rows,
+            keys,
+            leaves,
+            sources: Vec::new(),
+            missing,
+            buffered: 0,
+            seen,
+            replacer,
+            wanted: None,
+            copied: Copied::default(),
+        }
+    }
+
+    /// Only these leaves are going to be read, and the stamps if the keys have any.
+    pub(crate) fn of_leaves(self, wanted: &Arc<[usize]>) -> Self {
+        let stamps = self.keys.stamps().and(stamp_leaf(&self.leaves));
+        let wanted =
+            stamps.map_or_else(|| wanted.clone(), |stamps| wanted.iter().copied().chain([stamps]).collect());
+        Self { wanted: Some(wanted), ..self }
+    }
+
+    /// These rows were copied when they were found.
+    pub(crate) fn with_copied(self, copied: Copied) -> Self {
+        Self { copied, ..self }
+    }
+
+    /// The leaves that are wanted; all, if none is said.
+    pub(crate) fn wanted(&self) -> Option<&[usize]> {
+        self.wanted.as_deref()
+    }
+
+    /// How many rows were asked for.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether no row was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// How many rows are missing, repeated keys counted each time.
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// The positions of the missing rows, in order, each key once: what has to be computed.
+    pub fn missing_positions(&self) -> Vec<usize> {
+        let mut seen = HashSet::<_, TakeBits>::with_capacity_and_hasher(self.missing, TakeBits::default());
+        self.missing_rows().filter(|&position| seen.insert(self.keys.hashed(position))).collect()
+    }
+
+    /// The keys that were asked for.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Completes the lookup with the rows of the keys at `positions`, one column per leaf, and keeps them nowhere else.
+    ///
+    /// # Errors
+    ///
+    /// Columns that are not those of the schema.
+    ///
+    /// # Panics
+    ///
+    /// If a position is not below [`len`](Self::len).
+    pub fn complete(&mut self, positions: &[usize], columns: Vec<Column>) -> Result<()> {
+        self.take(positions, columns, None).map(drop)
+    }
+
+    /// As [`complete`](Self::complete); the rows can be kept if they are to be.
+    pub(crate) fn take(
+        &mut self,
+        positions: &[usize],
+        mut columns: Vec<Column>,
+        keeping: Option<Keeping<'_>>,
+    ) -> Result<Arc<RowBatch>> {
+        let mut keys = self.keys.select(positions);
+        columns.extend(keys.take_stamps());
+        let mut batch = RowBatch::new(keys, columns, &self.leaves, self.seen.clone(), self.replacer.clone())?;
+        if let Some(Keeping { attestation, losses, rejections }) = keeping {
+            // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
+            let rejected = positions.iter().any(|&position| self.is_replaced(position));
+            batch.replacer = batch.replacer.or_else(|| rejected.then(|| rejections.clone()));
+            (batch.attestation, batch.losses) = (attestation, Some(losses));
+        }
+        let batch = Arc::new(batch);
+        self.fill(&batch, positions);
+        Ok(batch)
+    }
+
+    /// Whether this is a lookup of the store with these leaves.
+    pub(crate) fn has_leaves(&self, leaves: &Arc<[Leaf]>) -> bool {
+        Arc::ptr_eq(&self.leaves, leaves)
+    }
+
+    pub(crate) fn replacer(&self) -> Option<&Arc<Replacer>> {
+        self.replacer.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn is_open(&self, position: usize) -> bool {
+        self.rows[position].source == MISSING.source
+    }
+
+    /// The positions that are missing, in order, repeated keys everywhere they stand.
+    pub fn missing_rows(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.rows.len()).filter(|&position| self.is_open(position))
+    }
+
+    /// A number under which rows of this segment are found from now on.
+    pub(crate) fn add_source(&mut self, segment: &Arc<Segment>) -> u32 {
+        self.sources.push(Source::Segment(segment.clone()));
+        (self.sources.len() - 1) as u32
+    }
+
+    /// A row is found in the segment or batch of that number.
+    #[inline]
+    pub(crate) fn found(&mut self, position: usize, source: u32, row: u32) {
+        if self.is_open(position) {
+            self.found_open(position, source, row);
+        } else {
+            self.rows[position] = Address { source, row };
+        }
+    }
+
+    /// A missing row is found in the segment or batch of that number.
+    #[inline]
+    pub(crate) fn found_open(&mut self, position: usize, source: u32, row: u32) {
+        debug_assert!(self.is_open(position), "row {position} was found before");
+        self.missing -= 1;
+        self.rows[position] = Address { source, row };
+    }
+
+    /// A row is found in a record batch that was decompressed, and copied: a lookup of few rows must not keep the many
+    /// around them. `None` if the batch has no such row.
+    pub(crate) fn found_unpacked(&mut self, position: usize, batch: &Unpacked, row: usize) -> Option<()> {
+        let value = |leaf| batch.value(leaf, row);
+        let values: Option<Vec<(&[u8], bool)>> = (0..self.leaves.len()).map(value).collect();
+        self.found_read(position, &values?);
+        Some(())
+    }
+
+    /// A row is found that was read: the bytes of each leaf, and whether it has a value.
+    pub(crate) fn found_read(&mut self, position: usize, leaves: &[(impl AsRef<[u8]>, bool)]) {
+        let (source, loaded) = self.loaded();
+        let row = loaded.push(leaves);
+        self.found(position, source, row);
+    }
+
+    /// The copied rows, and the number of this source.
+    fn loaded(&mut self) -> (u32, &mut LoadedRows) {
+        let is_loaded = |source: &Source| matches!(source, Source::Loaded(_));
+        let source = self.sources.iter().position(is_loaded).unwrap_or_else(|| {
+            self.sources.push(Source::Loaded(LoadedRows::new(&self.leaves)));
+            self.sources.len() - 1
+        });
+        match &mut self.sources[source] {
+            Source::Loaded(rows) => (source as u32, rows),
+            _ => unreachable!("the source was found by its kind"),
+        }
+    }
+
+    /// Notes why a missing row is missing.
+    pub(crate) fn missed(&mut self, position: usize, cause: Cause) {
+        self.rows[position].row = cause as u32;
+    }
+
+    /// A row that was found is missing, for this cause.
+    pub(crate) fn reopen(&mut self, position: usize, cause: Cause) {
+        if !self.is_open(position) {
+            self.missing += 1;
+            let source = &self.sources[self.rows[position].source as usize];
+            // A row that completed the lookup was not counted.
+            self.buffered = self.buffered.saturating_sub(usize::from(matches!(source, Source::Batch(_))));
+        }
+        self.rows[position] = Address { source: MISSING.source, row: cause as u32 };
+        self.copied.forget(position);
+    }
+
+    /// Whether a row of the key was found that is not to be served.
+    pub(crate) fn is_replaced(&self, position: usize) -> bool {
+        const REJECTED: u32 = Cause::Rejected as u32;
+        const OUTDATED: u32 = Cause::Outdated as u32;
+        self.is_open(position) && matches!(self.rows[position].row, REJECTED | OUTDATED)
+    }
+
+    /// Rows of other stamps than those of the keys are missing, wherever they were copied.
+    pub(crate) fn reject_outdated(&mut self, destinations: &mut Destinations<'_, '_>) {
+        let Some(leaf) = self.keys.stamps().and(stamp_leaf(&self.leaves)) else { return };
+        for position in 0..self.len() {
+            if !self.is_open(position) && self.keys.is_outdated(position, self.bytes(leaf, position)) {
+                self.reopen(position, Cause::Outdated);
+                destinations.forget(position);
+            }
+        }
+    }
+
+    /// What is counted of the lookup.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { missing: self.causes(), buffered: self.buffered }
+    }
+
+    /// How many rows are missing for each cause.
+    pub(crate) fn causes(&self) -> [usize; MissCauses::COUNT] {
+        let mut counts = [0; MissCauses::COUNT];
+        if self.missing == 0 {
+            return counts;
+        }
+        for address in self.rows.iter().filter(|address| address.source == MISSING.source) {
+            counts[address.row as usize] += 1;
+        }
+        counts
+    }
+
+    /// A row is found in the write buffer.
+    pub(crate) fn found_buffered(&mut self, position: usize, found: BufferedRow) {
+        let same = |source: &Source| matches!(source, Source::Batch(own) if Arc::ptr_eq(own, &found.batch));
+        let source = self.sources.iter().rposition(same).unwrap_or_else(|| {
+            self.sources.push(Source::Batch(found.batch));
+            self.sources.len() - 1
+        });
+        self.buffered += usize::from(self.is_open(position));
+        self.found(position, source as u32, found.row);
+    }
+
+    /// The missing rows that `batch` brings, those at `positions`, are found, repeated keys everywhere they stand.
+    fn fill(&mut self, batch: &Arc<RowBatch>, positions: &[usize]) {
+        let open: Vec<usize> = self.missing_rows().collect();
+        self.sources.push(Source::Batch(batch.clone()));
+        let source = (self.sources.len() - 1) as u32;
+        if open == positions {
+            // No key is repeated.
+            for (row, position) in open.into_iter().enumerate() {
+                self.found(position, source, row as u32);
+            }
+            return;
+        }
+        let rows = (0..batch.rows()).map(|row| (batch.keys.hashed(row), row as u32));
+        let rows: HashMap<_, _, TakeBits> = rows.collect();
+        for position in open {
+            if let Some(&row) = rows.get(&self.keys.hashed(position)) {
+                self.found(position, source, row);
+            }
+        }
+    }
+
+    /// Reads the rows that are found in segments, all of them on their way at once.
+    pub(crate) fn bring_into_memory(&self) {
+        let stored = || {
+            self.rows.iter().filter_map(|address| match self.sources.get(address.source as usize) {
+                Some(Source::Segment(segment)) => Some((segment, address.row as usize)),
+                _ => None,
+            })
+        };
+        stored().for_each(|(segment, row)| segment.announce(row));
+        stored().for_each(|(segment, row)| segment.touch(row));
+    }
+}

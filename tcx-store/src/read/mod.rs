@@ -1,0 +1,7 @@
+//! Lookups: from the keys of a batch to its rows.
+
+pub(crate) mod destination;
+pub(crate) mod fast_path;
+pub(crate) mod loaded;
+pub(crate) mod lookup;
+pub(crate) mod slow_path;

@@ -1,0 +1,154 @@
+//! What a store is opened for.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use crate::changes::Seen;
+use crate::error::{Error, Result};
+use crate::inspect::read_identity;
+use crate::read::lookup::Lookup;
+use crate::schema::identity::Identity;
+use crate::schema::key::{KeyType, Keys};
+use crate::schema::leaf::{ColumnType, Leaf};
+use crate::schema::stamp::{StampType, stamp_leaf};
+use crate::storage::Looking;
+use crate::storage::name::check_module_id;
+
+/// The module, keys, schema and identity that a store is opened for.
+///
+/// ```
+/// use tcx_store::{ColumnType, DType, Identity, KeyType, Spec};
+///
+/// let output = ColumnType::Dense { dtype: DType::F32, shape: &[512] };
+/// let spec = Spec::new("clip_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+/// assert_eq!(spec.module_id(), "clip_v1");
+/// assert_eq!(spec.leaves()[0].described(), "f32 [512]");
+/// assert!(Spec::new("no/folder", KeyType::Text, &output, Identity::default(), Vec::new()).is_err());
+/// # Ok::<(), tcx_store::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub(crate) module_id: String,
+    pub(crate) key_type: KeyType,
+    pub(crate) leaves: Vec<Leaf>,
+    pub(crate) identity: Identity,
+    pub(crate) provenance: Vec<(String, String)>,
+}
+
+impl Spec {
+    /// Describes a store. `provenance` is kept for people to read; it decides nothing.
+    ///
+    /// # Errors
+    ///
+    /// A module id that cannot name a folder; two columns of one name, or one of tcx's own names (`__…`); a
+    /// row of no elements, or of 2³¹ and more, which Arrow cannot hold.
+    pub fn new(
+        module_id: &str,
+        key_type: KeyType,
+        output: &ColumnType,
+        identity: Identity,
+        provenance: Vec<(String, String)>,
+    ) -> Result<Self> {
+        let leaves = output.leaves();
+        check_leaves(&leaves)?;
+        Self::of_parts(module_id, key_type, leaves, identity, provenance)
+    }
+
+    /// The same, whose rows have [stamps](StampType) of this kind.
+    #[must_use]
+    pub fn with_stamps(mut self, stamps: StampType) -> Self {
+        self.leaves.extend(stamp_leaf(&self.leaves).is_none().then(|| stamps.leaf()));
+        self
+    }
+
+    pub(crate) fn of_parts(
+        module_id: &str,
+        key_type: KeyType,
+        leaves: Vec<Leaf>,
+        identity: Identity,
+        provenance: Vec<(String, String)>,
+    ) -> Result<Self> {
+        check_module_id(module_id)?;
+        check_leaves(&leaves[..stamp_leaf(&leaves).unwrap_or(leaves.len())])?;
+        Ok(Self { module_id: module_id.to_owned(), key_type, leaves, identity, provenance })
+    }
+
+    /// Reads what the folder `dir` of a module is for from its change 0: a store is opened without the program that made it.
+    ///
+    /// ```
+    /// # use tcx_store::{ColumnType, DType, Identity, KeyType, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # Store::open(dir.path(), spec, &Options::default())?.invalidate_all()?;
+    /// let spec = Spec::read(&dir.path().join("m_v1"))?;
+    /// assert_eq!((spec.module_id(), spec.key_type()), ("m_v1", KeyType::Int));
+    /// let store = Store::open(dir.path(), spec, &Options { read_only: true, ..Options::default() })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A change 0 that is damaged or missing.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let identity = read_identity(&Looking::new(dir.to_owned()))?;
+        identity.spec().map_err(|what| Error::corrupt(dir, what))
+    }
+
+    /// The id of the module.
+    pub fn module_id(&self) -> &str {
+        &self.module_id
+    }
+
+    /// What the keys are.
+    pub fn key_type(&self) -> KeyType {
+        self.key_type
+    }
+
+    /// The columns, in order.
+    pub fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// What the module is, as readable entries.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Where the rows come from, for people to read.
+    pub fn provenance(&self) -> &[(String, String)] {
+        &self.provenance
+    }
+
+    /// A lookup that finds nothing and belongs to no store: its rows are computed and kept nowhere.
+    pub fn lookup_nothing(&self, keys: Keys) -> Lookup {
+        Lookup::new(keys, self.leaves.clone().into(), Seen::default(), None)
+    }
+}
+
+fn check_leaves(leaves: &[Leaf]) -> Result<()> {
+    let mut names = HashSet::new();
+    for Leaf { name, kind, .. } in leaves {
+        if name.starts_with("__") {
+            return Err(Error::invalid(format!(
+                "column `{name}`: names that begin with `__` are tcx's own, rename the field"
+            )));
+        }
+        if !names.insert(name) {
+            return Err(Error::invalid(format!(
+                "two columns have the name `{name}`, rename one of the fields"
+            )));
+        }
+        if kind.unit() == 0 {
+            return Err(Error::invalid(format!(
+                "column `{name}`: a row of {kind} holds nothing, leave the field out"
+            )));
+        }
+        if kind.elements().is_some_and(|elements| i32::try_from(elements).is_err()) {
+            return Err(Error::invalid(format!(
+                "column `{name}`: a row of {kind} is too large, split it into several fields"
+            )));
+        }
+    }
+    Ok(())
+}

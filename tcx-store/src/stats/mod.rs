@@ -1,0 +1,301 @@
+//! What a store has done since it was opened in this process.
+
+pub(crate) mod causes;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::stats::causes::MissCauses;
+
+/// Counters of one store in this process.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// store.flush()?;
+/// store.invalidate(&Keys::ints([2], 0))?;
+/// store.lookup(Keys::ints([1, 2, 3], 0))?;
+/// let stats = store.stats();
+/// assert_eq!((stats.hits, stats.misses), (1, 4));
+/// assert_eq!((stats.miss_causes.absent, stats.miss_causes.invalidated), (3, 1));
+/// assert_eq!((stats.rows_sealed, stats.flush_times.count), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Rows that were served from the cache.
+    pub hits: u64,
+    /// Rows that had to be computed.
+    pub misses: u64,
+    /// Why they had to be.
+    pub miss_causes: MissCauses,
+    /// Where rows were found.
+    pub tiers: Tiers,
+    /// Bytes of the rows that were served, texts left out.
+    pub bytes_served: u64,
+    /// Rows that were computed because they were missing, kept or not; told by [`Store::computed`](crate::Store::computed).
+    pub rows_computed: u64,
+    /// Rows that were computed and accepted into the write buffer.
+    pub rows_accepted: u64,
+    /// Bytes of these rows, with their keys.
+    pub bytes_accepted: u64,
+    /// Rows that were computed but not kept: writing was off, an invalidation killed them, a newer row of the same sample took
+    /// their place before they were written, their time to live was over, or the folder was full.
+    pub rows_dropped: u64,
+    /// Rows that wait in the write buffer now.
+    pub buffered_rows: u64,
+    /// Bytes of the rows that wait; [`queue_bytes`](crate::Options::queue_bytes) are the most.
+    pub buffered_bytes: u64,
+    /// Rows that this process has made durable.
+    pub rows_sealed: u64,
+    /// Bytes of the segments that this process has sealed.
+    pub bytes_sealed: u64,
+    /// Segments that are served.
+    pub segments: u64,
+    /// Rows in these segments.
+    pub rows: u64,
+    /// Bytes of these segments.
+    pub bytes: u64,
+    /// Segments that are not served because their bytes are not what was written.
+    pub damaged_segments: u64,
+    /// Segments that are not served because another version of tcx has written them, in a format or with a codec that this
+    /// one does not know.
+    pub unknown_segments: u64,
+    /// Rows that were taken for missing because the file system failed when they were read.
+    pub failed_reads: u64,
+    /// Bytes of decompressed and of read rows that are kept in memory.
+    pub hot_bytes: u64,
+    /// Index runs that were made again because they were damaged or missing.
+    pub rebuilt_runs: u64,
+    /// How often writing was turned off.
+    pub troubles: u64,
+    /// Whether writing is off now.
+    pub is_writing_off: bool,
+    /// Computing what was missing, by the word of [`Store::computed`](crate::Store::computed).
+    pub compute_times: Times,
+    /// Waiting for [`flush`](crate::Store::flush).
+    pub flush_times: Times,
+    /// Writing segments from the write buffer, and making them durable.
+    pub seal_times: Times,
+    /// Merging index runs.
+    pub merge_times: Times,
+    /// Joining segments.
+    pub compaction_times: Times,
+    /// Removing files that nobody needs.
+    pub collection_times: Times,
+    /// Rows that were computed with NaN or an infinity in them; counted by the crate `tcx`, for one handle.
+    pub non_finite_rows: u64,
+    /// Rows that were computed once more, to see that they come out the same; counted by the crate `tcx`, for one handle.
+    pub rows_rechecked: u64,
+}
+
+/// Hits and misses by where rows were looked for: in the write buffer, then in the segments.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// store.lookup(Keys::ints([1, 2], 0))?; // from the write buffer
+/// store.flush()?;
+/// store.lookup(Keys::ints([1, 3], 0))?; // from a segment
+/// let tiers = store.stats().tiers;
+/// assert_eq!((tiers.buffer.hits, tiers.buffer.misses), (2, 4));
+/// assert_eq!((tiers.segments.hits, tiers.segments.misses), (1, 3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tiers {
+    /// Rows in the write buffer; those that were not there were looked for in the segments.
+    pub buffer: TierCounts,
+    /// Rows in the segments; those that were not there had to be computed.
+    pub segments: TierCounts,
+    /// Parts of compressed or read segments, not rows: found in memory, or decompressed or read. Nothing is counted where
+    /// [`hot_bytes`](crate::Options::hot_bytes) is 0.
+    pub hot: TierCounts,
+}
+
+/// Hits and misses of one of the [`Tiers`].
+///
+/// ```
+/// let counts = tcx_store::TierCounts::default();
+/// assert_eq!((counts.hits, counts.misses), (0, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierCounts {
+    /// What was found there.
+    pub hits: u64,
+    /// What was not.
+    pub misses: u64,
+}
+
+/// How often something was done, and how long it took.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// store.flush()?;
+/// let flushes = store.stats().flush_times;
+/// assert_eq!(flushes.count, 1);
+/// assert!(flushes.longest <= flushes.total);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Times {
+    /// How often.
+    pub count: u64,
+    /// All together.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+/// What the folder of a store takes on disk, whoever wrote it.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// let usage = store.disk_usage()?;
+/// assert!(usage.files >= 2); // the identity and a segment
+/// assert!(usage.bytes > 0 && usage.dead_bytes == 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiskUsage {
+    /// Files of tcx.
+    pub files: u64,
+    /// Bytes of these files.
+    pub bytes: u64,
+    /// Of them those that could go: dead rows, and files that are replaced, expired, damaged, or left by killed processes.
+    pub dead_bytes: u64,
+}
+
+/// The counters behind [`Stats`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) hits: Counter,
+    pub(crate) buffer_hits: Counter,
+    /// By their cause.
+    pub(crate) misses: [Counter; MissCauses::COUNT],
+    pub(crate) bytes_served: Counter,
+    pub(crate) rows_computed: Counter,
+    pub(crate) rows_accepted: Counter,
+    pub(crate) bytes_accepted: Counter,
+    pub(crate) rows_dropped: Counter,
+    pub(crate) rows_sealed: Counter,
+    pub(crate) bytes_sealed: Counter,
+    pub(crate) damaged_segments: Counter,
+    pub(crate) unknown_segments: Counter,
+    pub(crate) failed_reads: Counter,
+    pub(crate) rebuilt_runs: Counter,
+    pub(crate) troubles: Counter,
+    /// By [`Work`].
+    pub(crate) clocks: [Clock; Work::COUNT],
+}
+
+/// What takes time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    Compute,
+    Flush,
+    Seal,
+    Merge,
+    Compaction,
+    Collection,
+}
+
+impl Work {
+    const COUNT: usize = 6;
+}
+
+impl Counters {
+    pub(crate) fn miss_causes(&self) -> MissCauses {
+        MissCauses::of(std::array::from_fn(|cause| self.misses[cause].get()))
+    }
+
+    pub(crate) fn clock(&self, work: Work) -> &Clock {
+        &self.clocks[work as usize]
+    }
+}
+
+/// A number that several threads add to.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, amount: usize) {
+        if amount > 0 {
+            self.0.fetch_add(amount as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// What was counted as `before` is `after` now.
+    pub(crate) fn move_from(&self, before: usize, after: usize) {
+        self.add(after.saturating_sub(before));
+        let less = before.saturating_sub(after);
+        if less > 0 {
+            let take = |counted: u64| Some(counted.saturating_sub(less as u64));
+            // It is never `None`.
+            let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        }
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Takes the times of something that is done now and then.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    count: AtomicU64,
+    nanoseconds: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl Clock {
+    /// It was done since `start`.
+    pub(crate) fn stop(&self, start: Instant) -> Duration {
+        let took = start.elapsed();
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        self.longest.fetch_max(nanoseconds, Ordering::Relaxed);
+        took
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        let nanoseconds = |number: &AtomicU64| Duration::from_nanos(number.load(Ordering::Relaxed));
+        Times {
+            count: self.count.load(Ordering::Relaxed),
+            total: nanoseconds(&self.nanoseconds),
+            longest: nanoseconds(&self.longest),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Looking at what is there, beside serving it: which keys, and having their rows in memory before they are asked for.
+
+use crate::error::Result;
+use crate::read::lookup::Lookup;
+use crate::schema::key::Keys;
+use crate::store::Store;
+use crate::store::invalidate::Reach;
+
+impl Store {
+    /// Calls `see` with every key that is there now and its view. A key may come several times.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::text(["a", "b"], 0)?)?;
+    /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[1, 2])])?;
+    /// let mut keys = Vec::new();
+    /// store.each_key(|key, _view| keys.push(key.to_vec()))?;
+    /// assert_eq!(keys, [b"a", b"b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that turned out to be another's; a file that cannot be read.
+    pub fn each_key(&self, mut see: impl FnMut(&[u8], u32)) -> Result<()> {
+        self.refresh()?;
+        self.reader()?.each_key(Reach::Served, |key, view, _| see(key, view))
+    }
+
+    /// A lookup that finds nothing: its rows are computed and kept nowhere.
+    pub fn lookup_nothing(&self, keys: Keys) -> Lookup {
+        self.core.spec.lookup_nothing(keys)
+    }
+
+    /// Brings the rows of these keys into memory, so that a lookup soon after does not wait for the disk. Tells how many of
+    /// them there are; counts neither hits nor misses.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::text(["a"], 0)?)?;
+    /// store.insert(&mut rows, &[0], vec![Column::dense(&[1])])?;
+    /// store.flush()?;
+    /// assert_eq!(store.prefetch(Keys::text(["a", "b"], 0)?)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn prefetch(&self, keys: Keys) -> Result<usize> {
+        let rows = self.peek(keys)?;
+        rows.bring_into_memory();
+        Ok(rows.len() - rows.missing())
+    }
+}

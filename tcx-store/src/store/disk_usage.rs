@@ -1,0 +1,67 @@
+//! What a folder takes on disk, and how much of it could go.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::{Error, Result};
+use crate::segment::Segment;
+use crate::stats::DiskUsage;
+use crate::storage::name::FileName;
+use crate::store::Store;
+use crate::upkeep::maintain::TEMPORARY_FILES_STAY;
+
+impl Store {
+    /// Lists the folder and looks at each of its files: what they take, whoever wrote them. Where rows were invalidated, their
+    /// keys are read, once for each state of the folder.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+    /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+    /// store.flush()?;
+    /// assert_eq!(store.disk_usage()?.dead_bytes, 0);
+    /// store.invalidate(&Keys::ints([2], 0))?;
+    /// assert_eq!(store.disk_usage()?.dead_bytes, store.stats().bytes / 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that turned out to be another's.
+    pub fn disk_usage(&self) -> Result<DiskUsage> {
+        self.refresh()?;
+        let core = self.reader()?;
+        let (storage, snapshot) = (&core.storage, core.snapshot());
+        let listed = storage.list().map_err(|e| Error::io("cannot list", storage.path(), e))?;
+        let names: Vec<FileName> = listed.iter().filter_map(|name| FileName::parse(name)).collect();
+        let dead = |segment: &Segment| {
+            let (bytes, dead) = (segment.bytes() as u64, segment.dead_rows(&snapshot.tombstones) as u64);
+            u64::try_from(u128::from(bytes) * u128::from(dead) / segment.rows().max(1) as u128)
+                .unwrap_or(bytes)
+        };
+        let served: HashMap<_, _> = snapshot.segments.iter().map(|own| (own.name(), own)).collect();
+        let runs: HashSet<_> = snapshot.runs.iter().map(|indexed| indexed.run.name()).collect();
+        let merged = |name: &FileName| if let FileName::Merged(number) = name { Some(*number) } else { None };
+        let newest = names.iter().filter_map(merged).max();
+        let mut usage = DiskUsage::default();
+        for name in names {
+            // One that has vanished takes nothing.
+            let Ok(info) = storage.info(&name.to_string()) else { continue };
+            let dead = match &name {
+                FileName::Segment(name) => served.get(name).map(|segment| dead(segment)),
+                FileName::Run(name) => runs.contains(name).then_some(0),
+                FileName::Change(_) => Some(0),
+                FileName::Merged(number) => (Some(*number) == newest).then_some(0),
+                // It may be that of a living process.
+                FileName::Temporary(_) => (info.age < TEMPORARY_FILES_STAY).then_some(0),
+            };
+            usage.files += 1;
+            usage.bytes = usage.bytes.saturating_add(info.bytes);
+            usage.dead_bytes = usage.dead_bytes.saturating_add(dead.unwrap_or(info.bytes));
+        }
+        Ok(usage)
+    }
+}

@@ -1,0 +1,150 @@
+//! Adding computed rows to a store.
+
+use std::sync::Arc;
+
+use crate::buffer::Accepted;
+use crate::computed::attestation::Attestation;
+use crate::computed::losses::Losses;
+use crate::error::{Error, Result};
+use crate::read::lookup::{Keeping, Lookup};
+use crate::schema::column::Column;
+use crate::stats::causes::Cause;
+use crate::store::Store;
+
+impl Store {
+    /// Rows that were found are not to be served: those at `positions` are missing from now on, and what is inserted for them takes
+    /// their place, in every process.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+    /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 255])])?;
+    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+    /// store.reject(&mut rows, &[1]);
+    /// assert_eq!(rows.missing_positions(), [1]);
+    /// store.insert(&mut rows, &[1], vec![Column::dense(&[20])])?;
+    /// store.flush()?;
+    /// assert_eq!(store.lookup(Keys::ints([2], 0))?.bytes(0, 0), [20]);
+    /// assert_eq!(store.stats().miss_causes.rejected, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If a position is not below `lookup.len()`.
+    pub fn reject(&self, lookup: &mut Lookup, positions: &[usize]) {
+        let counted = lookup.counts();
+        for &position in positions {
+            lookup.reopen(position, Cause::Rejected);
+        }
+        if let Ok(core) = self.reader() {
+            core.recounted(&counted, lookup);
+        }
+    }
+
+    /// Adds the rows of the keys at `positions` of `lookup`, one column per leaf, and completes the lookup with
+    /// them. They are readable at once, and durable after the next [`flush`](Self::flush). Waits while the
+    /// queue is full; while writing is off, the rows complete the lookup but are not kept.
+    ///
+    /// # Errors
+    ///
+    /// Columns that are not those of the schema; a lookup of another store; a store that is open to read only; a folder
+    /// that turned out to be another's.
+    ///
+    /// # Panics
+    ///
+    /// If a position is not below `lookup.len()`.
+    pub fn insert(&self, lookup: &mut Lookup, positions: &[usize], columns: Vec<Column>) -> Result<()> {
+        self.insert_for(&self.losses, lookup, positions, columns, None)
+    }
+
+    /// As [`insert`](Self::insert), of rows that become durable only if `attestation` still holds when they are written:
+    /// otherwise they are dropped, and [`flush`](Self::flush) says why.
+    ///
+    /// # Errors
+    ///
+    /// An attestation that was refused before; otherwise as [`insert`](Self::insert).
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_attested(
+        &self,
+        lookup: &mut Lookup,
+        positions: &[usize],
+        columns: Vec<Column>,
+        attestation: &Arc<Attestation>,
+    ) -> Result<()> {
+        self.insert_for(&self.losses, lookup, positions, columns, Some(attestation))
+    }
+
+    /// As [`insert`](Self::insert), or [`insert_attested`](Self::insert_attested) where there is an attestation, for one of
+    /// several users of the store: what is lost of the rows is added to their `losses`, and reported by
+    /// [`flush_for`](Self::flush_for).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert_attested`](Self::insert_attested).
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_for(
+        &self,
+        losses: &Arc<Losses>,
+        lookup: &mut Lookup,
+        positions: &[usize],
+        columns: Vec<Column>,
+        attestation: Option<&Arc<Attestation>>,
+    ) -> Result<()> {
+        if let Some(why) = attestation.and_then(|attestation| attestation.refused()) {
+            return Err(why.clone());
+        }
+        let core = self.reader()?;
+        core.check()?;
+        // A lookup may be older than the fork that a store was inherited by.
+        if !lookup.has_leaves(&core.leaves) && !lookup.has_leaves(&self.core.leaves) {
+            return Err(Error::invalid(format!(
+                "a lookup of another store cannot add rows to {}",
+                self.path().display()
+            )));
+        }
+        let writer = if self.is_inherited() { None } else { Some(self.writer()?) };
+        let keeping = Keeping {
+            attestation: attestation.cloned(),
+            losses: losses.clone(),
+            rejections: &self.rejections,
+        };
+        let batch = lookup.take(positions, columns, Some(keeping))?;
+        if batch.rows() == 0 {
+            return Ok(());
+        }
+        let Some(writer) = writer else {
+            // The parent's buffer is the parent's.
+            core.counters.rows_dropped.add(batch.rows());
+            return Ok(());
+        };
+        if self.core.is_frozen() {
+            self.core.counters.rows_dropped.add(batch.rows());
+            return Ok(());
+        }
+        let (accepted, died) = self.core.buffer.accept(&batch, || writer.seal());
+        if accepted == Accepted::No {
+            self.core.counters.rows_dropped.add(batch.rows());
+        } else {
+            self.core.counters.rows_accepted.add(batch.rows());
+            self.core.counters.bytes_accepted.add(batch.bytes());
+            self.core.counters.rows_dropped.add(died);
+        }
+        match accepted {
+            Accepted::First => writer.rows_came(),
+            Accepted::Full => writer.seal(),
+            Accepted::Yes | Accepted::No => {}
+        }
+        Ok(())
+    }
+}

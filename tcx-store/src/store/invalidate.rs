@@ -1,0 +1,220 @@
+//! Invalidation: making rows dead, here and for every other process.
+
+use std::io;
+use std::time::SystemTime;
+
+use crate::changes::{Attempt, Doomed};
+use crate::engine::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::schema::key::{KeyType, Keys, MAX_KEY_BYTES};
+use crate::storage::name::SegmentName;
+use crate::store::Store;
+use crate::sys::clock;
+
+/// Rows are dead once this returns, those too that are computed but not written yet, and those that another process
+/// writes later but had looked up before. Other processes notice at their next look at the folder.
+///
+/// An error means that it is not on disk; this process honours it all the same, and writes it as soon as it can.
+impl Store {
+    /// Invalidates the rows of these keys, in all their views.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::text(["train/a", "train/b", "test/c"], 0)?)?;
+    /// store.insert(&mut rows, &[0, 1, 2], vec![Column::dense(&[1, 2, 3])])?;
+    /// store.invalidate(&Keys::text(["train/a"], 0)?)?;
+    /// assert_eq!(store.lookup(rows.keys().clone())?.missing_positions(), [0]);
+    /// store.invalidate_prefix(b"train/")?;
+    /// assert_eq!(store.lookup(rows.keys().clone())?.missing_positions(), [0, 1]);
+    /// store.invalidate_where(|key| key.ends_with(b"c"))?;
+    /// assert_eq!(store.lookup(rows.keys().clone())?.missing(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Keys of another type, or more of them than one change can name (16 GiB); a store that was opened read-only; what kept it
+    /// from the disk.
+    pub fn invalidate(&self, keys: &Keys) -> Result<()> {
+        self.writer()?;
+        self.core.check_key_type(keys.key_type())?;
+        self.kill_keys((0..keys.len()).map(|position| keys.key(position).into()).collect())
+    }
+
+    /// Invalidates the rows of every key that begins with `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// Integer keys, which have no beginning; a prefix that is empty or longer than any key; otherwise as
+    /// [`invalidate`](Self::invalidate).
+    pub fn invalidate_prefix(&self, prefix: &[u8]) -> Result<()> {
+        let module = &self.core.spec.module_id;
+        if self.core.spec.key_type == KeyType::Int {
+            let message =
+                format!("ids of `{module}` are i64, which have no prefix: invalidate by a predicate");
+            return Err(Error::invalid(message));
+        }
+        if prefix.is_empty() || prefix.len() > MAX_KEY_BYTES {
+            return Err(Error::invalid(format!(
+                "a prefix of {} bytes: expected 1 to {MAX_KEY_BYTES}; to invalidate everything of `{module}`, say so",
+                prefix.len()
+            )));
+        }
+        self.kill(Doomed::Prefix(prefix.into()))
+    }
+
+    /// Invalidates every row.
+    ///
+    /// # Errors
+    ///
+    /// As [`invalidate`](Self::invalidate).
+    pub fn invalidate_all(&self) -> Result<()> {
+        self.kill(Doomed::All)
+    }
+
+    /// Invalidates the rows of the keys that `is_doomed` says, among those that are there now.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed; a file that cannot be read, then it holds for all others; otherwise as
+    /// [`invalidate`](Self::invalidate).
+    pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        self.writer()?;
+        self.refresh()?;
+        let mut keys = Vec::new();
+        let seen = self.core.each_key(Reach::There, |key, _, _| {
+            if is_doomed(key) {
+                keys.push(key.into());
+            }
+        });
+        // What was seen is dead all the same.
+        self.kill_keys(keys)?;
+        seen
+    }
+
+    /// Invalidates the rows that were computed before `time`. A row is taken to be as old as the oldest that is stored in
+    /// the same segment.
+    ///
+    /// # Errors
+    ///
+    /// As [`invalidate_where`](Self::invalidate_where).
+    pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
+        let limit = clock::millis(time);
+        self.writer()?;
+        self.refresh()?;
+        let mut keys = Vec::new();
+        let seen = self.core.each_key(Reach::There, |key, _, born| {
+            if born < limit {
+                keys.push(key.into());
+            }
+        });
+        // What was seen is dead all the same.
+        self.kill_keys(keys)?;
+        seen
+    }
+
+    /// The positions of the keys that have been invalidated at some time, ascending; they may have been computed again since.
+    pub fn invalidated_positions(&self, keys: &Keys) -> Vec<usize> {
+        let tombstones = self.reader().map_or_else(
+            |_| self.core.snapshot().tombstones.clone(),
+            |core| core.snapshot().tombstones.clone(),
+        );
+        (0..keys.len()).filter(|&position| tombstones.newest_for_row(keys, position) > 0).collect()
+    }
+
+    fn kill_keys(&self, keys: Vec<Box<[u8]>>) -> Result<()> {
+        if keys.is_empty() { self.core.check() } else { self.kill(Doomed::Keys(keys)) }
+    }
+
+    fn kill(&self, doomed: Doomed) -> Result<()> {
+        let writer = self.writer()?;
+        let killed = self.core.kill(doomed);
+        writer.tidy();
+        killed
+    }
+}
+
+/// Which rows are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those that are served.
+    Served,
+    /// Those too that wait for a change which cannot be found or read yet.
+    There,
+}
+
+impl Core {
+    /// Makes rows dead.
+    pub(crate) fn kill(&self, doomed: Doomed) -> Result<()> {
+        self.check()?;
+        if let Some(what) = doomed.too_large() {
+            return Err(Error::invalid(format!(
+                "{what}: invalidate them in parts, by a prefix, or everything"
+            )));
+        }
+        let mut live = self.live();
+        let ready = live.refresh().and_then(|_| live.ensure_identity());
+        let killed = match ready {
+            Err(error) if error.kind() != ErrorKind::Io => {
+                self.remember(&error);
+                return Err(error);
+            }
+            Err(error) => {
+                live.changes.kill_here(doomed, Attempt::new());
+                Err(error)
+            }
+            Ok(_) => {
+                let killed = live.changes.kill(&*self.storage, doomed);
+                killed.map_err(|e| Error::io("cannot write a change in", self.storage.path(), e))
+            }
+        };
+        self.install(&mut live);
+        killed
+    }
+
+    /// Calls `see` with every key within `reach`, its view, and when its row was computed, in milliseconds since 1970. A key
+    /// may come several times.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, and may be another time; the keys of all others have been seen. Rows that are damaged are not
+    /// there.
+    pub(crate) fn each_key(&self, reach: Reach, mut see: impl FnMut(&[u8], u32, u64)) -> Result<()> {
+        let unread = |name: SegmentName| {
+            let path = self.storage.path().join(name.to_string());
+            Error::io("cannot read the keys of", path, io::ErrorKind::Other.into())
+        };
+        self.expire();
+        // The buffer first: a row leaves it only after the snapshot holds its segment.
+        let mut buffered = self.buffer.all_batches();
+        if reach == Reach::Served {
+            let oldest_kept = self.retention.oldest_kept();
+            buffered.retain(|batch| batch.born >= oldest_kept);
+        }
+        let (snapshot, mut first_unread, waiting) = {
+            // At one moment: a segment that waits may be served the next.
+            let mut live = self.live();
+            let waiting = if reach == Reach::There { live.waiting() } else { Vec::new() };
+            (self.snapshot(), live.unopened(), waiting)
+        };
+        let served = snapshot.segments.iter().map(|segment| (segment, true));
+        for (segment, is_served) in served.chain(waiting.iter().map(|segment| (segment, false))) {
+            let failures = segment.failures();
+            let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
+            // Which rows of the others are dead is not known.
+            keys.filter(|(key, view)| !is_served || !snapshot.tombstones.kill(segment.base(), key, *view))
+                .for_each(|(key, view)| see(&key, view, segment.born()));
+            if segment.failures() > failures {
+                first_unread = first_unread.or(Some(segment.name()));
+            }
+        }
+        for batch in &buffered {
+            (0..batch.rows()).for_each(|row| see(batch.keys.key(row), batch.keys.view(), batch.born));
+        }
+        first_unread.map_or(Ok(()), |name| Err(unread(name)))
+    }
+}

@@ -1,0 +1,404 @@
+//! A store: the rows of one module in one folder, shared by all handles of the process.
+
+#[cfg(unix)]
+pub(crate) mod at_exit;
+pub(crate) mod browse;
+pub(crate) mod disk_usage;
+pub(crate) mod inherited;
+pub(crate) mod insert;
+pub(crate) mod invalidate;
+pub(crate) mod upkeep;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Instant;
+
+use crate::changes::IdentityChange;
+use crate::computed::losses::Losses;
+use crate::computed::recompute::Replacer;
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::read::destination::{Destination, Destinations};
+use crate::read::lookup::Lookup;
+use crate::schema::key::Keys;
+use crate::schema::spec::Spec;
+use crate::stats::{Stats, Work};
+use crate::storage::name::FileName;
+use crate::storage::{LocalStorage, Storage, System};
+use crate::store::inherited::Reopened;
+use crate::sys::fork::{PerProcess, Process};
+use crate::write::{Times, Writer};
+
+/// The open stores of this process, by folder: the last is shared, those before it were given up and may have rows that wait.
+static OPEN: PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>> = PerProcess::new();
+
+/// The rows of one module: found by key, added in batches, made durable in the background.
+///
+/// A process has one store per folder; whoever opens it again shares it. Dropping the last handle seals what
+/// is buffered; only [`flush`](Self::flush) tells whether that worked. A process that was forked after the store was opened
+/// [opens it again](Self::is_inherited) to write.
+///
+/// ```
+/// use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
+///
+/// const OUTPUT: ColumnType = ColumnType::Struct(&[
+///     Field { name: "embedding", column: ColumnType::Dense { dtype: DType::U8, shape: &[2] } },
+///     Field { name: "caption", column: ColumnType::Text },
+/// ]);
+/// let dir = tempfile::tempdir()?;
+/// let spec = Spec::new("clip_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new())?;
+/// let store = Store::open(dir.path(), spec, &Options::default())?;
+///
+/// let mut rows = store.lookup(Keys::text(["cat", "dog"], 0)?)?;
+/// let missing = rows.missing_positions();
+/// assert_eq!(missing, [0, 1]);
+/// let columns = vec![Column::dense(&[1, 2, 3, 4]), Column::text(["a cat", "a dog"])];
+/// store.insert(&mut rows, &missing, columns)?;
+/// assert_eq!(rows.bytes(0, 1), [3, 4]);
+/// assert_eq!(rows.text(1, 1)?, "a dog");
+/// store.flush()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) core: Arc<Core>,
+    /// There is none as long as the store is open to read only.
+    writer: OnceLock<Writer>,
+    times: Times,
+    pub(crate) options: Options,
+    /// The one that has the threads of this store.
+    pub(crate) process: Process,
+    pub(crate) reopened: Reopened,
+    /// Of those who insert without naming others.
+    pub(crate) losses: Arc<Losses>,
+    /// Takes the place of rows that were found and rejected. One for all: each replacer costs a tombstone a seal.
+    pub(crate) rejections: Arc<Replacer>,
+}
+
+impl Store {
+    /// Opens the folder of `spec`'s module in the cache directory `cache`. Nothing is created before the first
+    /// rows are sealed. Where this process has the store open already, that one is shared.
+    ///
+    /// # Errors
+    ///
+    /// A folder of another identity, schema or key type, both sides named; a damaged identity; a folder that
+    /// cannot be listed; a store that this process has open with other options but for
+    /// [`read_only`](Options::read_only), both values named.
+    pub fn open(cache: &Path, spec: Spec, options: &Options) -> Result<Arc<Self>> {
+        let dir = resolve(cache)?.join(&spec.module_id);
+        let open = OPEN.get();
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
+        // gets a new one.
+        let last = open.get(&dir).and_then(|stores| stores.last()).and_then(Weak::upgrade);
+        if let Some(store) = last.filter(|store| !store.is_given_up()) {
+            return store.shared_with(&spec, options);
+        }
+        if dir.is_symlink() {
+            let message = format!("{} is a link: a module's folder is a directory of its own", dir.display());
+            return Err(Error::invalid(message));
+        }
+        let storage = Arc::new(LocalStorage::new(dir.clone(), System).reading(options.read_mode));
+        let store = Arc::new(Self::with_storage(storage, spec, options)?);
+        open.values_mut().for_each(|stores| stores.retain(|store| store.strong_count() > 0));
+        open.retain(|_, stores| !stores.is_empty());
+        open.entry(dir).or_default().push(Arc::downgrade(&store));
+        Ok(store)
+    }
+
+    /// A store that is not shared.
+    pub(crate) fn with_storage(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
+        let store = Self::of(Core::open(storage, spec, options)?, options);
+        if !options.read_only {
+            store.allow_writing()?;
+        }
+        Ok(store)
+    }
+
+    /// A store whose buffer is sealed by whoever has it.
+    #[cfg(test)]
+    pub(crate) fn without_writer(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
+        let mut store = Self::of(Core::open(storage, spec, options)?, options);
+        store.writer = Writer::none(store.core.clone()).into();
+        Ok(store)
+    }
+
+    fn of(core: Core, options: &Options) -> Self {
+        Self {
+            core: Arc::new(core),
+            writer: OnceLock::new(),
+            times: Times::new(options),
+            options: options.clone(),
+            process: Process::current(),
+            reopened: Reopened::new(),
+            losses: Arc::default(),
+            rejections: Replacer::new(),
+        }
+    }
+
+    /// Starts the writer, unless there is one. Whoever shares a store holds the lock of the open ones.
+    fn allow_writing(&self) -> Result<()> {
+        if self.writer.get().is_none() {
+            let writer = Writer::start(self.core.clone(), self.times)?;
+            self.core.keep_within_limits()?;
+            self.core.live().allow_writing();
+            // There was none.
+            let _ = self.writer.set(writer);
+        }
+        Ok(())
+    }
+
+    /// The writer, unless the store is read-only.
+    ///
+    /// # Errors
+    ///
+    /// A forked process, which has no writer.
+    pub(crate) fn writer_if_any(&self) -> Result<Option<&Writer>> {
+        self.check_process()?;
+        Ok(self.writer.get())
+    }
+
+    pub(crate) fn take_writer(&mut self) -> Option<Writer> {
+        self.writer.take()
+    }
+
+    /// The writer of a store that is not read-only.
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.writer_if_any()?.ok_or_else(|| {
+            let (module, path) = (&self.core.spec.module_id, self.path().display());
+            Error::invalid(format!(
+                "the cache of `{module}` at {path} is open to read only: open it to write"
+            ))
+        })
+    }
+
+    fn shared_with(self: Arc<Self>, spec: &Spec, options: &Options) -> Result<Arc<Self>> {
+        let difference = IdentityChange::new(&self.core.spec).difference(spec);
+        if !difference.is_empty() {
+            return Err(crate::changes::instance::refused(
+                &spec.module_id,
+                self.core.storage.path(),
+                &difference,
+            ));
+        }
+        let difference = self.options.difference(options);
+        if !difference.is_empty() {
+            let settings: Vec<_> = difference.iter().map(ToString::to_string).collect();
+            let (module, path, settings) = (&spec.module_id, self.path().display(), settings.join("; "));
+            return Err(Error::invalid(format!(
+                "this process has the cache of `{module}` at {path} open with other settings: {settings}; \
+                 open it with the same settings, or drop every handle of it before"
+            )));
+        }
+        if !options.read_only {
+            self.allow_writing()?;
+        }
+        Ok(self)
+    }
+
+    /// Finds the rows of these keys.
+    ///
+    /// # Errors
+    ///
+    /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
+    pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
+        self.look_counted(keys, None, None, &mut [])
+    }
+
+    /// Finds the rows of these keys, of which only the leaves of these numbers are going to be read: nothing of the others is
+    /// read or verified.
+    ///
+    /// ```
+    /// # use std::mem::MaybeUninit;
+    /// # use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # const NUMBER: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # const OUTPUT: ColumnType = ColumnType::Struct(&[
+    /// #     Field { name: "score", column: NUMBER },
+    /// #     Field { name: "label", column: NUMBER },
+    /// # ]);
+    /// # let dir = tempfile::tempdir()?;
+    /// # let spec = Spec::new("scores_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// # let mut rows = store.lookup(Keys::text(["cat"], 0)?)?;
+    /// # store.insert(&mut rows, &[0], vec![Column::dense(&[1]), Column::dense(&[7])])?;
+    /// let rows = store.lookup_leaves(Keys::text(["cat"], 0)?, &[1].into())?;
+    /// assert_eq!(rows.bytes(1, 0), [7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A leaf that the store has not; otherwise as [`lookup`](Self::lookup).
+    pub fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
+        self.core.check_leaves(leaves)?;
+        self.look_counted(keys, None, Some(leaves), &mut [])
+    }
+
+    /// Finds the rows of these keys, of which only the `leaves` of these numbers are going to be read, if any are said, and copies
+    /// some of them where they are wanted, while it looks for the next. The others are to be copied with
+    /// [`Lookup::copy_rest`].
+    ///
+    /// # Errors
+    ///
+    /// A destination that has not room for exactly one row of its leaf for each key; a leaf that the store has not, or that is not
+    /// among those that are going to be read; otherwise as [`lookup`](Self::lookup).
+    pub fn lookup_into(
+        &self,
+        keys: Keys,
+        leaves: Option<&Arc<[usize]>>,
+        destinations: &mut [Destination<'_>],
+    ) -> Result<Lookup> {
+        self.core.check_leaves(leaves.map_or(&[][..], |leaves| leaves))?;
+        for destination in &*destinations {
+            self.core.check_destination(destination, keys.len(), leaves.map(|leaves| &**leaves))?;
+        }
+        self.look_counted(keys, None, leaves, destinations)
+    }
+
+    /// Finds the rows of these keys without counting hits and misses: for a look at what is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn peek(&self, keys: Keys) -> Result<Lookup> {
+        self.reader()?.look(keys, None, None, &mut [])
+    }
+
+    /// Finds the rows of these keys that `replacer` has computed: all others are missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn lookup_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
+        self.look_counted(keys, Some(replacer.clone()), None, &mut [])
+    }
+
+    /// Finds as [`lookup_replacing`](Self::lookup_replacing) does, without counting.
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    pub fn peek_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
+        self.reader()?.look(keys, Some(replacer.clone()), None, &mut [])
+    }
+
+    fn look_counted(
+        &self,
+        keys: Keys,
+        replacer: Option<Arc<Replacer>>,
+        wanted: Option<&Arc<[usize]>>,
+        destinations: &mut [Destination<'_>],
+    ) -> Result<Lookup> {
+        let core = self.reader()?;
+        Ok(core.counted(core.look(keys, replacer, wanted, destinations)?))
+    }
+
+    /// Looks for the missing rows once more: another thread may have computed them meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// A folder that turned out to be another's.
+    pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
+        let core = self.reader()?;
+        core.check()?;
+        core.expire();
+        let before = lookup.counts();
+        core.find(lookup, &mut Destinations::default());
+        core.recounted(&before, lookup);
+        Ok(())
+    }
+
+    /// Waits until every row accepted so far is durable: it survives kill -9 and power loss.
+    ///
+    /// # Errors
+    ///
+    /// What kept rows from the disk: those in the buffer stay there and are tried again. Of the rows that were
+    /// [inserted](Self::insert) since the last flush, those that are gone: they were not accepted, because writing was off, or
+    /// their [attestation](crate::Attestation) was refused.
+    pub fn flush(&self) -> Result<()> {
+        self.flush_for(&self.losses)
+    }
+
+    /// As [`flush`](Self::flush), for one of several users of the store: the rows that are gone are those of `losses`.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn flush_for(&self, losses: &Losses) -> Result<()> {
+        let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
+        if let Some(writer) = self.writer_if_any()? {
+            let start = Instant::now();
+            let flushed = writer.flush();
+            self.core.took(Work::Flush, start);
+            flushed?;
+        }
+        losses.take()
+    }
+
+    /// Looks for rows of other processes now.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that turned out to be another's.
+    pub fn refresh(&self) -> Result<()> {
+        let core = self.reader()?;
+        core.check()?;
+        core.refresh_now().map(drop)
+    }
+
+    /// Whether the folder is full, and nothing more is kept ([`WhenFull::Freeze`](crate::WhenFull::Freeze)).
+    pub fn is_full(&self) -> bool {
+        self.reader().is_ok_and(|core| core.is_frozen())
+    }
+
+    /// Why writing is off, if it is.
+    pub fn trouble(&self) -> Option<Error> {
+        self.reader().map_or_else(Some, |core| core.buffer.trouble())
+    }
+
+    /// How many index runs lead to the rows.
+    #[cfg(test)]
+    pub(crate) fn runs(&self) -> usize {
+        self.core.snapshot().runs.len()
+    }
+
+    fn is_given_up(&self) -> bool {
+        let waits_for_folder = || self.trouble().is_some_and(|error| error.is_not_found());
+        let is_file = |name: &String| FileName::parse(name).is_some();
+        let is_empty = || self.core.storage.list().is_ok_and(|names| !names.iter().any(is_file));
+        self.core.check().is_err() || waits_for_folder() && is_empty()
+    }
+
+    /// The folder of the store.
+    pub fn path(&self) -> &Path {
+        self.core.storage.path()
+    }
+
+    /// What this store has done since it was opened in this process.
+    pub fn stats(&self) -> Stats {
+        self.reader().map_or_else(|_| Stats::default(), |core| core.stats())
+    }
+}
+
+/// The stores that this process has open.
+#[cfg(unix)]
+pub(crate) fn open_stores() -> Vec<Arc<Store>> {
+    let open = OPEN.get();
+    let open = open.lock().unwrap_or_else(PoisonError::into_inner);
+    open.values().flatten().filter_map(Weak::upgrade).collect()
+}
+
+/// The path with its existing part made canonical, so that one folder has one name in this process.
+fn resolve(path: &Path) -> Result<PathBuf> {
+    let failed = |e| Error::io("cannot resolve", path, e);
+    let absolute = std::path::absolute(path).map_err(failed)?;
+    for existing in absolute.ancestors() {
+        if let Ok(canonical) = existing.canonicalize() {
+            let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
+            return Ok(canonical.join(rest));
+        }
+    }
+    Ok(absolute)
+}

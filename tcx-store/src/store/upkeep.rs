@@ -1,0 +1,82 @@
+//! Keeping a folder small, on demand.
+
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::store::Store;
+use crate::upkeep::compaction::Effort;
+
+/// The writer does by itself what keeps the number of files small; here is what makes the folder as small as can be.
+impl Store {
+    /// Joins segments into as few as their rows fit in, without the rows that are dead. What they replace stays until it is
+    /// [collected](Self::collect).
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// for key in ["a", "b", "c"] {
+    ///     let mut rows = store.lookup(Keys::text([key], 0)?)?;
+    ///     store.insert(&mut rows, &[0], vec![Column::dense(&[1])])?;
+    ///     store.flush()?;
+    /// }
+    /// store.compact()?;
+    /// assert_eq!(store.stats().segments, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A store that is open to read only; what kept it from the disk: nothing is lost, and readers notice nothing.
+    pub fn compact(&self) -> Result<()> {
+        self.writer()?;
+        self.core.compact(Effort::Thorough).map(drop)
+    }
+
+    /// Removes files that nobody needs any more and that are older than `age`: segments that were joined into others, or
+    /// whose rows are all dead, and what killed processes have left. Tells how many.
+    ///
+    /// An age of zero is safe; it costs readers in other processes that have not noticed yet a listing.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// for key in 0..3 {
+    ///     let mut rows = store.lookup(Keys::ints([key], 0))?;
+    ///     store.insert(&mut rows, &[0], vec![Column::dense(&[key as u8])])?;
+    ///     store.flush()?;
+    /// }
+    /// store.compact()?;
+    /// assert_eq!(store.stats().segments, 1);
+    /// assert!(store.collect(Duration::ZERO)? >= 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A store that is open to read only; a folder that cannot be listed or synced.
+    pub fn collect(&self, age: Duration) -> Result<usize> {
+        self.writer()?;
+        let removed = self.core.collect(age)?.removed;
+        // There may be room again.
+        self.core.note_room()?;
+        Ok(removed)
+    }
+
+    /// Removes the oldest rows, segment by segment, until so many bytes are free.
+    ///
+    /// # Errors
+    ///
+    /// A store that is open to read only; a folder that cannot be listed, or that is another's.
+    pub fn make_room(&self, bytes: u64) -> Result<()> {
+        self.writer()?;
+        self.refresh()?;
+        self.core.make_room(bytes)
+    }
+}

@@ -1,0 +1,14 @@
+//! What the engine needs of the machine and the operating system: memory, bytes, checksums, threads and time.
+
+pub(crate) mod aligned_writer;
+pub(crate) mod buffer_pool;
+pub(crate) mod bytes;
+pub(crate) mod cache_line;
+pub(crate) mod checksum;
+pub(crate) mod clock;
+pub(crate) mod fork;
+pub(crate) mod lock;
+pub(crate) mod memory;
+pub(crate) mod mmap;
+pub(crate) mod spawn;
+pub(crate) mod wait;

@@ -1,0 +1,305 @@
+//! Collection: removing the files that nobody needs any more.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::live::folder::Listing;
+use crate::read::slow_path::Trouble;
+use crate::segment::Segment;
+use crate::storage::Held;
+use crate::storage::name::{FileName, SegmentName};
+
+/// How old files have to be, by the clock of their file system. It decides nothing but when they are removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grace {
+    /// A compacted segment, before its inputs are removed: readers find it meanwhile. An index run that leads nowhere.
+    pub(crate) replaced: Duration,
+    /// A temporary file, before it is taken for one of a process that was killed.
+    pub(crate) temporary: Duration,
+    /// The most bytes of compacted segments that are verified. The inputs of others are left for later.
+    pub(crate) verified_bytes: u64,
+}
+
+/// What a collection did, and what it left for later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Collected {
+    pub(crate) removed: usize,
+    /// Whether there are files to remove that are too young.
+    pub(crate) is_unfinished: bool,
+}
+
+/// Removes the inputs of compacted segments, segments whose rows are all dead, index runs that lead nowhere, and the
+/// temporary files of killed processes.
+///
+/// # Errors
+///
+/// A folder that cannot be listed or synced, or that is another's. What cannot be removed is removed another time.
+pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
+    core.check()?;
+    let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
+    let (folder, usable, replacing, tombstones) = {
+        let mut live = core.live();
+        if live.refresh()? {
+            core.install(&mut live);
+        }
+        if live.compactable().is_none() {
+            return Ok(Collected::default());
+        }
+        let folder = core.storage.hold().map_err(failed)?;
+        live.check_instance()?;
+        // Tombstones that make a segment superfluous have to outlive it.
+        live.changes.make_durable(&*core.storage).map_err(failed)?;
+        (folder, live.segments.usable(), live.replacing(), live.changes.tombstones().clone())
+    };
+    let listing = Listing::read(&*core.storage).map_err(failed)?;
+    let mut collection =
+        Collection { core, folder, grace, left: listing.segments.clone(), collected: Collected::default() };
+    collection.remove_replaced(replacing).map_err(failed)?;
+    for segment in usable.iter().filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
+        collection.remove_dead(segment);
+    }
+    let oldest_kept = core.retention.oldest_kept();
+    for segment in usable.iter().filter(|segment| segment.born() < oldest_kept) {
+        collection.remove_with_inputs(segment);
+    }
+    collection.remove_orphans(&listing);
+    collection.finish()
+}
+
+/// Removes the oldest segments until so many bytes are free.
+///
+/// # Errors
+///
+/// A folder that cannot be listed, or that is another's.
+pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
+    let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
+    let (folder, mut usable) = {
+        let mut live = core.live();
+        let folder = core.storage.hold().map_err(failed)?;
+        live.check_instance()?;
+        // Which rows are the oldest that anybody needs is not known while a change cannot be read.
+        if live.changes.unread_after(0).is_some() {
+            return Ok(());
+        }
+        (folder, live.segments.usable())
+    };
+    usable.sort_by_key(|segment| (segment.born(), segment.name()));
+    let left = Listing::read(&*core.storage).map_err(failed)?.segments;
+    let grace = Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0 };
+    let mut collection = Collection { core, folder, grace, left, collected: Collected::default() };
+    let mut freed = 0;
+    for segment in usable {
+        if freed >= excess {
+            break;
+        }
+        freed += collection.remove_with_inputs(&segment);
+    }
+    collection.finish().map(drop)
+}
+
+struct Collection<'a> {
+    core: &'a Core,
+    /// Held before it was compared with the one that is known. Whatever comes in its place, an older copy of it that lacks a compacted
+    /// segment included, loses nothing.
+    folder: Box<dyn Held>,
+    grace: Grace,
+    /// The segments in the folder.
+    left: BTreeSet<SegmentName>,
+    collected: Collected,
+}
+
+impl Collection<'_> {
+    fn has_inputs(&self, segment: &Segment) -> bool {
+        segment.inputs().iter().any(|input| self.left.contains(input))
+    }
+
+    /// Whether a file has been there for so long.
+    fn is_older(&mut self, name: FileName, grace: Duration) -> bool {
+        let is_older = self.folder.info(&name.to_string()).is_ok_and(|info| info.age >= grace);
+        self.collected.is_unfinished |= !is_older;
+        is_older
+    }
+
+    fn remove(&mut self, name: FileName) -> bool {
+        match self.folder.remove(&name.to_string()) {
+            Ok(()) => {
+                self.collected.removed += 1;
+                true
+            }
+            Err(error) => {
+                let path = self.core.storage.path().join(name.to_string());
+                tracing::debug!(path = %path.display(), "cannot remove it: {error}");
+                false
+            }
+        }
+    }
+
+    /// Removes what these stand for, the oldest generation first: a segment goes after those it stands for.
+    fn remove_replaced(&mut self, mut replacing: Vec<Arc<Segment>>) -> io::Result<()> {
+        loop {
+            replacing.retain(|segment| self.has_inputs(segment));
+            let (ready, waiting): (Vec<_>, Vec<_>) = replacing
+                .into_iter()
+                .partition(|segment| segment.inputs().iter().all(|input| self.is_last(*input)));
+            if ready.is_empty() {
+                self.collected.is_unfinished |= !waiting.is_empty();
+                return Ok(());
+            }
+            ready.iter().try_for_each(|segment| self.remove_inputs(segment))?;
+            replacing = waiting;
+        }
+    }
+
+    /// Whether a segment is gone, or stands for none that is still there.
+    fn is_last(&self, name: SegmentName) -> bool {
+        let own = || self.core.live().segments.find(name);
+        !self.left.contains(&name) || own().is_some_and(|own| !self.has_inputs(&own))
+    }
+
+    /// Removes what a compacted segment stands for, once the segment itself is known to be whole and durable: it is
+    /// read twice, and the folder synced between.
+    fn remove_inputs(&mut self, segment: &Arc<Segment>) -> io::Result<()> {
+        // It is in this folder as well: one that came in the place of another may hold the inputs alone.
+        if !self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
+            return Ok(());
+        }
+        let Some(left) = self.grace.verified_bytes.checked_sub(segment.bytes() as u64) else {
+            self.collected.is_unfinished = true;
+            return Ok(());
+        };
+        if self.core.gives_up() {
+            self.collected.is_unfinished = true;
+            return Ok(());
+        }
+        self.grace.verified_bytes = left;
+        let mut is_intact = segment.is_intact();
+        if is_intact == Some(true) {
+            self.folder.sync()?;
+            is_intact = segment.is_intact();
+        }
+        match is_intact {
+            Some(true) => segment.inputs().iter().for_each(|input| self.remove_segment(*input)),
+            Some(false) => {
+                let segments = vec![segment.clone()];
+                self.core.drop_damaged(&Trouble { segments, ..Trouble::default() });
+            }
+            None => self.collected.is_unfinished = true,
+        }
+        Ok(())
+    }
+
+    /// Removes a segment that nobody has to have any more, after those it stands for; tells how many bytes that were.
+    fn remove_with_inputs(&mut self, segment: &Segment) -> u64 {
+        let inputs_of = |name| self.core.live().segments.find(name).map(|own| own.inputs().to_vec());
+        let mut freed = 0;
+        // What it stands for is all that a folder without it has of the rows, which may be younger than the oldest of them.
+        if self.folder.info(&FileName::Segment(segment.name()).to_string()).is_err() {
+            return freed;
+        }
+        for name in inputs_first(segment.name(), inputs_of) {
+            // Before it is removed, which may be the end of what is known of it.
+            let own = self.core.live().segments.find(name);
+            let was_here = self.left.contains(&name);
+            self.remove_segment(name);
+            let is_gone = was_here && !self.left.contains(&name);
+            freed += own.filter(|_| is_gone).map_or(0, |own| own.bytes() as u64);
+        }
+        freed
+    }
+
+    /// Lets readers of this process see what is left.
+    fn finish(self) -> Result<Collected> {
+        if self.collected.removed > 0 {
+            let mut live = self.core.live();
+            live.refresh()?;
+            self.core.install(&mut live);
+        }
+        Ok(self.collected)
+    }
+
+    fn remove_dead(&mut self, segment: &Segment) {
+        if self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
+            self.remove_segment(segment.name());
+        }
+    }
+
+    /// Removes a segment, unless it stands for others that are still there.
+    fn remove_segment(&mut self, name: SegmentName) {
+        if !self.left.contains(&name) {
+            return;
+        }
+        if !self.is_last(name) {
+            self.collected.is_unfinished = true;
+        } else if self.remove(FileName::Segment(name)) {
+            self.left.remove(&name);
+        }
+    }
+
+    fn remove_orphans(&mut self, listing: &Listing) {
+        for random in &listing.temporary {
+            let name = FileName::Temporary(*random);
+            if self.folder.info(&name.to_string()).is_ok_and(|info| info.age >= self.grace.temporary) {
+                self.remove(name);
+            }
+        }
+        let runs = self.core.live().runs_leading_nowhere(&self.left);
+        for run in runs.into_iter().filter(|run| listing.runs.contains(run)) {
+            if self.is_older(FileName::Run(run), self.grace.replaced) {
+                self.remove(FileName::Run(run));
+            }
+        }
+    }
+}
+
+/// A segment and all that it stands for, each once and before those that stand for it. A file may name itself, or a circle of
+/// files one another: tcx writes no such files, and they must not cause an endless loop.
+fn inputs_first(
+    segment: SegmentName,
+    inputs_of: impl Fn(SegmentName) -> Option<Vec<SegmentName>>,
+) -> Vec<SegmentName> {
+    let (mut order, mut seen, mut waiting) = (Vec::new(), BTreeSet::new(), vec![(segment, false)]);
+    while let Some((name, is_entered)) = waiting.pop() {
+        if is_entered {
+            order.push(name);
+        } else if seen.insert(name)
+            && let Some(inputs) = inputs_of(name)
+        {
+            waiting.push((name, true));
+            waiting.extend(inputs.into_iter().map(|input| (input, false)));
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::bytes::Random;
+
+    fn order(inputs: &[&[u8]]) -> Vec<u8> {
+        let name = |number: u8| SegmentName { random: Random([number; 16]), tail: 0 };
+        let of = |of: SegmentName| {
+            let inputs = inputs.get(usize::from(of.random.0[0]))?;
+            Some(inputs.iter().map(|number| name(*number)).collect())
+        };
+        inputs_first(name(0), of).into_iter().map(|name| name.random.0[0]).collect()
+    }
+
+    #[test]
+    fn segments_that_name_themselves_or_a_circle_as_their_inputs_come_to_an_end() {
+        assert_eq!(order(&[&[0]]), [0]);
+        assert_eq!(order(&[&[1], &[2], &[0]]), [2, 1, 0]);
+        assert_eq!(
+            order(&[&[1, 2], &[2, 9], &[]]),
+            [2, 1, 0],
+            "each once, those that are not here not at all"
+        );
+        let long: Vec<Vec<u8>> = (1..=250).map(|next| vec![next]).collect();
+        let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).chain([&[0][..]]).collect();
+        assert_eq!(order(&long).len(), 251);
+    }
+}

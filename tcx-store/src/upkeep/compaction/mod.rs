@@ -1,0 +1,190 @@
+//! Compaction: segments become one, without the rows that are dead and the copies of a key. The inputs stay until they
+//! are [collected](collect).
+
+mod choose;
+mod collect;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) use choose::Effort;
+pub(crate) use collect::{Collected, Grace, collect, evict};
+
+use crate::changes::Tombstones;
+use crate::changes::instance::KnownIdentity;
+use crate::engine::Core;
+use crate::engine::publish::publish_segment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::slow_path::Trouble;
+use crate::schema::key::{KeyHash, hash};
+use crate::segment::{Piece, Rows, Segment, SegmentHeader, Source, Verdict, write_segment};
+use crate::stats::Work;
+use crate::storage::name::SegmentName;
+use crate::write::seal::most_rows;
+use choose::{Candidate, choose};
+
+/// What is joined, and at which number.
+struct Compaction {
+    inputs: Vec<Arc<Segment>>,
+    identity: KnownIdentity,
+    base: u64,
+    tombstones: Arc<Tombstones>,
+}
+
+/// Joins segments once, if any are worth it; tells whether it did.
+///
+/// # Errors
+///
+/// What kept it from the disk: nothing has changed.
+pub(crate) fn compact(core: &Core, effort: Effort) -> Result<bool> {
+    core.check()?;
+    let Some(compaction) = plan(core, effort)? else { return Ok(false) };
+    let span =
+        tracing::debug_span!("compaction", module = core.spec.module_id, inputs = compaction.inputs.len());
+    let joined = span.in_scope(|| join(core, &compaction));
+    let damaged = joined.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData);
+    if damaged && drop_damaged(core, &compaction.inputs) {
+        // The others are chosen anew.
+        return Ok(true);
+    }
+    joined.map_err(|e| Error::io("cannot compact segments in", core.storage.path(), e))
+}
+
+fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
+    let (served, identity, base, tombstones) = {
+        let mut live = core.live();
+        if live.refresh()? {
+            core.install(&mut live);
+        }
+        let Some((mut served, identity)) = live.compactable() else { return Ok(None) };
+        let oldest_kept = core.retention.oldest_kept();
+        served.retain(|segment| segment.born() >= oldest_kept);
+        let base = live.changes.newest().unwrap_or(0);
+        (served, identity, base, live.changes.tombstones().clone())
+    };
+    let counts = effort != Effort::Small;
+    let candidate = |segment: Arc<Segment>| {
+        let dead = if counts { segment.dead_rows(&tombstones) } else { 0 };
+        Candidate { segment, dead }
+    };
+    let candidates: Vec<_> = served.iter().cloned().map(candidate).collect();
+    // One whose rows are all dead is not joined: it only has to be removed.
+    let candidates = candidates.into_iter().filter(|own| own.dead < own.segment.rows());
+    let mut groups: BTreeMap<u64, Vec<Candidate>> = BTreeMap::new();
+    for candidate in candidates {
+        groups.entry(core.retention.age_group(&candidate.segment, &served)).or_default().push(candidate);
+    }
+    let chosen = groups.values().find_map(|group| choose(group, effort, most_rows(core)));
+    Ok(chosen.map(|chosen| {
+        let mut inputs: Vec<_> = chosen.into_iter().map(|candidate| candidate.segment).collect();
+        // Of several copies of a row the first that comes is kept: that of the newest segment.
+        inputs.sort_by_key(|input| Reverse((input.base(), input.born())));
+        Compaction { inputs, identity, base, tombstones }
+    }))
+}
+
+/// Writes the new segment; `false` if another process was faster.
+fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
+    let Compaction { inputs, identity, base, .. } = compaction;
+    let start = Instant::now();
+    let (rows, hashes) = live_rows(compaction)?;
+    if hashes.is_empty() || core.gives_up() {
+        return Ok(false);
+    }
+    let pieces = inputs.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty());
+    let pieces: Vec<_> = pieces
+        .map(|(input, rows)| Piece { source: Source::Segment(input), rows: Rows::Selected(rows) })
+        .collect();
+    let names: Vec<SegmentName> = inputs.iter().map(|input| input.name()).collect();
+    let header = SegmentHeader {
+        schema: &core.schema,
+        leaves: &core.leaves,
+        key_type: core.spec.key_type,
+        identity: &identity.digest,
+        instance: identity.instance,
+        base: *base,
+        born: inputs.iter().map(|input| input.born()).min().unwrap_or(0),
+        inputs: &names,
+        compression: core.compression,
+    };
+    let written = write_segment(&*core.storage, &header, &pieces)?;
+    if core.gives_up() || !may_commit(core, compaction)? {
+        return Ok(false);
+    }
+    let name = written.name;
+    publish_segment(core, written, hashes).map_err(io::Error::other)?;
+    core.took(Work::Compaction, start);
+    tracing::debug!(segment = %name, inputs = names.len(), "compacted");
+    Ok(true)
+}
+
+/// The rows of each input that are alive, each key once, and their hashes.
+fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, Vec<KeyHash>)> {
+    let inputs = &compaction.inputs;
+    let mut seen: HashMap<KeyHash, (usize, usize)> = HashMap::new();
+    let mut hashes = Vec::new();
+    let mut rows = vec![Vec::new(); inputs.len()];
+    for (number, input) in inputs.iter().enumerate() {
+        for row in 0..input.rows() {
+            let (key, view) = input.key(row).ok_or_else(|| damaged(input))?;
+            if compaction.tombstones.kill(input.base(), &key, view) {
+                continue;
+            }
+            let hash = hash(&key, view);
+            match seen.entry(hash) {
+                Entry::Vacant(vacant) => drop(vacant.insert((number, row))),
+                Entry::Occupied(first) => {
+                    let (first, at) = *first.get();
+                    if inputs[first].key(at) == Some((key, view)) {
+                        continue;
+                    }
+                }
+            }
+            rows[number].push(row as u32);
+            hashes.push(hash);
+        }
+    }
+    Ok((rows, hashes))
+}
+
+fn damaged(segment: &Segment) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("segment {}: a key cannot be read", segment.name()))
+}
+
+/// Looks once more: whether every input is still served, by nothing else.
+fn may_commit(core: &Core, compaction: &Compaction) -> io::Result<bool> {
+    let mut live = core.live();
+    let refreshed = live.refresh();
+    core.install(&mut live);
+    match refreshed {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::Io => return Err(io::Error::other(error)),
+        Err(error) => {
+            core.remember(&error);
+            return Ok(false);
+        }
+    }
+    let Some((served, identity)) = live.compactable() else { return Ok(false) };
+    let is_served = |input: &Arc<Segment>| served.iter().any(|segment| Arc::ptr_eq(segment, input));
+    if identity.instance != compaction.identity.instance || !compaction.inputs.iter().all(is_served) {
+        return Ok(false);
+    }
+    live.check_instance().map_err(io::Error::other)?;
+    live.changes.make_durable(&*core.storage)?;
+    Ok(true)
+}
+
+/// Takes the damaged ones out of service, as a lookup of such a row would; tells whether there were any.
+fn drop_damaged(core: &Core, inputs: &[Arc<Segment>]) -> bool {
+    let is_damaged = |input: &&Arc<Segment>| matches!(input.judge_all(), Verdict::Damaged(_));
+    let segments: Vec<_> = inputs.iter().filter(is_damaged).cloned().collect();
+    let any = !segments.is_empty();
+    core.drop_damaged(&Trouble { segments, ..Trouble::default() });
+    any
+}

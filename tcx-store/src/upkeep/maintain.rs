@@ -1,0 +1,218 @@
+//! What the writer does when nobody waits: index runs and changes are merged, segments joined, and what is superfluous
+//! is removed.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::engine::Core;
+use crate::error::Result;
+use crate::index::{Run, write_merged};
+use crate::live::folder::Listing;
+use crate::options::COLLECT_AFTER;
+use crate::read::slow_path::Trouble;
+use crate::stats::Work;
+use crate::storage::name::{FileName, SegmentName};
+use crate::sys::bytes::Random;
+use crate::sys::lock::lock;
+use crate::upkeep::compaction::{Collected, Effort, Grace, collect, compact, evict};
+
+/// Merges index runs until none is due; into one, if there is not too much in them, when the writer `ends`. A merge that fails costs speed and nothing else.
+pub(crate) fn merge_runs(core: &Core, ends: bool) {
+    loop {
+        let Some(runs) = core.live().mergeable(ends) else { return };
+        // Without the lock: readers go on with the runs they have, which stay mapped.
+        let gone = gone_segments(core, &runs);
+        let is_useless =
+            |run: &Run| !run.is_intact() || run.segments().iter().all(|name| gone.contains(name));
+        let useless: Vec<_> = runs.iter().filter(|run| is_useless(run)).cloned().collect();
+        if !useless.is_empty() {
+            core.drop_damaged(&Trouble { runs: useless, ..Trouble::default() });
+            continue;
+        }
+        let gone = gone_segments(core, &runs);
+        let (merged, start) = (Random::new(), Instant::now());
+        let published = core.storage.draft().and_then(|mut draft| {
+            write_merged(&mut draft, &runs, &|name| gone.contains(&name))?;
+            draft.publish(&FileName::Run(merged).to_string(), false)
+        });
+        if core.tried("merge index runs", published).is_none() {
+            return;
+        }
+        core.took(Work::Merge, start);
+        let mut live = core.live();
+        let replaced = live.replace_runs(merged);
+        core.install(&mut live);
+        drop(live);
+        if replaced.is_empty() {
+            return;
+        }
+        for name in &replaced {
+            // A run that stays is opened again by others, and found to add nothing.
+            let _ = core.storage.remove(&FileName::Run(*name).to_string());
+        }
+        if replaced == [merged] {
+            // It could not be opened, or another process was faster: the same merge would give the same.
+            return;
+        }
+    }
+}
+
+/// The segments of these runs that are neither here nor going to come: a run gets its name a moment before its segment does.
+fn gone_segments(core: &Core, runs: &[Arc<Run>]) -> HashSet<SegmentName> {
+    let Ok(listing) = Listing::read(&*core.storage) else { return HashSet::new() };
+    let is_settled = |run: &&Arc<Run>| {
+        let info = core.storage.info(&FileName::Run(run.name()).to_string());
+        info.is_ok_and(|info| info.age >= SEGMENTS_COME_WITHIN)
+    };
+    let names = runs.iter().filter(is_settled).flat_map(|run| run.segments().iter().copied());
+    let live = core.live();
+    names.filter(|name| !listing.segments.contains(name) && live.segments.find(*name).is_none()).collect()
+}
+
+/// Merges changes if it is worth it. What fails costs speed and nothing else: the changes themselves stay.
+pub(crate) fn merge_changes(core: &Core) {
+    let storage = &*core.storage;
+    let Some((plan, instance)) = core.live().mergeable_changes() else { return };
+    // It gets its name only in the folder that holds it: it is written before the folder is looked at.
+    let merged = storage.sync().and_then(|()| {
+        let draft = plan.write(storage, instance)?;
+        core.live().check_instance().map_err(io::Error::other)?;
+        plan.publish(draft)
+    });
+    let Some(number) = core.tried("merge changes", merged) else { return };
+    let mut live = core.live();
+    if core.tried("merge changes", live.check_instance()).is_none() {
+        return;
+    }
+    live.adopt_merged_changes(number);
+    core.install(&mut live);
+    drop(live);
+    let Ok(listing) = Listing::read(storage) else { return };
+    for older in listing.changes.merged.range(..number) {
+        // One that stays is not read again.
+        let _ = storage.remove(&FileName::Merged(*older).to_string());
+    }
+}
+
+/// A segment whose index run is older than this, and that is not there, does not come any more.
+const SEGMENTS_COME_WITHIN: Duration = Duration::from_mins(10);
+
+/// What is read to verify replacements while somebody waits for the end: a second or so.
+const VERIFIED_AT_THE_END: u64 = 1 << 30;
+
+/// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
+pub(crate) const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
+
+impl Core {
+    /// Joins segments as long as it is worth it; tells whether it did.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from the disk: what was joined before is joined.
+    pub(crate) fn compact(&self, effort: Effort) -> Result<bool> {
+        let _alone = lock(&self.upkeep);
+        let mut any = false;
+        while !self.gives_up() && compact(self, effort)? {
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Removes what nobody needs and is older than `replaced`.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed or synced, or that is another's.
+    pub(crate) fn collect(&self, replaced: Duration) -> Result<Collected> {
+        let _alone = lock(&self.upkeep);
+        let start = Instant::now();
+        let temporary = TEMPORARY_FILES_STAY.max(replaced);
+        let collected = collect(self, Grace { replaced, temporary, verified_bytes: u64::MAX })?;
+        self.took(Work::Collection, start);
+        Ok(collected)
+    }
+
+    /// Removes the oldest segments until so many bytes are free.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or that is another's.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
+        let _alone = lock(&self.upkeep);
+        evict(self, bytes)
+    }
+
+    /// Whether background work is to be given up.
+    pub(crate) fn gives_up(&self) -> bool {
+        self.gives_up.load(Ordering::Relaxed)
+    }
+
+    /// What is done after every seal; everything else waits until the writer has nothing to do.
+    pub(crate) fn tidy(&self) {
+        self.tried("join segments", self.compact(Effort::Small));
+        merge_runs(self, false);
+        merge_changes(self);
+        self.remove_pruned_runs();
+        self.tried("keep within the limits", self.keep_within_limits());
+    }
+
+    /// Removes the runs that compaction or merging has made superfluous. One that stays is opened again by others, and
+    /// found to add nothing.
+    fn remove_pruned_runs(&self) {
+        let pruned = self.live().take_pruned_runs();
+        for run in pruned {
+            let _ = self.storage.remove(&FileName::Run(run).to_string());
+        }
+    }
+
+    /// What is done before the writer ends: a process that has come and gone does not leave what it has replaced.
+    pub(crate) fn tidy_at_the_end(&self) {
+        self.tried("join segments", self.compact(Effort::Small));
+        merge_runs(self, true);
+        merge_changes(self);
+        self.remove_pruned_runs();
+        self.tried("remove replaced files", self.collect_at_the_end());
+        self.tried("keep within the limits", self.keep_within_limits());
+    }
+
+    /// The time that replaced files stay for saves other processes a listing, and never decides what is right. On a network file
+    /// system it saves them failed reads, and who has asked for more of it wants the files.
+    fn collect_at_the_end(&self) -> Result<()> {
+        if self.collect_after > COLLECT_AFTER || self.storage.is_remote() {
+            return Ok(());
+        }
+        let grace = Grace {
+            replaced: Duration::ZERO,
+            temporary: TEMPORARY_FILES_STAY,
+            verified_bytes: VERIFIED_AT_THE_END,
+        };
+        let _alone = lock(&self.upkeep);
+        collect(self, grace).map(drop)
+    }
+
+    /// Removes what was replaced long ago, while rows are sealed all the time.
+    pub(crate) fn collect_old(&self, collect_after: Duration) {
+        self.tried("remove replaced files", self.collect(collect_after));
+    }
+
+    /// What is done when the writer has nothing to do; tells whether something is left for later.
+    pub(crate) fn tidy_thoroughly(&self, collect_after: Duration) -> bool {
+        self.tried("join segments", self.compact(Effort::Steady));
+        merge_runs(self, false);
+        merge_changes(self);
+        self.remove_pruned_runs();
+        let collected = self.tried("remove replaced files", self.collect(collect_after));
+        self.tried("keep within the limits", self.keep_within_limits());
+        let is_unfinished = collected.is_some_and(|collected| collected.is_unfinished);
+        is_unfinished || self.snapshot().expires.is_some()
+    }
+
+    /// What fails here is done another time.
+    fn tried<T, E: Display>(&self, action: &'static str, done: Result<T, E>) -> Option<T> {
+        self.failing.note(action, self.storage.path(), done)
+    }
+}

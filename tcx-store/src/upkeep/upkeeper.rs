@@ -1,0 +1,108 @@
+//! The background thread that joins and removes files. The writer starts it and goes on sealing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::engine::Core;
+use crate::error::Error;
+use crate::sys::spawn::spawn;
+use crate::sys::wait::wait;
+use crate::upkeep::maintain::merge_changes;
+
+/// What is due; a later one includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// Changes were written.
+    Changes,
+    /// Rows were sealed.
+    Tidying,
+    /// Rows are sealed all the time, and what is replaced has to go.
+    Collection,
+    /// Nothing is sealed at the moment.
+    Everything,
+}
+
+/// Starts the thread when something is due; it ends when nothing is.
+pub(crate) struct Upkeeper {
+    core: Arc<Core>,
+    collect_after: Duration,
+    due: Option<Due>,
+    /// Whether something was left for later; as long as the thread runs.
+    running: Option<oneshot::Receiver<bool>>,
+    collected: Instant,
+}
+
+impl Upkeeper {
+    pub(crate) fn new(core: Arc<Core>, collect_after: Duration) -> Self {
+        Self { core, collect_after, due: None, running: None, collected: Instant::now() }
+    }
+
+    /// Does this once nothing else is being done.
+    pub(crate) fn want(&mut self, due: Due) {
+        self.due = self.due.max(Some(due));
+        self.start();
+    }
+
+    /// Rows were sealed: a program that never pauses has its replaced files removed all the same.
+    pub(crate) fn want_after_seal(&mut self, pause: Duration) {
+        let is_time = self.collected.elapsed() >= self.collect_after.max(pause);
+        self.want(if is_time { Due::Collection } else { Due::Tidying });
+    }
+
+    fn start(&mut self) {
+        if self.running.is_some() {
+            return;
+        }
+        let Some(due) = self.due.take() else { return };
+        if due >= Due::Collection {
+            self.collected = Instant::now();
+        }
+        let (done, running) = oneshot::channel();
+        let (core, collect_after) = (self.core.clone(), self.collect_after);
+        let started = spawn("tcx-upkeep", move || {
+            let is_unfinished = keep_up(&core, due, collect_after);
+            // Before it is reported: a store that is closed keeps no file mapped.
+            drop(core);
+            // The writer may have panicked.
+            let _ = done.send(is_unfinished);
+        });
+        let path = self.core.storage.path();
+        let started = started.map_err(|e| Error::io("cannot start a thread that joins files in", path, e));
+        self.running = self.core.failing.note("start a thread", path, started).map(|()| running);
+    }
+
+    /// Waits until something was done; returns whether it has left something for later. For ever if nothing is being done.
+    pub(crate) async fn done(&mut self) -> bool {
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        let is_unfinished = running.await.unwrap_or(false);
+        self.running = None;
+        self.start();
+        is_unfinished
+    }
+
+    /// Waits until what is being done has come to an end, which it does soon: what is half done is given up.
+    pub(crate) fn end(mut self) {
+        self.due = None;
+        if let Some(running) = self.running.take() {
+            self.core.gives_up.store(true, Ordering::Relaxed);
+            let _ = wait(running);
+            self.core.gives_up.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+fn keep_up(core: &Core, due: Due, collect_after: Duration) -> bool {
+    match due {
+        Due::Changes => merge_changes(core),
+        Due::Tidying => core.tidy(),
+        Due::Collection => {
+            core.tidy();
+            core.collect_old(collect_after);
+        }
+        Due::Everything => return core.tidy_thoroughly(collect_after),
+    }
+    false
+}

@@ -1,0 +1,277 @@
+//! The background writer: a thread of its own with a current-thread runtime, so that it works from sync code
+//! and inside any runtime.
+
+pub(crate) mod seal;
+pub(crate) mod sealer;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::sessions::Recorder;
+use crate::sys::buffer_pool::{self, Writes};
+use crate::sys::bytes::Random;
+use crate::sys::wait::wait;
+use crate::upkeep::upkeeper::{Due, Upkeeper};
+use crate::write::sealer::Sealer;
+
+/// How soon writing is tried again after a failure, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// The writer has nothing to do when nobody has told it anything for so long, and up to twice as long: of processes that
+/// have stopped writing together, one is the first to join what they wrote.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What a process that is killed leaves untold of its session.
+const RECORD_EVERY: Duration = Duration::from_mins(1);
+
+/// When things are done that nobody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) seal_after: Duration,
+    pub(crate) collect_after: Duration,
+    /// How often the session is recorded.
+    pub(crate) record_every: Duration,
+}
+
+impl Times {
+    pub(crate) fn new(options: &Options) -> Self {
+        let Options { seal_after, collect_after, .. } = *options;
+        Self { seal_after, collect_after, record_every: RECORD_EVERY }
+    }
+}
+
+/// What the writer is told.
+#[derive(Debug)]
+enum Command {
+    /// Rows came into an empty buffer.
+    Rows,
+    /// There is a segment's worth of rows, or somebody waits for room.
+    Seal,
+    /// What was written last is durable, or what kept it from being so.
+    Published(Result<()>),
+    /// There may be changes to merge.
+    Tidy,
+    /// Nobody has told it anything for a while.
+    Idle,
+    /// Files were joined and removed, and what is too young is left for later.
+    Upkept { is_unfinished: bool },
+    /// The session may have gone on.
+    Record,
+    /// The session is over.
+    End(oneshot::Sender<()>),
+    /// Everything accepted so far has to be durable.
+    Flush(oneshot::Sender<Result<()>>),
+}
+
+thread_local! {
+    static IS_WRITER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is that of a writer.
+#[cfg(unix)]
+pub(crate) fn is_writer_thread() -> bool {
+    IS_WRITER.get()
+}
+
+/// The handle of the writer's thread. Dropped, it seals what is buffered and waits for the thread to end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    commands: Option<UnboundedSender<Command>>,
+    thread: Option<JoinHandle<()>>,
+    core: Arc<Core>,
+}
+
+impl Writer {
+    /// # Errors
+    ///
+    /// A thread that cannot be started.
+    pub(crate) fn start(core: Arc<Core>, times: Times) -> Result<Self> {
+        let failed = |e| Error::io("cannot start the writer of", core.storage.path(), e);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
+        let (commands, receiver) = unbounded_channel();
+        let shared = core.clone();
+        let task = move || {
+            IS_WRITER.set(true);
+            let _writes = Writes::begin();
+            let _off = WriterOff(shared.clone());
+            runtime.block_on(run(&shared, receiver, times));
+        };
+        let thread = thread::Builder::new().name("tcx-writer".to_owned()).spawn(task).map_err(failed)?;
+        // Elsewhere `std::process::exit` calls nothing.
+        #[cfg(unix)]
+        crate::store::at_exit::flush_at_exit();
+        Ok(Self { commands: Some(commands), thread: Some(thread), core })
+    }
+
+    /// Nobody.
+    #[cfg(test)]
+    pub(crate) fn none(core: Arc<Core>) -> Self {
+        Self { commands: None, thread: None, core }
+    }
+
+    pub(crate) fn rows_came(&self) {
+        self.tell(Command::Rows);
+    }
+
+    pub(crate) fn seal(&self) {
+        self.tell(Command::Seal);
+    }
+
+    pub(crate) fn tidy(&self) {
+        self.tell(Command::Tidy);
+    }
+
+    /// Waits until everything accepted so far is durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from being so.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let (done, flushed) = oneshot::channel();
+        self.tell(Command::Flush(done));
+        wait(flushed).unwrap_or_else(|_| Err(stopped(&self.core)))
+    }
+
+    /// Waits until the session is recorded, or could not be.
+    pub(crate) fn end_session(&self) {
+        let (done, ended) = oneshot::channel();
+        self.tell(Command::End(done));
+        // A writer that has stopped has nothing to add.
+        let _ = wait(ended);
+    }
+
+    fn tell(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            // A writer that has ended has turned writing off: `flush` says so.
+            let _ = commands.send(command);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.commands.take());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!(path = %self.core.storage.path().display(), "the background writer panicked");
+        }
+    }
+}
+
+fn stopped(core: &Core) -> Error {
+    let source = std::io::Error::other("the background writer has stopped");
+    Error::io("cannot write to", core.storage.path(), source)
+}
+
+/// Turns writing off when the writer ends, however it ends: nobody waits for room that never comes.
+struct WriterOff(Arc<Core>);
+
+impl Drop for WriterOff {
+    fn drop(&mut self) {
+        self.0.buffer.set_trouble(Some(stopped(&self.0)));
+    }
+}
+
+async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: Times) {
+    let mut sealer = Sealer::new(core.clone());
+    let mut retry: Option<(Instant, Duration)> = None;
+    let mut upkeeper = Upkeeper::new(core.clone(), times.collect_after);
+    // Who only reads leaves joining and removing to those that write: there may be hundreds of readers.
+    let mut idle = None;
+    let mut recorder = Recorder::new(core.clone());
+    let mut record = Instant::now().checked_add(times.record_every);
+    loop {
+        let time = retry.map(|(at, _)| at);
+        let time = time.or_else(|| sealer.oldest_since()?.checked_add(times.seal_after));
+        let command = tokio::select! {
+            biased;
+            command = commands.recv() => command,
+            published = sealer.published() => Some(Command::Published(published)),
+            is_unfinished = upkeeper.done() => Some(Command::Upkept { is_unfinished }),
+            () = at(time) => Some(Command::Seal),
+            () = at(idle) => Some(Command::Idle),
+            () = at(record) => Some(Command::Record),
+        };
+        let result = match command {
+            Some(Command::Rows) => continue,
+            Some(Command::Tidy) => {
+                upkeeper.want(Due::Changes);
+                continue;
+            }
+            Some(Command::Idle) => {
+                buffer_pool::free();
+                idle = None;
+                upkeeper.want(Due::Everything);
+                continue;
+            }
+            Some(Command::Upkept { is_unfinished }) => {
+                let later = || Instant::now().checked_add(times.collect_after.max(IDLE));
+                idle = idle.or_else(|| is_unfinished.then(later).flatten());
+                continue;
+            }
+            Some(Command::End(done)) => {
+                recorder.record(true);
+                // Whoever asked may have gone.
+                let _ = done.send(());
+                continue;
+            }
+            Some(Command::Record) => {
+                recorder.record(false);
+                record = Instant::now().checked_add(times.record_every);
+                continue;
+            }
+            // Writing that has just failed is tried again in its time, not for every batch.
+            Some(Command::Seal) if retry.is_some_and(|(at, _)| at > Instant::now()) => continue,
+            Some(Command::Seal) if retry.is_none() => sealer.write_all(),
+            Some(Command::Seal) => sealer.seal_all(),
+            Some(Command::Published(published)) => published,
+            Some(Command::Flush(done)) => {
+                let written = sealer.seal_all();
+                let flushed = written.clone().and_then(|()| sealer.sync_names());
+                // Whoever asked may have gone.
+                let _ = done.send(flushed);
+                // Names of others that cannot be synced do not keep own rows waiting.
+                written
+            }
+            None => {
+                let result = sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error}"));
+                upkeeper.end();
+                if result.is_ok() && core.counters.rows_sealed.get() > 0 {
+                    core.tidy_at_the_end();
+                }
+                core.write_passed();
+                recorder.record(true);
+                return;
+            }
+        };
+        retry = result.is_err().then(|| next_retry(retry));
+        // After the answer, and by another thread: the next seal does not wait for a faster index.
+        upkeeper.want_after_seal(IDLE);
+        core.write_passed();
+        idle = Some(Instant::now() + idle_after());
+    }
+}
+
+fn idle_after() -> Duration {
+    let [bits, ..] = Random::new().0;
+    IDLE + IDLE * u32::from(bits) / 256
+}
+
+fn next_retry(last: Option<(Instant, Duration)>) -> (Instant, Duration) {
+    let pause = last.map_or(RETRY.0, |(_, pause)| (pause * 2).min(RETRY.1));
+    (Instant::now() + pause, pause)
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,144 @@
+//! Sealing the write buffer: one generation is written while the one before is being synced. They become durable and
+//! leave the buffer strictly in the order in which they were accepted.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
+
+use crate::buffer::generation::Generation;
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::stats::Work;
+use crate::sys::spawn::spawn;
+use crate::sys::wait::wait;
+use crate::write::seal::{Written, give_up, publish, write};
+
+/// Moves rows from the buffer to the disk.
+pub(crate) struct Sealer {
+    core: Arc<Core>,
+    publishing: Option<Publishing>,
+}
+
+/// The generation whose segments are being made durable by a thread of its own.
+struct Publishing {
+    /// Its memory is free as soon as the buffer lets go of it.
+    generation: Weak<Generation>,
+    published: oneshot::Receiver<Result<()>>,
+}
+
+impl Sealer {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, publishing: None }
+    }
+
+    /// Seals everything that has been accepted. When this succeeds, it is durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from the disk. The rows stay in the buffer, unless they can never be written.
+    pub(crate) fn seal_all(&mut self) -> Result<()> {
+        self.write_all()?;
+        self.wait_for_publishing().inspect_err(|error| give_up(&self.core, error))?;
+        self.core.check()
+    }
+
+    /// Makes what was found of other processes durable.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from being so: that says nothing of the rows that wait to be sealed.
+    pub(crate) fn sync_names(&self) -> Result<()> {
+        let synced = self.core.live().sync_names();
+        synced.map_err(|e| Error::io("cannot sync", self.core.storage.path(), e))
+    }
+
+    /// Writes everything that has been accepted. It is durable once what is being published [is](Self::published).
+    ///
+    /// # Errors
+    ///
+    /// As [`seal_all`](Self::seal_all); nothing is being published then.
+    pub(crate) fn write_all(&mut self) -> Result<()> {
+        self.core.buffer.freeze();
+        self.write_frozen().inspect_err(|error| {
+            // In order: what is on its way to the disk may still get there.
+            let _ = self.wait_for_publishing();
+            give_up(&self.core, error);
+        })
+    }
+
+    fn write_frozen(&mut self) -> Result<()> {
+        while let Some(generation) = self.core.buffer.oldest_after(self.publishing()) {
+            let start = Instant::now();
+            let written = write(&self.core, &generation)?;
+            // Where that failed, what was written now is let go of too, and written again from the buffer.
+            self.wait_for_publishing()?;
+            self.publish(generation, written, start)?;
+        }
+        Ok(())
+    }
+
+    /// What has been written since `start`.
+    fn publish(&mut self, generation: Arc<Generation>, written: Vec<Written>, start: Instant) -> Result<()> {
+        let (done, published) = oneshot::channel();
+        let (core, oldest) = (self.core.clone(), Arc::downgrade(&generation));
+        let task = move || {
+            let published = publish(&core, &generation, written);
+            drop(generation);
+            if published.is_ok() {
+                core.took(Work::Seal, start);
+            }
+            // Before it is reported: a store that is closed keeps no file mapped.
+            drop(core);
+            // Nobody who has lost interest can be told.
+            drop(done.send(published));
+        };
+        let failed = |e| Error::io("cannot start a thread that syncs", self.core.storage.path(), e);
+        spawn("tcx-sync", task).map_err(failed)?;
+        self.publishing = Some(Publishing { generation: oldest, published });
+        Ok(())
+    }
+
+    fn publishing(&self) -> Option<&Weak<Generation>> {
+        self.publishing.as_ref().map(|publishing| &publishing.generation)
+    }
+
+    /// Since when the oldest row has waited to be written.
+    pub(crate) fn oldest_since(&self) -> Option<Instant> {
+        self.core.buffer.oldest_since(self.publishing())
+    }
+
+    /// Waits until what is being published is durable; for ever if nothing is.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from the disk.
+    pub(crate) async fn published(&mut self) -> Result<()> {
+        let Some(publishing) = &mut self.publishing else { return std::future::pending().await };
+        let published = (&mut publishing.published).await;
+        self.end_publishing(published).inspect_err(|error| give_up(&self.core, error))
+    }
+
+    fn wait_for_publishing(&mut self) -> Result<()> {
+        let Some(publishing) = &mut self.publishing else { return Ok(()) };
+        let published = wait(&mut publishing.published);
+        self.end_publishing(published)
+    }
+
+    fn end_publishing(&mut self, published: Result<Result<()>, RecvError>) -> Result<()> {
+        self.publishing = None;
+        published.unwrap_or_else(|_| {
+            let panicked = io::Error::other("the thread that syncs has panicked");
+            Err(Error::io("cannot write a segment in", self.core.storage.path(), panicked))
+        })
+    }
+}
+
+impl Drop for Sealer {
+    fn drop(&mut self) {
+        // Nobody takes rows out of the buffer, or turns writing on, once the writer has ended.
+        let _ = self.wait_for_publishing();
+    }
+}
