@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use tcx_store::fuzzing::DECODERS;
+use tcx_store::testing::fuzzing::DECODERS;
 
 static DECODE: LazyLock<fn(&[u8])> = LazyLock::new(|| {
     let wanted = std::env::var("TCX_DECODER").unwrap_or_default();

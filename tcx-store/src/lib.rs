@@ -11,65 +11,27 @@
 #[cfg(target_endian = "big")]
 compile_error!("rows are copied between memory and disk as they are, which is little-endian");
 
-#[cfg(test)]
-mod attestation_tests;
 mod buffer;
 mod changes;
-#[cfg(test)]
-mod compression_tests;
 mod computed;
-#[cfg(test)]
-mod destination_tests;
 mod engine;
 mod error;
-#[cfg(test)]
-mod failed_invalidation_tests;
-#[cfg(test)]
-mod fault_tests;
-#[cfg(test)]
-mod folder_tests;
-#[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub mod fuzzing;
 mod index;
 mod inspect;
 mod live;
-#[cfg(test)]
-mod merged_elsewhere_tests;
-#[cfg(test)]
-mod model;
 mod options;
-#[cfg(test)]
-mod power_tests;
-#[cfg(test)]
-mod probe_tests;
 mod read;
-#[cfg(test)]
-mod read_tests;
-#[cfg(test)]
-mod replacer_tests;
-#[cfg(test)]
-mod retention_tests;
 mod schema;
-#[cfg(test)]
-mod sealer_tests;
 mod segment;
 mod sessions;
 mod stats;
-#[cfg(test)]
-mod stats_tests;
 mod storage;
 mod store;
 mod sys;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tombstone_tests;
-#[cfg(test)]
-mod trouble_tests;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod testing;
 mod upkeep;
-#[cfg(test)]
-mod upkeeper_tests;
 mod write;
 
 pub use computed::attestation::Attestation;

@@ -15,7 +15,7 @@ const MERGED_AT: usize = 16;
 
 fn merged_at() -> usize {
     #[cfg(test)]
-    if crate::model::is_simulated() {
+    if crate::testing::simulation::is_simulated() {
         return 3;
     }
     MERGED_AT

@@ -6,8 +6,6 @@ pub(crate) mod fuzzing;
 mod identity;
 pub(crate) mod instance;
 mod known;
-#[cfg(test)]
-mod known_tests;
 mod merge;
 mod pending;
 mod read;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::fuzzing::mapped;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::{Random, u64_at};
 use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
+use crate::testing::fuzzing::mapped;
 
 /// A whole file.
 pub(crate) fn run(bytes: &[u8]) {

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use super::layout::{block_ranges, has_schema, layout, record_batch, spans};
 use super::open::{CLOSING, END_OF_STREAM, footer_metadata, tail_len};
 use super::*;
-use crate::fuzzing::mapped;
 use crate::schema::leaf::{ColumnType, DType, Field};
 use crate::segment::page_cache::HotTier;
 use crate::storage::{ReadAt, Sealed};
 use crate::sys::bytes::Random;
 use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
+use crate::testing::fuzzing::mapped;
 use crate::{ANY, KeyType, Leaf};
 
 /// The output of the module whose segments they seem to be.

@@ -6,14 +6,10 @@ mod body;
 mod codec;
 mod columns;
 mod confirm;
-#[cfg(test)]
-mod forged_tests;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod indirect;
 mod layout;
-#[cfg(test)]
-mod layout_tests;
 mod message;
 mod metadata;
 mod open;
@@ -39,12 +35,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow::datatypes::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
-#[cfg(test)]
-pub(crate) use forged_tests::forged;
 #[cfg(any(test, fuzzing))]
 pub(crate) use pack::MOST_UNPACKED;
 pub(crate) use piece::{Piece, Rows, Source};
 pub(crate) use plain::{Plain, PlainKey};
+#[cfg(test)]
+pub(crate) use tests::forged::forged;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
 use crate::changes::Tombstones;

@@ -18,14 +18,14 @@ pub(crate) struct Dir {
 
 #[cfg(unix)]
 impl Dir {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         use rustix::fs::{Mode, OFlags};
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
         Ok(Self { file: File::from(rustix::fs::open(path, flags, Mode::empty())?) })
     }
 
     /// What the file system says of the file in this directory that has the last name of `path`.
-    pub(super) fn info(&self, path: &Path) -> io::Result<FileInfo> {
+    pub(crate) fn info(&self, path: &Path) -> io::Result<FileInfo> {
         use rustix::fs::{Mode, OFlags};
         #[cfg(target_os = "linux")]
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -35,11 +35,11 @@ impl Dir {
         FileInfo::of(&File::from(file).metadata()?)
     }
 
-    pub(super) fn sync(&self, _: &Path) -> io::Result<()> {
+    pub(crate) fn sync(&self, _: &Path) -> io::Result<()> {
         self.file.sync_all()
     }
 
-    pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.file, name(path)?, rustix::fs::AtFlags::empty())?)
     }
 }
@@ -51,19 +51,19 @@ fn name(path: &Path) -> io::Result<&std::ffi::OsStr> {
 
 #[cfg(not(unix))]
 impl Dir {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         std::fs::metadata(path).map(|_| Self {})
     }
 
-    pub(super) fn info(&self, path: &Path) -> io::Result<FileInfo> {
+    pub(crate) fn info(&self, path: &Path) -> io::Result<FileInfo> {
         FileInfo::of(&std::fs::symlink_metadata(path)?)
     }
 
-    pub(super) fn sync(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn sync(&self, path: &Path) -> io::Result<()> {
         std::fs::File::open(path)?.sync_all()
     }
 
-    pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
     }
 }
@@ -78,7 +78,7 @@ pub(super) struct LocalHeld<S> {
 }
 
 impl<S: Steps> LocalHeld<S> {
-    pub(super) fn open(path: PathBuf, steps: S) -> io::Result<Self> {
+    pub(crate) fn open(path: PathBuf, steps: S) -> io::Result<Self> {
         Ok(Self { dir: steps.hold(&path)?, path, steps })
     }
 }

@@ -1,14 +1,8 @@
 //! Where the files of a module live. Everything above speaks to [`Storage`] only, so that an object store can
 //! stand beneath it later; [`LocalStorage`] is a directory of a file system.
 
-#[cfg(test)]
-mod disk;
-#[cfg(test)]
-mod faulty;
 mod file_system;
-#[cfg(test)]
-mod forgetful;
-mod held;
+pub(crate) mod held;
 mod local;
 mod looking;
 pub(crate) mod name;
@@ -22,12 +16,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-#[cfg(test)]
-pub(crate) use disk::{Left, dice};
-#[cfg(test)]
-pub(crate) use faulty::{Fault, Faulty};
-#[cfg(test)]
-pub(crate) use forgetful::Forgetful;
 pub(crate) use local::LocalStorage;
 pub(crate) use looking::Looking;
 pub(crate) use sealed::{ReadAt, Sealed};

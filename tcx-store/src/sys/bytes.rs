@@ -85,7 +85,7 @@ impl Random {
     /// If the operating system has no random numbers to give; nothing that needs a unique name could go on.
     pub(crate) fn new() -> Self {
         #[cfg(test)]
-        if let Some(bits) = crate::model::random() {
+        if let Some(bits) = crate::testing::simulation::random() {
             return Self(bits);
         }
         let mut bits = [0; 16];

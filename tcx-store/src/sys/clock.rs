@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn now() -> Instant {
     #[cfg(test)]
-    if let Some(now) = crate::model::now() {
+    if let Some(now) = crate::testing::simulation::now() {
         return now;
     }
     Instant::now()
@@ -12,7 +12,7 @@ pub(crate) fn now() -> Instant {
 
 pub(crate) fn wall() -> SystemTime {
     #[cfg(test)]
-    if let Some(wall) = crate::model::wall() {
+    if let Some(wall) = crate::testing::simulation::wall() {
         return wall;
     }
     #[cfg(test)]

@@ -46,7 +46,7 @@ fn forks() -> u64 {
     let forks = FORKS.load(Ordering::Relaxed);
     // A simulated process forks without the system.
     #[cfg(test)]
-    let forks = forks + crate::model::forks();
+    let forks = forks + crate::testing::simulation::forks();
     forks
 }
 

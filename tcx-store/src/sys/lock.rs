@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A simulated thread must not wait for one that is not allowed to go on.
     #[cfg(test)]
-    crate::model::wait_while(|| matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock)));
+    crate::testing::simulation::wait_while(|| {
+        matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock))
+    });
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

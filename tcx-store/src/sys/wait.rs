@@ -43,7 +43,7 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
             Poll::Ready(output) => return output,
             // A simulated thread lets others go on.
             #[cfg(test)]
-            Poll::Pending if crate::model::wait_once() => {}
+            Poll::Pending if crate::testing::simulation::wait_once() => {}
             Poll::Pending => waiting.wait(),
         }
     }

@@ -6,8 +6,8 @@ use crate::failure::Result;
 use crate::process;
 use crate::workspace::{Workspace, cargo};
 
-/// The test that runs the seeds which its environment names (`tcx-store/src/model/seeds.rs`).
-const TEST: &str = "model::seeds::nothing_is_wrong_or_lost_in_very_many_runs";
+/// The test that runs the seeds which its environment names (`tcx-store/src/testing/simulation/seeds.rs`).
+const TEST: &str = "testing::simulation::seeds::nothing_is_wrong_or_lost_in_very_many_runs";
 
 /// Builds the engine's tests and becomes the one that runs `seeds` seeds from `first` on.
 pub(crate) fn run(workspace: &Workspace, seeds: u64, first: u64) -> Result<ExitCode> {

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::*;
 use crate::index::build_run;
 use crate::segment::Verdict;
-use crate::storage::{Fault, Faulty, LocalStorage, Looking};
+use crate::storage::{LocalStorage, Looking};
 use crate::sys::bytes::Random;
+use crate::testing::{Fault, Faulty};
 use crate::testing::{compute, names, process, seal_all, values};
 use crate::{Options, ReadMode, Store};
 

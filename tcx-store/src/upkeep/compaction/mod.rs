@@ -3,8 +3,6 @@
 
 mod choose;
 mod collect;
-#[cfg(test)]
-mod tests;
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;

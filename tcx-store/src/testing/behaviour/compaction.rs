@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use super::Effort;
 use crate::segment::forged;
-use crate::storage::Faulty;
 use crate::storage::name::SegmentName;
+use crate::testing::Faulty;
 use crate::testing::{compute, keys, names, process, reader, seal_all, values, with_steps};
+use crate::upkeep::compaction::Effort;
 use crate::{Column, ColumnType, Identity, KeyType, Keys, Options, Spec, Store};
 
 /// Rows in segments of their own: the value of each is its place.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::changes::Doomed;
-use crate::storage::{Fault, Faulty};
+use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_steps};
 use crate::upkeep::maintain::merge_changes;
 use crate::{Replacer, Store};

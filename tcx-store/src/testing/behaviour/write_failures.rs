@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::storage::{Fault, Faulty};
+use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, spec, values, with_steps};
 use crate::{Losses, Options, Store};
 

@@ -1,5 +1,8 @@
 //! What is written is read back: by arrow's own reader and by the store's, from batches and from segments.
 
+pub(crate) mod forged;
+mod layout;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use crate::compression_tests::{add, check, open_with, options, segments, spec};
 use crate::inspect::{SegmentState, inspected};
 use crate::segment::forged;
-use crate::storage::{Fault, Faulty, LocalStorage, Looking, Sealed, Storage, System};
+use crate::storage::{LocalStorage, Looking, Sealed, Storage, System};
+use crate::testing::behaviour::compression::{add, check, open_with, options, segments, spec};
+use crate::testing::{Fault, Faulty};
 use crate::testing::{compute, process, values};
 use crate::{Compression, Options, ReadMode, Store};
 
@@ -103,7 +104,7 @@ fn a_segment_that_could_not_be_read_is_told_by_whoever_looks() {
     let options = reading(ReadMode::Pread, 0);
     let storage = LocalStorage::new(dir.path().join("m_v1"), steps).reading(options.read_mode);
     let store = Store::with_storage(Arc::new(storage), spec(), &options).unwrap();
-    add(&open_with(dir.path(), &super::compression_tests::options(Compression::None)), 10..20);
+    add(&open_with(dir.path(), &super::compression::options(Compression::None)), 10..20);
     fails.store(1, SeqCst);
     store.refresh().unwrap();
     // By now the disk has recovered, which does not bring its rows.

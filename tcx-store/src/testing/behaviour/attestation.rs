@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::storage::{Fault, Faulty};
+use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, values, with_steps};
 use crate::{Attestation, Losses, Replacer, Result, Store};
 

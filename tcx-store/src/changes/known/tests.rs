@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::merge::MergePlan;
-use super::same::Origin;
-use super::tombstone::Doomed;
-use super::{KIND_IDENTITY, KnownChanges, ListedChanges, encode};
 use crate::Keys;
+use crate::changes::merge::MergePlan;
+use crate::changes::same::Origin;
+use crate::changes::tombstone::Doomed;
+use crate::changes::{KIND_IDENTITY, KnownChanges, ListedChanges, encode};
 use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};
 use crate::sys::bytes::Random;

@@ -8,10 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::FileInfo;
 use super::disk::{Disk, Event};
-use super::held::Dir;
-use super::steps::{Stamp, Steps, System};
+use crate::storage::held::Dir;
+use crate::storage::{FileInfo, Stamp, Steps, System};
 
 /// Takes its steps in a real directory and keeps a log of them, from which [`after`](Self::after) tells what was on the
 /// disk at any time. Nothing is synced in truth, which only takes time.

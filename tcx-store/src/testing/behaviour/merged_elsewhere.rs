@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::Store;
 use crate::changes::Doomed;
-use crate::storage::Faulty;
+use crate::testing::Faulty;
 use crate::testing::{compute, names, process, seal_all, values, with_steps};
 use crate::upkeep::maintain::merge_changes;
 

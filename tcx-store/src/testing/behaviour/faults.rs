@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::storage::{Fault, Faulty, LocalStorage, Steps};
+use crate::storage::{LocalStorage, Steps};
+use crate::testing::{Fault, Faulty};
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Lookup, Options, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };

@@ -1,8 +1,8 @@
 //! How segments are laid out.
 
-use super::tests::{Folder, ids};
-use super::*;
+use super::{Folder, ids};
 use crate::KeyType;
+use crate::segment::*;
 
 #[test]
 fn the_view_that_all_written_rows_share_is_the_segments() {

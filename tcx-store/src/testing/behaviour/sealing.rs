@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use crate::storage::{Fault, Faulty, LocalStorage};
+use crate::storage::LocalStorage;
+use crate::testing::{Fault, Faulty};
 use crate::testing::{compute, names, process, spec, values};
 use crate::{Options, Store};
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::changes::Doomed;
-use crate::storage::{Fault, Faulty};
+use crate::testing::{Fault, Faulty};
 use crate::testing::{
     column, compute, keys, names, process, replace, replace_view, seal_all, values, values_in_view,
     with_steps,

@@ -1,7 +1,7 @@
 //! What a lookup is blamed for: a row that it must not have found, or one that it must have found.
 
 use super::{Glance, Oracle, Session};
-use crate::model::history::{Invalidation, Outcome, Row};
+use crate::testing::simulation::history::{Invalidation, Outcome, Row};
 
 impl Oracle {
     /// Why this row must not have been served.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Store;
-use crate::storage::Faulty;
+use crate::testing::Faulty;
 use crate::testing::{compute, names, process, seal_all, values, with_steps};
 
 /// Ends a test that would hang; nothing is measured.

@@ -1,6 +1,8 @@
 //! The power fails after every step, and the disk keeps more or less of what was not synced: what a flush has
 //! acknowledged is there, nothing wrong is served, and writing goes on.
 
+mod disk;
+mod forgetful;
 mod machine;
 mod turns;
 
@@ -8,10 +10,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
+use disk::{Left, dice};
+use forgetful::Forgetful;
 use machine::{Machine, Process, disk_in_memory};
 use turns::Turns;
 
-use crate::storage::{Forgetful, Left, LocalStorage, Storage, dice};
+use crate::storage::{LocalStorage, Storage};
 
 /// What each process does, one after the other or at once.
 type Work = fn(&Process);

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::storage::{Fault, Faulty, LocalStorage, System};
+use crate::storage::{LocalStorage, System};
+use crate::testing::{Fault, Faulty};
 use crate::testing::{compute, keys, names, process, reader, spec, values, with_steps};
 use crate::upkeep::maintain::merge_changes;
 use crate::{Options, ReadMode, Result, Store};

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
 
-use crate::storage::{Fault, Faulty};
 use crate::store::invalidate::Reach;
+use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, reader, replace, values, with_steps};
 use crate::{Keys, Replacer};
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::{Forgetful, Left, dice};
+use crate::storage::LocalStorage;
 use crate::storage::name::FileName;
-use crate::storage::{Forgetful, Left, LocalStorage, dice};
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
 
 /// All keys that the tests use.

@@ -5,11 +5,11 @@ use crate::sys::bytes::{Random, u64_at};
 use std::io;
 use std::num::NonZeroUsize;
 
-use super::tests::Folder;
-use super::*;
+use super::Folder;
 use crate::KeyType;
-use crate::model::chance::Chance;
+use crate::segment::*;
 use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
+use crate::testing::simulation::chance::Chance;
 
 const ROWS: usize = 9;
 

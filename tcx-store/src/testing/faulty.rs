@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::FileInfo;
-use super::held::Dir;
-use super::steps::{Stamp, Steps, System};
+use crate::storage::held::Dir;
+use crate::storage::{FileInfo, Stamp, Steps, System};
 
 /// How a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

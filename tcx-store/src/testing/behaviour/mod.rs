@@ -1,0 +1,19 @@
+//! What a store does, seen from outside: by its public face, over a folder that others use too.
+
+mod attestation;
+mod compaction;
+pub(super) mod compression;
+mod destination;
+mod failed_invalidation;
+mod faults;
+mod folder;
+mod lookup;
+mod merged_elsewhere;
+mod reading;
+mod recompute;
+mod retention;
+mod sealing;
+mod stats;
+mod tombstones;
+mod upkeep;
+mod write_failures;

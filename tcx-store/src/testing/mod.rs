@@ -1,0 +1,19 @@
+//! What the tests share. Tests of private parts are in the module `tests` of the file they test; tests of what a store does
+//! are in `behaviour`, those of many processes in `simulation`, those of a power loss in `power_loss`.
+
+#[cfg(test)]
+mod behaviour;
+#[cfg(test)]
+mod faulty;
+pub mod fuzzing;
+#[cfg(test)]
+mod power_loss;
+#[cfg(test)]
+pub(crate) mod simulation;
+#[cfg(test)]
+mod support;
+
+#[cfg(test)]
+pub(crate) use faulty::{Fault, Faulty};
+#[cfg(test)]
+pub(crate) use support::*;
