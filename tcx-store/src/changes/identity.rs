@@ -7,6 +7,7 @@ use crate::schema::leaf::{DType, Leaf, LeafKind};
 use crate::schema::spec::Spec;
 use crate::sys::bytes::{Cursor, Random, put_count, put_string};
 use crate::sys::clock;
+use crate::sys::runtime;
 
 /// The kinds of leaves.
 const DENSE: u8 = 1;
@@ -214,7 +215,7 @@ fn read_leaf(cursor: &mut Cursor<'_>) -> Option<Leaf> {
 }
 
 pub(crate) fn now_millis() -> u64 {
-    clock::millis(clock::wall())
+    clock::millis(runtime::wall())
 }
 
 #[cfg(test)]

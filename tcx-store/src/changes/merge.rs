@@ -9,16 +9,15 @@ use super::tombstone::write_merged;
 use crate::storage::name::FileName;
 use crate::storage::{Draft, Storage};
 use crate::sys::bytes::Random;
+use crate::sys::runtime;
 
 /// Changes are merged when there are so many that are not.
 const MERGED_AT: usize = 16;
+/// A simulated process makes few changes, and is to merge some of them.
+const MERGED_AT_SIMULATED: usize = 3;
 
 fn merged_at() -> usize {
-    #[cfg(test)]
-    if crate::testing::simulation::is_simulated() {
-        return 3;
-    }
-    MERGED_AT
+    if runtime::is_simulated() { MERGED_AT_SIMULATED } else { MERGED_AT }
 }
 
 /// Known tombstones that are to become one file.

@@ -8,8 +8,8 @@ use super::{HEADER, MAGIC, VERSION, most_bytes};
 use crate::storage::name::FileName;
 use crate::storage::{FileInfo, Sealed, Stamp, Storage};
 use crate::sys::bytes::{Cursor, Random, u64_at};
-use crate::sys::clock;
 use crate::sys::mmap::Mapped;
+use crate::sys::runtime;
 
 /// The first pause before a damaged change that looks as before is read again, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ impl Doubt {
     /// Whether the file is worth another look: damage is checksummed in full each time it is looked for.
     pub(super) fn is_over(&self, storage: &dyn Storage, number: u64) -> bool {
         let Self::Damaged(judged) = self else { return true };
-        stamp(storage, number) != judged.stamp || clock::now() >= judged.again
+        stamp(storage, number) != judged.stamp || runtime::now() >= judged.again
     }
 
     /// This doubt, found once more: the pause grows as long as the file looks the same.
@@ -53,7 +53,7 @@ pub(super) struct Judged {
 
 impl Judged {
     fn new(stamp: Option<(u64, Stamp)>, pause: Duration) -> Self {
-        Self { stamp, again: clock::now() + pause, pause }
+        Self { stamp, again: runtime::now() + pause, pause }
     }
 }
 

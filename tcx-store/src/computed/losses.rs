@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
-use crate::sys::lock::lock;
+use crate::sys::runtime::lock;
 
 /// The rows that one user of a store has inserted and that were lost: dropped because writing was off, because their
 /// source had changed, or because the folder was refused. Several users of one store each have their own, so that each

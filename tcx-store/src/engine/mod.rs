@@ -34,8 +34,8 @@ use crate::segment::page_cache::HotTier;
 use crate::stats::Counters;
 use crate::storage::Storage;
 use crate::storage::warn_once::Failing;
-use crate::sys::clock;
-use crate::sys::lock::lock;
+use crate::sys::runtime;
+use crate::sys::runtime::lock;
 
 /// One folder in this process.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Core {
         Ok(Self {
             leaves,
             spec,
-            opened: clock::wall(),
+            opened: runtime::wall(),
             schema,
             storage,
             buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),

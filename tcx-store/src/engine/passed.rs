@@ -13,7 +13,7 @@ use crate::storage::name::FileName;
 use crate::storage::{Steps, Storage, System};
 use crate::store::Store;
 use crate::sys::checksum::checksum;
-use crate::sys::lock::lock;
+use crate::sys::runtime::lock;
 use crate::upkeep::maintain::TEMPORARY_FILES_STAY;
 
 /// The folder of the records, in the module's folder.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::storage::Stamp;
-use crate::sys::clock;
+use crate::sys::runtime;
 
 /// A stamp younger than this says nothing: file systems stamp coarsely, and a later change may get the same.
 const COARSE: Duration = Duration::from_secs(2);
@@ -25,18 +25,18 @@ pub(crate) struct Refresh {
 impl Refresh {
     /// The folder has just been listed.
     pub(crate) fn new(every: Duration, at: ListAt) -> Self {
-        let now = clock::now();
+        let now = runtime::now();
         Self { every, checked: now, listed: now, stamp: at.stamp }
     }
 
     /// Whether it is time to look, at the start of a batch.
     pub(crate) fn is_due(&self) -> bool {
-        clock::now().duration_since(self.checked) >= self.every
+        runtime::now().duration_since(self.checked) >= self.every
     }
 
     /// Whether a listing may show something new. `stamp` is called at most once.
     pub(crate) fn should_list(&mut self, stamp: impl FnOnce() -> Option<Stamp>) -> Option<ListAt> {
-        self.checked = clock::now();
+        self.checked = runtime::now();
         let since = self.checked.duration_since(self.listed);
         if since < LIST_AT_MOST_EVERY {
             return None;
@@ -48,7 +48,7 @@ impl Refresh {
 
     /// The folder has been listed.
     pub(crate) fn listed(&mut self, at: ListAt) {
-        self.listed = clock::now();
+        self.listed = runtime::now();
         self.stamp = at.stamp;
     }
 }
@@ -68,5 +68,5 @@ impl ListAt {
 
 fn settled(stamp: Option<Stamp>) -> Option<Stamp> {
     // A stamp from the future has no age, and is not trusted either.
-    stamp.filter(|stamp| clock::wall().duration_since(stamp.modified).is_ok_and(|age| age >= COARSE))
+    stamp.filter(|stamp| runtime::wall().duration_since(stamp.modified).is_ok_and(|age| age >= COARSE))
 }

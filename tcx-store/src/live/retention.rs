@@ -11,7 +11,7 @@ use crate::options::{Options, WhenFull};
 use crate::segment::Segment;
 use crate::storage::name::FileName;
 use crate::sys::clock;
-use crate::sys::lock::lock;
+use crate::sys::runtime::lock;
 use crate::upkeep::compaction::evict;
 
 /// Segments are joined within so many age groups at most, so that what is removed for its age is of that age.

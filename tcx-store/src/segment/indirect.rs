@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::layout::BatchLayout;
 use super::piece::Stored;
 use super::{Segment, Unpacked, Value};
-use crate::sys::lock::lock;
+use crate::sys::runtime::lock;
 
 impl Segment {
     /// The leaves of a row that are wanted, of a segment that is not compressed; nothing stands for the others. `None` if a byte

@@ -10,6 +10,7 @@ use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::sys::bytes::Random;
 use crate::sys::clock;
+use crate::sys::runtime;
 use crate::upkeep::maintain::TEMPORARY_FILES_STAY;
 
 /// So many more records than are kept may be there, so that not every session counts them all out.
@@ -49,7 +50,7 @@ impl Recorder {
         let session = Session {
             module: spec.module_id.clone(),
             started: self.core.opened,
-            ended: clock::wall(),
+            ended: runtime::wall(),
             is_closed,
             process: std::process::id(),
             provenance: spec.provenance.clone(),

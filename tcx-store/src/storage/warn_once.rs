@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::storage::Storage;
-use crate::sys::lock::lock;
+use crate::sys::runtime::lock;
 
 /// The files that could not be opened and were warned of.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::store::open_stores;
-use crate::sys::spawn::spawn;
+use crate::sys::runtime::spawn;
 use crate::write::is_writer_thread;
 
 /// How long the end of a process is held up at most: a disk may hang, and a writer may have been stopped in the middle of anything.

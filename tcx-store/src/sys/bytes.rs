@@ -1,5 +1,7 @@
 //! Reading little-endian numbers and strings from bytes that nobody vouches for, and writing them.
 
+use super::runtime;
+
 /// A position in untrusted bytes. Every step checks that the bytes are there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
@@ -84,13 +86,7 @@ impl Random {
     ///
     /// If the operating system has no random numbers to give; nothing that needs a unique name could go on.
     pub(crate) fn new() -> Self {
-        #[cfg(test)]
-        if let Some(bits) = crate::testing::simulation::random() {
-            return Self(bits);
-        }
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits).expect("the operating system gives random numbers");
-        Self(bits)
+        Self(runtime::random())
     }
 
     pub(crate) fn parse(hex: &str) -> Option<Self> {

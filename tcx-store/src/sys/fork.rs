@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 
+use super::runtime;
+
 /// How many forks lie between this process and the one that loaded this code.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 /// Whether the system increments [`FORKS`] in a child.
@@ -43,11 +45,8 @@ impl Process {
 
 #[inline]
 fn forks() -> u64 {
-    let forks = FORKS.load(Ordering::Relaxed);
     // A simulated process forks without the system.
-    #[cfg(test)]
-    let forks = forks + crate::testing::simulation::forks();
-    forks
+    FORKS.load(Ordering::Relaxed) + runtime::forks()
 }
 
 impl Default for Process {

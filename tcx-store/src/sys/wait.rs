@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake};
 
+use super::runtime;
+
 /// Where one thread waits to be woken. Not the thread's own parking: that has one permit for all who use it, and a thread that waits
 /// with it may take one that the program meant for something else.
 #[derive(Default)]
@@ -42,8 +44,7 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
             // A simulated thread lets others go on.
-            #[cfg(test)]
-            Poll::Pending if crate::testing::simulation::wait_once() => {}
+            Poll::Pending if runtime::wait_once() => {}
             Poll::Pending => waiting.wait(),
         }
     }

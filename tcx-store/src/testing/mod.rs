@@ -9,11 +9,15 @@ pub mod fuzzing;
 #[cfg(test)]
 mod power_loss;
 #[cfg(test)]
+pub(crate) mod runtime;
+#[cfg(test)]
 pub(crate) mod simulation;
 #[cfg(test)]
 mod support;
 
 #[cfg(test)]
 pub(crate) use faulty::{Fault, Faulty};
+#[cfg(test)]
+pub(crate) use runtime::go_ahead;
 #[cfg(test)]
 pub(crate) use support::*;

@@ -17,7 +17,7 @@ use crate::read::slow_path::Trouble;
 use crate::stats::Work;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
-use crate::sys::lock::lock;
+use crate::sys::runtime::lock;
 use crate::upkeep::compaction::{Collected, Effort, Grace, collect, compact, evict};
 
 /// Merges index runs until none is due; into one, if there is not too much in them, when the writer `ends`. A merge that fails costs speed and nothing else.

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::Core;
 use crate::error::Error;
-use crate::sys::spawn::spawn;
+use crate::sys::runtime::spawn;
 use crate::sys::wait::wait;
 use crate::upkeep::maintain::merge_changes;
 

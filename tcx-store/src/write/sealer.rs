@@ -12,7 +12,7 @@ use crate::buffer::generation::Generation;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::stats::Work;
-use crate::sys::spawn::spawn;
+use crate::sys::runtime::spawn;
 use crate::sys::wait::wait;
 use crate::write::seal::{Written, give_up, publish, write};
 

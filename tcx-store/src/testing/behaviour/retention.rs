@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::storage::{LocalStorage, System};
-use crate::sys::clock;
-use crate::testing::{compute, keys, names, seal_all, spec, values};
+use crate::testing::{compute, go_ahead, keys, names, seal_all, spec, values};
 use crate::{Compression, Options, Store, WhenFull};
 
 fn open(dir: &Path, options: &Options) -> Store {
@@ -28,7 +27,7 @@ fn rows_older_than_their_time_are_not_served_and_their_files_go() {
     compute(&store, &["a", "b"], 1);
     seal_all(&store);
     assert_eq!(values(&store, &["a", "b"]), [1, 1]);
-    clock::shift::to(Duration::from_hours(5));
+    go_ahead(Duration::from_hours(5));
     compute(&store, &["c"], 2);
     seal_all(&store);
     assert_eq!(values(&store, &["a", "b", "c"]), [-1, -1, 2]);
@@ -49,9 +48,9 @@ fn rows_whose_time_is_over_are_neither_served_from_the_write_buffer_nor_written(
     let options = Options { time_to_live: Some(Duration::from_hours(4)), ..Options::default() };
     let store = open(dir.path(), &options);
     compute(&store, &["a", "b"], 1);
-    clock::shift::to(Duration::from_hours(3));
+    go_ahead(Duration::from_hours(3));
     assert_eq!(values(&store, &["a", "b"]), [1, 1]);
-    clock::shift::to(Duration::from_hours(5));
+    go_ahead(Duration::from_hours(5));
     assert_eq!(values(&store, &["a", "b"]), [-1, -1]);
     assert_eq!(store.peek(keys(&["a"])).unwrap().missing(), 1);
     assert_eq!(store.prefetch(keys(&["a"])).unwrap(), 0);
@@ -74,7 +73,7 @@ fn rows_whose_time_is_over_are_not_served_from_memory() {
     seal_all(&store);
     assert_eq!(values(&store, &["a"]), [1]);
     assert!(store.stats().hot_bytes > 0, "it was decompressed");
-    clock::shift::to(Duration::from_hours(5));
+    go_ahead(Duration::from_hours(5));
     store.lookup_again(&mut before).unwrap();
     assert_eq!(before.missing(), 1);
     store.each_key(|key, _| panic!("{key:?} is listed")).unwrap();
@@ -91,12 +90,12 @@ fn a_time_to_live_that_no_clock_reaches_keeps_everything() {
         let store = open(dir.path(), &options);
         compute(&store, &["a"], 1);
         seal_all(&store);
-        clock::shift::to(Duration::from_hours(1));
+        go_ahead(Duration::from_hours(1));
         assert_eq!(values(&store, &["a"]), [1], "{time:?}");
         store.compact().unwrap();
         store.collect(Duration::ZERO).unwrap();
         assert_eq!(values(&store, &["a"]), [1], "{time:?}");
-        clock::shift::to(Duration::ZERO);
+        go_ahead(Duration::ZERO);
     }
 }
 
@@ -116,7 +115,7 @@ fn segments_of_different_age_are_not_joined_where_age_decides() {
     let store = open(dir.path(), &options);
     for (key, minutes) in [("a", 0), ("b", 36)] {
         // Longer than a sixteenth of the time, rounded up to a power of two.
-        clock::shift::to(Duration::from_mins(minutes));
+        go_ahead(Duration::from_mins(minutes));
         compute(&store, &[key], 1);
         seal_all(&store);
     }

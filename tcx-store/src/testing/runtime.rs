@@ -1,0 +1,21 @@
+//! The simulator's side of [`sys::runtime`](crate::sys::runtime), and a clock that a test sets ahead.
+
+use std::cell::Cell;
+use std::time::{Duration, SystemTime};
+
+pub(crate) use super::simulation::{forks, is_simulated, now, random, spawn, wait_once, wait_while};
+
+thread_local! {
+    static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// The calling thread lives so much later from now on.
+pub(crate) fn go_ahead(ahead: Duration) {
+    AHEAD.set(ahead);
+}
+
+/// The time of a simulation, or that of a test which has gone ahead.
+pub(crate) fn wall() -> Option<SystemTime> {
+    let is_ahead = !AHEAD.get().is_zero();
+    super::simulation::wall().or_else(|| is_ahead.then(|| SystemTime::now() + AHEAD.get()))
+}
