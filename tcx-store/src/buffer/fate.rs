@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::buffer::RowBatch;
 use crate::changes::{Attempt, Doomed, Replacement, Seen, Tombstones};
+use crate::computed::RowBatch;
 use crate::computed::recompute::Replacer;
 use crate::error::Error;
 use crate::schema::key::Keys;

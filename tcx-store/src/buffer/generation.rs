@@ -9,9 +9,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use crate::buffer::RowBatch;
 use crate::buffer::fate::{self, Fate};
 use crate::changes::{Replacement, Tombstones};
+use crate::computed::RowBatch;
 use crate::computed::recompute::Replacer;
 use crate::schema::key::{KeyHash, Keys, TakeBits};
 

@@ -9,78 +9,9 @@ use std::time::Instant;
 
 use crate::buffer::fate::Fate;
 use crate::buffer::generation::{BufferedRow, Generation, Generations, Wanted};
-use crate::changes::{Replacement, Seen, now_millis};
-use crate::computed::attestation::Attestation;
-use crate::computed::losses::Losses;
-use crate::computed::recompute::Replacer;
-use crate::error::{Error, Result};
-use crate::schema::column::Column;
-use crate::schema::key::Keys;
-use crate::schema::leaf::Leaf;
-
-/// The rows that one computed batch brought.
-#[derive(Debug)]
-pub(crate) struct RowBatch {
-    pub(crate) keys: Keys,
-    pub(crate) columns: Vec<Column>,
-    /// What was known of the changes when the rows were looked up.
-    pub(crate) seen: Seen,
-    /// Milliseconds since 1970.
-    pub(crate) born: u64,
-    /// Who computed the rows anew: they take the place of what was there.
-    pub(crate) replacer: Option<Arc<Replacer>>,
-    /// Asked before the rows become durable.
-    pub(crate) attestation: Option<Arc<Attestation>>,
-    /// The user that inserted the rows learns here that they are lost.
-    pub(crate) losses: Option<Arc<Losses>>,
-}
-
-impl RowBatch {
-    /// # Errors
-    ///
-    /// Columns that are not those of `leaves`, with one row a key.
-    pub(crate) fn new(
-        keys: Keys,
-        columns: Vec<Column>,
-        leaves: &[Leaf],
-        seen: Seen,
-        replacer: Option<Arc<Replacer>>,
-    ) -> Result<Self> {
-        if columns.len() != leaves.len() {
-            let (expected, found) = (leaves.len(), columns.len());
-            return Err(Error::invalid(format!("expected {expected} columns, found {found}")));
-        }
-        for (number, (column, leaf)) in columns.iter().zip(leaves).enumerate() {
-            if !column.fits(leaf, keys.len(), columns.get(number + 1)) {
-                let (name, kind, rows, bytes) = (&leaf.name, leaf.described(), keys.len(), column.bytes());
-                let message = format!(
-                    "column `{name}`: expected {rows} rows of {kind}, found {bytes} bytes that are not"
-                );
-                return Err(Error::invalid(message));
-            }
-        }
-        Ok(Self { keys, columns, seen, born: now_millis(), replacer, attestation: None, losses: None })
-    }
-
-    pub(crate) fn rows(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// Why the rows are dropped, if their source has changed since they were computed.
-    pub(crate) fn refused(&self) -> Option<&Error> {
-        self.attestation.as_ref()?.refused()
-    }
-
-    /// This number of the rows is lost, for this reason.
-    pub(crate) fn lost(&self, rows: usize, why: &Error) {
-        self.losses.iter().filter(|_| rows > 0).for_each(|losses| losses.add(rows, why));
-    }
-
-    /// The memory the rows take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.keys.heap_bytes() + self.columns.iter().map(Column::heap_bytes).sum::<usize>()
-    }
-}
+use crate::changes::Replacement;
+use crate::computed::RowBatch;
+use crate::error::Error;
 
 /// How much is in the buffer, and why nothing more is taken while writing is off.
 #[derive(Debug, Default)]

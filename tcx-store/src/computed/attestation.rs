@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use crate::buffer::RowBatch;
+use crate::computed::RowBatch;
 use crate::error::Error;
 
 /// Asks the source of rows whether it is still what it was; the error says what changed and what to do.

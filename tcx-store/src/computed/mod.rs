@@ -3,3 +3,6 @@
 pub(crate) mod attestation;
 pub(crate) mod losses;
 pub(crate) mod recompute;
+pub(crate) mod row_batch;
+
+pub(crate) use row_batch::RowBatch;

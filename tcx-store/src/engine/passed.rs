@@ -9,12 +9,11 @@ use std::sync::Mutex;
 use crate::changes::IdentityChange;
 use crate::engine::Core;
 use crate::schema::spec::Spec;
+use crate::storage::TEMPORARY_FILES_STAY;
 use crate::storage::name::FileName;
 use crate::storage::{Steps, Storage, System};
-use crate::store::Store;
 use crate::sys::checksum::checksum;
 use crate::sys::runtime::lock;
-use crate::upkeep::maintain::TEMPORARY_FILES_STAY;
 
 /// The folder of the records, in the module's folder.
 pub(crate) const FOLDER: &str = "checks";
@@ -32,55 +31,32 @@ const MOST_TEXT: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Passed(Mutex<Vec<String>>);
 
-impl Store {
-    /// Whether a process has [recorded](Self::record_passed) that this module passed `checks`: everything that matters for them but
-    /// the identity of the module, such as their version and that of the libraries.
-    ///
-    /// ```
-    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
-    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
-    /// # let store = Store::open(dir.path(), spec.clone(), &Options::default())?;
-    /// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
-    /// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
-    /// store.record_passed("deterministic 1, cpu");
-    /// drop(store); // written with the rows, or after them
-    /// let store = Store::open(dir.path(), spec, &Options::default())?;
-    /// assert!(store.has_passed("deterministic 1, cpu"));
-    /// assert!(!store.has_passed("deterministic 1, cuda"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn has_passed(&self, checks: &str) -> bool {
-        let (name, bytes) = record(&self.core.spec, checks);
-        read(&self.path().join(FOLDER), &name, bytes.len()).is_ok_and(|found| found == bytes)
+impl Core {
+    /// Whether a process has recorded that this module passed `checks`.
+    pub(crate) fn has_passed(&self, checks: &str) -> bool {
+        let (name, bytes) = record(&self.spec, checks);
+        read(&self.storage.path().join(FOLDER), &name, bytes.len()).is_ok_and(|found| found == bytes)
     }
 
-    /// Records that this module has passed `checks`, as soon as its folder is there; never, if the store is open to read only, or
-    /// [inherited](Self::is_inherited) by a forked process. What keeps the record from the disk is no trouble.
-    pub fn record_passed(&self, checks: &str) {
-        if self.is_inherited() {
-            return;
-        }
-        lock(&self.core.passed.0).push(checks.to_owned());
+    /// Records that this module has passed `checks`, as soon as its folder is there.
+    pub(crate) fn record_passed(&self, checks: &str) {
+        lock(&self.passed.0).push(checks.to_owned());
     }
 
-    /// Removes what was recorded of `checks`, by whatever process. What keeps it from the disk is no trouble.
-    pub fn forget_passed(&self, checks: &str) {
+    /// Removes what was recorded of `checks`, and what waits to be recorded unless the core `is_inherited`.
+    pub(crate) fn forget_passed(&self, checks: &str, is_inherited: bool) {
         // The writer holds the lock while it writes: nothing is recorded after this. What waits in the process that this one was
         // forked from is out of reach, and so is its lock.
-        let mut waiting = (!self.is_inherited()).then(|| lock(&self.core.passed.0));
+        let mut waiting = (!is_inherited).then(|| lock(&self.passed.0));
         if let Some(waiting) = &mut waiting {
             waiting.retain(|own| own != checks);
         }
-        let dir = self.path().join(FOLDER);
+        let dir = self.storage.path().join(FOLDER);
         if is_dir(&dir).is_ok() {
-            let _ = System.remove(&dir.join(record(&self.core.spec, checks).0));
+            let _ = System.remove(&dir.join(record(&self.spec, checks).0));
         }
     }
-}
 
-impl Core {
     /// Writes the records that wait, if the folder is there.
     pub(crate) fn write_passed(&self) {
         let mut waiting = lock(&self.passed.0);

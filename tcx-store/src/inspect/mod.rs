@@ -344,7 +344,7 @@ fn facts(name: SegmentName, bytes: u64, segment: Option<&Segment>, state: Segmen
 /// # Errors
 ///
 /// One that is damaged or missing.
-pub(crate) fn read_identity(storage: &dyn Storage) -> Result<IdentityChange> {
+fn read_identity(storage: &dyn Storage) -> Result<IdentityChange> {
     let name = FileName::Change(0).to_string();
     let path = storage.path().join(&name);
     let map = storage.map(&name).map_err(|error| match error.kind() {
@@ -358,4 +358,28 @@ pub(crate) fn read_identity(storage: &dyn Storage) -> Result<IdentityChange> {
         let advice = "nobody can tell what the rows are: restore it from a copy, or remove the module";
         Error::corrupt(path, format!("{what}; {advice}"))
     })
+}
+
+impl Spec {
+    /// Reads what the folder `dir` of a module is for from its change 0: a store is opened without the program that made it.
+    ///
+    /// ```
+    /// # use tcx_store::{ColumnType, DType, Identity, KeyType, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # Store::open(dir.path(), spec, &Options::default())?.invalidate_all()?;
+    /// let spec = Spec::read(&dir.path().join("m_v1"))?;
+    /// assert_eq!((spec.module_id(), spec.key_type()), ("m_v1", KeyType::Int));
+    /// let store = Store::open(dir.path(), spec, &Options { read_only: true, ..Options::default() })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A change 0 that is damaged or missing.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let identity = read_identity(&Looking::new(dir.to_owned()))?;
+        identity.spec().map_err(|what| Error::corrupt(dir, what))
+    }
 }

@@ -5,9 +5,9 @@ mod copy;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::buffer::RowBatch;
 use crate::buffer::generation::BufferedRow;
 use crate::changes::Seen;
+use crate::computed::RowBatch;
 use crate::computed::attestation::Attestation;
 use crate::computed::losses::Losses;
 use crate::computed::recompute::Replacer;
@@ -17,6 +17,7 @@ use crate::read::loaded::LoadedRows;
 use crate::schema::column::Column;
 use crate::schema::key::{Keys, TakeBits};
 use crate::schema::leaf::Leaf;
+use crate::schema::spec::Spec;
 use crate::schema::stamp::stamp_leaf;
 use crate::segment::{Segment, Unpacked};
 use crate::stats::causes::{Cause, MissCauses};
@@ -350,5 +351,12 @@ impl Lookup {
         };
         stored().for_each(|(segment, row)| segment.announce(row));
         stored().for_each(|(segment, row)| segment.touch(row));
+    }
+}
+
+impl Spec {
+    /// A lookup that finds nothing and belongs to no store: its rows are computed and kept nowhere.
+    pub fn lookup_nothing(&self, keys: Keys) -> Lookup {
+        Lookup::new(keys, self.leaves.clone().into(), Seen::default(), None)
     }
 }

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::changes::Tombstones;
-use crate::index::{Candidate, DamagedRun, Look, Place, Run, Table};
+use crate::index::{Candidate, DamagedRun, Look, Place, Table};
+use crate::live::damage::Trouble;
 use crate::live::snapshot::{IndexedRun, Snapshot};
 use crate::read::destination::Destinations;
 use crate::read::fast_path::{Asked, Express};
@@ -17,21 +18,6 @@ use crate::segment::page_cache::{HotKey, HotTier, Kept, Part};
 const STEP: usize = 8;
 /// Keys whose steps follow each other without a pause.
 const TOGETHER: usize = 512;
-
-/// What a probe found wrong.
-#[derive(Debug, Default)]
-pub(crate) struct Trouble {
-    pub(crate) runs: Vec<Arc<Run>>,
-    pub(crate) segments: Vec<Arc<Segment>>,
-    /// How many rows could not be read: the file system has failed.
-    pub(crate) unread: usize,
-}
-
-impl Trouble {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.segments.is_empty()
-    }
-}
 
 /// Finds what it can of the missing rows of `lookup`.
 pub(crate) fn probe(

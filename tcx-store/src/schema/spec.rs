@@ -1,17 +1,12 @@
 //! What a store is opened for.
 
 use std::collections::HashSet;
-use std::path::Path;
 
-use crate::changes::Seen;
 use crate::error::{Error, Result};
-use crate::inspect::read_identity;
-use crate::read::lookup::Lookup;
 use crate::schema::identity::Identity;
-use crate::schema::key::{KeyType, Keys};
+use crate::schema::key::KeyType;
 use crate::schema::leaf::{ColumnType, Leaf};
 use crate::schema::stamp::{StampType, stamp_leaf};
-use crate::storage::Looking;
 use crate::storage::name::check_module_id;
 
 /// The module, keys, schema and identity that a store is opened for.
@@ -73,28 +68,6 @@ impl Spec {
         Ok(Self { module_id: module_id.to_owned(), key_type, leaves, identity, provenance })
     }
 
-    /// Reads what the folder `dir` of a module is for from its change 0: a store is opened without the program that made it.
-    ///
-    /// ```
-    /// # use tcx_store::{ColumnType, DType, Identity, KeyType, Options, Spec, Store};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
-    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
-    /// # Store::open(dir.path(), spec, &Options::default())?.invalidate_all()?;
-    /// let spec = Spec::read(&dir.path().join("m_v1"))?;
-    /// assert_eq!((spec.module_id(), spec.key_type()), ("m_v1", KeyType::Int));
-    /// let store = Store::open(dir.path(), spec, &Options { read_only: true, ..Options::default() })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// A change 0 that is damaged or missing.
-    pub fn read(dir: &Path) -> Result<Self> {
-        let identity = read_identity(&Looking::new(dir.to_owned()))?;
-        identity.spec().map_err(|what| Error::corrupt(dir, what))
-    }
-
     /// The id of the module.
     pub fn module_id(&self) -> &str {
         &self.module_id
@@ -118,11 +91,6 @@ impl Spec {
     /// Where the rows come from, for people to read.
     pub fn provenance(&self) -> &[(String, String)] {
         &self.provenance
-    }
-
-    /// A lookup that finds nothing and belongs to no store: its rows are computed and kept nowhere.
-    pub fn lookup_nothing(&self, keys: Keys) -> Lookup {
-        Lookup::new(keys, self.leaves.clone().into(), Seen::default(), None)
     }
 }
 

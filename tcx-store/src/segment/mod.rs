@@ -10,6 +10,7 @@ mod confirm;
 pub(crate) mod fuzzing;
 mod indirect;
 mod layout;
+mod limits;
 mod message;
 mod metadata;
 mod open;
@@ -35,6 +36,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow::datatypes::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
+pub(crate) use limits::{MAX_SEGMENT_BYTES, most_rows};
 #[cfg(any(test, fuzzing))]
 pub(crate) use pack::MOST_UNPACKED;
 pub(crate) use piece::{Piece, Rows, Source};
@@ -56,9 +58,6 @@ use piece::Stored;
 use reader::Reader;
 pub(crate) use unpacked::Unpacked;
 pub(crate) use verdict::Verdict;
-
-/// The most bytes of a segment, unless a single row has more.
-pub(crate) const MAX_SEGMENT_BYTES: usize = 512 << 20;
 /// The most bytes that are verified and handed out as one slice: they stay in the processor's cache.
 const SLICE: usize = 1 << 20;
 /// No page of memory is smaller.

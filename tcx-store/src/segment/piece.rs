@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use super::Segment;
-use crate::buffer::RowBatch;
+use crate::computed::RowBatch;
 use crate::schema::key::{KeyHash, hash};
 
 /// Some rows of one source, in the order they are written.

@@ -15,7 +15,6 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::storage::{Steps, System};
-use crate::store::Store;
 use crate::sys::bytes::Random;
 
 pub use record::Session;
@@ -84,31 +83,6 @@ pub fn sessions(dir: &Path) -> Result<Vec<Session>> {
     };
     let newest = &names[names.len().saturating_sub(KEPT)..];
     Ok(newest.iter().filter_map(|name| decode(&read(&dir.join(name.to_string())).ok()?)).collect())
-}
-
-impl Store {
-    /// Tells what was done up to now as a [session](Session) that is over. A store that is dropped does so by itself; for those whose
-    /// handles outlive their use.
-    ///
-    /// ```
-    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
-    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
-    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
-    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
-    /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
-    /// store.flush()?;
-    /// store.end_session();
-    /// assert_eq!(tcx_store::sessions(&dir.path().join("m_v1"))?[0].stats.misses, 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn end_session(&self) {
-        // The session of an inherited store is the parent's.
-        if let Ok(Some(writer)) = self.writer_if_any() {
-            writer.end_session();
-        }
-    }
 }
 
 /// The names of the records, in order.

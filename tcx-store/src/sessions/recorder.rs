@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::{FOLDER, KEPT, RecordName, Session, record};
 use crate::engine::Core;
 use crate::storage::Storage;
+use crate::storage::TEMPORARY_FILES_STAY;
 use crate::storage::name::FileName;
 use crate::sys::bytes::Random;
 use crate::sys::clock;
 use crate::sys::runtime;
-use crate::upkeep::maintain::TEMPORARY_FILES_STAY;
 
 /// So many more records than are kept may be there, so that not every session counts them all out.
 const MORE: usize = 200;

@@ -23,6 +23,9 @@ pub(crate) use steps::{Stamp, Steps, System};
 
 use crate::sys::mmap::Mapped;
 
+/// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
+pub(crate) const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
+
 /// One folder of immutable files.
 pub(crate) trait Storage: Send + Sync + fmt::Debug {
     /// What error messages call the folder.

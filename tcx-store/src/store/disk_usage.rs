@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
 use crate::stats::DiskUsage;
+use crate::storage::TEMPORARY_FILES_STAY;
 use crate::storage::name::FileName;
 use crate::store::Store;
-use crate::upkeep::maintain::TEMPORARY_FILES_STAY;
 
 impl Store {
     /// Lists the folder and looks at each of its files: what they take, whoever wrote them. Where rows were invalidated, their

@@ -3,10 +3,13 @@
 #[cfg(unix)]
 pub(crate) mod at_exit;
 pub(crate) mod browse;
+pub(crate) mod computed;
 pub(crate) mod disk_usage;
 pub(crate) mod inherited;
 pub(crate) mod insert;
 pub(crate) mod invalidate;
+pub(crate) mod passed;
+pub(crate) mod sessions;
 pub(crate) mod upkeep;
 
 use std::collections::HashMap;
@@ -142,6 +145,9 @@ impl Store {
     fn allow_writing(&self) -> Result<()> {
         if self.writer.get().is_none() {
             let writer = Writer::start(self.core.clone(), self.times)?;
+            // Elsewhere `std::process::exit` calls nothing.
+            #[cfg(unix)]
+            at_exit::flush_at_exit();
             self.core.keep_within_limits()?;
             self.core.live().allow_writing();
             // There was none.

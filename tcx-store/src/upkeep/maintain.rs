@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use crate::engine::Core;
 use crate::error::Result;
 use crate::index::{Run, write_merged};
+use crate::live::damage::Trouble;
 use crate::live::folder::Listing;
 use crate::options::COLLECT_AFTER;
-use crate::read::slow_path::Trouble;
 use crate::stats::Work;
+use crate::storage::TEMPORARY_FILES_STAY;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
 use crate::sys::runtime::lock;
@@ -103,9 +104,6 @@ const SEGMENTS_COME_WITHIN: Duration = Duration::from_mins(10);
 
 /// What is read to verify replacements while somebody waits for the end: a second or so.
 const VERIFIED_AT_THE_END: u64 = 1 << 30;
-
-/// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
-pub(crate) const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
 
 impl Core {
     /// Joins segments as long as it is worth it; tells whether it did.

@@ -105,9 +105,6 @@ impl Writer {
             runtime.block_on(run(&shared, receiver, times));
         };
         let thread = thread::Builder::new().name("tcx-writer".to_owned()).spawn(task).map_err(failed)?;
-        // Elsewhere `std::process::exit` calls nothing.
-        #[cfg(unix)]
-        crate::store::at_exit::flush_at_exit();
         Ok(Self { commands: Some(commands), thread: Some(thread), core })
     }
 

@@ -5,21 +5,20 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::RowBatch;
 use crate::buffer::fate::{Fate, doomed, expire, refuse, replaced, replacers, tried};
 use crate::buffer::generation::Generation;
 use crate::changes::instance::KnownIdentity;
 use crate::changes::{Attempt, KnownChanges, Replacement, Tombstones};
+use crate::computed::RowBatch;
 use crate::computed::attestation::ask_sources;
 use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::schema::key::KeyHash;
-use crate::segment::{MAX_SEGMENT_BYTES, Piece, Rows, SegmentHeader, Source, WrittenSegment, write_segment};
+use crate::segment::{
+    MAX_SEGMENT_BYTES, Piece, Rows, SegmentHeader, Source, WrittenSegment, most_rows, write_segment,
+};
 use crate::storage::name::FileName;
-
-/// Arrow wants fewer than 2³¹ elements in a column of a record batch.
-const SEGMENT_ELEMENTS: usize = i32::MAX as usize;
 
 /// Turns writing off; rows of a folder that refuses them are dropped.
 pub(crate) fn give_up(core: &Core, error: &Error) {
@@ -218,18 +217,12 @@ fn write_segment_of(
     Ok(Written { segment, hashes })
 }
 
-/// The most rows in one segment.
-pub(crate) fn most_rows(core: &Core) -> usize {
-    let widest = core.leaves.iter().filter_map(|leaf| leaf.kind.elements()).max().unwrap_or(1);
-    (SEGMENT_ELEMENTS / widest.max(1)).max(1)
-}
-
 /// Divides the rows into segments of at most 512 MiB.
 fn segments<'a>(
     core: &Core,
     alive: impl Iterator<Item = (&'a RowBatch, Range<usize>)>,
 ) -> Vec<Vec<Piece<'a>>> {
-    let most_rows = most_rows(core);
+    let most_rows = most_rows(&core.leaves);
     let (mut segments, mut current) = (Vec::new(), Vec::<Piece<'a>>::new());
     let (mut bytes, mut rows) = (0, 0);
     for (batch, Range { mut start, end }) in alive {

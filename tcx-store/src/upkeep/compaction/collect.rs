@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
+use crate::live::damage::Trouble;
 use crate::live::folder::Listing;
-use crate::read::slow_path::Trouble;
 use crate::segment::Segment;
 use crate::storage::Held;
 use crate::storage::name::{FileName, SegmentName};

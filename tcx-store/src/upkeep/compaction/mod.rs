@@ -19,12 +19,11 @@ use crate::changes::instance::KnownIdentity;
 use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::slow_path::Trouble;
+use crate::live::damage::Trouble;
 use crate::schema::key::{KeyHash, hash};
-use crate::segment::{Piece, Rows, Segment, SegmentHeader, Source, Verdict, write_segment};
+use crate::segment::{Piece, Rows, Segment, SegmentHeader, Source, Verdict, most_rows, write_segment};
 use crate::stats::Work;
 use crate::storage::name::SegmentName;
-use crate::write::seal::most_rows;
 use choose::{Candidate, choose};
 
 /// What is joined, and at which number.
@@ -78,7 +77,7 @@ fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
     for candidate in candidates {
         groups.entry(core.retention.age_group(&candidate.segment, &served)).or_default().push(candidate);
     }
-    let chosen = groups.values().find_map(|group| choose(group, effort, most_rows(core)));
+    let chosen = groups.values().find_map(|group| choose(group, effort, most_rows(&core.leaves)));
     Ok(chosen.map(|chosen| {
         let mut inputs: Vec<_> = chosen.into_iter().map(|candidate| candidate.segment).collect();
         // Of several copies of a row the first that comes is kept: that of the newest segment.
