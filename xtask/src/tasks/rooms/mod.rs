@@ -35,6 +35,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "value.rs",
         ],
     ),
+    ("tcx-store", &["error.rs", "lib.rs", "options.rs"]),
     ("xtask", &["cli.rs", "failure.rs", "main.rs", "process.rs", "workspace.rs"]),
 ];
 
