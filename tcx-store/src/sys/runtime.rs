@@ -50,6 +50,7 @@ mod simulated {
     }
 
     #[inline]
+    #[expect(clippy::unnecessary_wraps, reason = "a simulated process keeps the task")]
     pub(crate) fn spawn<T: FnOnce() + Send + 'static>(task: T) -> Option<T> {
         Some(task)
     }

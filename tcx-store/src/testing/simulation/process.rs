@@ -8,8 +8,8 @@ use super::folder::Folder;
 use super::memory::{MemoryStorage, Weather};
 use super::operation::HANDLES;
 use super::oracle::{Glance, Oracle};
+use super::run::Setup;
 use super::schedule::{Task, Tasks, in_process};
-use super::simulation::Setup;
 use crate::write::sealer::Sealer;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, Replacer, Spec, Store};
 

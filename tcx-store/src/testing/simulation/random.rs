@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::memory::Weather;
 use super::process::Habits;
+use super::run::{Setup, Simulation};
 use super::schedule::Until;
-use super::simulation::{Setup, Simulation};
 
 /// What may happen between two steps, of a thousand.
 #[derive(Clone, Copy, Debug)]

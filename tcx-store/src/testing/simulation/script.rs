@@ -7,8 +7,8 @@ use super::history::Matcher;
 use super::memory::Weather;
 use super::operation::{KEYS, Operation, VIEWS};
 use super::process::Habits;
+use super::run::{Setup, Simulation};
 use super::schedule::{Fault, Until};
-use super::simulation::{Setup, Simulation};
 use crate::upkeep::compaction::Effort;
 
 pub(super) const COMPACT: Operation = Operation::Compact(Effort::Thorough);
