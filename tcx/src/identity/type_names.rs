@@ -27,6 +27,22 @@ const MOVED: &[(&str, &str)] = &[
     ("tcx::output::skipped::", "tcx::skipped::"),
     ("tcx::output::typed::", "tcx::typed::"),
     ("tcx::output::value::", "tcx::value::"),
+    ("tcx_store::computed::attestation::", "tcx_store::attestation::"),
+    ("tcx_store::computed::losses::", "tcx_store::losses::"),
+    ("tcx_store::computed::recompute::", "tcx_store::replacer::"),
+    ("tcx_store::inspect::other_files::", "tcx_store::other_files::"),
+    ("tcx_store::inspect::rows::", "tcx_store::rows::"),
+    ("tcx_store::inspect::verify::", "tcx_store::verify::"),
+    ("tcx_store::read::destination::", "tcx_store::destination::"),
+    ("tcx_store::read::lookup::", "tcx_store::lookup::"),
+    ("tcx_store::schema::column::", "tcx_store::column::"),
+    ("tcx_store::schema::identity::", "tcx_store::identity::"),
+    ("tcx_store::schema::key::", "tcx_store::key::"),
+    ("tcx_store::schema::leaf::", "tcx_store::schema::"),
+    ("tcx_store::schema::spec::", "tcx_store::spec::"),
+    ("tcx_store::schema::stamp::", "tcx_store::stamp::"),
+    ("tcx_store::stats::causes::", "tcx_store::causes::"),
+    ("tcx_store::sys::fork::", "tcx_store::fork::"),
 ];
 
 /// The name of a type in an identity.
