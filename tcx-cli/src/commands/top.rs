@@ -1,4 +1,8 @@
-//! `tcx top`: what is being written, as long as somebody looks.
+//! `tcx top`: rows and bytes of each module, and how fast they grow, refreshed until the user stops it.
+//!
+//! A program's own progress bar shows only what that program computes. Several workers, perhaps on several machines, may
+//! fill one cache directory, and only this command shows all of them together. `watch tcx ls` shows no rates: they need two
+//! snapshots.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;

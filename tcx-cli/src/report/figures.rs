@@ -13,6 +13,9 @@ use crate::text::values::{Number, numbers};
 /// The most elements of a sample: more rows of small outputs than of large ones.
 const ELEMENTS: usize = 4_000_000;
 const BINS: usize = 32;
+/// Values that differ less, in proportion, are the same number with other rounding: norms of normalized rows, say. Bins
+/// would draw the rounding.
+const SAME: f64 = 1e-3;
 /// The most steps of a curve.
 const STEPS: usize = 400;
 
@@ -62,7 +65,7 @@ pub(crate) struct Leaf {
     pub(crate) projection: Option<Projection>,
 }
 
-/// Counts in bins of equal width.
+/// Counts in bins of equal width; one bin if the values are the same.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Histogram {
     pub(crate) min: f64,
@@ -75,13 +78,20 @@ impl Histogram {
     fn of(values: &[f64]) -> Option<Self> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let (min, max) = (finite().reduce(f64::min)?, finite().reduce(f64::max)?);
-        let mut counts = vec![0; if max > min { BINS } else { 1 }];
-        let last = counts.len() - 1;
+        if max - min <= SAME * min.abs().max(max.abs()) {
+            return Some(Self { min, max, counts: vec![finite().count() as u64] });
+        }
+        let mut counts = vec![0; BINS];
         for value in finite() {
-            let share = if max > min { (value - min) / (max - min) } else { 0.0 };
-            counts[((share * BINS as f64) as usize).min(last)] += 1;
+            let share = (value - min) / (max - min);
+            counts[((share * BINS as f64) as usize).min(BINS - 1)] += 1;
         }
         Some(Self { min, max, counts })
+    }
+
+    /// Whether all values are the same, but for rounding.
+    pub(super) fn is_constant(&self) -> bool {
+        self.counts.len() == 1
     }
 }
 
@@ -176,7 +186,17 @@ mod tests {
         assert_eq!((histogram.min, histogram.max), (0.0, 99.0));
         assert_eq!((histogram.counts.len(), histogram.counts.iter().sum::<u64>()), (32, 100));
         assert_eq!(Histogram::of(&[3.0, 3.0]).unwrap().counts, [2]);
+        assert_eq!(Histogram::of(&[0.0, 0.0, 0.0]).unwrap().counts, [3]);
         assert_eq!(Histogram::of(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn values_that_differ_by_rounding_are_one_value() {
+        let norms: Vec<f64> = (0..100).map(|row| 1.0 + f64::from(row) * 1e-7).collect();
+        let histogram = Histogram::of(&norms).unwrap();
+        assert!(histogram.is_constant());
+        assert_eq!(histogram.counts, [100]);
+        assert!(!Histogram::of(&[1.0, 1.01]).unwrap().is_constant());
     }
 
     #[test]

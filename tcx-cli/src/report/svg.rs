@@ -81,8 +81,11 @@ fn halves(whole: u64, show: fn(u64) -> String) -> Vec<(f64, String)> {
     [Some((0.0, show(0))), half, Some((1.0, show(whole)))].into_iter().flatten().collect()
 }
 
-/// A bar a bin.
+/// A bar a bin; of a constant, the one bar over its value.
 pub(super) fn histogram(caption: Caption<'_>, of: &Histogram) -> String {
+    if of.is_constant() {
+        return constant(caption, of);
+    }
     let most = of.counts.iter().copied().max().unwrap_or(1).max(1);
     let width = (RIGHT - LEFT) / of.counts.len() as f64;
     let step = (of.max - of.min) / of.counts.len() as f64;
@@ -94,8 +97,18 @@ pub(super) fn histogram(caption: Caption<'_>, of: &Histogram) -> String {
         let part = *count as f64 / most as f64;
         bars.push_str(&bar("hit", LEFT + at as f64 * width + 0.5, width - 1.0, 0.0, part, &title));
     }
-    let ends = if of.max > of.min { short(of.max) } else { String::new() };
-    chart(caption, &bars, &halves(most, human::count), [&short(of.min), &ends])
+    chart(caption, &bars, &halves(most, human::count), [&short(of.min), &short(of.max)])
+}
+
+fn constant(caption: Caption<'_>, of: &Histogram) -> String {
+    let (rows, value) = (of.counts.iter().sum(), short(f64::midpoint(of.min, of.max)));
+    let text = format!("{}: {value} in every row", caption.text);
+    let (middle, below) = (f64::midpoint(LEFT, RIGHT), BOTTOM + 18.0);
+    let title = format!("{value}: {}", human::counted(rows, "row"));
+    let mut drawing = bar("hit", middle - WIDEST_BAR / 2.0, WIDEST_BAR, 0.0, 1.0, &title);
+    let _ =
+        write!(drawing, "<text class=\"middle\" x=\"{middle:.1}\" y=\"{below}\">{}</text>", escaped(&value));
+    chart(Caption { text: &text, ..caption }, &drawing, &halves(rows, human::count), ["", ""])
 }
 
 /// Bytes by the time they were computed; nothing, if that was one moment.
@@ -192,10 +205,35 @@ pub(super) fn day(ms: u64) -> String {
 /// Four digits are enough under an axis.
 pub(super) fn short(value: f64) -> String {
     let size = value.abs();
-    if value == 0.0 || (1e-3..1e5).contains(&size) {
-        let text = format!("{value:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        format!("{value:.2e}")
+    if value != 0.0 && !(1e-3..1e5).contains(&size) {
+        return format!("{value:.2e}");
+    }
+    let before_point = if size < 1.0 { 1 } else { size.log10() as usize + 1 };
+    let text = format!("{value:.*}", 4_usize.saturating_sub(before_point));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram_of(min: f64, max: f64, counts: Vec<u64>) -> String {
+        histogram(Caption { name: "norms", text: "Norms of the rows" }, &Histogram { min, max, counts })
+    }
+
+    #[test]
+    fn a_constant_is_drawn_as_one_bar_over_its_value() {
+        let drawn = histogram_of(1.0, 1.000_000_1, vec![1000]);
+        assert!(drawn.contains("Norms of the rows: 1 in every row"), "{drawn}");
+        assert!(drawn.contains("<title>1: 1,000 rows</title>") && drawn.contains(">1</text>"), "{drawn}");
+        assert_eq!(drawn.matches("class=\"hit\"").count(), 1, "{drawn}");
+        let spread = histogram_of(1.0, 3.0, vec![1, 2]);
+        assert!(!spread.contains("in every row") && spread.contains(">3</text>"), "{spread}");
+    }
+
+    #[test]
+    fn numbers_under_an_axis_have_four_digits() {
+        let shown = [0.0, 1.0, 0.25, 1.2345, 12.345, 1234.5, 99_999.4, 1e-4, 2e5].map(short);
+        assert_eq!(shown, ["0", "1", "0.25", "1.234", "12.35", "1234", "99999", "1.00e-4", "2.00e5"]);
     }
 }
