@@ -84,7 +84,7 @@ fn generate(workspace: &Workspace, dir: &Path) -> std::io::Result<()> {
 fn manifest(root: &Path, name: &str) -> String {
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\n\
-         tcx = {{ path = {:?}, features = [\"doc-only\"] }}\ntch = {{ version = \"0.26\", features = [\"doc-only\"] }}\n",
+         tcx-cache = {{ path = {:?}, features = [\"doc-only\"] }}\ntch = {{ version = \"0.26\", features = [\"doc-only\"] }}\n",
         root.join("tcx").to_string_lossy()
     )
 }
