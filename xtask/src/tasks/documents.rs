@@ -55,7 +55,7 @@ fn code(document: &str) -> Vec<Code> {
 }
 
 /// The documents of the workspace, by their paths below it.
-fn documents(workspace: &Workspace) -> Vec<(String, String)> {
+pub(super) fn documents(workspace: &Workspace) -> Vec<(String, String)> {
     let root = workspace.root();
     let paths = tracked(root).unwrap_or_else(|| walked(root));
     let mut found: Vec<_> = paths
@@ -134,6 +134,10 @@ fn mistake(command: &str, root: &Path) -> Option<String> {
     }
     if let Some(bin) = after(&["--bin"]).filter(|name| !is_there(manifest.clone(), &named(name))) {
         return Some(format!("no program `{bin}`"));
+    }
+    if words.get(1) == Some(&"add") && words.get(2) == Some(&"tcx-cache") {
+        let manifest = root.join("tcx/Cargo.toml");
+        return (!is_there(manifest, &named("tcx-cache"))).then(|| "no package `tcx-cache`".to_owned());
     }
     if let Some(folder) = after(&["--path"]) {
         // What is added lies in a clone named `tcx`, beside the crate that it is added to.

@@ -12,3 +12,5 @@ pub(crate) mod simulate;
 mod skipped;
 pub(crate) mod stress;
 pub(crate) mod suite;
+#[cfg(test)]
+mod words;

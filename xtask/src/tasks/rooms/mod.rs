@@ -13,6 +13,7 @@ use std::path::Path;
 
 use crate::workspace::Workspace;
 use graph::Graph;
+pub(super) use source::{is_for_tests, is_test_file, len_of_item};
 
 /// Each crate, with the files that may lie at its root.
 const CRATES: &[(&str, &[&str])] = &[

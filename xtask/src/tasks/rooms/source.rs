@@ -57,7 +57,7 @@ impl Source {
 }
 
 /// Whether the file begins with `#![cfg(test)]`.
-fn is_test_file(tokens: &[TokenTree]) -> bool {
+pub(in crate::tasks) fn is_test_file(tokens: &[TokenTree]) -> bool {
     let mut at = 0;
     while let [hash, not, TokenTree::Group(attribute), ..] = &tokens[at..] {
         if !is(hash, '#') || !is(not, '!') {
@@ -219,7 +219,7 @@ fn begins_with(group: &Group, word: &str) -> bool {
 }
 
 /// Whether an attribute is `cfg` of something that only tests are compiled with.
-fn is_for_tests(attribute: &Group) -> bool {
+pub(in crate::tasks) fn is_for_tests(attribute: &Group) -> bool {
     let tokens: Vec<TokenTree> = attribute.stream().into_iter().collect();
     let [TokenTree::Ident(name), TokenTree::Group(condition)] = &tokens[..] else { return false };
     name == "cfg" && holds_in_tests_alone(&condition.stream().into_iter().collect::<Vec<_>>())
@@ -248,7 +248,7 @@ fn path_attribute(attribute: &Group) -> Option<String> {
 }
 
 /// The tokens of the item, field, arm or statement that an attribute stands before.
-fn len_of_item(tokens: &[TokenTree]) -> usize {
+pub(in crate::tasks) fn len_of_item(tokens: &[TokenTree]) -> usize {
     let mut word = None;
     for (at, token) in tokens.iter().enumerate() {
         match token {
