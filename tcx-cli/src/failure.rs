@@ -102,11 +102,11 @@ impl From<tcx_store::Error> for Failure {
     fn from(error: tcx_store::Error) -> Self {
         let code = match error.kind() {
             ErrorKind::Corrupt => Code::Damaged,
-            ErrorKind::Incompatible => Code::Unfit,
-            ErrorKind::Invalid => Code::Usage,
-            _ => Code::Io,
+            ErrorKind::Incompatible | ErrorKind::Replaced => Code::Unfit,
+            ErrorKind::Io => Code::Io,
+            _ => Code::Usage,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, format!("{error:#}"))
     }
 }
 

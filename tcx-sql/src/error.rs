@@ -44,7 +44,7 @@ impl From<DataFusionError> for Error {
         match error {
             DataFusionError::External(error) => match error.downcast::<tcx_store::Error>() {
                 Ok(error) => Self::Cache(*error),
-                Err(error) => Self::Query(in_one_line(&error.to_string())),
+                Err(error) => Self::Query(in_one_line(&format!("{error:#}"))),
             },
             DataFusionError::Context(_, error) | DataFusionError::Diagnostic(_, error) => (*error).into(),
             DataFusionError::IoError(error) => Self::Io(error),

@@ -1,5 +1,7 @@
 //! What can go wrong in the store, and what the caller should do about it.
 
+use std::error::Error as StdError;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,35 +22,71 @@ pub enum ErrorKind {
     Corrupt,
     /// The directory belongs to another identity, schema or key type: bump the id.
     Incompatible,
-    /// The caller broke a rule of the interface: fix the call.
+    /// Another process has removed, made again or restored the directory since it was opened: open it again.
+    Replaced,
+    /// This process was forked from the one that opened the store: open it again in this process.
+    Forked,
+    /// What the rows were computed from has changed, as an [`Attestation`](crate::Attestation) found out: compute them again.
+    SourceChanged,
+    /// The store is open with other options, or to read only: open it with the same options, or to write.
+    InvalidOptions,
+    /// The directory of the module is a link: remove the link.
+    InvalidPath,
+    /// The id of the module cannot name a directory: give it another id.
+    InvalidId,
+    /// The columns of a spec cannot be stored: rename, split or leave out a field.
+    InvalidColumns,
+    /// The caller broke another rule of the interface: fix the call.
     Invalid,
 }
 
 /// An error of the store. The message names the thing, what was expected and what was found.
 ///
+/// The cause is the [`source`](StdError::source) and not part of the message: `{error}` prints the message, `{error:#}` the
+/// message and all causes, separated by colons.
+///
 /// ```
 /// use tcx_store::{ErrorKind, check_module_id};
 ///
 /// let error = check_module_id("a/b").unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// assert_eq!(error.kind(), ErrorKind::InvalidId);
 /// assert!(error.to_string().contains("a/b"));
+///
+/// let error = tcx_store::modules("no such folder".as_ref()).unwrap_err();
+/// assert_eq!(error.to_string(), "cannot list no such folder");
+/// assert!(format!("{error:#}").starts_with("cannot list no such folder: "));
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
-#[error(transparent)]
+#[derive(Clone, Debug)]
 pub struct Error(Arc<Repr>);
 
 #[derive(Debug, thiserror::Error)]
 enum Repr {
-    #[error("{action} {}: {source}", path.display())]
+    #[error("{action} {}", path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error("{}: {what}", path.display())]
     Corrupt { path: PathBuf, what: String },
-    #[error("{0}")]
-    Incompatible(String),
-    #[error("{0}")]
-    Invalid(String),
-    #[error("{rows} computed rows were not kept: {cause}")]
-    Dropped { rows: usize, cause: Error },
+    #[error("{1}")]
+    Message(ErrorKind, String),
+    #[error("{rows} computed rows were not kept")]
+    Dropped { rows: usize, source: Error },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = if f.alternate() { self.source() } else { None };
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
 }
 
 /// A result of the store.
@@ -68,9 +106,8 @@ impl Error {
         match &*self.0 {
             Repr::Io { .. } => ErrorKind::Io,
             Repr::Corrupt { .. } => ErrorKind::Corrupt,
-            Repr::Incompatible(_) => ErrorKind::Incompatible,
-            Repr::Invalid(_) => ErrorKind::Invalid,
-            Repr::Dropped { cause, .. } => cause.kind(),
+            Repr::Message(kind, _) => *kind,
+            Repr::Dropped { source, .. } => source.kind(),
         }
     }
 
@@ -87,17 +124,18 @@ impl Error {
         Self(Arc::new(Repr::Corrupt { path: path.into(), what: what.into() }))
     }
 
-    pub(crate) fn incompatible(message: impl Into<String>) -> Self {
-        Self(Arc::new(Repr::Incompatible(message.into())))
+    /// An error without a cause or a file.
+    pub(crate) fn of_kind(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Repr::Message(kind, message.into())))
     }
 
     /// This error has kept so many rows from the disk.
     pub(crate) fn dropped(self, rows: usize) -> Self {
-        Self(Arc::new(Repr::Dropped { rows, cause: self }))
+        Self(Arc::new(Repr::Dropped { rows, source: self }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self(Arc::new(Repr::Invalid(message.into())))
+        Self::of_kind(ErrorKind::Invalid, message)
     }
 }
 

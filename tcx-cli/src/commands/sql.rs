@@ -58,7 +58,7 @@ impl From<Error> for Failure {
             Error::Io(_) => Code::Io,
             _ => Code::Usage,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, format!("{error:#}"))
     }
 }
 

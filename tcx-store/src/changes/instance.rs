@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::changes::{Compared, IdentityChange, Origin, map_change};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::schema::spec::Spec;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
@@ -67,18 +67,24 @@ pub(crate) fn refuse_other(storage: &dyn Storage, spec: &Spec, compared: &Compar
         Compared::OtherOrigin => {
             // A damaged change 0 is not the work of another process.
             read(storage)?;
-            Err(Error::incompatible(format!(
-                "the cache of `{id}` at {} was removed and made again by another process: open the module again",
-                path.display()
-            )))
+            Err(Error::of_kind(
+                ErrorKind::Replaced,
+                format!(
+                    "the cache of `{id}` at {} was removed and made again by another process: open the module again",
+                    path.display()
+                ),
+            ))
         }
         Compared::OtherChange(number) => {
             let name = FileName::Change(*number);
-            Err(Error::incompatible(format!(
-                "the cache of `{id}` at {} is not the folder that was opened: {name}, which was read from it, is missing or \
+            Err(Error::of_kind(
+                ErrorKind::Replaced,
+                format!(
+                    "the cache of `{id}` at {} is not the folder that was opened: {name}, which was read from it, is missing or \
                  another, as where an older copy was put in its place; open the module again, or restore the folder first",
-                path.display()
-            )))
+                    path.display()
+                ),
+            ))
         }
         Compared::Unread(number, error) => {
             let path = path.join(FileName::Change(*number).to_string());
@@ -111,10 +117,11 @@ fn removed(storage: &dyn Storage) -> Error {
 
 /// The refusal of a cache that another module has left.
 pub(crate) fn refused(module_id: &str, path: &Path, difference: &str) -> Error {
-    Error::incompatible(format!(
+    let message = format!(
         "the cache of `{module_id}` at {} belongs to another module:{difference}\n  \
          bump the id, as in `{}`, to start a new cache, or open another directory",
         path.display(),
         crate::storage::name::bumped(module_id),
-    ))
+    );
+    Error::of_kind(ErrorKind::Incompatible, message)
 }

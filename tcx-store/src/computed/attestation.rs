@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use crate::computed::RowBatch;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// Asks the source of rows whether it is still what it was; the error says what changed and what to do.
 type Ask = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -37,7 +37,7 @@ type Ask = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// let mut rows = store.lookup(Keys::ints([7], 0))?;
 /// store.insert_attested(&mut rows, &[0], vec![Column::dense(&[10])], &attestation)?;
 /// weight.store(2, Ordering::Relaxed);
-/// assert!(store.flush().unwrap_err().to_string().contains("the weight is 2, expected 1"));
+/// assert!(format!("{:#}", store.flush().unwrap_err()).ends_with(": the weight is 2, expected 1"));
 /// assert_eq!(store.lookup(Keys::ints([7], 0))?.missing(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -65,7 +65,7 @@ impl Attestation {
         if let Err(why) = answer {
             tracing::error!("rows are computed but not kept: {why}");
             // Another store may have asked at the same time: the first answer is kept.
-            let _ = self.refused.set(Error::invalid(why));
+            let _ = self.refused.set(Error::of_kind(ErrorKind::SourceChanged, why));
         }
     }
 }

@@ -216,7 +216,7 @@ impl Core {
 
     /// Remembers a refusal; every other error passes through unnoticed.
     pub(crate) fn remember(&self, error: &Error) {
-        if matches!(error.kind(), ErrorKind::Incompatible | ErrorKind::Corrupt) {
+        if matches!(error.kind(), ErrorKind::Incompatible | ErrorKind::Replaced | ErrorKind::Corrupt) {
             // The first refusal stands.
             let _ = self.refused.set(error.clone());
         }

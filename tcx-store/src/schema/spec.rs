@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::schema::identity::Identity;
 use crate::schema::key::KeyType;
 use crate::schema::leaf::{ColumnType, Leaf};
@@ -98,24 +98,28 @@ fn check_leaves(leaves: &[Leaf]) -> Result<()> {
     let mut names = HashSet::new();
     for Leaf { name, kind, .. } in leaves {
         if name.starts_with("__") {
-            return Err(Error::invalid(format!(
-                "column `{name}`: names that begin with `__` are tcx's own, rename the field"
-            )));
+            return Err(Error::of_kind(
+                ErrorKind::InvalidColumns,
+                format!("column `{name}`: names that begin with `__` are tcx's own, rename the field"),
+            ));
         }
         if !names.insert(name) {
-            return Err(Error::invalid(format!(
-                "two columns have the name `{name}`, rename one of the fields"
-            )));
+            return Err(Error::of_kind(
+                ErrorKind::InvalidColumns,
+                format!("two columns have the name `{name}`, rename one of the fields"),
+            ));
         }
         if kind.unit() == 0 {
-            return Err(Error::invalid(format!(
-                "column `{name}`: a row of {kind} holds nothing, leave the field out"
-            )));
+            return Err(Error::of_kind(
+                ErrorKind::InvalidColumns,
+                format!("column `{name}`: a row of {kind} holds nothing, leave the field out"),
+            ));
         }
         if kind.elements().is_some_and(|elements| i32::try_from(elements).is_err()) {
-            return Err(Error::invalid(format!(
-                "column `{name}`: a row of {kind} is too large, split it into several fields"
-            )));
+            return Err(Error::of_kind(
+                ErrorKind::InvalidColumns,
+                format!("column `{name}`: a row of {kind} is too large, split it into several fields"),
+            ));
         }
     }
     Ok(())

@@ -307,7 +307,7 @@ fn a_refused_store_tells_nothing() {
     let refused = Store::with_storage(storage, spec(), &Options::default()).unwrap();
     refused.lookup(keys(&["a"])).unwrap();
     compute(&process(dir.path()), &["a"], 7);
-    refused.core.remember(&crate::Error::incompatible("another's".to_owned()));
+    refused.core.remember(&crate::Error::of_kind(crate::ErrorKind::Incompatible, "another's"));
     drop(refused);
     assert_eq!(told(dir.path()).len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sys::bytes::{Random, parse_hex64};
 
 /// The longest id of a module in bytes.
@@ -26,10 +26,13 @@ pub fn check_module_id(id: &str) -> Result<()> {
     if first && rest && id.len() <= MAX_ID_BYTES {
         return Ok(());
     }
-    Err(Error::invalid(format!(
-        "module id {id:?} cannot name a folder: expected a letter or digit, then letters, digits, `_`, `-` and `.`, \
+    Err(Error::of_kind(
+        ErrorKind::InvalidId,
+        format!(
+            "module id {id:?} cannot name a folder: expected a letter or digit, then letters, digits, `_`, `-` and `.`, \
          at most {MAX_ID_BYTES} bytes"
-    )))
+        ),
+    ))
 }
 
 /// The next id: what a refusal advises. `resnet50_v1` becomes `resnet50_v2`, `resnet50` becomes `resnet50_v2`.

@@ -41,7 +41,7 @@ impl Failing {
                 failing.remove(action);
                 return Some(done);
             }
-            Err(error) => error.to_string(),
+            Err(error) => format!("{error:#}"),
         };
         if failing.get(action) != Some(&error) {
             tracing::warn!(path = %folder.display(), "cannot {action}, tried again: {error}");

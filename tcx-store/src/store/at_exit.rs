@@ -59,7 +59,7 @@ fn flush_open_stores() {
         let stores = open_stores();
         for store in &stores {
             if let Err(error) = store.flush() {
-                tracing::error!("rows are lost: {error}");
+                tracing::error!("rows are lost: {error:#}");
             }
             store.end_session();
         }

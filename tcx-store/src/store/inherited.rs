@@ -67,10 +67,13 @@ impl Store {
             return Ok(());
         }
         let (module, path) = (&self.core.spec.module_id, self.path().display());
-        Err(Error::invalid(format!(
-            "the cache of `{module}` at {path} was opened before this process was forked, and its background threads run in the \
+        Err(Error::of_kind(
+            ErrorKind::Forked,
+            format!(
+                "the cache of `{module}` at {path} was opened before this process was forked, and its background threads run in the \
              parent process only: open the cache again in this process"
-        )))
+            ),
+        ))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::changes::IdentityChange;
 use crate::computed::losses::Losses;
 use crate::computed::recompute::Replacer;
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::read::destination::{Destination, Destinations};
 use crate::read::lookup::Lookup;
@@ -101,7 +101,7 @@ impl Store {
         }
         if dir.is_symlink() {
             let message = format!("{} is a link: a module's folder is a directory of its own", dir.display());
-            return Err(Error::invalid(message));
+            return Err(Error::of_kind(ErrorKind::InvalidPath, message));
         }
         let storage = Arc::new(LocalStorage::new(dir.clone(), System).reading(options.read_mode));
         let store = Arc::new(Self::with_storage(storage, spec, options)?);
@@ -174,9 +174,10 @@ impl Store {
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.writer_if_any()?.ok_or_else(|| {
             let (module, path) = (&self.core.spec.module_id, self.path().display());
-            Error::invalid(format!(
-                "the cache of `{module}` at {path} is open to read only: open it to write"
-            ))
+            Error::of_kind(
+                ErrorKind::InvalidOptions,
+                format!("the cache of `{module}` at {path} is open to read only: open it to write"),
+            )
         })
     }
 
@@ -193,10 +194,13 @@ impl Store {
         if !difference.is_empty() {
             let settings: Vec<_> = difference.iter().map(ToString::to_string).collect();
             let (module, path, settings) = (&spec.module_id, self.path().display(), settings.join("; "));
-            return Err(Error::invalid(format!(
-                "this process has the cache of `{module}` at {path} open with other settings: {settings}; \
+            return Err(Error::of_kind(
+                ErrorKind::InvalidOptions,
+                format!(
+                    "this process has the cache of `{module}` at {path} open with other settings: {settings}; \
                  open it with the same settings, or drop every handle of it before"
-            )));
+                ),
+            ));
         }
         if !options.read_only {
             self.allow_writing()?;

@@ -238,7 +238,8 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 written
             }
             None => {
-                let result = sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error}"));
+                let result =
+                    sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error:#}"));
                 upkeeper.end();
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();

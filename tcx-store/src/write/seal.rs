@@ -25,7 +25,7 @@ pub(crate) fn give_up(core: &Core, error: &Error) {
     core.remember(error);
     if core.buffer.set_trouble(Some(error.clone())).is_none() {
         core.counters.troubles.add(1);
-        tracing::error!("writing is off, rows are computed but not kept: {error}");
+        tracing::error!("writing is off, rows are computed but not kept: {error:#}");
     }
     if error.kind() == ErrorKind::Io {
         return;

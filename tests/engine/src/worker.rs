@@ -76,7 +76,7 @@ fn open(dir: &str, size: &str) -> std::sync::Arc<Store> {
 }
 
 fn refused(error: &tcx_store::Error) -> ! {
-    say(&format!("refused: {error}"));
+    say(&format!("refused: {error:#}"));
     std::process::exit(3)
 }
 

@@ -17,7 +17,7 @@ const OPEN_AGAIN: &str = "was opened before this process was forked, and its bac
 
 fn assert_refused<T: std::fmt::Debug>(action: &str, result: Result<T>) {
     let error = result.expect_err(action);
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{action}");
+    assert_eq!(error.kind(), ErrorKind::Forked, "{action}");
     assert!(error.to_string().ends_with(OPEN_AGAIN), "{action}: {error}");
 }
 

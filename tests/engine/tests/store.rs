@@ -1,5 +1,6 @@
 //! A store serves what was put into it: at once, after a flush, and when it is opened again.
 
+use std::error::Error;
 use std::time::Duration;
 use tcx_engine_tests::{OUTPUT, check, columns, files, get_or_compute, lookup, open, options, row, spec};
 
@@ -239,13 +240,13 @@ fn a_folder_whose_files_were_removed_is_begun_again_by_who_opens_the_module_agai
         if file.is_file() { std::fs::remove_file(file) } else { std::fs::remove_dir_all(file) }.unwrap();
     }
     get_or_compute(&store, &["b"]);
-    let error = store.flush().unwrap_err().to_string();
+    let error = format!("{:#}", store.flush().unwrap_err());
     assert!(error.contains("open the module again"), "{error}");
     let again = open(dir.path());
     assert_eq!(get_or_compute(&again, &["b"]), 1);
     again.flush().unwrap();
     again.invalidate(&Keys::text(["a"], 0).unwrap()).unwrap();
-    let error = store.flush().unwrap_err().to_string();
+    let error = format!("{:#}", store.flush().unwrap_err());
     assert!(error.contains("made again by another process"), "{error}");
 }
 
@@ -319,7 +320,7 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
     ];
     for (expected, options) in others {
         let error = Store::open(dir.path(), spec("224"), &options).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(error.kind(), ErrorKind::InvalidOptions);
         assert!(error.to_string().contains(expected), "{expected}: {error}");
     }
     // Without a limit, what happens at the limit is no setting.
@@ -327,4 +328,16 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
     let frozen = Options { when_full: WhenFull::EvictOldest, ..options() };
     let store = Store::open(dir.path(), spec("224"), &frozen).unwrap();
     assert!(std::sync::Arc::ptr_eq(&store, &open(dir.path())));
+}
+
+#[test]
+fn an_error_names_its_cause_once_and_leads_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "no directory").unwrap();
+    let error = tcx_store::modules(&file).unwrap_err();
+    assert_eq!((error.kind(), error.to_string()), (ErrorKind::Io, format!("cannot list {}", file.display())));
+    let cause = error.source().unwrap();
+    assert!(cause.is::<std::io::Error>());
+    assert_eq!(format!("{error:#}"), format!("{error}: {cause}"));
 }

@@ -45,7 +45,7 @@ fn rows_of_a_changed_source_are_dropped_and_the_flush_says_why() {
     insert(&store, "a", 1, &attestation).unwrap();
     compute(&store, &["b"], 2);
     changed.store(true, SeqCst);
-    let error = store.flush().unwrap_err().to_string();
+    let error = format!("{:#}", store.flush().unwrap_err());
     assert_eq!(error, "1 computed rows were not kept: weight `w` changed");
     assert_eq!(values(&store, &["a", "b"]), [-1, 2], "rows of other sources stay");
     assert_eq!(durable(dir.path(), &["a", "b"]), [-1, 2]);
@@ -90,7 +90,7 @@ fn a_source_that_panics_when_it_is_asked_keeps_no_other_rows_from_the_disk() {
     let attestation = Attestation::new(|| panic!("the device is lost"));
     insert(&store, "a", 1, &attestation).unwrap();
     compute(&store, &["b"], 2);
-    let error = store.flush().unwrap_err().to_string();
+    let error = format!("{:#}", store.flush().unwrap_err());
     let said = "1 computed rows were not kept: the check of their source panicked: the device is lost";
     assert_eq!(error, said);
     assert_eq!(durable(dir.path(), &["a", "b"]), [-1, 2]);

@@ -134,7 +134,7 @@ fn while_writing_is_off_rows_are_served_but_not_queued() {
     assert_eq!(compute(&store, 10..15), 5, "not queued, but not an error either");
     assert_eq!(store.stats().rows_dropped, 10);
     std::fs::remove_file(dir.path().join("cache")).unwrap();
-    let error = store.flush().unwrap_err().to_string();
+    let error = format!("{:#}", store.flush().unwrap_err());
     assert!(error.contains("10 computed rows were not kept"), "{error}");
     store.flush().unwrap();
     assert!(store.trouble().is_none(), "writing is on again");
@@ -158,7 +158,7 @@ fn rows_that_were_dropped_unnoticed_are_told_by_the_next_flush() {
     while store.trouble().is_some() {
         std::thread::sleep(Duration::from_millis(2));
     }
-    let error = store.flush().unwrap_err().to_string();
+    let error = format!("{:#}", store.flush().unwrap_err());
     assert!(error.contains("7 computed rows were not kept"), "{error}");
     store.flush().unwrap();
 }
@@ -242,7 +242,7 @@ fn a_link_where_the_cache_should_be_is_an_error_and_leads_nowhere() {
     std::fs::create_dir(&cache).unwrap();
     std::fs::create_dir(&elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, cache.join("m_v1")).unwrap();
-    let error = Store::open(&cache, spec(), &options()).unwrap_err().to_string();
+    let error = format!("{:#}", Store::open(&cache, spec(), &options()).unwrap_err());
     assert!(error.contains("is a link"), "{error}");
 }
 
@@ -258,7 +258,7 @@ fn a_refused_store_is_opened_anew() {
     compute(&other, 0..1);
     other.flush().unwrap();
     let refused = [first.refresh(), first.lookup(Keys::ints(3..6, 0)).map(drop), first.flush()];
-    for error in refused.map(|refused| refused.unwrap_err().to_string()) {
+    for error in refused.map(|refused| format!("{:#}", refused.unwrap_err())) {
         assert!(
             error.contains("removed and made again by another process: open the module again"),
             "{error}"

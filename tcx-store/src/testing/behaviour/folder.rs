@@ -62,7 +62,7 @@ fn opened(dir: &Path) -> Store {
 
 fn is_refused<T: std::fmt::Debug>(done: Result<T>, why: &str) {
     let error = done.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Replaced, "{error}");
     assert!(
         error.to_string().contains(why) && error.to_string().contains("open the module again"),
         "{error}"
@@ -170,7 +170,7 @@ fn a_known_change_that_is_damaged_and_repaired_later_is_no_other_folder() {
     let error = store.flush().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(
-        error.to_string().contains(CHANGE_1) && error.to_string().contains("tcx verify --repair"),
+        error.to_string().contains(CHANGE_1) && format!("{error:#}").contains("tcx verify --repair"),
         "{error}"
     );
     let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;

@@ -109,7 +109,7 @@ fn an_invalidation_that_cannot_be_written_holds_here_and_is_written_later() {
     compute(&store, &["x", "y"], 1);
     store.flush().unwrap();
     off.store(true, SeqCst);
-    let error = store.invalidate(&keys(&["x"])).unwrap_err().to_string();
+    let error = format!("{:#}", store.invalidate(&keys(&["x"])).unwrap_err());
     assert!(error.contains("cannot write a change"), "{error}");
     assert_eq!(values(&store, &["x", "y"]), [-1, 1]);
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [1, 1]);
@@ -182,7 +182,7 @@ fn a_store_that_is_open_to_read_only_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let reader = reader(dir.path());
     let mut rows = reader.lookup(keys(&["x"])).unwrap();
-    let error = reader.insert(&mut rows, &[0], column(&[1])).unwrap_err().to_string();
+    let error = format!("{:#}", reader.insert(&mut rows, &[0], column(&[1])).unwrap_err());
     assert!(error.contains("open to read only"), "{error}");
     reader.invalidate_all().unwrap_err();
     reader.flush().unwrap();
@@ -238,7 +238,7 @@ fn a_folder_with_changes_that_is_removed_is_not_made_again_by_who_had_it_open() 
     store.invalidate(&keys(&["x"])).unwrap();
     std::fs::remove_dir_all(dir.path().join("m_v1")).unwrap();
     compute(&store, &["x"], 2);
-    let error = store.flush().unwrap_err().to_string();
+    let error = format!("{:#}", store.flush().unwrap_err());
     assert!(error.contains("the folder is empty or gone"), "{error}");
 }
 
@@ -321,7 +321,7 @@ fn a_change_of_another_folder_does_not_take_the_place_of_one_that_could_not_be_r
     c.invalidate(&keys(&["z"])).unwrap();
     fails.store(false, SeqCst);
     let refused = [b.refresh(), b.lookup(keys(&["x"])).map(drop), b.flush()];
-    for error in refused.map(|refused| refused.unwrap_err().to_string()) {
+    for error in refused.map(|refused| format!("{:#}", refused.unwrap_err())) {
         assert!(error.contains("made again by another process"), "{error}");
     }
     assert_eq!(b.core.live().changes.newest(), Some(1), "its changes are not learned");
@@ -337,7 +337,7 @@ fn rows_that_wait_to_be_written_are_kept_until_a_change_can_be_read() {
     compute(&b, &["x", "y"], 1);
     a.invalidate(&keys(&["x"])).unwrap();
     fails.store(true, SeqCst);
-    let error = b.flush().unwrap_err().to_string();
+    let error = format!("{:#}", b.flush().unwrap_err());
     assert!(error.contains("change-00000000000000000001") && error.contains("cannot be read"), "{error}");
     fails.store(false, SeqCst);
     b.flush().unwrap();
@@ -385,7 +385,7 @@ fn a_predicate_reaches_rows_that_count_on_a_change_which_is_not_there_yet() {
     assert_eq!(seen, [b"w"], "what is served");
 
     // As the number of a change that is missing is not given again, nobody else may be told, and it stays dead here.
-    let error = b.invalidate_where(|key| key == b"x").unwrap_err().to_string();
+    let error = format!("{:#}", b.invalidate_where(|key| key == b"x").unwrap_err());
     assert!(error.contains("change 1 is missing"), "{error}");
     std::fs::rename(dir.path().join("hidden"), &change).unwrap();
     assert_eq!(values(&b, &["x"]), [-1]);

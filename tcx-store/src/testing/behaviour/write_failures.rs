@@ -185,7 +185,7 @@ fn a_folder_that_vanishes_after_an_invalidation_is_waited_for() {
     compute(&store, &["b", "c"], 2);
     let error = store.flush().unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Io);
-    assert!(error.to_string().contains("bring it back, or open the module again"), "{error}");
+    assert!(format!("{error:#}").contains("bring it back, or open the module again"), "{error}");
     store.collect(Duration::ZERO).unwrap_err();
     assert_eq!(values(&store, &["a", "b", "c"]), [-1, 2, 2], "what is buffered stays readable");
     assert!(names(dir.path(), "").is_empty(), "the numbers of changes must not begin anew");
@@ -233,7 +233,7 @@ fn each_user_of_a_store_learns_of_its_own_losses_once_whoever_flushes_first() {
     insert(&b, "z");
     off.store(false, SeqCst);
     let said =
-        |flushed: crate::Result<()>| flushed.map_or_else(|error| error.to_string(), |()| String::new());
+        |flushed: crate::Result<()>| flushed.map_or_else(|error| format!("{error:#}"), |()| String::new());
     store.flush_for(&idle).unwrap();
     store.flush().unwrap();
     let lost = said(store.flush_for(&a));
@@ -262,7 +262,7 @@ fn names_of_others_that_cannot_be_synced_keep_no_row_waiting() {
     other.flush().unwrap();
     assert_eq!(values(&store, &["a"]), [1]);
     off.store(true, SeqCst);
-    let error = store.flush().unwrap_err().to_string();
+    let error = format!("{:#}", store.flush().unwrap_err());
     assert!(error.contains("cannot sync"), "{error}");
     off.store(false, SeqCst);
     compute(&store, &["b"], 2);

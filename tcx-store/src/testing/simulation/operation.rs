@@ -287,7 +287,7 @@ fn seal(process: &Process, session: &Session) -> bool {
 /// A handle flushes: if that succeeds, it learns of its own losses since it asked last, and of no other's.
 fn flush(process: &Process, session: &Session, handle: usize) {
     if seal(process, session) {
-        let reported = session.losses[handle].take().err().map(|error| error.to_string());
+        let reported = session.losses[handle].take().err().map(|error| format!("{error:#}"));
         process.world.oracle().reported(session.number(), handle, reported.as_deref());
     }
 }

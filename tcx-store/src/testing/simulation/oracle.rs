@@ -315,7 +315,7 @@ impl Oracle {
             self.sessions[session].refused = true;
         }
         if !self.may_refuse {
-            self.violated(format!("refused: {error}"));
+            self.violated(format!("refused: {error:#}"));
         }
     }
 }

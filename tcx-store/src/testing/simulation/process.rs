@@ -210,19 +210,19 @@ impl Process {
 
     /// The store has failed: one that is refused is let go of.
     pub(super) fn failed(&self, error: &crate::Error) {
-        self.world.note(|| format!("process {}: {error}", self.number));
+        self.world.note(|| format!("process {}: {error:#}", self.number));
         match error.kind() {
             // To the observer nothing goes wrong.
             crate::ErrorKind::Io if self.observes => {
-                self.world.oracle().violated(format!("stuck: {error}"));
+                self.world.oracle().violated(format!("stuck: {error:#}"));
             }
             crate::ErrorKind::Io => {}
-            crate::ErrorKind::Invalid => self.world.oracle().violated(error.to_string()),
-            _ => {
+            crate::ErrorKind::Incompatible | crate::ErrorKind::Replaced | crate::ErrorKind::Corrupt => {
                 let session = self.session().map(|session| session.number());
                 self.world.oracle().refused(session, error);
                 self.close();
             }
+            _ => self.world.oracle().violated(format!("{error:#}")),
         }
     }
 

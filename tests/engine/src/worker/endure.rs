@@ -30,7 +30,7 @@ pub(super) fn run(dir: &str, prefix: &str, read_mode: ReadMode) {
             Ok(()) => say(&format!("durable {batch}")),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-                say(&format!("failed {batch}: {}", error.to_string().replace('\n', " ")));
+                say(&format!("failed {batch}: {}", format!("{error:#}").replace('\n', " ")));
             }
         }
         // A small disk is not to be full before the trial fills it.

@@ -20,7 +20,7 @@ pub(super) fn run(dir: &str, prefix: &str, other: &str, back: &str) -> ! {
     for value in 1.. {
         if let Err(error) = step(&store, prefix, dice.roll(BLOCKS), value) {
             let is_io = error.kind() == ErrorKind::Io;
-            let why = error.to_string().replace('\n', " ");
+            let why = format!("{error:#}").replace('\n', " ");
             say(&format!("{} {why}", if is_io { "failed" } else { "refused" }));
             if !is_io {
                 drop(store);

@@ -40,7 +40,7 @@ fn tell_failure(done: tcx_store::Result<()>) {
 }
 
 fn tell(error: &tcx_store::Error) {
-    say(&format!("error {}", error.to_string().replace('\n', " ")));
+    say(&format!("error {}", format!("{error:#}").replace('\n', " ")));
 }
 
 fn say_found(store: &Store, made_up: AreMadeUp) {
