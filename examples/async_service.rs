@@ -86,7 +86,7 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let row = |answer: &String| answer.rsplit("\r\n").next().map(str::to_owned);
     assert_eq!(row(&answers[0]), row(&answers[3]), "equal texts have equal rows");
     assert_ne!(row(&answers[0]), row(&answers[1]));
-    assert!(ask(address, "").await?.starts_with("HTTP/1.1 400"), "an empty id is none");
+    assert!(ask(address, "").await?.starts_with("HTTP/1.1 400"), "an empty id is rejected");
     println!("20 requests: {} rows computed", embedder.stats().rows_accepted);
     assert_eq!(embedder.stats().rows_accepted, 3);
     server.abort();

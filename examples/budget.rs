@@ -1,4 +1,4 @@
-//! Shows: a cache that may take so many bytes and no more: frozen when it is full, so that a part of each epoch is served.
+//! Shows: a cache with a limit of bytes: frozen when it is full, so that a part of each epoch is served.
 //! Run: `cargo run --example budget`
 //! Look at: the hits of the second epoch, the bytes on disk, and what was computed and not kept.
 

@@ -1,4 +1,4 @@
-//! Shows: the program of the README, as it stands there (a test compares them), on small pictures and random weights.
+//! Shows: the program of the README, word for word (a test compares them), on small pictures and random weights.
 //! Run: `cargo run --example readme`
 //! Look at: after an epoch every row is served, and no picture is needed.
 

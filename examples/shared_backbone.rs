@@ -1,4 +1,4 @@
-//! Shows: two models stand on one frozen backbone and share its cache; a third run, as another program would, computes nothing.
+//! Shows: two models use one frozen backbone and share its cache; a third run, as another program would, computes nothing.
 //! Run: `cargo run --example shared_backbone`
 //! Look at: the second model computes no image that the first one has seen.
 

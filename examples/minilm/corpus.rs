@@ -24,7 +24,7 @@ const SKIPPED: [&str; 9] = [
     "security",
 ];
 
-/// A text and where it stands.
+/// A text and where it was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
     /// The hash of the text. It can never mean another text: one that was edited is a new sample.

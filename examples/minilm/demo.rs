@@ -16,7 +16,7 @@ use crate::place::{Memory, Place};
 use crate::record::Record;
 use crate::table::{Line, Table};
 
-/// One of so many texts is edited.
+/// One text in this number is edited.
 const EDITED: usize = 10;
 
 /// What the epochs share.
@@ -66,7 +66,7 @@ impl Demo<'_> {
         let record = Record::now(self.corpus.fingerprint(), done, self.place.bytes());
         let remembered = memory.cold.as_ref().filter(|cold| cold.corpus == record.corpus);
         if let (0, Some(cold)) = (record.epoch.misses, remembered) {
-            notes.push(format!("cold: recorded on {}; `--fresh` starts anew", cold.when()));
+            notes.push(format!("cold: recorded on {}; `--fresh` starts again", cold.when()));
             notes.extend(resumed(&cold.epoch));
             let epoch = Epoch { digest: record.epoch.digest, ..cold.epoch.clone() };
             return Ok(Line { name: first_name(&epoch), epoch, bytes: cold.bytes });
@@ -82,7 +82,7 @@ impl Demo<'_> {
                     grouped(cold.epoch.misses),
                     cold.when()
                 ),
-                None => "times faster: unknown, as nothing was computed; `--fresh` starts anew".to_owned(),
+                None => "times faster: unknown, as nothing was computed; `--fresh` starts again".to_owned(),
             });
         }
         Ok(Line { name: first_name(&record.epoch), epoch: record.epoch, bytes: record.bytes })

@@ -1,6 +1,6 @@
 //! Shows: a real model on real text, through the cache.
 //! Run: `cargo xtask demo`, which provides libtorch and the model (`cargo run --example minilm` where they are).
-//! Look at: the table: the second epoch and another process compute nothing, and an edited text is computed anew.
+//! Look at: the table: the second epoch and another process compute nothing, and an edited text is computed again.
 //!
 //! Embeds paragraphs of documentation with all-MiniLM-L6-v2: one epoch that computes them, one that finds them,
 //! one in another process, one with a tenth of the texts edited; and searches them (`--query`). How a user's own

@@ -22,7 +22,7 @@ const TOKENS_AT_ONCE: usize = 512;
 /// What the model says about some texts.
 #[derive(CacheableOutput)]
 pub(crate) struct Sentences {
-    /// One row per text, of length 1: the dot product of two rows tells how alike their texts are.
+    /// One row per text, of length 1: the dot product of two rows is the similarity of their texts.
     #[tensor(f32, [SIZE])]
     pub(crate) embedding: Tensor,
 }
@@ -91,7 +91,7 @@ fn embed(bert: &Bert, rows: &[&[i64]]) -> tcx::Result<Tensor> {
     Ok(bert.forward(&tokens, &Tensor::from_slice(&lengths)))
 }
 
-/// Cuts rows that ascend in length into parts of at most so many tokens, each padded to its last row.
+/// Cuts rows that ascend in length into parts with a bounded number of tokens, each padded to its last row.
 fn parts<'a, 'b>(mut rows: &'a [&'b [i64]]) -> Vec<&'a [&'b [i64]]> {
     let mut parts = Vec::new();
     while !rows.is_empty() {

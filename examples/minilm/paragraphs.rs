@@ -130,7 +130,7 @@ fn link(text: &str) -> Option<(&str, &str)> {
     Some((words, after))
 }
 
-/// What stands in the brackets that a text begins with, and what follows them.
+/// The text in the brackets that a text begins with, and what follows them.
 fn bracketed(text: &str, open: char, close: char) -> Option<(&str, &str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

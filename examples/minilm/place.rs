@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::record::Record;
 
-/// Tells a folder of this demo from all others: nothing is written to, or removed from, a folder without it.
+/// Distinguishes a folder of this demo from all others: nothing is written to, or removed from, a folder without it.
 const MARK: &str = "minilm-demo.txt";
 const TITLE: &str = "# A cache that the demo `minilm` of tcx made, and may remove.";
 const ROWS: &str = "rows";

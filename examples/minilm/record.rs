@@ -29,7 +29,7 @@ impl Record {
         self.epoch.misses as f64 / self.epoch.seconds
     }
 
-    /// Whether this one tells more about the model's speed than an older one, or at least no less.
+    /// Whether this record measures the model's speed at least as well as an older one.
     pub(crate) fn outweighs(&self, older: Option<&Self>) -> bool {
         self.epoch.misses > 0 && older.is_none_or(|older| self.epoch.misses * 2 > older.epoch.misses)
     }
@@ -42,7 +42,7 @@ impl Record {
     }
 }
 
-/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01.
+/// Year, month and day of the Gregorian calendar, `days` days after 1970-01-01.
 fn date(mut days: u64) -> (u64, usize, u64) {
     let is_leap =
         |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
@@ -84,7 +84,7 @@ impl FromStr for Record {
     }
 }
 
-/// How processes and runs tell each other what an epoch did.
+/// The form in which processes and runs pass on what an epoch did.
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rows, hits, misses, seconds, digest } = self;

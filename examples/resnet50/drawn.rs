@@ -1,4 +1,4 @@
-//! Images for whoever has none at hand: patterns, the same in every run.
+//! Images for users without any: patterns, the same in every run.
 
 use std::fs;
 use std::path::Path;

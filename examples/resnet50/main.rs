@@ -88,7 +88,7 @@ fn folder(args: &Args, place: &Place) -> anyhow::Result<PathBuf> {
     }
     let folder = place.images();
     drawn::draw(&folder)?;
-    eprintln!("no folder was named: these are patterns that this program draws (`--help` tells more)");
+    eprintln!("no folder was named: these are patterns that this program draws (see `--help`)");
     Ok(folder)
 }
 
@@ -112,7 +112,7 @@ fn epochs(cached: &Cached<ResNet50>, pictures: &Pictures, place: &Place, batch: 
     println!("- seconds: decoding, computing and writing what is missing, finding the rest");
     println!("- the features of both epochs are the same, bit for bit (blake3 {digest}…)");
     if !computed {
-        println!("- everything had been there already: `--fresh` starts anew");
+        println!("- everything had been there already: `--fresh` starts again");
     }
     Ok(())
 }

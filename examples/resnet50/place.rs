@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// Tells a folder of this program from all others: nothing is written to, or removed from, a folder without it.
+/// Distinguishes a folder of this program from all others: nothing is written to, or removed from, a folder without it.
 const MARK: &str = "resnet50-example.txt";
 const TITLE: &str = "A cache that the example `resnet50` of tcx made, and may remove.\n";
 

@@ -7,7 +7,7 @@ use image::imageops::{self, FilterType};
 use image::{ImageFormat, ImageReader, RgbImage};
 use tcx::Stateless;
 
-/// Sides that differ more than so many times would be resized to something enormous.
+/// Sides that differ by a larger factor would be resized to something enormous.
 const MOST_OBLONG: u32 = 100;
 
 /// How an image is prepared. It decides what the network sees, so it is a field of the module, and thereby part

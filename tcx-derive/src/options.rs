@@ -13,9 +13,9 @@ use crate::types::peel;
 /// One option.
 pub(crate) struct Named {
     pub(crate) name: Ident,
-    /// What follows the `=`, or stands in the parentheses; empty if nothing does.
+    /// What follows the `=`, or is in the parentheses; empty if nothing does.
     pub(crate) value: TokenStream,
-    /// Whether the value stands in parentheses.
+    /// Whether the value is in parentheses.
     pub(crate) parenthesized: bool,
 }
 

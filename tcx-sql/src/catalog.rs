@@ -74,7 +74,7 @@ impl SchemaProvider for Modules {
         Ok(Some(table))
     }
 
-    /// Names are told without opening anything: one module that cannot be read does not hide the others.
+    /// Names are listed without opening anything: one module that cannot be read does not hide the others.
     async fn table_type(&self, name: &str) -> Result<Option<TableType>, DataFusionError> {
         Ok(self.table_exist(name).then_some(TableType::Base))
     }

@@ -84,9 +84,9 @@ impl Database {
         // Trees of expressions are planned by recursion: the caller's stack may be too small for what `depth` lets through.
         let stream = thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, begin)?;
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(Error::Query("DataFusion has failed, as told above".to_owned())))
+            thread.join().unwrap_or_else(|_| {
+                Err(Error::Query("DataFusion panicked: see its message above".to_owned()))
+            })
         })?;
         Ok(Answer::new(&self.runtime, stream, self.modules.clone()))
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Words that may be chained: half of them can be operators, each of which is one level of a tree.
 const MOST: usize = 1000;
 
-/// Refuses a question that is too deep. Chains end at a comma, and what stands in parentheses is on top of what is around.
+/// Refuses a question that is too deep. Chains end at a comma, and the depth of parentheses is added to what is around them.
 pub(crate) fn check(sql: &str) -> Result<()> {
     // What has no words has no tree either: that is told by who parses it.
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();

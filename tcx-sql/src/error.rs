@@ -25,7 +25,7 @@ pub enum Error {
         /// Which tables there are.
         there: String,
     },
-    /// The question is none: it would change something.
+    /// The statement is not a query: it would change something.
     #[error("{0} is refused: a cache is only read here; ask with select, show tables, describe or explain")]
     NoQuestion(String),
     /// DataFusion cannot follow it, or has failed on the way.

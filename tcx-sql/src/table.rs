@@ -20,7 +20,7 @@ use crate::columns::{self, OF_SAMPLE};
 /// Rows of a batch, unless they are large.
 const BATCH: usize = 4096;
 const BATCH_BYTES: usize = 32 << 20;
-/// Batches that wait for whoever asks.
+/// Batches that wait for the caller.
 const AHEAD: usize = 1;
 
 /// The rows of a module that are served.
@@ -37,7 +37,7 @@ impl ModuleTable {
         Self { inspection: Arc::new(inspection), schema, left_out: Arc::default() }
     }
 
-    /// Segments whose rows nobody can tell.
+    /// Segments whose rows are unknown.
     pub(crate) fn damaged_segments(&self) -> u64 {
         self.inspection.segments().filter(|own| own.state.hides_rows()).count() as u64
     }

@@ -24,7 +24,7 @@ use datafusion::error::DataFusionError;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// There is none.
+    /// No value.
     Null,
     /// True or false.
     Bool(bool),

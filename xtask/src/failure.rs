@@ -12,7 +12,7 @@ pub(crate) struct Failure(String);
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure told by `message`.
+    /// A failure that `message` describes.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }

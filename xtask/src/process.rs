@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use crate::failure::{Failure, Result};
 
-/// Runs a program whose chatter belongs on stderr; `what` tells what it was for when it fails.
+/// Runs a program whose chatter belongs on stderr; `what` says in the error what it was for.
 pub(crate) fn run(command: &mut Command, what: &str) -> Result<()> {
     command.stdout(Stdio::from(io::stderr()));
     let status = command.status().map_err(|error| cannot_start(command, &error))?;

@@ -49,7 +49,7 @@ fn ids(batch: usize) -> Vec<String> {
     (batch * BATCH..(batch + 1) * BATCH).map(|number| format!("sample_{number}")).collect()
 }
 
-/// Rows that nobody has computed yet, from the lookup to where the writer takes over.
+/// Rows that no process has computed yet, from the lookup to where the writer takes over.
 #[inline(never)]
 fn write_path(store: &Store, ids: &[String]) -> Result<()> {
     let values = vec![1; BATCH * WIDTH];

@@ -16,7 +16,7 @@
 //! | `open.ms`, `open.heap_mib` | opening the store in a new process; what it then holds outside the maps |
 //! | `present.ns`, `absent.ns` | a key of a batch of 256: found, confirmed and verified, or known to be absent |
 //! | `keys.ns` | packing and hashing such a key before |
-//! | `runs.worst` and `….worst_runs.ns` | the most runs met while small segments were added, and keys looked up in so many |
+//! | `runs.worst` and `….worst_runs.ns` | the most runs met while small segments were added, and lookups of keys in that number of runs |
 //! | `flush.…` | a flush of 1,000 rows into a small and into the large store, and how much more the second costs |
 //! | `readers.…` | 64 processes that read random keys of one store: their memory, maps shared, and what it is made of |
 

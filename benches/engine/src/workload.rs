@@ -13,12 +13,12 @@ pub(crate) const BATCH: usize = 256;
 
 const ID: &str = "index_v1";
 
-/// The store in the cache directory `dir`; it seals when it is told to.
+/// The store in the cache directory `dir`; it seals on `flush` only.
 pub(crate) fn open(dir: &Path) -> Result<Arc<Store>> {
     open_with(dir, false)
 }
 
-/// The store as it is: whoever only reads joins and merges nothing meanwhile.
+/// The store as it is: a reader joins and merges nothing.
 pub(crate) fn open_to_read(dir: &Path) -> Result<Arc<Store>> {
     open_with(dir, true)
 }

@@ -43,7 +43,7 @@ pub(crate) fn measure(settings: &Settings, figures: &mut Figures) -> Result<()> 
     verify(&tcx, large.path(), "cli.verify.vs_cat", figures)
 }
 
-/// Writes so many rows, `distinct` of which differ, and lets the store join them as it does.
+/// Writes `rows` rows, `distinct` of which differ, and lets the store join them as usual.
 fn fill(dir: &Path, output: &ColumnType, rows: usize, distinct: usize) -> Result<()> {
     let spec = Spec::new("m_v1", KeyType::Int, output, Identity::default(), Vec::new())?;
     let width: usize = spec.leaves().iter().filter_map(|leaf| leaf.kind.width()).sum();

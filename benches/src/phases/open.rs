@@ -18,7 +18,7 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
     figures.add(format!("{}.open.ms", W::NAME), start.elapsed().as_secs_f64() * 1e3);
     match before.zip(machine::resident_mib()) {
         Some((before, after)) => figures.add(format!("{}.open.rss_mib", W::NAME), after - before),
-        None => figures.skip("open.rss_mib: the system does not tell a process its resident memory"),
+        None => figures.skip("open.rss_mib: the system does not report the resident memory of a process"),
     }
     drop((cached, none));
     Ok(())

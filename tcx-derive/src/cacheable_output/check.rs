@@ -145,7 +145,7 @@ fn is_first_alone(dims: &[Dim]) -> bool {
     dims.iter().enumerate().all(|(at, dim)| matches!(dim, Dim::Varying(_)) == (at == 0)) && !dims.is_empty()
 }
 
-/// What is there of a type that may be absent.
+/// The type of the value if one is present.
 fn present(ty: &Type) -> &Type {
     argument(ty, "Option").unwrap_or(ty)
 }

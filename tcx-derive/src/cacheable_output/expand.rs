@@ -166,7 +166,7 @@ fn marker(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
 }
 
 /// Statements that do not compile if the field cannot be stored. They carry the tokens of the field's type, so
-/// that the error stands there.
+/// that the error is reported there.
 fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
     let (runtime, field) = (&output.runtime, &output.fields[index]);
     let ty = field.ty();
@@ -198,7 +198,7 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
     }
 }
 
-/// A call of an assertion with a type, standing where the type stands; the type keeps its own tokens.
+/// A call of an assertion with a type, at the place of the type; the type keeps its own tokens.
 fn over_type(runtime: &Runtime, assertion: &str, ty: &Type) -> TokenStream {
     let (start, end) = ends(ty);
     let assertion = Ident::new(assertion, start);
@@ -212,14 +212,14 @@ fn over_type(runtime: &Runtime, assertion: &str, ty: &Type) -> TokenStream {
     quote!(#before #ty #after)
 }
 
-/// Where the first and the last token stand.
+/// The places of the first and the last token.
 fn ends(place: &impl ToTokens) -> (Span, Span) {
     let mut tokens = place.to_token_stream().into_iter();
     let start = tokens.next().map_or_else(Span::call_site, |token| token.span());
     (start, tokens.last().map_or(start, |token| token.span()))
 }
 
-/// Tokens that the compiler takes to stand where `place` stands, from its first token to its last.
+/// Tokens with the span of `place`, from its first token to its last.
 pub(super) fn over(tokens: TokenStream, place: &impl ToTokens) -> TokenStream {
     let (start, end) = ends(place);
     let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();

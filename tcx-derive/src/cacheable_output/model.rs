@@ -29,7 +29,7 @@ pub(crate) struct OutputField<'a> {
 
 /// What `#[tensor(..)]` says about a field.
 pub(crate) enum Tensor {
-    /// There is none.
+    /// Not a tensor.
     No,
     /// There is one, with mistakes that have been reported, or are by the compiler.
     Wrong,
@@ -101,8 +101,8 @@ impl<'a> OutputField<'a> {
     }
 }
 
-/// The options of an output's field: the word `skip`, if it is there. Those of a module's field are told where they
-/// belong.
+/// The options of an output's field: the word `skip`, if it is there. The error for those of a module's field says
+/// where they belong.
 fn field_options(attribute: &syn::Attribute, errors: &mut Errors) -> Option<Ident> {
     let mut skip = None;
     for option in tcx_options(attribute, errors) {

@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `#[cached_module(..)]`.
+//! The arguments in the parentheses of `#[cached_module(..)]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens as _;
@@ -83,7 +83,7 @@ fn id(option: &Named, module: &Ident) -> syn::Result<LitStr> {
         return mistake(format!("the id has no value: write `{example}`"));
     }
     if option.parenthesized {
-        return mistake(format!("the id stands behind an equals sign: write `{example}`"));
+        return mistake(format!("the id needs an equals sign: write `{example}`"));
     }
     match syn::parse2(option.value.clone()).map(peel) {
         Ok(Expr::Lit(ExprLit { lit: Lit::Str(id), .. })) => match complaint(&id.value()) {

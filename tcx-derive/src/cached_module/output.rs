@@ -43,7 +43,7 @@ pub(crate) fn expand(
     }
 }
 
-/// A user cannot add a derive to a struct that stands nowhere: it is `Debug` if its fields are. The unused
+/// A user cannot add a derive to a generated struct: it is `Debug` if its fields are. The unused
 /// lifetime keeps the compiler from judging that here.
 fn debug(name: &Ident, fields: &[Field], runtime: &Runtime) -> TokenStream {
     let types = fields.iter().map(|field| &field.ty);

@@ -110,7 +110,7 @@ fn parameters(runtime: &Runtime, generics: &Generics) -> TokenStream {
 }
 
 /// Statements that do not compile if a field is not Stateless. Each carries the tokens of the field's type, so
-/// that the error stands there. They stand in a function, which can have the lifetimes of the type.
+/// that the error is reported there. They are in a function, which can have the lifetimes of the type.
 fn assertions(runtime: &Runtime, generics: &Generics, shape: &Shape<'_>) -> TokenStream {
     let fields = shape.fields();
     let checked =

@@ -2,7 +2,7 @@
 //!
 //! A wheel is downloaded into a temporary folder beside its place, verified, and renamed into it: under its
 //! own name there is never anything but a finished download. It is hashed again at every use, so that a
-//! damaged one is noticed and fetched anew.
+//! damaged one is noticed and fetched again.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -74,7 +74,7 @@ impl Drop for Partial {
     }
 }
 
-/// Puts a folder into `place`, unless what is there was already made from `source`. `fill` makes the content
+/// Puts a folder into `place`, unless the folder there was already made from `source`. `fill` makes the content
 /// in a temporary folder. `true` if it was called.
 pub(crate) fn install(place: &Path, source: &str, fill: impl FnOnce(&Partial) -> Result<()>) -> Result<bool> {
     if is_made_from(place, source) {
@@ -101,7 +101,7 @@ pub(crate) fn install(place: &Path, source: &str, fill: impl FnOnce(&Partial) ->
     Ok(true)
 }
 
-/// Makes the next [`install`] at this place fill it anew.
+/// Makes the next [`install`] at this place fill it again.
 pub(crate) fn invalidate(place: &Path) {
     let _ = fs::remove_file(place.join(STAMP));
 }

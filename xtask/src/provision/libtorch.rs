@@ -19,7 +19,7 @@ pub(crate) struct Libtorch {
     pub(crate) source: Source,
     /// The folder of its shared libraries.
     pub(crate) libraries: PathBuf,
-    /// `None` where the user's libtorch does not tell.
+    /// `None` if the user's libtorch does not say.
     pub(crate) version: Option<String>,
 }
 

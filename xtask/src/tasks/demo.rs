@@ -8,7 +8,7 @@ use crate::process;
 use crate::provision::{libtorch, model, toolchain};
 use crate::workspace::{Workspace, cargo};
 
-/// Runs the example where the user stands, so that relative paths among the arguments mean what they say.
+/// Runs the example in the user's folder, so that relative paths among the arguments mean what they say.
 pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
     toolchain::require_compiler()?;
     eprintln!("{}", libtorch::provide(workspace)?);

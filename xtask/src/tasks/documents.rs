@@ -102,7 +102,7 @@ fn commands(line: &str) -> impl Iterator<Item = &str> {
     line.split("&&").map(|command| command.trim().trim_end_matches(")\""))
 }
 
-/// Why this `cargo` command is none that works in this workspace.
+/// Why this `cargo` command does not work in this workspace.
 fn mistake(command: &str, root: &Path) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let after = |option: &[&str]| {

@@ -51,7 +51,7 @@ fn fuzzer(workspace: &Workspace) -> Result<PathBuf> {
 fn host() -> Result<String> {
     let version = process::output(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failure::new("`rustc -vV` tells no host"))
+    host.map(str::to_owned).ok_or_else(|| Failure::new("`rustc -vV` prints no host"))
 }
 
 #[cfg(test)]

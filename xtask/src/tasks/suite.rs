@@ -133,7 +133,7 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     steps
 }
 
-/// The command `tcx` on the cache that the example has left. Built as for the other tests, so that nothing is built anew.
+/// The command `tcx` on the cache that the example has left. Built as for the other tests, so that nothing is built again.
 fn command_on_minilm(workspace: &Workspace, test: Command) -> Step {
     let mut test = without_libtorch(test);
     test.env("TCX_MINILM_CACHE", workspace.root().join("target/xtask/minilm-cache/rows"));

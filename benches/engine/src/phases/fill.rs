@@ -24,7 +24,7 @@ pub(crate) fn measure(figures: &mut Figures, dir: &Path, keys: usize) -> Result<
     Ok(())
 }
 
-/// Fills a store; tells how long its writer goes on merging after the last flush.
+/// Fills a store; returns how long its writer goes on merging after the last flush.
 pub(crate) fn fill(dir: &Path, keys: usize) -> Result<Duration> {
     let store = open(dir)?;
     for flush in 0..FLUSHES {

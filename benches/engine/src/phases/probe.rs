@@ -52,7 +52,7 @@ pub(crate) fn measure_worst(figures: &mut Figures, store: &Store, count: usize, 
     Ok(())
 }
 
-/// Nanoseconds of each key of a batch that took so many seconds.
+/// Nanoseconds of each key of a batch that took these seconds.
 fn each(seconds: f64) -> f64 {
     seconds * 1e9 / BATCH as f64
 }
@@ -105,7 +105,7 @@ fn batch(store: &Store, dice: &mut Dice, count: usize, times: &mut Times) -> Res
     let rows = store.peek(strangers)?;
     times.absent.push(start.elapsed());
     if rows.missing() < BATCH {
-        return Err("a row that nobody wrote".into());
+        return Err("a row that was never written".into());
     }
     Ok(())
 }

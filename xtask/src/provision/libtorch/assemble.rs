@@ -60,7 +60,7 @@ fn assemble(folder: &Partial, place: &Path) -> Result<()> {
     fs::write(&version, format!("{VERSION}\n")).on("write", &version)
 }
 
-/// The pins: another one assembles it anew.
+/// The pins: if one changes, libtorch is assembled again.
 fn source() -> String {
     PARTS.map(|(wheel, _)| format!("{} {}", wheel.requirement(), wheel.sha256)).join("\n")
 }

@@ -247,7 +247,7 @@ fn path_attribute(attribute: &Group) -> Option<String> {
     (name == "path").then(|| value.to_string().trim_matches('"').to_owned())
 }
 
-/// The tokens of the item, field, arm or statement that an attribute stands before.
+/// The tokens of the item, field, arm or statement that follows an attribute.
 pub(in crate::tasks) fn len_of_item(tokens: &[TokenTree]) -> usize {
     let mut word = None;
     for (at, token) in tokens.iter().enumerate() {
