@@ -7,11 +7,11 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::text::human::{parse_age, parse_size};
 
-const CODES: &str = "Exit codes: 0 done and good; 1 done, and the answer is no (damage, missing ids, a difference); \
-2 wrong arguments; 3 no such directory, module or id; 4 a damaged file; 5 things that do not belong together; \
-6 trouble with the disk; 7 not confirmed.";
+const CODES: &str = "Exit codes: 0 done, no problem found; 1 done, with a problem (damage is left, ids are missing, \
+something differs, rows were left out); 2 wrong arguments; 3 no such directory, module, id or file; 4 a file is damaged; \
+5 the modules, files or arguments do not match; 6 a disk failure; 7 not confirmed.";
 
-/// Looks into the cache directories of tcx, checks and tends them. Programs that use them may go on meanwhile.
+/// Inspect, verify and maintain tcx cache directories. Programs may use them at the same time.
 #[derive(Debug, Parser)]
 #[command(name = "tcx", version, after_help = CODES, disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Global {
-    /// Answer with one JSON document.
+    /// Print one JSON document.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// When to use colours.
@@ -57,13 +57,13 @@ pub(crate) struct Modules {
     pub(crate) module: Option<String>,
 }
 
-/// How something is deleted.
+/// Options of the commands that delete.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Deleting {
-    /// Only say what would be done.
+    /// Only print what would be done.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
@@ -75,13 +75,13 @@ pub(crate) enum Command {
         /// The cache directory.
         dir: PathBuf,
     },
-    /// Show what a module is: its outputs, where its rows come from, its identity.
+    /// Show the outputs, the identity and the provenance of a module.
     Info(Module),
     /// Show the first rows of a module.
     Head {
         #[command(flatten)]
         module: Module,
-        /// How many rows.
+        /// The number of rows.
         #[arg(short = 'n', long, default_value_t = 5)]
         rows: usize,
     },
@@ -96,20 +96,20 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 0)]
         view: u32,
     },
-    /// Count rows and bytes, dead ones too: every key is read.
+    /// Count the rows and bytes of modules, dead rows too; reads every key.
     Stats(Modules),
-    /// Ask in SQL: each module is a table, of the rows that are served.
+    /// Query the live rows in SQL: each module is a table.
     Sql {
         /// The cache directory.
         dir: PathBuf,
-        /// The question, as in `select id from clip_v1 where score > 30`.
+        /// The query, as in `select id from clip_v1 where score > 30`.
         query: String,
     },
-    /// Tell which of some ids are there.
+    /// Report which of some ids have rows.
     Coverage {
         #[command(flatten)]
         module: Module,
-        /// A file of ids, one a line; `-` is standard input.
+        /// A file with one id a line; `-` is standard input.
         ids: PathBuf,
         /// The view of the samples.
         #[arg(long, default_value_t = 0)]
@@ -118,23 +118,23 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         missing_to: Option<PathBuf>,
     },
-    /// Read every byte and verify it.
+    /// Read every byte and verify its checksum.
     Verify {
         #[command(flatten)]
         modules: Modules,
-        /// Repair what is found to be damaged twice.
+        /// Repair damaged files; each is verified again first.
         #[arg(long)]
         repair: bool,
         #[command(flatten)]
         deleting: Deleting,
     },
-    /// Join segments into as few as can be, without dead rows.
+    /// Join segments into as few as possible and leave out dead rows.
     Compact(Modules),
-    /// Remove files that nobody needs any more.
+    /// Remove files that were replaced.
     Gc {
         #[command(flatten)]
         modules: Modules,
-        /// Leave files that are younger.
+        /// Keep files that are younger.
         #[arg(long, value_parser = parse_age, default_value = "60s", value_name = "TIME")]
         older_than: Duration,
         #[command(flatten)]
@@ -145,10 +145,10 @@ pub(crate) enum Command {
     Prune {
         #[command(flatten)]
         modules: Modules,
-        /// Until no more than this is left, as in 50GB.
+        /// Remove rows until at most this size is left, as in 50GB.
         #[arg(long, value_parser = parse_size, group = "limit", value_name = "SIZE")]
         max_size: Option<u64>,
-        /// Those that were computed longer ago, as in 30d.
+        /// Remove rows that were computed longer ago, as in 30d.
         #[arg(long, value_parser = parse_age, group = "limit", value_name = "TIME")]
         older_than: Option<Duration>,
         #[command(flatten)]
@@ -158,52 +158,52 @@ pub(crate) enum Command {
     Rm {
         #[command(flatten)]
         module: Module,
-        /// Invalidate this id, in all its views; may be given several times.
+        /// Invalidate this id in all its views; can be repeated.
         #[arg(long, allow_hyphen_values = true)]
         id: Vec<String>,
-        /// Invalidate all ids that begin so; may be given several times.
+        /// Invalidate all ids with this prefix; can be repeated.
         #[arg(long)]
         prefix: Vec<String>,
         #[command(flatten)]
         deleting: Deleting,
     },
-    /// Write the rows of a module for other programs.
+    /// Write the rows of a module to a file for other programs.
     Export {
         #[command(flatten)]
         module: Module,
-        /// The file, or the folder for npy, to write; it must not exist.
+        /// The file to create, or the folder for npy; it must not exist.
         #[arg(long, value_name = "PATH")]
         to: PathBuf,
-        /// The format; without it, what the ending of PATH says.
+        /// The format; by default, the ending of PATH decides.
         #[arg(long, value_enum)]
         format: Option<Format>,
     },
-    /// Add rows that were computed elsewhere to a module that is there. You vouch for them.
+    /// Add rows that were computed elsewhere to an existing module; you are responsible for their values.
     Import {
         #[command(flatten)]
         module: Module,
         /// A Parquet or Arrow file, or a folder of .npy files with ids.txt, as `export` writes them.
         from: PathBuf,
-        /// Also ids that were invalidated here.
+        /// Also add ids that were invalidated.
         #[arg(long)]
         revive: bool,
     },
     /// Add the rows of B that A lacks to A, module by module.
     Merge {
-        /// The cache directory that gets the rows; it must exist, unless `--create` says otherwise.
+        /// The cache directory to add rows to; it must exist, unless --create is given.
         a: PathBuf,
-        /// The cache directory that has them.
+        /// The cache directory to copy rows from.
         b: PathBuf,
         /// Only this module.
         #[arg(long)]
         module: Option<String>,
-        /// Also ids that were invalidated in A.
+        /// Also add ids that were invalidated in A.
         #[arg(long)]
         revive: bool,
-        /// Make A if it is not there.
+        /// Create A if it does not exist.
         #[arg(long)]
         create: bool,
-        /// Only say what would be done.
+        /// Only print what would be done.
         #[arg(long)]
         dry_run: bool,
     },
@@ -211,39 +211,39 @@ pub(crate) enum Command {
     Diff {
         /// A cache directory.
         a: PathBuf,
-        /// Another.
+        /// Another cache directory.
         b: PathBuf,
         /// Only this module.
         #[arg(long)]
         module: Option<String>,
     },
-    /// Write a page of HTML: growth, sizes, norms, what is not a number, and the rows in the plane.
+    /// Write an HTML page: growth, sizes, norms, NaN values, and the rows in the plane.
     Report {
         #[command(flatten)]
         modules: Modules,
         /// The file to write; it must not exist.
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
-        /// The most rows of a module that are looked at.
+        /// The maximum number of rows to sample in a module.
         #[arg(long, default_value_t = 1000, value_name = "ROWS")]
         sample: usize,
     },
-    /// Show what is being written, again and again; once, where the output is no terminal.
+    /// Show how fast modules grow, until Ctrl-C; once, if the output is not a terminal.
     Top {
         /// The cache directory.
         dir: PathBuf,
-        /// How often.
+        /// The time between two refreshes.
         #[arg(long, value_parser = parse_age, default_value = "2s", value_name = "TIME")]
         every: Duration,
     },
-    /// Print the completions of a shell.
+    /// Print a shell completion script.
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write all of them into a folder.
+    /// Print the manual page, or write all manual pages into a folder.
     Man {
-        /// The folder.
+        /// The folder for the pages.
         #[arg(long, value_name = "DIR")]
         to: Option<PathBuf>,
     },

@@ -1,4 +1,4 @@
-//! What a command ends with: exit codes, and errors that name the remedy.
+//! The result of a command: exit codes, and errors with a remedy.
 
 use std::fmt;
 use std::io;
@@ -13,22 +13,22 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {
-    /// The arguments cannot be followed.
+    /// Wrong arguments.
     Usage = 2,
     /// There is no such directory, module, id or file.
     NotFound = 3,
-    /// A file does not hold what was written.
+    /// A file is damaged.
     Damaged = 4,
-    /// Two things do not belong together.
+    /// Modules, files or arguments do not match.
     Unfit = 5,
-    /// The file system failed.
+    /// A disk failure.
     Io = 6,
-    /// Nobody said yes.
+    /// The user has not confirmed.
     Unconfirmed = 7,
 }
 
 impl Code {
-    /// The word for it in JSON.
+    /// The name in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Usage => "usage",
@@ -47,11 +47,11 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// How a command that did its work answers.
+/// The verdict of a command that has done its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Good,
-    /// Damage was found, ids are missing, there is a difference.
+    /// Damage is left, ids are missing, something differs, or rows were left out.
     Bad,
 }
 
@@ -70,7 +70,7 @@ impl From<Verdict> for ExitCode {
     }
 }
 
-/// Why a command could not do its work, and what to do about it.
+/// Why a command failed, and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,

@@ -1,6 +1,6 @@
-//! `tcx`: looks into the cache directories of tcx, checks and tends them, while programs use them and after.
+//! `tcx`: inspects, verifies and maintains the cache directories of tcx. Programs may use a directory at the same time.
 //!
-//! What each command does, its JSON and the exit codes stand in `docs/cli.md`.
+//! `docs/cli.md` documents each command, its JSON and the exit codes.
 
 #![expect(clippy::struct_field_names, reason = "fields are named as they are in JSON")]
 

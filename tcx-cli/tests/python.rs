@@ -137,8 +137,8 @@ write('holes.parquet', [[[1, 2]]], [[[1], None]])
     }
     for (from, what) in [
         ("wide.parquet", "column `tokens`: expected i16 [_, 2], found a row of [1, 3]"),
-        ("torn.parquet", "column `map`: the lists of a row differ in length"),
-        ("holes.parquet", "column `map`: it holds 1 nulls"),
+        ("torn.parquet", "column `map`: the lists of a row have different lengths"),
+        ("holes.parquet", "column `map`: expected no nulls, found 1"),
     ] {
         let output = tcx(dir.path(), &["import", "cache", "m_v1", from]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! Adding rows to a module: those that are missing.
+//! Adds the missing rows to a module.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::cache;
 use crate::failure::{Code, Failure, Result};
 use crate::text::ids;
 
-/// Rows that are added together.
+/// Rows that are inserted together.
 pub(crate) const BATCH: usize = 1024;
 
-/// What became of rows.
+/// The counts of added rows.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Added {
-    /// Added, or what would be.
+    /// Rows added, or in a dry run, rows to add.
     pub(crate) added: u64,
-    /// Already there.
+    /// Rows already present.
     pub(crate) present: u64,
-    /// Left out: their ids were invalidated here.
+    /// Rows left out because their ids were invalidated.
     pub(crate) invalidated: u64,
 }
 
 /// How rows are added.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct How {
-    /// Also those whose ids were invalidated.
+    /// Whether to add rows whose ids were invalidated.
     pub(crate) revive: bool,
     pub(crate) dry_run: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Adder {
 
 impl Adder {
     pub(crate) fn new(cache: &Path, spec: Spec, how: How) -> Result<Self> {
-        // Rows are sealed when a segment's worth has come together, and at the end.
+        // Rows are sealed when a segment is full, and at the end.
         let options =
             Options { seal_after: std::time::Duration::from_hours(1), ..cache::options(how.dry_run) };
         let store = Store::open(cache, spec.clone(), &options)?;
@@ -53,7 +53,7 @@ impl Adder {
         &self.spec
     }
 
-    /// Adds those of these rows that are missing; `bytes` tells the bytes of a leaf of a row, if it has a value.
+    /// Adds the missing rows among these; `bytes` returns the bytes of a leaf of a row, or `None` if it has no value.
     pub(crate) fn add<'a>(
         &mut self,
         view: u32,
@@ -72,7 +72,7 @@ impl Adder {
         self.insert(&mut lookup, &positions, bytes)
     }
 
-    /// The missing rows that may come.
+    /// The missing rows to add.
     fn wanted(&mut self, keys: &Keys, missing: Vec<usize>) -> Vec<usize> {
         if self.how.revive {
             return missing;
@@ -98,18 +98,18 @@ impl Adder {
         Ok(self.store.insert(lookup, positions, columns)?)
     }
 
-    /// Everything added is durable.
+    /// Flushes, so that all added rows are durable.
     ///
     /// # Errors
     ///
-    /// What kept it from being so.
+    /// The flush fails, or rows were not stored.
     pub(crate) fn finish(self) -> Result<Added> {
         self.store.flush()?;
         match self.store.stats().rows_dropped {
             0 => Ok(self.added),
             dropped => {
                 let message = format!(
-                    "{dropped} rows were invalidated while they were added, or not kept: run it again"
+                    "{dropped} rows were not stored: they were invalidated at the same time, or the disk failed; run the command again"
                 );
                 Err(Failure::new(Code::Io, message))
             }
@@ -117,7 +117,7 @@ impl Adder {
     }
 }
 
-/// The rows of a leaf. Zeros stand in those without a value, or nothing.
+/// The column of a leaf. A row without a value is stored as zeros, or as no bytes where widths vary.
 fn column(leaf: &Leaf, rows: &[Option<&[u8]>]) -> Column {
     let width = leaf.kind.width();
     let (mut values, mut ends) = (Vec::new(), Vec::new());

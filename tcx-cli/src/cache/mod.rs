@@ -1,4 +1,4 @@
-//! Finding and opening what stands in a cache directory.
+//! Finds and opens the modules of a cache directory.
 
 pub(crate) mod add;
 pub(crate) mod specs;
@@ -13,7 +13,7 @@ use tcx_store::{Inspection, Options, Spec, Store, modules};
 use crate::failure::{Code, Failure, Result};
 use crate::text::human;
 
-/// What a store is opened for here: nothing is sealed but by a flush, and nothing waits.
+/// The options of a store that a command opens: rows are sealed by a flush only.
 pub(crate) fn options(read_only: bool) -> Options {
     Options { read_only, ..Options::default() }
 }
@@ -22,13 +22,13 @@ pub(crate) fn options(read_only: bool) -> Options {
 ///
 /// # Errors
 ///
-/// A directory that is not there; one that is a module's folder.
+/// The directory does not exist, or is the folder of a module.
 pub(crate) fn all(cache: &Path) -> Result<Vec<String>> {
     let found = match modules(cache) {
         Ok(found) => found,
         Err(_) if !cache.is_dir() => {
             let message =
-                format!("no directory {}: name the one that `Cache::open` is given", cache.display());
+                format!("no directory {}; name the directory that `Cache::open` gets", cache.display());
             return Err(Failure::new(Code::NotFound, message));
         }
         Err(error) => return Err(error.into()),
@@ -36,7 +36,7 @@ pub(crate) fn all(cache: &Path) -> Result<Vec<String>> {
     if found.is_empty() && Spec::read(cache).is_ok() {
         let parent = cache.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         let message = format!(
-            "{} is the folder of a module: name the cache directory, {}",
+            "{} is the folder of a module; name the cache directory, {}",
             cache.display(),
             parent.display()
         );
@@ -57,18 +57,21 @@ pub(crate) fn chosen(cache: &Path, module: Option<&str>) -> Result<Vec<String>> 
 ///
 /// # Errors
 ///
-/// A module that is not there: the message names those that are.
+/// No such module; the message names the modules of the cache.
 pub(crate) fn folder(cache: &Path, module: &str) -> Result<PathBuf> {
     let found = all(cache)?;
     if found.iter().any(|own| own == module) {
         return Ok(cache.join(module));
     }
-    let there =
-        if found.is_empty() { "it holds none".to_owned() } else { format!("it holds {}", found.join(", ")) };
-    Err(Failure::new(Code::NotFound, format!("no module `{module}` in {}: {there}", cache.display())))
+    let others = match &found[..] {
+        [] => "it has no modules".to_owned(),
+        [only] => format!("its only module is {only}"),
+        _ => format!("its modules are {}", found.join(", ")),
+    };
+    Err(Failure::new(Code::NotFound, format!("no module `{module}` in {}; {others}", cache.display())))
 }
 
-/// Looks at a module.
+/// Inspects a module.
 pub(crate) fn inspect(cache: &Path, module: &str) -> Result<Inspection> {
     Ok(Inspection::open(&folder(cache, module)?)?)
 }
@@ -80,17 +83,17 @@ pub(crate) fn bytes(inspection: &Inspection) -> u64 {
     segments + others.change_bytes + others.run_bytes + others.temporary_bytes
 }
 
-/// Opens the store of a module that is there.
+/// Opens the store of an existing module.
 pub(crate) fn open(cache: &Path, module: &str, options: &Options) -> Result<Arc<Store>> {
     let spec = spec(cache, module)?;
     Ok(Store::open(cache, spec, options)?)
 }
 
-/// What a module that is there is opened for.
+/// The spec of an existing module.
 ///
 /// # Errors
 ///
-/// A folder that has been renamed: its store would be looked for elsewhere.
+/// The folder was renamed: its store would be opened in another place.
 pub(crate) fn spec(cache: &Path, module: &str) -> Result<Spec> {
     let spec = Spec::read(&folder(cache, module)?)?;
     if spec.module_id() == module {
@@ -99,16 +102,16 @@ pub(crate) fn spec(cache: &Path, module: &str) -> Result<Spec> {
     let own = spec.module_id();
     Err(Failure::new(
         Code::Unfit,
-        format!("the folder {module} holds the module `{own}`: give it back its name, {own}"),
+        format!("the folder {module} contains the module `{own}`; rename the folder to {own}"),
     ))
 }
 
-/// What a module may hold besides the rows that are seen.
+/// The hidden rows of a module: those that it may have beside the rows that are served.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Hidden {
-    /// Segments whose rows nobody can tell.
+    /// Segments whose rows cannot be read.
     pub(crate) damaged_segments: u64,
-    /// Whether every change could be verified: if not, the rows before it count as invalidated.
+    /// Whether every change was verified. Rows before a change that was not count as invalidated.
     pub(crate) sound_changes: bool,
 }
 
@@ -126,7 +129,7 @@ impl Hidden {
         }
     }
 
-    /// Of both.
+    /// The sum of both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             damaged_segments: self.damaged_segments + other.damaged_segments,
@@ -138,18 +141,20 @@ impl Hidden {
         self.damaged_segments == 0 && self.sound_changes
     }
 
-    /// What there is to know, a line each.
+    /// The messages for the user.
     pub(crate) fn lines(self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.damaged_segments > 0 {
             let segments = human::counted(self.damaged_segments, "segment");
             lines.push(format!(
-                "the rows of {segments} are left out, which are damaged, cannot be read or wait for a change: \
-                 tcx verify tells more"
+                "the rows of {segments} are hidden (damaged, unreadable, or dependent on a missing change); \
+                 `tcx verify` reports the cause"
             ));
         }
         if !self.sound_changes {
-            lines.push("a change cannot be verified: the rows before it are not seen".to_owned());
+            lines.push(
+                "a change cannot be verified, so all rows before it are hidden; run `tcx verify`".to_owned(),
+            );
         }
         lines
     }

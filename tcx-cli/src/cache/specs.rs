@@ -1,8 +1,8 @@
-//! Comparing two modules of one name.
+//! Compares two modules with the same id.
 
 use tcx_store::Spec;
 
-/// What differs between A and B, a line each; none if their rows are interchangeable.
+/// The differences between A and B, one line each; empty if their rows are interchangeable.
 pub(crate) fn differences(a: &Spec, b: &Spec) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: String, a: Option<String>, b: Option<String>| {
@@ -33,7 +33,7 @@ fn pairs<'a>(pairs: impl Iterator<Item = (&'a String, String)>) -> Vec<(String, 
     pairs.map(|(name, value)| (name.clone(), value)).collect()
 }
 
-/// The names of both, each once.
+/// The names in either list, each once.
 fn names(a: &[(String, String)], b: &[(String, String)]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in a.iter().chain(b) {
@@ -45,7 +45,7 @@ fn names(a: &[(String, String)], b: &[(String, String)]) -> Vec<String> {
 }
 
 fn value(pairs: &[(String, String)], name: &str) -> Option<String> {
-    // Entries may repeat a path: all values are told.
+    // A path may occur several times: all its values are compared.
     let values: Vec<&str> =
         pairs.iter().filter(|(own, _)| own == name).map(|(_, value)| value.as_str()).collect();
     (!values.is_empty()).then(|| values.join(" and "))

@@ -1,4 +1,4 @@
-//! `tcx coverage`: which of some ids are there.
+//! `tcx coverage`: reports which ids of a list have rows.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::text::ids;
 
 /// Ids that are looked up together.
 const BATCH: usize = 4096;
-/// So many missing ids are shown.
+/// The number of missing ids in the text output.
 const SHOWN: usize = 10;
 
 #[derive(Debug, Serialize)]
@@ -49,7 +49,7 @@ pub(super) fn run(
     bar.finish_and_clear();
     if let Some(path) = missing_to {
         let lines = missing.iter().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
-        // Not over what is there, which may be the list of ids itself.
+        // Never overwrites a file: it could be the list of ids itself.
         let written = File::create_new(path).and_then(|mut file| file.write_all(lines.as_bytes()));
         written.map_err(|error| Failure::file("write", path, &error))?;
     }
@@ -62,9 +62,9 @@ pub(super) fn run(
 impl Report for Coverage {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         let (present, ids) = (human::count(self.present as u64), human::count(self.ids as u64));
-        // Rounded down: 100 % is all of them.
+        // Rounded down, so that 100 % means all ids.
         let thousandths = (self.present * 1000).checked_div(self.ids).unwrap_or(1000);
-        writeln!(to, "{present} of {ids} ids are there ({}.{} %)", thousandths / 10, thousandths % 10)?;
+        writeln!(to, "{present} of {ids} ids have rows ({}.{} %)", thousandths / 10, thousandths % 10)?;
         for id in self.missing.iter().take(SHOWN) {
             writeln!(to, "missing: {id}")?;
         }

@@ -1,4 +1,4 @@
-//! `tcx diff`: what differs between two cache directories.
+//! `tcx diff`: compares two cache directories.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::text::ids;
 
 /// Rows that are looked up together.
 const BATCH: usize = 1024;
-/// So many ids of each kind are told.
-const TOLD: usize = 10;
+/// The number of ids in each list.
+const LISTED: usize = 10;
 
 #[derive(Debug, Serialize)]
 struct Difference {
@@ -29,7 +29,7 @@ struct Difference {
 #[derive(Debug, Default, Serialize)]
 struct Module {
     module: String,
-    /// Of outputs and identity.
+    /// Differences of the outputs and the identity.
     differences: Vec<String>,
     same: u64,
     rows_only_in_a: Ids,
@@ -42,7 +42,7 @@ struct Module {
     hidden: Hidden,
 }
 
-/// Ids: how many, and the first of them.
+/// A count of ids, and the first of them.
 #[derive(Debug, Default, Serialize)]
 struct Ids {
     count: u64,
@@ -52,7 +52,7 @@ struct Ids {
 impl Ids {
     fn push(&mut self, id: impl FnOnce() -> String) {
         self.count += 1;
-        if self.first.len() < TOLD {
+        if self.first.len() < LISTED {
             self.first.push(id());
         }
     }
@@ -129,7 +129,7 @@ fn value(of: &Lookup, leaf: usize, position: usize) -> Option<&[u8]> {
     of.is_present(leaf, position).then(|| of.bytes(leaf, position))
 }
 
-/// Calls `see` with the rows, some at a time, all of one view.
+/// Calls `see` with batches of rows; each batch has one view.
 fn each_batch(
     of: &Inspection,
     what: &str,
@@ -177,7 +177,7 @@ impl Report for Difference {
             let ids = [
                 ("only in A", &module.rows_only_in_a),
                 ("only in B", &module.rows_only_in_b),
-                ("with other values", &module.rows_that_differ),
+                ("with different values", &module.rows_that_differ),
             ];
             for (what, ids) in ids.into_iter().filter(|(_, ids)| ids.count > 0) {
                 let more = if ids.count > ids.first.len() as u64 { ", …" } else { "" };

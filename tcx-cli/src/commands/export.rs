@@ -1,4 +1,4 @@
-//! `tcx export`: the rows of a module for other programs.
+//! `tcx export`: writes the rows of a module to a file for other programs.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -20,10 +20,10 @@ use crate::formats::columns::{columns, failed, schema};
 use crate::formats::npy_folder::Folder;
 use crate::text::human;
 
-/// Rows of a record batch, unless they are large.
+/// The maximum of rows, and of bytes, in a record batch.
 const BATCH: usize = 4096;
 const BATCH_BYTES: usize = 32 << 20;
-/// Bytes of a row group of Parquet, which is written when it is complete.
+/// The bytes of a Parquet row group, which is kept in memory until it is complete.
 const GROUP_BYTES: usize = 256 << 20;
 
 #[derive(Debug, Serialize)]
@@ -41,7 +41,10 @@ pub(super) fn run(module: &Module, to: &Path, format: Option<Format>, output: &O
     let inspection = cache::inspect(&module.dir, &module.module)?;
     let format = format.map_or_else(|| by_ending(to), Ok)?;
     if to.symlink_metadata().is_ok() {
-        return Err(Failure::usage(format!("{} exists: name another, or remove it first", to.display())));
+        return Err(Failure::usage(format!(
+            "{} exists; name another path, or remove it first",
+            to.display()
+        )));
     }
     let mut draft = to.as_os_str().to_owned();
     draft.push(format!(".tmp-{}", std::process::id()));
@@ -52,7 +55,7 @@ pub(super) fn run(module: &Module, to: &Path, format: Option<Format>, output: &O
         Ok(counts)
     });
     let (rows, left_out) = renamed.inspect_err(|_| {
-        // What is left of it helps nobody; that it stays does no harm.
+        // Best effort: a leftover draft does no harm.
         let _ = if draft.is_dir() { std::fs::remove_dir_all(&draft) } else { std::fs::remove_file(&draft) };
     })?;
     let hidden = Hidden::of(&inspection);
@@ -67,7 +70,7 @@ fn by_ending(to: &Path) -> Result<Format> {
         Some("parquet") => Ok(Format::Parquet),
         Some("npy") | None => Ok(Format::Npy),
         Some(other) => {
-            Err(Failure::usage(format!("no format is known by the ending .{other}: say which with --format")))
+            Err(Failure::usage(format!("unknown file ending .{other}; choose a format with --format")))
         }
     }
 }
@@ -98,7 +101,7 @@ fn sink(format: Format, path: &Path, inspection: &Inspection) -> Result<Box<dyn 
     })
 }
 
-/// Writes all rows; tells how many, and how many do not verify.
+/// Writes all rows; returns their number, and the number of those that do not verify.
 fn write(inspection: &Inspection, mut sink: Box<dyn Sink>) -> Result<(u64, u64)> {
     let served = inspection.segments().filter(|own| own.state == SegmentState::Served);
     let bar = progress::rows("exporting", served.map(|own| own.rows).sum());
@@ -167,7 +170,7 @@ impl Batches for parquet::arrow::ArrowWriter<BufWriter<File>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let failed = |error: parquet::errors::ParquetError| Failure::new(Code::Io, error.to_string());
         self.write(batch).map_err(failed)?;
-        // Counted in rows alone, a group of large ones would not fit in memory.
+        // A group limited by its number of rows alone could exceed the memory.
         if self.memory_size() >= GROUP_BYTES { self.flush().map_err(failed) } else { Ok(()) }
     }
 
@@ -193,7 +196,7 @@ impl Report for Exported {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         writeln!(to, "{} → {}", human::counted(self.rows, "row"), self.to.display())?;
         if self.left_out > 0 {
-            writeln!(to, "{} do not verify and are left out", human::counted(self.left_out, "row"))?;
+            writeln!(to, "{} left out because they do not verify", human::counted(self.left_out, "row"))?;
         }
         self.hidden.text(&self.module, to)
     }

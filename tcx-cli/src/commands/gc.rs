@@ -1,4 +1,4 @@
-//! `tcx compact` and `tcx gc`: joining segments, and removing what nobody needs.
+//! `tcx compact` joins segments; `tcx gc` removes files that were replaced.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -25,34 +25,34 @@ struct Module {
     module: String,
     segments_before: usize,
     segments_after: usize,
-    /// What `tcx gc` removes now.
-    superfluous_bytes: u64,
+    /// Bytes that `tcx gc` can remove now.
+    reclaimable_bytes: u64,
 }
 
 pub(super) fn compact(modules: &Modules, output: &Output) -> Result<Verdict> {
     let mut done = Vec::new();
     for module in cache::chosen(&modules.dir, modules.module.as_deref())? {
         let before = cache::inspect(&modules.dir, &module)?;
-        tell_doubt(&before);
+        note_damage(&before);
         cache::open(&modules.dir, &module, &cache::options(false))?.compact()?;
         let after = cache::inspect(&modules.dir, &module)?;
         done.push(Module {
             module,
             segments_before: served(&before),
             segments_after: served(&after),
-            superfluous_bytes: superfluous(&after).map(|(_, bytes)| bytes).sum(),
+            reclaimable_bytes: reclaimable(&after).map(|(_, bytes)| bytes).sum(),
         });
     }
     output.show(&Compacted { modules: done })?;
     Ok(Verdict::Good)
 }
 
-/// Says why nothing is going to happen.
-fn tell_doubt(inspection: &Inspection) {
+/// Explains why nothing will be joined or removed.
+fn note_damage(inspection: &Inspection) {
     if !inspection.has_sound_changes() {
         let module = inspection.spec().module_id();
         Output::note(&format!(
-            "{module}: a change is damaged, nothing is joined or removed: tcx verify --repair"
+            "{module}: a change is damaged, so nothing is joined or removed; run `tcx verify --repair`"
         ));
     }
 }
@@ -61,8 +61,8 @@ fn served(inspection: &Inspection) -> usize {
     inspection.segments().filter(|own| own.state == SegmentState::Served).count()
 }
 
-/// The segments that can go, by what their footers say.
-fn superfluous(inspection: &Inspection) -> impl Iterator<Item = (&str, u64)> {
+/// The reclaimable segments, from their footers.
+fn reclaimable(inspection: &Inspection) -> impl Iterator<Item = (&str, u64)> {
     let segments = inspection.segments();
     let can_go = segments.filter(|own| matches!(own.state, SegmentState::Replaced | SegmentState::Dead));
     can_go.map(|own| (own.name.as_str(), own.bytes))
@@ -70,15 +70,15 @@ fn superfluous(inspection: &Inspection) -> impl Iterator<Item = (&str, u64)> {
 
 impl Report for Compacted {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
-        for Module { module, segments_before, segments_after, superfluous_bytes } in &self.modules {
+        for Module { module, segments_before, segments_after, reclaimable_bytes } in &self.modules {
             write!(
                 to,
                 "{module}: {segments_before} → {}",
                 human::counted(*segments_after as u64, "segment")
             )?;
-            match superfluous_bytes {
+            match reclaimable_bytes {
                 0 => writeln!(to)?,
-                bytes => writeln!(to, "; tcx gc frees {}", human::size(*bytes))?,
+                bytes => writeln!(to, "; `tcx gc` frees {}", human::size(*bytes))?,
             }
         }
         Ok(())
@@ -89,14 +89,14 @@ impl Report for Compacted {
 struct Collected {
     dry_run: bool,
     modules: Vec<Collection>,
-    /// What is left of modules that were removed.
+    /// Remains of modules that were removed.
     leftovers: Vec<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
 struct Collection {
     module: String,
-    /// The files that were removed; before it is done, the least that will be.
+    /// The number of files removed; in a dry run, a lower bound.
     files: usize,
     bytes: u64,
 }
@@ -107,9 +107,9 @@ pub(super) fn run(modules: &Modules, age: Duration, deleting: Deleting, output: 
     let mut planned = Vec::new();
     for name in names {
         let inspection = cache::inspect(&modules.dir, &name)?;
-        tell_doubt(&inspection);
+        note_damage(&inspection);
         let (files, bytes) =
-            superfluous(&inspection).fold((0, 0), |(n, sum), (_, bytes)| (n + 1, sum + bytes));
+            reclaimable(&inspection).fold((0, 0), |(n, sum), (_, bytes)| (n + 1, sum + bytes));
         planned.push(Collection { module: name, files, bytes });
     }
     if !deleting.dry_run {
@@ -117,13 +117,13 @@ pub(super) fn run(modules: &Modules, age: Duration, deleting: Deleting, output: 
             0 => String::new(),
             bytes => format!(" (at least {})", human::size(bytes)),
         };
-        // Even of 0 bytes: what is left of a crash, and what a program leaves meanwhile, goes too.
-        let question = format!(
-            "Remove what nobody needs from {}{bytes}?",
+        // Confirmed even for 0 bytes: collection also removes the files of a crash, and files replaced in the meantime.
+        let action = format!(
+            "remove the replaced files of {}{bytes}",
             human::counted(planned.len() as u64, "module"),
         );
         if !planned.is_empty() || !leftovers.is_empty() {
-            confirm(deleting.yes, &question)?;
+            confirm(deleting.yes, &action)?;
         }
         for collection in &mut planned {
             collect(&modules.dir, collection, age)?;
@@ -151,7 +151,7 @@ impl Report for Collected {
             writeln!(to, "{module}: {did} {files}, {}", human::size(*bytes))?;
         }
         for path in &self.leftovers {
-            writeln!(to, "{}: {did} what was left of a module", path.display())?;
+            writeln!(to, "{}: {did} the remains of a module", path.display())?;
         }
         Ok(())
     }

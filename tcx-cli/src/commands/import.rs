@@ -1,4 +1,4 @@
-//! `tcx import`: rows that were computed elsewhere.
+//! `tcx import`: adds rows that were computed elsewhere.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(super) fn run(module: &Module, from: &Path, revive: bool, output: &Output) -
     let spec = cache::spec(&module.dir, &module.module).map_err(|failure| match failure.code {
         Code::NotFound => Failure {
             message: format!(
-                "{failure}. Rows belong to an identity, which only the program has: flush one batch with it, then import"
+                "{failure}; only the program of a module knows its identity: flush one batch with it, then import"
             ),
             ..failure
         },
@@ -51,13 +51,13 @@ pub(super) fn run(module: &Module, from: &Path, revive: bool, output: &Output) -
     Ok(Verdict::Good)
 }
 
-/// What says of itself that it is of another identity is refused; what says nothing, the user vouches for.
+/// Rejects rows of another identity. If the file names no identity, the user is responsible for the values.
 fn check_digest(from: &Path, found: Option<String>, expected: &str) -> Result<()> {
     if found.as_deref().is_none_or(|found| found == expected) {
         return Ok(());
     }
     let message = format!(
-        "{} holds rows of another identity: expected the digest {expected}, found {}",
+        "{} has rows of another identity: expected the digest {expected}, found {}",
         from.display(),
         found.unwrap_or_default()
     );
@@ -90,10 +90,11 @@ fn add(part: &Part, rows: Range<usize>, adder: &mut Adder) -> Result<()> {
 fn batches(from: &Path, digest: &str, adder: &mut Adder) -> Result<()> {
     let unfit = |what: String| Failure::new(Code::Unfit, format!("{}: {what}", from.display()));
     let Batches { mut reader, identity } = Batches::open(from)?;
-    // Outputs may have any name that does not begin so.
+    // No output is named like this column of segments.
     if reader.schema().column_with_name("__key").is_some() {
         return Err(unfit(
-            "it is a segment of a cache, whose checksums are not looked at here: take its rows with `tcx merge`".to_owned(),
+            "this is a segment of a cache, and `import` does not verify its checksums; use `tcx merge`"
+                .to_owned(),
         ));
     }
     check_digest(from, identity, digest)?;
@@ -117,10 +118,10 @@ fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
     let mut names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
     names.sort();
     if let Some([twice, _]) = names.array_windows().find(|[name, next]| name == next) {
-        return Err(format!("it has two columns `{twice}`"));
+        return Err(format!("two columns are named `{twice}`"));
     }
     let column = |name: &str| batch.column_by_name(name);
-    let ids = column("id").ok_or("it has no column `id`")?;
+    let ids = column("id").ok_or("no column `id`")?;
     let keys = ids_of(spec.key_type(), ids).map_err(|what| format!("column `id`: {what}"))?;
     let views = match column("view") {
         Some(views) => views_of(views).map_err(|what| format!("column `view`: {what}"))?,
@@ -131,11 +132,11 @@ fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
     for leaf in spec.leaves() {
         let name = exported_name(leaf);
         let found = column(&name);
-        let told = before.map_or(Ok(None), |(leaf, array)| sizes(leaf, array));
-        let rows = match (told, found) {
-            (Ok(None), None) => return Err(format!("it has no column `{name}`")),
+        let sized = before.map_or(Ok(None), |(leaf, array)| sizes(leaf, array));
+        let rows = match (sized, found) {
+            (Ok(None), None) => return Err(format!("no column `{name}`")),
             (Ok(None), Some(array)) => leaf_of(leaf, array),
-            (told, _) => told.map(Option::unwrap_or_default),
+            (sized, _) => sized.map(Option::unwrap_or_default),
         };
         leaves.push(rows.map_err(|what| format!("column `{}`: {what}", leaf.name))?);
         before = found.map(|array| (leaf, array));
@@ -150,17 +151,17 @@ impl Report for Imported {
 }
 
 impl Added {
-    /// What was added to a module, in a line or two.
+    /// One line on the added rows, and one on those left out.
     pub(super) fn text(&self, module: &str, did: &str, to: &mut dyn Write) -> io::Result<()> {
         let present = human::count(self.present);
-        writeln!(to, "{module}: {} {did}, {present} there already", human::counted(self.added, "row"))?;
+        writeln!(to, "{module}: {} {did}, {present} already present", human::counted(self.added, "row"))?;
         match self.invalidated {
             0 => Ok(()),
             rows => {
                 let rows = human::counted(rows, "row");
                 writeln!(
                     to,
-                    "{module}: {rows} left out: their ids were invalidated (--revive adds them all the same)"
+                    "{module}: {rows} left out, since their ids were invalidated (--revive adds them)"
                 )
             }
         }

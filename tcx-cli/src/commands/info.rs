@@ -1,4 +1,4 @@
-//! `tcx info`: what a module is.
+//! `tcx info`: shows the outputs, the identity and the provenance of a module.
 
 use std::io::{self, Write};
 
@@ -36,7 +36,7 @@ struct Info {
 struct Output_ {
     name: String,
     r#type: String,
-    /// Without a number where the dimension differs from row to row.
+    /// `None` for a dynamic dimension.
     shape: Option<Vec<Option<usize>>>,
     bytes_per_row: Option<usize>,
     optional: bool,
@@ -105,7 +105,7 @@ impl Report for Info {
         writeln!(to, "instance   {}", self.instance)?;
         writeln!(to, "changes    {}", self.newest_change)?;
         if !self.sound_changes {
-            writeln!(to, "           one of them is damaged: tcx verify --repair")?;
+            writeln!(to, "           one of them is damaged; run `tcx verify --repair`")?;
         }
         if !self.strangers.is_empty() {
             writeln!(to, "not tcx's  {}", self.strangers.join(", "))?;
@@ -113,7 +113,7 @@ impl Report for Info {
         writeln!(to)?;
         let mut table = Table::new(&["OUTPUT", "TYPE", "SHAPE", ">BYTES PER ROW"]);
         for output in &self.outputs {
-            let shape = output.shape.as_deref().map_or_else(String::new, shape_told);
+            let shape = output.shape.as_deref().map_or_else(String::new, shape_text);
             let bytes =
                 output.bytes_per_row.map_or_else(|| "varies".to_owned(), |bytes| human::count(bytes as u64));
             let optional = if output.optional { "optional " } else { "" };
@@ -125,7 +125,7 @@ impl Report for Info {
     }
 }
 
-fn shape_told(shape: &[Option<usize>]) -> String {
+fn shape_text(shape: &[Option<usize>]) -> String {
     let dims = shape.iter().map(|dim| dim.map_or_else(|| "_".to_owned(), |dim| dim.to_string()));
     format!("[{}]", dims.collect::<Vec<_>>().join(", "))
 }

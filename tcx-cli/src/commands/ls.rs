@@ -1,4 +1,4 @@
-//! `tcx ls`: the modules of a cache directory, by the footers of their files.
+//! `tcx ls`: lists the modules of a cache directory from the footers of their files.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::text::human;
 struct Listing {
     modules: Vec<Module>,
     bytes: u64,
-    /// Modules that could not be read.
+    /// Modules that cannot be read.
     unreadable: Vec<Unreadable>,
 }
 
@@ -23,10 +23,10 @@ struct Listing {
 struct Module {
     module: String,
     rows: u64,
-    /// Whether there may be fewer: some may have been invalidated.
+    /// Whether some of the rows may have been invalidated.
     rows_at_most: bool,
     bytes: u64,
-    /// What `tcx gc` removes.
+    /// Bytes that `tcx gc` removes.
     dead_bytes: u64,
     segments: usize,
     damaged_segments: usize,
@@ -97,7 +97,7 @@ fn schema(inspection: &Inspection) -> String {
     leaves.map(|leaf| format!("{}: {}", leaf.name, leaf.described())).collect::<Vec<_>>().join(", ")
 }
 
-/// The fingerprint of the weights; of several their number.
+/// The fingerprint of the weights; of several networks, their number.
 fn weights(inspection: &Inspection) -> Option<String> {
     let entries = inspection.spec().identity().entries().iter();
     let weights: Vec<&String> = entries

@@ -1,4 +1,4 @@
-//! `tcx merge`: the rows of B that A lacks, added to A.
+//! `tcx merge`: adds the rows of B that A lacks to A.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,6 +13,7 @@ use crate::cache::{self, Hidden};
 use crate::console::output::{Output, Report};
 use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
+use crate::text::human;
 
 #[derive(Debug, Serialize)]
 struct Merged {
@@ -32,7 +33,7 @@ struct Module {
     hidden: Hidden,
 }
 
-/// Where the rows come from: all modules of a cache, or one.
+/// The source of the rows: all modules of a cache, or one.
 pub(super) struct Source<'a> {
     pub(super) cache: &'a Path,
     pub(super) module: Option<&'a str>,
@@ -55,18 +56,18 @@ pub(super) fn run(a: &Path, from: &Source<'_>, create: bool, how: How, output: &
     Ok(Verdict::good_if(is_whole))
 }
 
-/// A name that is mistyped makes no cache of its own.
+/// A mistyped path must not create a new cache.
 fn check_place(a: &Path, create: bool) -> Result<()> {
     match cache::all(a) {
         Err(_) if create && !a.exists() => Ok(()),
         Err(failure) if failure.code == Code::NotFound && !a.exists() => {
-            Err(Failure { message: format!("{failure}, or add --create, which makes it"), ..failure })
+            Err(Failure { message: format!("{failure}, or pass --create to create it"), ..failure })
         }
         found => found.map(drop),
     }
 }
 
-/// All modules are compared before the first row is added.
+/// Fails if the modules differ. All modules are compared before the first row is added.
 fn fits(a: &Path, b: &Path, name: &str, theirs: &Spec) -> Result<()> {
     if !a.join(name).exists() {
         return Ok(());
@@ -77,7 +78,8 @@ fn fits(a: &Path, b: &Path, name: &str, theirs: &Spec) -> Result<()> {
     }
     let lines = differences.iter().map(|difference| format!("\n  {difference}")).collect::<Vec<_>>().concat();
     let message = format!(
-        "`{name}` is another module in {} (A) than in {} (B):{lines}\nnothing was added; --module NAME merges another",
+        "cannot merge `{name}`: it differs between {} (A) and {} (B):{lines}\nnothing was added; merge other modules with \
+         --module NAME",
         a.display(),
         b.display()
     );
@@ -124,7 +126,8 @@ impl Report for Merged {
         for Module { module, added, damaged, hidden } in &self.modules {
             added.text(module, did, to)?;
             if *damaged > 0 {
-                writeln!(to, "{module}: {damaged} rows of B do not verify and are left out")?;
+                let rows = human::counted(*damaged, "row");
+                writeln!(to, "{module}: {rows} of B left out because they do not verify")?;
             }
             hidden.text(module, to)?;
         }

@@ -1,4 +1,4 @@
-//! `tcx prune`: the oldest rows go.
+//! `tcx prune`: removes the oldest rows.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::console::output::{Output, Report};
 use crate::failure::{Result, Verdict};
 use crate::text::human;
 
-/// What may stay.
+/// The limits to meet.
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) max_size: Option<u64>,
@@ -36,7 +36,7 @@ struct Module {
     segments: usize,
     rows: u64,
     bytes: u64,
-    /// Of them those that go because there is too much, not because nobody needs them or they are old.
+    /// The bytes removed to meet the size limit, not because they are reclaimable or too old.
     #[serde(skip)]
     evicted: u64,
 }
@@ -56,8 +56,8 @@ pub(super) fn run(
     let freed: u64 = plan.iter().map(|own| own.bytes).sum();
     if !deleting.dry_run && freed > 0 {
         let rows = plan.iter().map(|own| own.rows).sum();
-        let question = format!("Remove {} ({})?", human::counted(rows, "row"), human::size(freed));
-        confirm(deleting.yes, &question)?;
+        let action = format!("remove {} ({})", human::counted(rows, "row"), human::size(freed));
+        confirm(deleting.yes, &action)?;
         for own in &plan {
             remove(&modules.dir, own, limits)?;
         }
@@ -78,8 +78,8 @@ pub(super) fn run(
     Ok(Verdict::Good)
 }
 
-/// The segments that go, by module: those that nobody needs, those that are too old, and the oldest of all modules until the
-/// rest is small enough.
+/// The segments to remove, by module: reclaimable ones, those that are too old, and the oldest of all modules until the rest
+/// meets the size limit.
 fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits) -> Vec<Module> {
     let oldest_kept = limits.older_than.and_then(|age| SystemTime::now().checked_sub(age));
     let is_old = |own: &SegmentFacts| oldest_kept.is_some_and(|oldest| own.born < oldest);
@@ -88,11 +88,11 @@ fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits
     for (name, inspection) in inspections {
         let rows: u64 = inspection.segments().map(|own| own.rows).sum();
         let runs = inspection.other_files().run_bytes;
-        // With its share of the index, which goes with it.
+        // The segment with its share of the index, which is removed with it.
         let size = |own: &SegmentFacts| own.bytes + (runs * own.rows).checked_div(rows).unwrap_or(0);
         for own in inspection.segments() {
-            let is_superfluous = matches!(own.state, SegmentState::Replaced | SegmentState::Dead);
-            if is_superfluous || own.state == SegmentState::Served && is_old(own) {
+            let is_reclaimable = matches!(own.state, SegmentState::Replaced | SegmentState::Dead);
+            if is_reclaimable || own.state == SegmentState::Served && is_old(own) {
                 left = left.saturating_sub(size(own));
                 gone.entry(name).or_insert_with(|| Module::new(name)).take(own);
             } else if own.state == SegmentState::Served {
@@ -125,15 +125,15 @@ impl Module {
     }
 }
 
-/// Removes what is planned: the engine removes the oldest segments first, as the plan does.
+/// Removes the planned segments: like the plan, the engine removes the oldest first.
 fn remove(dir: &Path, planned: &Module, limits: &Limits) -> Result<()> {
     let options = Options { time_to_live: limits.older_than, ..cache::options(false) };
     let store = cache::open(dir, &planned.module, &options)?;
     store.collect(Duration::ZERO)?;
-    // Whatever has gone meanwhile, no more live rows than were told.
+    // Never removes more live rows than the user has confirmed, even if others were removed in the meantime.
     if planned.evicted > 0 {
         store.make_room(planned.evicted)?;
-        // The index of what has gone.
+        // Also removes the index of the removed segments.
         store.collect(Duration::ZERO)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `tcx report`: one page of HTML on a cache.
+//! `tcx report`: writes an HTML page about a cache.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(super) fn run(modules: &Modules, to: &Path, sample: usize, output: &Output) 
     let failed = |error: io::Error| Failure::file("write", to, &error);
     let mut file = std::fs::File::create_new(to).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            Failure::usage(format!("{} exists: name another, or remove it first", to.display()))
+            Failure::usage(format!("{} exists; name another path, or remove it first", to.display()))
         }
         _ => failed(error),
     })?;

@@ -1,4 +1,4 @@
-//! `tcx rm`: a module goes, or some of its rows.
+//! `tcx rm`: removes a module, or invalidates some of its rows.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,10 +16,10 @@ use crate::failure::{Code, Failure, Result, Verdict};
 use crate::text::human;
 use crate::text::ids;
 
-/// What a folder that is about to be removed is called: no module's id begins so.
+/// The prefix of a folder that is being removed. No module id begins with it.
 const ASIDE: &str = ".removed-";
 
-/// The rows that go; everything, if there is nothing here.
+/// The rows to invalidate; if empty, the whole module is removed.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) ids: Vec<String>,
@@ -37,10 +37,10 @@ struct Removed {
 }
 
 pub(super) fn run(module: &Module, part: &Part, deleting: Deleting, output: &Output) -> Result<Verdict> {
-    // As a script passes a variable that is not set.
+    // A script with an unset variable would pass it.
     if part.prefixes.iter().any(String::is_empty) {
         return Err(Failure::usage(
-            "every id begins with an empty prefix: to remove the whole module, leave --prefix off",
+            "every id begins with an empty prefix; to remove the whole module, omit --prefix",
         ));
     }
     let is_whole = part.ids.is_empty() && part.prefixes.is_empty();
@@ -58,16 +58,16 @@ pub(super) fn run(module: &Module, part: &Part, deleting: Deleting, output: &Out
     Ok(Verdict::Good)
 }
 
-/// Removes the folder of a module: one rename takes it away, so that nobody sees a half of it.
+/// Removes the folder of a module. It is renamed first, so that no program sees half of it.
 fn whole(module: &Module, deleting: Deleting) -> Result<u64> {
     let folder = cache::folder(&module.dir, &module.module)?;
     let inspection = Inspection::open(&folder);
-    // One whose change 0 is damaged can be removed all the same.
+    // A module whose change 0 is damaged can be removed too.
     let bytes = inspection.as_ref().map_or(0, cache::bytes);
     let strangers = OtherFiles::read(&folder)?.strangers;
     if !strangers.is_empty() {
         let message = format!(
-            "{} holds what is not tcx's: {}. Move it away first",
+            "cannot remove {}: it contains files that are not of tcx ({}); move them away first",
             folder.display(),
             strangers.join(", ")
         );
@@ -77,9 +77,9 @@ fn whole(module: &Module, deleting: Deleting) -> Result<u64> {
         return Ok(bytes);
     }
     let rows = inspection.iter().flat_map(|own| own.segments().map(|own| own.rows)).sum();
-    let question =
-        format!("Remove `{}` with {} ({})?", module.module, human::counted(rows, "row"), human::size(bytes));
-    confirm(deleting.yes, &question)?;
+    let action =
+        format!("remove `{}` with {} ({})", module.module, human::counted(rows, "row"), human::size(bytes));
+    confirm(deleting.yes, &action)?;
     drop(inspection);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_nanos());
     let aside = module.dir.join(format!("{ASIDE}{}-{nanos}", module.module));
@@ -92,7 +92,7 @@ pub(super) fn remove_folder(path: &Path) -> Result<()> {
     fs::remove_dir_all(path).map_err(|error| Failure::file("remove", path, &error))
 }
 
-/// Folders that were moved aside and not removed to the end.
+/// Folders of modules whose removal was interrupted.
 pub(super) fn leftovers(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).map_err(|error| Failure::file("list", dir, &error))?;
     let is_one = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(ASIDE));
@@ -109,21 +109,19 @@ fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<()> {
     let key_type = cache::spec(&module.dir, &module.module)?.key_type();
     let keys = part.ids.iter().map(|id| ids::parse(key_type, id)).collect::<Result<Vec<_>>>()?;
     let prefixes = part.prefixes.iter().map(|prefix| match key_type {
-        KeyType::Int => {
-            Err(Failure::usage("ids of this module are i64, which have no prefix: name them with --id"))
-        }
+        KeyType::Int => Err(Failure::usage("integer ids have no prefix; name the ids with --id")),
         key_type => ids::parse(key_type, prefix),
     });
     let prefixes = prefixes.collect::<Result<Vec<_>>>()?;
     if deleting.dry_run {
         return Ok(());
     }
-    let mut what: Vec<String> = prefixes_told(&part.prefixes);
+    let mut what: Vec<String> = prefixes_text(&part.prefixes);
     if !keys.is_empty() {
         what.insert(0, human::counted(keys.len() as u64, "id"));
     }
     let what = what.join(" and ");
-    confirm(deleting.yes, &format!("Invalidate {what} of `{}`?", module.module))?;
+    confirm(deleting.yes, &format!("invalidate {what} of `{}`", module.module))?;
     let store = cache::open(&module.dir, &module.module, &cache::options(false))?;
     if !keys.is_empty() {
         store.invalidate(&ids::keys(key_type, &keys, 0)?)?;
@@ -132,7 +130,7 @@ fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<()> {
     Ok(())
 }
 
-fn prefixes_told(prefixes: &[String]) -> Vec<String> {
+fn prefixes_text(prefixes: &[String]) -> Vec<String> {
     prefixes.iter().map(|prefix| format!("all ids that begin with {prefix:?}")).collect()
 }
 
@@ -149,6 +147,6 @@ impl Report for Removed {
         for prefix in prefixes {
             writeln!(to, "{module}: {would}invalidated: {prefix}…")?;
         }
-        if *dry_run { Ok(()) } else { writeln!(to, "tcx compact and tcx gc free the room") }
+        if *dry_run { Ok(()) } else { writeln!(to, "`tcx compact` and `tcx gc` free the space") }
     }
 }

@@ -1,4 +1,4 @@
-//! `tcx head` and `tcx show`: rows and their values.
+//! `tcx head` and `tcx show`: print rows and their values.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,11 @@ use crate::args::Module;
 use crate::cache::{self, Hidden};
 use crate::console::output::{HEADING, Output, Report};
 use crate::failure::{Code, Failure, Result, Verdict};
+use crate::text::human;
 use crate::text::ids;
 use crate::text::values::Values;
 
-/// Characters of a row's values that are shown.
+/// The characters that the preview of a value may take.
 const ROOM: usize = 60;
 
 #[derive(Debug, Serialize)]
@@ -51,7 +52,8 @@ pub(super) fn head(module: &Module, count: usize, output: &Output) -> Result<Ver
     }
     output.show(&Rows { module: module.module.clone(), rows })?;
     if damaged > 0 {
-        Output::note(&format!("{damaged} rows do not verify and are left out: tcx verify tells more"));
+        let rows = human::counted(damaged, "row");
+        Output::note(&format!("{rows} left out because they do not verify; run `tcx verify`"));
     }
     let hidden = Hidden::of(&inspection);
     hidden.lines().iter().for_each(|line| Output::note(line));
@@ -65,7 +67,7 @@ pub(super) fn show(module: &Module, id: &str, view: u32, output: &Output) -> Res
     let found = store.peek(ids::keys(spec.key_type(), &[&key], view)?)?;
     if found.missing() > 0 {
         let of_view = if view > 0 { format!(" in view {view}") } else { String::new() };
-        let message = format!("no row of {id:?}{of_view} in `{}`", module.module);
+        let message = format!("no row with the id {id:?}{of_view} in `{}`", module.module);
         return Err(Failure::new(Code::NotFound, message));
     }
     let value = |leaf| found.is_present(leaf, 0).then(|| found.bytes(leaf, 0));
@@ -75,11 +77,11 @@ pub(super) fn show(module: &Module, id: &str, view: u32, output: &Output) -> Res
 }
 
 impl Row {
-    /// `bytes` tells the bytes of a leaf, if it has a value.
+    /// `bytes` returns the bytes of a leaf, or `None` if it has no value.
     fn new<'a>(spec: &Spec, key: &[u8], view: u32, bytes: impl Fn(usize) -> Option<&'a [u8]>) -> Self {
         let leaves = spec.leaves();
         let output = |(number, leaf): (usize, &Leaf)| {
-            // Behind a tensor of which several dimensions differ stands what they are.
+            // The leaf after a tensor with several dynamic dimensions has their sizes.
             let sizes = leaves.get(number + 1).and_then(|_| bytes(number + 1)).unwrap_or_default();
             Output_ { name: leaf.name.clone(), values: Values::new(leaf, bytes(number), sizes) }
         };

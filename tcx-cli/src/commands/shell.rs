@@ -1,4 +1,4 @@
-//! `tcx completions` and `tcx man`.
+//! `tcx completions` and `tcx man`: print shell completions and manual pages.
 
 use std::io::{self, Write};
 use std::path::Path;

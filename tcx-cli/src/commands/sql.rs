@@ -1,4 +1,4 @@
-//! `tcx sql`: questions to the rows of a cache.
+//! `tcx sql`: queries the rows of a cache.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
@@ -15,13 +15,13 @@ use crate::text::human;
 use crate::text::ids;
 use crate::text::values::{Number, listed, short};
 
-/// Characters of a value that are shown; of text on a terminal, beside others.
+/// The characters of a value that the table shows; of text, only on a terminal and beside other columns.
 const ROOM: usize = 60;
 
-/// The rows are read while they are written.
+/// The answer of a query, whose rows are read while they are printed.
 struct Answered<'a> {
     answer: RefCell<Answer<'a>>,
-    /// What has kept the rest from being read.
+    /// The error that ended the rows.
     failed: RefCell<Option<Failure>>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn run(dir: &Path, query: &str, output: &Output) -> Result<Verdict> {
     let hidden = hidden(&answer);
     if rows > 0 {
         let rows = human::counted(rows, "row");
-        Output::note(&format!("{rows} do not verify and are left out: tcx verify tells more"));
+        Output::note(&format!("{rows} left out because they do not verify; run `tcx verify`"));
     }
     hidden.lines().iter().for_each(|line| Output::note(line));
     Ok(Verdict::good_if(rows == 0 && hidden.is_nothing()))
@@ -63,11 +63,11 @@ impl From<Error> for Failure {
 }
 
 impl Answered<'_> {
-    /// The next row. An error ends them, and is told at the end.
+    /// The next row. An error ends the rows and becomes the failure of the command.
     fn next(&self) -> io::Result<Option<Vec<Value>>> {
         self.answer.borrow_mut().next().transpose().map_err(|error| {
             self.failed.replace(Some(error.into()));
-            io::Error::other("the rest cannot be read")
+            io::Error::other("the remaining rows cannot be read")
         })
     }
 }
@@ -75,9 +75,9 @@ impl Answered<'_> {
 impl Report for Answered<'_> {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         let mut lines = Vec::new();
-        // Numbers stand at the right.
+        // A column is aligned to the right if it has only numbers.
         let mut right = vec![true; self.answer.borrow().columns().len()];
-        // Half an id is none: what goes into a file, or stands alone, is whole.
+        // Text is cut only on a terminal and beside other columns: scripts and single columns need whole ids.
         let room = if right.len() > 1 && io::stdout().is_terminal() { ROOM } else { usize::MAX };
         while let Some(row) = self.next()? {
             let numbers = row.iter().map(|value| number(value).is_some() || *value == Value::Null);
@@ -112,7 +112,7 @@ impl Serialize for Answered<'_> {
     }
 }
 
-/// One list a row, in the order of the columns.
+/// One list for each row, in the order of the columns.
 struct Rows<'a, 'b>(&'a Answered<'b>);
 
 impl Serialize for Rows<'_, '_> {
@@ -140,7 +140,7 @@ impl Serialize for Json<'_> {
     }
 }
 
-/// A value as a number, if it is one; one that is too large for its type is nearly right, which is enough to show it.
+/// A value as a number, if it is one. A large unsigned number is rounded, which is enough for the table.
 fn number(value: &Value) -> Option<Number> {
     Some(match value {
         Value::Bool(value) => Number::Bool(*value),
@@ -152,7 +152,7 @@ fn number(value: &Value) -> Option<Number> {
     })
 }
 
-/// A value in one line.
+/// A value on one line.
 fn cell(value: &Value, room: usize) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -166,7 +166,7 @@ fn cell(value: &Value, room: usize) -> String {
     }
 }
 
-/// Text without what would break a line, as long as there is room for.
+/// Text with escaped control characters, cut at `room` characters.
 fn one_line(text: &str, room: usize) -> String {
     let mut line = String::new();
     for c in text.chars().take(room) {

@@ -1,4 +1,4 @@
-//! `tcx stats`: rows and bytes, dead ones too. Every key is read.
+//! `tcx stats`: counts rows and bytes, dead rows too, by reading every key.
 
 use std::io::{self, Write};
 
@@ -30,9 +30,9 @@ struct Module {
     bytes: u64,
     segments: usize,
     segment_bytes: u64,
-    superfluous_segments: usize,
-    /// What `tcx gc` removes.
-    superfluous_bytes: u64,
+    reclaimable_segments: usize,
+    /// Bytes that `tcx gc` removes.
+    reclaimable_bytes: u64,
     damaged_segments: usize,
     changes: u64,
     change_bytes: u64,
@@ -40,9 +40,9 @@ struct Module {
     run_bytes: u64,
     temporary: u64,
     temporary_bytes: u64,
-    /// What processes have told of their use of the module.
+    /// The totals of the recorded sessions.
     #[serde(flatten)]
-    told: Totals,
+    totals: Totals,
 }
 
 pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
@@ -51,8 +51,8 @@ pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
     let mut found = Vec::new();
     for name in names {
         bar.set_message(format!("counting {name}"));
-        let told = Totals::of(&sessions::read(&modules.dir.join(&name))?);
-        found.push(Module::new(&cache::inspect(&modules.dir, &name)?, name, told));
+        let totals = Totals::of(&sessions::read(&modules.dir.join(&name))?);
+        found.push(Module::new(&cache::inspect(&modules.dir, &name)?, name, totals));
     }
     bar.finish_and_clear();
     let bytes = found.iter().map(|module| module.bytes).sum();
@@ -62,12 +62,12 @@ pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
 }
 
 impl Module {
-    fn new(inspection: &Inspection, module: String, told: Totals) -> Self {
+    fn new(inspection: &Inspection, module: String, totals: Totals) -> Self {
         let count = inspection.count();
-        let is_superfluous =
+        let is_reclaimable =
             |state: &SegmentState| matches!(state, SegmentState::Replaced | SegmentState::Dead);
         let segments = || inspection.segments();
-        let superfluous = || segments().filter(|own| is_superfluous(&own.state));
+        let reclaimable = || segments().filter(|own| is_reclaimable(&own.state));
         let others = inspection.other_files();
         Self {
             module,
@@ -78,8 +78,8 @@ impl Module {
             bytes: cache::bytes(inspection),
             segments: segments().count(),
             segment_bytes: segments().map(|own| own.bytes).sum(),
-            superfluous_segments: superfluous().count(),
-            superfluous_bytes: superfluous().map(|own| own.bytes).sum(),
+            reclaimable_segments: reclaimable().count(),
+            reclaimable_bytes: reclaimable().map(|own| own.bytes).sum(),
             damaged_segments: segments().filter(|own| own.state.hides_rows()).count(),
             changes: others.changes,
             change_bytes: others.change_bytes,
@@ -87,7 +87,7 @@ impl Module {
             run_bytes: others.run_bytes,
             temporary: others.temporary,
             temporary_bytes: others.temporary_bytes,
-            told,
+            totals,
         }
     }
 
@@ -101,17 +101,17 @@ impl Module {
         line("copies", count(self.copies), String::new());
         line("rows that do not verify", count(self.damaged_rows), String::new());
         line("segments", count(self.segments as u64), size(self.segment_bytes));
-        line("of them superfluous", count(self.superfluous_segments as u64), size(self.superfluous_bytes));
-        line("of them damaged", count(self.damaged_segments as u64), String::new());
+        line("reclaimable segments", count(self.reclaimable_segments as u64), size(self.reclaimable_bytes));
+        line("damaged segments", count(self.damaged_segments as u64), String::new());
         line("changes", count(self.changes), size(self.change_bytes));
         line("index runs", count(self.runs), size(self.run_bytes));
         line("temporary files", count(self.temporary), size(self.temporary_bytes));
-        let Totals { sessions, hits, misses, computed } = self.told;
+        let Totals { sessions, hits, misses, computed } = self.totals;
         line("sessions", count(sessions), String::new());
         if sessions > 0 {
-            line("hits in them", count(hits), String::new());
-            line("misses in them", count(misses), String::new());
-            line("computed in them", count(computed), String::new());
+            line("hits", count(hits), String::new());
+            line("misses", count(misses), String::new());
+            line("rows computed", count(computed), String::new());
         }
         table.write(to)
     }

@@ -17,7 +17,7 @@ use crate::console::output::{Output, Report, Table};
 use crate::failure::{Result, Verdict};
 use crate::text::human;
 
-/// To the upper left corner, and what is below is cleared.
+/// Moves to the upper left corner and clears the screen.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
 #[derive(Debug, Serialize)]
@@ -33,11 +33,11 @@ struct Module {
     rows: u64,
     bytes: u64,
     segments: usize,
-    /// Files that are being written, or were when their process was killed.
+    /// Files that are being written, or were left by a killed process.
     temporary: u64,
-    /// When the newest segment's oldest row was computed.
+    /// The time at which the oldest row of the newest segment was computed.
     newest_ms: Option<u64>,
-    /// Since the last snapshot; not known in the first.
+    /// Since the last snapshot; `None` in the first.
     rows_per_second: Option<f64>,
     bytes_per_second: Option<f64>,
     #[serde(skip)]
@@ -50,7 +50,7 @@ pub(super) fn run(dir: &Path, every: Duration, output: &Output) -> Result<Verdic
         output.show(&last)?;
         return Ok(Verdict::Good);
     }
-    // Until the person at the terminal has seen enough: Ctrl-C ends the program as it ends any.
+    // Until the user presses Ctrl-C.
     loop {
         print!("{REDRAW}");
         output.show(&last)?;
@@ -64,7 +64,7 @@ impl Snapshot {
         let at = Instant::now();
         let mut modules = Vec::new();
         for name in cache::all(dir)? {
-            // One that is removed at this moment, or whose change 0 is damaged, is none to watch.
+            // Skips a module that is being removed, or whose change 0 is damaged.
             let Ok(inspection) = Inspection::open(&dir.join(&name)) else { continue };
             let mut module = Module::new(name, &inspection);
             let before = last
@@ -99,7 +99,7 @@ impl Module {
     }
 }
 
-/// Files come and go: what has become less is none.
+/// A decrease, after files were removed, is shown as zero.
 fn rate(per_second: Option<f64>, show: impl FnOnce(u64) -> String) -> String {
     per_second.map_or_else(|| "-".to_owned(), |rate| format!("{}/s", show(rate.max(0.0).round() as u64)))
 }

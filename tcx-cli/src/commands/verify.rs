@@ -1,4 +1,4 @@
-//! `tcx verify`: every byte is read and compared with its checksum; `--repair` does something about what is wrong.
+//! `tcx verify`: reads every byte and verifies its checksum; `--repair` repairs damaged files.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -38,7 +38,7 @@ struct Fault {
     file: String,
     kind: &'static str,
     what: String,
-    /// What was done about it.
+    /// How it was repaired.
     repaired: Option<String>,
 }
 
@@ -74,10 +74,7 @@ pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &
     let verification = Verification { modules: found, unreadable };
     output.show(&verification)?;
     if let Some(first) = verification.unreadable.first() {
-        return Err(Failure::new(
-            first.code,
-            format!("{} cannot be verified: {}", first.module, first.error),
-        ));
+        return Err(Failure::new(first.code, format!("cannot verify {}: {}", first.module, first.error)));
     }
     Ok(Verdict::good_if(verification.modules.iter().all(Module::is_good)))
 }
@@ -94,20 +91,20 @@ fn repair_some(dir: &Path, damage: &[Damage], repair: bool, deleting: Deleting) 
         return Ok(Vec::new());
     }
     let files = human::counted(damage.len() as u64, "damaged file");
-    let question = format!(
-        "Repair {files} in {}? Segments are moved into its folder `damaged`, index runs and merged changes removed, \
-         changes replaced.",
+    let action = format!(
+        "repair {files} in {} (move segments to its folder `damaged`, remove index runs and merged changes, replace \
+         changes)",
         dir.display()
     );
-    confirm(deleting.yes, &question)?;
-    let bar = progress::bytes("reading once more");
+    confirm(deleting.yes, &action)?;
+    let bar = progress::bytes("verifying again");
     let repaired = tcx_store::repair(dir, damage, &mut progress::follow(&bar));
     bar.finish_and_clear();
     Ok(repaired?)
 }
 
 impl Module {
-    /// Whether nothing is wrong, or everything that was has been repaired.
+    /// Whether no damage is left.
     fn is_good(&self) -> bool {
         self.unreadable.is_empty() && self.damage.iter().all(|own| own.repaired.is_some())
     }
@@ -142,13 +139,13 @@ fn kind_name(kind: DamagedFile) -> &'static str {
     }
 }
 
-/// What a damaged file costs.
+/// The consequence of a damaged file.
 fn cost(kind: &str) -> &'static str {
     match kind {
-        "segment" => "its rows are computed again",
-        "run" => "it is made again",
-        "merged" => "the changes themselves are read",
-        _ => "rows before it are computed again, nothing is joined or removed",
+        "segment" => "its rows will be computed again",
+        "run" => "it will be rebuilt",
+        "merged" => "the single changes are read instead",
+        _ => "rows before it will be computed again, and no segment is joined or removed",
     }
 }
 
@@ -161,7 +158,7 @@ impl Report for Verification {
         if open {
             writeln!(
                 to,
-                "tcx verify --repair moves damaged segments aside and removes or replaces the rest"
+                "`tcx verify --repair` moves damaged segments to the folder `damaged` and removes or replaces other files"
             )?;
         }
         Ok(())
@@ -192,10 +189,7 @@ impl Module {
             }
         }
         for OtherFile { file, why } in &self.unreadable {
-            writeln!(
-                to,
-                "  {file}: {BAD}cannot be read{BAD:#}, {why}; it may be sound and is left where it is"
-            )?;
+            writeln!(to, "  {file}: {BAD}unreadable{BAD:#} ({why}); left in place, since it may be intact")?;
         }
         for OtherFile { file, why } in &self.foreign {
             writeln!(to, "  {FAINT}{file}: not served, {why}{FAINT:#}")?;

@@ -1,4 +1,4 @@
-//! `tcx sql` where it is not built in.
+//! `tcx sql` in a build without SQL.
 
 use std::path::Path;
 
@@ -7,6 +7,7 @@ use crate::failure::{Failure, Result, Verdict};
 
 pub(super) fn run(_: &Path, _: &str, _: &Output) -> Result<Verdict> {
     Err(Failure::usage(
-        "this tcx is built without SQL, which takes minutes to build: in the clone of tcx, cargo install --locked --path tcx-cli --features sql",
+        "this `tcx` was built without SQL; install it from a clone with `cargo install --locked --path tcx-cli --features sql` \
+         (takes minutes)",
     ))
 }

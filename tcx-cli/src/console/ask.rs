@@ -1,29 +1,30 @@
-//! The question before anything is deleted.
+//! Asks for confirmation before anything is deleted.
 
 use std::io::{self, IsTerminal, Write};
 
 use crate::failure::{Code, Failure, Result};
 
-/// Goes on if `yes`, or if the person at the terminal says so.
+/// Returns if `yes`, or if the user confirms on the terminal. `action` is a phrase such as `remove 3 rows`.
 ///
 /// # Errors
 ///
-/// A no; nobody to ask.
-pub(crate) fn confirm(yes: bool, question: &str) -> Result<()> {
+/// The user declines, or standard input is not a terminal.
+pub(crate) fn confirm(yes: bool, action: &str) -> Result<()> {
     if yes {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        let message =
-            format!("{question} Nobody is at the terminal to say so: add --yes, or --dry-run to look first");
+        let message = format!(
+            "refusing to {action} without confirmation on a non-interactive terminal; pass --yes, or --dry-run to preview"
+        );
         return Err(Failure::new(Code::Unconfirmed, message));
     }
-    eprint!("{question} [y/N] ");
+    eprint!("Really {action}? [y/N] ");
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {
         return Ok(());
     }
-    Err(Failure::new(Code::Unconfirmed, "nothing was done"))
+    Err(Failure::new(Code::Unconfirmed, "not confirmed; nothing was changed"))
 }

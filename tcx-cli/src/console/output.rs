@@ -1,4 +1,4 @@
-//! What a command says: text for people, or one JSON document.
+//! The output of a command: text, or one JSON document.
 
 use std::io::{self, Write};
 
@@ -16,13 +16,13 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const FAINT: Style = Style::new().dimmed();
 
-/// What a command has found.
+/// The result of a command.
 pub(crate) trait Report: Serialize {
-    /// Writes it for people.
+    /// Writes it as text.
     fn text(&self, to: &mut dyn Write) -> io::Result<()>;
 }
 
-/// Where reports go.
+/// Prints reports.
 #[derive(Debug)]
 pub(crate) struct Output {
     json: bool,
@@ -52,15 +52,15 @@ impl Output {
             report.text(&mut out)
         };
         match written.and_then(|()| out.flush()) {
-            // Whoever reads has seen enough.
+            // The reader has closed the pipe, as `head` does.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// Something to know that is no part of the report.
+    /// A message beside the report.
     pub(crate) fn note(text: &str) {
-        // Where nobody listens, nothing can be said.
+        // A closed standard error does not fail the command.
         let _ = writeln!(anstream::stderr(), "{FAINT}note:{FAINT:#} {text}");
     }
 
@@ -76,17 +76,17 @@ impl Output {
     }
 }
 
-/// Lines of cells under headings, each column as wide as it has to be.
+/// A table with headings and without borders.
 pub(crate) struct Table(comfy_table::Table);
 
 impl Table {
-    /// The headings; one that begins with `>` is of numbers, which stand at the right.
+    /// The headings. A heading that begins with `>` is for numbers and aligned to the right.
     pub(crate) fn new(headings: &[&str]) -> Self {
         let of = |heading: &&str| (heading.trim_start_matches('>').to_owned(), heading.starts_with('>'));
         Self::aligned(headings.iter().map(of))
     }
 
-    /// The headings, each with whether its cells stand at the right.
+    /// The headings, each with `true` if its column is aligned to the right.
     pub(crate) fn aligned(headings: impl Iterator<Item = (String, bool)>) -> Self {
         let (headings, right): (Vec<String>, Vec<bool>) = headings.unzip();
         let mut table = comfy_table::Table::new();

@@ -1,4 +1,4 @@
-//! A file of record batches that `import` reads: Arrow, an Arrow stream, or Parquet.
+//! Opens a file of record batches for `import`: Arrow, an Arrow stream, or Parquet.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -12,22 +12,22 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::failure::{Code, Failure, Result};
 
-/// How the schema of an export calls the digest of the rows' identity.
+/// The key of the identity's digest in the schema of an export.
 const IDENTITY: &str = "tcx.identity";
 
-/// A file that is being read.
+/// An open file of record batches.
 pub(crate) struct Batches {
     pub(crate) reader: Box<dyn RecordBatchReader>,
-    /// The digest that the file says its rows are of.
+    /// The digest of the identity that the file names.
     pub(crate) identity: Option<String>,
 }
 
 impl Batches {
-    /// Opens a file; its first bytes tell the format.
+    /// Opens a file and detects the format by its first bytes.
     ///
     /// # Errors
     ///
-    /// A file that is not there, is damaged, or is none of these.
+    /// The file does not exist, is damaged, or has another format.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |error| Failure::file("read", path, &error);
         let unfit = |what: String| Failure::new(Code::Unfit, format!("{}: {what}", path.display()));
@@ -39,9 +39,7 @@ impl Batches {
             [b'P', b'A', b'R', b'1', ..] => guarded(|| Self::parquet(file)),
             [b'A', b'R', b'R', b'O', b'W', b'1', ..] => guarded(|| Self::arrow(file)),
             [0xff, 0xff, 0xff, 0xff, ..] => guarded(|| Self::stream(file)),
-            _ => {
-                Err("it is neither Parquet nor Arrow: convert it, or name a folder of .npy files".to_owned())
-            }
+            _ => Err("neither Parquet nor Arrow; convert it, or name a folder of .npy files".to_owned()),
         };
         opened.map_err(unfit)
     }
@@ -65,7 +63,7 @@ impl Batches {
     }
 }
 
-/// A damaged file makes some of these readers panic: that is an error of the file.
+/// Some of these readers panic on a damaged file: that becomes an error.
 pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, String> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -73,6 +71,6 @@ pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result
     std::panic::set_hook(hook);
     match read {
         Ok(read) => read.map_err(|error| error.to_string()),
-        Err(_) => Err("it is damaged".to_owned()),
+        Err(_) => Err("the file is damaged".to_owned()),
     }
 }

@@ -1,4 +1,5 @@
-//! Plain Arrow columns, which any program reads: no extension types, bf16 as f32, booleans as bits.
+//! Converts rows to plain Arrow columns that any program reads, and back: no extension types, bf16 as f32, booleans as
+//! bits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
         let field = Field::new(exported_name(leaf), data_type(leaf), leaf.optional);
         match &leaf.kind {
             LeafKind::Dense { shape, .. } | LeafKind::Ragged { shape, .. } if shape.len() > 1 => {
-                field.with_metadata(HashMap::from([("shape".to_owned(), shape_told(shape))]))
+                field.with_metadata(HashMap::from([("shape".to_owned(), shape_json(shape))]))
             }
             _ => field,
         }
@@ -40,13 +41,13 @@ pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
     Arc::new(Schema::new(fields).with_metadata(HashMap::from(metadata)))
 }
 
-/// The name of an output's column: two names are those of the sample's own.
+/// The name of an output's column: `id` and `view` are the names of the sample's own columns.
 pub(crate) fn exported_name(leaf: &Leaf) -> String {
     if matches!(&*leaf.name, "id" | "view") { format!("{} (output)", leaf.name) } else { leaf.name.clone() }
 }
 
-/// `[2,3]`; a dimension that differs from row to row is `null`.
-fn shape_told(shape: &[usize]) -> String {
+/// `[2,3]`; a dynamic dimension is `null`.
+fn shape_json(shape: &[usize]) -> String {
     let dims = shape.iter().map(|&dim| if dim == ANY { "null".to_owned() } else { dim.to_string() });
     format!("[{}]", dims.collect::<Vec<_>>().join(","))
 }
@@ -55,11 +56,11 @@ fn data_type(leaf: &Leaf) -> DataType {
     let item = |dtype| Arc::new(Field::new("item", element(dtype), false));
     match &leaf.kind {
         LeafKind::Dense { dtype, shape } if shape.is_empty() => element(*dtype),
-        // No row has more elements than Arrow can count.
+        // The engine limits a row to fewer elements than `i32` counts.
         LeafKind::Dense { dtype, shape } if !leaf.optional => {
             DataType::FixedSizeList(item(*dtype), shape.iter().product::<usize>() as i32)
         }
-        // Where some are missing, too: pyarrow reads no such list of fixed size from Parquet.
+        // Optional tensors too: pyarrow cannot read nullable lists of fixed size from Parquet.
         LeafKind::Dense { dtype, .. } | LeafKind::Ragged { dtype, .. } => DataType::LargeList(item(*dtype)),
         LeafKind::Bytes => DataType::LargeBinary,
         _ => DataType::LargeUtf8,
@@ -80,19 +81,19 @@ fn element(dtype: DType) -> DataType {
     }
 }
 
-/// bf16 as f32: nothing is lost.
+/// bf16 as f32, which is exact.
 pub(crate) fn widened(bytes: &[u8]) -> Vec<u8> {
     let values = bytes.chunks_exact(2).filter_map(|pair| pair.try_into().ok()).map(bf16::from_le_bytes);
     values.flat_map(|value| value.to_f32().to_le_bytes()).collect()
 }
 
-/// f32 as bf16; `None` if something would be lost.
+/// f32 as bf16; `None` if a value would be rounded.
 pub(crate) fn narrowed(bytes: &[u8]) -> Option<Vec<u8>> {
     let halves = bytes.chunks_exact(4).map(|value| (value[..2] == [0, 0]).then_some([value[2], value[3]]));
     Some(halves.collect::<Option<Vec<_>>>()?.concat())
 }
 
-/// f32 as f16; `None` if something would be lost.
+/// f32 as f16; `None` if a value would be rounded.
 fn halved(bytes: &[u8]) -> Option<Vec<u8>> {
     let halves = bytes.as_chunks().0.iter().map(|bytes| {
         let value = f32::from_le_bytes(*bytes);
@@ -102,7 +103,7 @@ fn halved(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(halves.collect::<Option<Vec<_>>>()?.concat())
 }
 
-/// The columns of some rows: id, view, leaves.
+/// The columns of rows: id, view, leaves.
 pub(crate) fn columns(spec: &Spec, rows: &[Row<'_>]) -> Result<Vec<ArrayRef>> {
     let keys = rows.iter().map(|row| row.key);
     let ids: ArrayRef = match spec.key_type() {
@@ -159,7 +160,7 @@ fn elements(dtype: DType, count: usize, bytes: Vec<u8>) -> Result<ArrayRef> {
         return Ok(Arc::new(bytes.iter().map(|byte| Some(*byte != 0)).collect::<BooleanArray>()));
     }
     let bytes = if dtype == DType::BF16 { widened(&bytes) } else { bytes };
-    // Copied into memory that is aligned for the elements.
+    // Copies into memory that is aligned for the elements, as Arrow requires.
     let buffer = Buffer::from_slice_ref(&bytes);
     let data = ArrayData::builder(element(dtype)).len(count).add_buffer(buffer).build();
     Ok(make_array(data.map_err(|error| failed(&error))?))
@@ -201,7 +202,7 @@ fn texts(array: &dyn Array) -> Option<Vec<String>> {
     large.or_else(small).or_else(|| any.downcast_ref::<StringViewArray>().map(|texts| owned(texts.iter())))
 }
 
-/// The rows of a leaf, each as its bytes; `None` where an optional one has no value.
+/// The bytes of a leaf in each row; `None` for an absent value.
 pub(crate) fn leaf_of(leaf: &Leaf, array: &ArrayRef) -> Result<Vec<Option<Vec<u8>>>, String> {
     if !leaf.optional {
         no_nulls(array)?;
@@ -215,7 +216,7 @@ pub(crate) fn leaf_of(leaf: &Leaf, array: &ArrayRef) -> Result<Vec<Option<Vec<u8
     Ok(rows)
 }
 
-/// The rows of an array without nulls; `None` if they are none of this kind.
+/// The rows of an array without nulls; `None` if it has another type.
 fn values_of(kind: &LeafKind, array: &ArrayRef) -> Result<Option<Vec<Vec<u8>>>, String> {
     Ok(match kind {
         LeafKind::Dense { dtype, shape } => {
@@ -227,7 +228,7 @@ fn values_of(kind: &LeafKind, array: &ArrayRef) -> Result<Option<Vec<Vec<u8>>>, 
         LeafKind::Ragged { dtype, shape } => {
             let Some(nested) = Nested::new(array)? else { return Ok(None) };
             match nested.depth {
-                // As an export has it: what is known of the shape stands elsewhere.
+                // As an export writes it: the field's metadata has the shape.
                 1 => {}
                 depth if depth == shape.len() => nested.check(kind, shape)?,
                 _ => return Ok(None),
@@ -260,7 +261,7 @@ fn binaries(array: &dyn Array) -> Option<Vec<Vec<u8>>> {
     large.or_else(small).or_else(|| any.downcast_ref::<BinaryViewArray>().map(|rows| owned(rows.iter())))
 }
 
-/// The elements of lists of this shape, flat or nested, as other programs write them; `None` if they are of another.
+/// The elements of flat or nested lists of this shape, as other programs write them; `None` for another shape.
 fn flat(array: ArrayRef, shape: &[usize]) -> Result<Option<ArrayRef>, String> {
     no_nulls(&array)?;
     let Some(first) = shape.first() else { return Ok(Some(array)) };
@@ -283,9 +284,9 @@ fn elements_of(dtype: DType, array: &dyn Array) -> Option<Vec<u8>> {
     };
     match (dtype, data.data_type()) {
         (DType::BF16, DataType::Float32) => narrowed(&bytes(4)?),
-        // DuckDB knows no f16.
+        // DuckDB has no f16.
         (DType::F16, DataType::Float32) => halved(&bytes(4)?),
-        // As tcx's own segments hold them.
+        // As in segments of tcx.
         (DType::BF16, DataType::UInt16) => bytes(2),
         (DType::Bool, DataType::Int8) => bytes(1).filter(|bytes| bytes.iter().all(|byte| *byte < 2)),
         (dtype, found) if *found == element(dtype) && dtype != DType::Bool => bytes(dtype.size()),

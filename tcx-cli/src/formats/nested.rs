@@ -1,4 +1,4 @@
-//! Lists, and lists in lists as other programs write tensors whose sizes differ from row to row.
+//! Nested lists, as which other programs write tensors whose sizes vary from row to row.
 
 use arrow::array::{
     Array, ArrayRef, FixedSizeListArray, GenericListArray, LargeListArray, ListArray, OffsetSizeTrait,
@@ -11,22 +11,22 @@ use crate::formats::nulls::{no_nulls, present};
 pub(crate) struct Nested {
     /// The elements of all rows, one after the other.
     pub(crate) elements: ArrayRef,
-    /// How deep the lists are.
+    /// The depth of the lists.
     pub(crate) depth: usize,
     /// The sizes of each row, one for each depth.
     pub(crate) rows: Vec<Vec<usize>>,
 }
 
 impl Nested {
-    /// Takes lists apart; `None` if there are none.
+    /// Flattens lists; `None` if the array has no lists.
     ///
     /// # Errors
     ///
-    /// A list or an element that is missing; lists of one row that differ in length.
+    /// A list or an element is null, or the lists of one row have different lengths.
     pub(crate) fn new(array: &ArrayRef) -> Result<Option<Self>, String> {
         let (mut elements, mut depth) = (array.clone(), 0);
         let mut rows = vec![Vec::new(); array.len()];
-        // How many lists of this depth each row has.
+        // The number of lists of this depth in each row.
         let mut counts = vec![1; array.len()];
         no_nulls(&elements)?;
         while let Some((values, lengths)) = lists(&elements) {
@@ -36,7 +36,9 @@ impl Nested {
                 let own: Vec<usize> = lengths.by_ref().take(*count).collect();
                 let size = own.first().copied().unwrap_or(0);
                 if own.iter().any(|len| *len != size) {
-                    return Err("the lists of a row differ in length, as no tensor's do".to_owned());
+                    return Err(
+                        "the lists of a row have different lengths, so the row is not a tensor".to_owned()
+                    );
                 }
                 row.push(size);
                 *count *= size;
@@ -46,7 +48,7 @@ impl Nested {
         Ok((depth > 0).then_some(Self { elements, depth, rows }))
     }
 
-    /// Checks the sizes that are known. Of what is in no list, none is.
+    /// Checks the sizes that are known: below an empty list none is.
     pub(crate) fn check(&self, kind: &LeafKind, shape: &[usize]) -> Result<(), String> {
         let fits = |sizes: &[usize]| {
             let known = sizes.iter().scan(1, |lists, size| {
@@ -63,7 +65,7 @@ impl Nested {
     }
 }
 
-/// What is in the lists, and the length of each; `None` if they are none.
+/// The elements of the lists and the length of each; `None` if the array has no lists.
 pub(crate) fn lists(array: &dyn Array) -> Option<(ArrayRef, Vec<usize>)> {
     let any = array.as_any();
     if let Some(list) = any.downcast_ref::<FixedSizeListArray>() {
@@ -81,8 +83,8 @@ fn variable<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (ArrayRef, Vec<us
     (list.values().slice(start, end - start), list.offsets().lengths().collect())
 }
 
-/// The rows of the column that stands behind a tensor of which several dimensions differ, if the tensor's own lists tell its
-/// sizes.
+/// The rows of the column of sizes that follows a tensor with several dynamic dimensions; `None` if the tensor's lists are
+/// flat, so that they do not give its sizes.
 pub(crate) fn sizes(leaf: &Leaf, array: &ArrayRef) -> Result<Option<Vec<Option<Vec<u8>>>>, String> {
     let LeafKind::Ragged { shape, .. } = &leaf.kind else { return Ok(None) };
     if shape.iter().filter(|dim| **dim == ANY).count() < 2 {

@@ -1,4 +1,6 @@
-//! Folders of `.npy` files: one a dense column, text as lines of JSON, and `ids.txt`.
+//! Reads and writes `.npy` files.
+//!
+//! The writer is our own: rows arrive one by one and their number is known only at the end, when it rewrites the header.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -9,10 +11,10 @@ use tcx_store::{DType, LeafKind};
 
 use crate::failure::{Code, Failure, Result};
 
-/// The header's room: it is written again when the number of rows is known.
+/// Bytes of the header, which is rewritten when the number of rows is known.
 const HEADER: usize = 128;
 
-/// What numpy calls a dtype; bf16, which it does not know, is written as f32.
+/// The name of a dtype in numpy; bf16, which numpy lacks, is written as f32.
 pub(crate) fn type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "<f2",
@@ -27,7 +29,7 @@ pub(crate) fn type_name(dtype: DType) -> &'static str {
     }
 }
 
-/// An array that is being written, row by row.
+/// Writes an array row by row.
 pub(crate) struct Writer {
     out: BufWriter<File>,
     type_name: &'static str,
@@ -67,7 +69,7 @@ impl Writer {
     }
 }
 
-/// An array that is being read.
+/// Reads an array.
 pub(crate) struct Reader {
     file: io::BufReader<File>,
     width: usize,
@@ -79,7 +81,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// A file that is not there or holds something else.
+    /// The file does not exist or contains another array.
     pub(crate) fn open(path: &Path, type_name: &str, shape: &[usize]) -> Result<Self> {
         let unreadable = |error: io::Error| Failure::file("read", path, &error);
         let mut file = io::BufReader::new(File::open(path).map_err(unreadable)?);
@@ -92,7 +94,7 @@ impl Reader {
         let same = dims.len() == shape.len() + 1 && dims[1..].iter().zip(shape).all(|(a, b)| *a == *b as u64);
         let (true, Some(rows), Order::C) = (same && found.to_string() == type_name, rows, header.order())
         else {
-            let order = if header.order() == Order::C { "" } else { " in Fortran's order" };
+            let order = if header.order() == Order::C { "" } else { " in Fortran order" };
             return Err(unfit(path, type_name, shape, &format!("{found} {dims:?}{order}")));
         };
         let size = match found.type_char() {
@@ -117,20 +119,20 @@ fn unfit(path: &Path, type_name: &str, shape: &[usize], found: &str) -> Failure 
     Failure::new(Code::Unfit, message)
 }
 
-/// The array of the rows' views.
+/// The file of the rows' views.
 pub(crate) const VIEWS: &str = "views.npy";
 
-/// The name of the file of a column; what an untrusted folder says must not lead elsewhere.
+/// The file name of a column. A leaf of an untrusted cache must not name a path outside the folder.
 ///
 /// # Errors
 ///
-/// A name that is none of a plain file.
+/// The leaf cannot name a plain file.
 pub(crate) fn file_name(leaf: &str, kind: &LeafKind) -> Result<String> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     if leaf.starts_with('.') || !leaf.chars().all(is_plain) || leaf.is_empty() {
         return Err(Failure::new(
             Code::Unfit,
-            format!("the column {leaf:?} cannot name a file: export to Arrow"),
+            format!("the column {leaf:?} cannot name a file; export to Arrow"),
         ));
     }
     let ending = if matches!(kind, LeafKind::Text) { "jsonl" } else { "npy" };

@@ -1,4 +1,5 @@
-//! A folder of `.npy` files: written by `export`, read by `import`.
+//! A folder with a `.npy` file for each dense column, JSON lines for text, and `ids.txt`: written by `export`, read by
+//! `import`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -14,7 +15,7 @@ use crate::formats::npy::{Reader, VIEWS, Writer, file_name, type_name};
 use crate::text::ids;
 
 const IDS: &str = "ids.txt";
-/// What the rows are of.
+/// The module and the digest of its identity.
 const ABOUT: &str = "tcx.json";
 
 pub(crate) struct Folder {
@@ -53,13 +54,13 @@ impl Folder {
     }
 }
 
-/// Whether a column can be an array, or lines of text.
+/// Fails if a column is neither an array nor text.
 fn fits(leaf: &Leaf) -> Result<()> {
     match leaf.kind {
         LeafKind::Dense { .. } | LeafKind::Text if !leaf.optional => Ok(()),
         _ => {
             let message = format!(
-                "the output `{}`, {}, is no array: export to Parquet or Arrow",
+                "the output `{}`, {}, is not an array; export to Parquet or Arrow",
                 leaf.name,
                 leaf.described()
             );
@@ -73,7 +74,7 @@ impl Sink for Folder {
         for row in rows {
             let id = ids::show(self.spec.key_type(), row.key);
             if id.contains(['\n', '\r']) {
-                let message = format!("the id {id:?} is more than a line: export to Arrow");
+                let message = format!("the id {id:?} contains a line break; export to Arrow");
                 return Err(Failure::new(Code::Unfit, message));
             }
             writeln!(self.ids, "{id}")?;
@@ -107,7 +108,7 @@ impl Sink for Folder {
     }
 }
 
-/// A folder that is being read.
+/// Reads a folder.
 pub(crate) struct FolderReader {
     ids: Vec<String>,
     views: Vec<u32>,
@@ -120,7 +121,7 @@ enum Source {
     Text(PathBuf, io::Lines<BufReader<File>>),
 }
 
-/// Some rows: their keys, views, and of each leaf the bytes of the rows.
+/// Some rows: their keys, their views, and the bytes of each leaf.
 pub(crate) struct Part {
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) views: Vec<u32>,
@@ -148,7 +149,7 @@ impl FolderReader {
         Ok(Self { columns: columns.collect::<Result<_>>()?, ids, views, at: 0 })
     }
 
-    /// The digest that the folder says its rows are of.
+    /// The digest of the identity that the folder names.
     pub(crate) fn digest(path: &Path) -> Option<String> {
         let about = std::fs::read(path.join(ABOUT)).ok()?;
         let about: serde_json::Value = serde_json::from_slice(&about).ok()?;
@@ -159,7 +160,7 @@ impl FolderReader {
         self.ids.len()
     }
 
-    /// The next rows, `most` of them; none at the end.
+    /// The next rows, at most `most`; `None` at the end.
     pub(crate) fn next(&mut self, spec: &Spec, most: usize) -> Result<Option<Part>> {
         let range = self.at..(self.at + most).min(self.ids.len());
         if range.is_empty() {
@@ -185,13 +186,13 @@ impl FolderReader {
 }
 
 impl Source {
-    /// Whether nothing is left: else rows stand beside the ids of others.
+    /// Fails if lines are left: then rows and ids do not correspond.
     fn check_end(&mut self, leaf: &Leaf) -> Result<()> {
         let Self::Text(_, lines) = self else { return Ok(()) };
         if lines.next().is_none() {
             return Ok(());
         }
-        let what = format!("column `{}`: it has more lines than there are ids", leaf.name);
+        let what = format!("column `{}`: more lines than ids.txt has ids", leaf.name);
         Err(Failure::new(Code::Unfit, what))
     }
 
@@ -201,22 +202,22 @@ impl Source {
             Self::Dense(dtype, reader) => {
                 let bytes = reader.next(rows).map_err(|error| unfit(&error.to_string()))?;
                 let bytes = if *dtype == DType::BF16 {
-                    narrowed(&bytes).ok_or_else(|| unfit("a value is no bf16"))?
+                    narrowed(&bytes).ok_or_else(|| unfit("a value is not a bf16"))?
                 } else {
                     bytes
                 };
                 if *dtype == DType::Bool && bytes.iter().any(|byte| *byte > 1) {
-                    return Err(unfit("a truth value is neither 0 nor 1"));
+                    return Err(unfit("a boolean is neither 0 nor 1"));
                 }
                 let width = bytes.len() / rows;
                 Ok((0..rows).map(|row| Some(bytes[row * width..][..width].to_vec())).collect())
             }
             Self::Text(path, lines) => {
                 let line = |_| {
-                    let line = lines.next().ok_or_else(|| unfit("it has fewer lines than there are ids"))?;
+                    let line = lines.next().ok_or_else(|| unfit("fewer lines than ids.txt has ids"))?;
                     let line = line.map_err(|error| Failure::file("read", path, &error))?;
                     let text: String = serde_json::from_str(&line)
-                        .map_err(|error| unfit(&format!("expected a JSON string a line: {error}")))?;
+                        .map_err(|error| unfit(&format!("expected one JSON string per line: {error}")))?;
                     Ok(Some(text.into_bytes()))
                 };
                 (0..rows).map(line).collect()
@@ -238,6 +239,6 @@ fn same_rows(path: &Path, rows: usize, ids: usize) -> Result<()> {
     }
     Err(Failure::new(
         Code::Unfit,
-        format!("{}: expected {ids} rows, as many as ids.txt has ids, found {rows}", path.display()),
+        format!("{}: expected {ids} rows, one for each id in ids.txt, found {rows}", path.display()),
     ))
 }

@@ -5,10 +5,14 @@ use arrow::compute::take;
 
 /// Fails if a row has no value.
 pub(crate) fn no_nulls(array: &dyn Array) -> Result<(), String> {
-    if array.null_count() == 0 { Ok(()) } else { Err(format!("it holds {} nulls", array.null_count())) }
+    if array.null_count() == 0 {
+        Ok(())
+    } else {
+        Err(format!("expected no nulls, found {}", array.null_count()))
+    }
 }
 
-/// The rows that have a value: which they are, and the values.
+/// The rows that have a value: their positions and the values.
 pub(crate) fn present(array: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), String> {
     let present: Vec<usize> = (0..array.len()).filter(|&row| array.is_valid(row)).collect();
     if present.len() == array.len() {

@@ -1,4 +1,4 @@
-//! The figures of a report: counted by footers, and from a sample of the rows.
+//! The figures of a report, from the segments' footers and from a sample of the rows.
 
 use serde::Serialize;
 use tcx_store::{DType, Inspection, LeafKind, Row, SegmentState};
@@ -10,13 +10,13 @@ use crate::text::human;
 use crate::text::ids;
 use crate::text::values::{Number, numbers};
 
-/// The most elements of a sample: more rows of small outputs than of large ones.
+/// The maximum of elements in a sample: it has fewer rows if the outputs are large.
 const ELEMENTS: usize = 4_000_000;
 const BINS: usize = 32;
 /// Values that differ less, in proportion, are the same number with other rounding: norms of normalized rows, say. Bins
 /// would draw the rounding.
 const SAME: f64 = 1e-3;
-/// The most steps of a curve.
+/// The maximum of steps in a curve.
 const STEPS: usize = 400;
 
 /// A report.
@@ -36,14 +36,14 @@ pub(crate) struct Module {
     pub(crate) growth: Vec<Growth>,
     pub(crate) sessions: Vec<Session>,
     pub(crate) totals: Totals,
-    /// Rows that the outputs' figures are of.
+    /// Rows in the sample.
     pub(crate) sampled: usize,
     /// Rows of the sample that do not verify.
     pub(crate) damaged: usize,
     pub(crate) outputs: Vec<Leaf>,
 }
 
-/// So many rows and bytes were computed up to a time.
+/// The rows and bytes computed up to a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Growth {
     pub(crate) ms: u64,
@@ -56,11 +56,11 @@ pub(crate) struct Growth {
 pub(crate) struct Leaf {
     pub(crate) name: String,
     pub(crate) r#type: String,
-    /// Of the Euclidean norms of the rows, as far as they are finite.
+    /// The finite Euclidean norms of the rows.
     pub(crate) norms: Option<Histogram>,
-    /// Of how many elements of a row are not a number; none if all are.
+    /// The number of NaN values in a row; `None` if there are no NaN values.
     pub(crate) nan: Option<Histogram>,
-    /// Rows of which an element is infinite.
+    /// Rows with an infinite element.
     pub(crate) infinite_rows: usize,
     pub(crate) projection: Option<Projection>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Of the finite ones of these values; `None` if there are none.
+    /// Counts the finite values; `None` if no value is finite.
     fn of(values: &[f64]) -> Option<Self> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let (min, max) = (finite().reduce(f64::min)?, finite().reduce(f64::max)?);
@@ -122,7 +122,7 @@ impl Module {
     }
 }
 
-/// About so many rows from all over the module, and how many more did not verify.
+/// About `most` rows, evenly spaced in the module, and the number of further rows that do not verify.
 fn sample(inspection: &Inspection, rows: u64, most: usize) -> (Vec<Row<'_>>, usize) {
     let widest = inspection.spec().leaves().iter().filter_map(|leaf| match &leaf.kind {
         LeafKind::Dense { shape, .. } => Some(shape.iter().product::<usize>()),
@@ -134,7 +134,7 @@ fn sample(inspection: &Inspection, rows: u64, most: usize) -> (Vec<Row<'_>>, usi
     (good.into_iter().filter_map(Result::ok).collect(), damaged.len())
 }
 
-/// What had been computed by when: segments are as old as their oldest row.
+/// The growth over time; a segment is as old as its oldest row.
 fn growth(segments: impl Iterator<Item = (u64, u64, u64)>) -> Vec<Growth> {
     let mut steps: Vec<_> = segments.map(|(ms, rows, bytes)| Growth { ms, rows, bytes }).collect();
     steps.sort_by_key(|step| step.ms);

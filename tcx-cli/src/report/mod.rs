@@ -1,4 +1,4 @@
-//! A report on a cache: what is counted and sampled, and its drawing as one page of HTML that needs nothing else.
+//! A report on a cache: counts figures, samples rows, and draws them as one self-contained HTML page.
 
 mod figures;
 mod page;

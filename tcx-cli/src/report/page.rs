@@ -1,4 +1,4 @@
-//! The page of a report.
+//! Writes the HTML page of a report.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use super::sessions::{Session, Totals, rate};
 use super::svg::{Caption, day, escaped, growth, histogram, hit_rates, part, place, scatter};
 use crate::text::human;
 
-/// Nothing is asked of anybody: a browser refuses what is not in the page.
+/// Browsers then load nothing from outside the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 const STYLE: &str = include_str!("page.css");
 
-/// The newest sessions that are drawn, and that stand in the table.
+/// The number of newest sessions in the chart, and in the table.
 const DRAWN: usize = 60;
-const TOLD: usize = 10;
+const LISTED: usize = 10;
 
-/// One file of HTML with everything in it.
+/// One self-contained HTML page.
 pub(crate) fn page(cache: &str, figures: &Figures) -> String {
     let title = format!("The cache {}", escaped(cache));
     let mut page = format!(
@@ -34,7 +34,7 @@ pub(crate) fn page(cache: &str, figures: &Figures) -> String {
     page
 }
 
-/// A line a module, the largest first.
+/// One line for each module, the largest first.
 fn overview(modules: &[&Module], bytes: u64) -> String {
     let rows = modules.iter().map(|module| module.rows).sum();
     let mut text = format!(
@@ -49,7 +49,7 @@ fn overview(modules: &[&Module], bytes: u64) -> String {
         let (name, size) = (escaped(&module.module), human::size(module.bytes));
         let Totals { sessions, hits, misses, .. } = module.totals;
         let (bar, found) = if sessions == 0 {
-            (String::new(), "none told yet".to_owned())
+            (String::new(), "no session".to_owned())
         } else {
             let (share, rate) = (hits as f64 / hits.saturating_add(misses).max(1) as f64, rate(hits, misses));
             (part("hit", share, &format!("{rate} found")), rate)
@@ -83,20 +83,20 @@ fn section(module: &Module) -> String {
         let rows = human::counted(module.damaged as u64, "row");
         let _ = writeln!(
             text,
-            "<p class=\"trouble\">{segments}; {rows} of the sample do not verify: run tcx verify.</p>"
+            "<p class=\"trouble\">{segments}; {rows} of the sample do not verify: run `tcx verify`.</p>"
         );
     }
-    let bytes = Caption { name: "growth", text: "Bytes over time; a segment counts from its oldest row on" };
+    let bytes = Caption { name: "growth", text: "Bytes over time; each segment counts from its oldest row" };
     let newest = &module.sessions[module.sessions.len().saturating_sub(DRAWN)..];
     let hits = Caption {
         name: "hit-rates",
-        text: "Hits by session, the newest at the right; above them what was missing",
+        text: "Hits by session, the newest at the right, with the misses above",
     };
     let charts = growth(bytes, &module.growth) + &hit_rates(hits, newest);
     let _ = writeln!(text, "<div class=\"charts\">\n{charts}</div>\n{}", sessions(&module.sessions));
     if !module.outputs.is_empty() {
         let sampled = human::counted(module.sampled as u64, "row");
-        let _ = writeln!(text, "<h3>Outputs</h3>\n<p class=\"note\">Of a sample of {sampled}.</p>");
+        let _ = writeln!(text, "<h3>Outputs</h3>\n<p class=\"note\">From a sample of {sampled}.</p>");
     }
     text.extend(module.outputs.iter().map(charts_of));
     text.push_str("</section>\n");
@@ -106,15 +106,15 @@ fn section(module: &Module) -> String {
 /// A table of the newest sessions, the last one first.
 fn sessions(of: &[Session]) -> String {
     if of.is_empty() {
-        return "<p class=\"note\">No process has told of a session yet: each does when it closes the module.</p>\n".to_owned();
+        return "<p class=\"note\">No session is recorded yet. A process records its session when it closes the module.</p>\n".to_owned();
     }
     let mut text = format!(
-        "<h3>Sessions</h3>\n<p class=\"note\">The newest of {}.</p>\n<div class=\"scroll\"><table>\n<thead><tr><th>Began</th><th>Where</th>\
-         <th class=\"number\">Took</th><th class=\"number\">Rows asked for</th><th class=\"number\">Found</th><th class=\"number\">Computed</th>\
-         <th class=\"number\">Computing</th><th class=\"number\">Waiting for flush</th><th class=\"number\">Not kept</th></tr></thead>\n",
+        "<h3>Sessions</h3>\n<p class=\"note\">The newest sessions of {}.</p>\n<div class=\"scroll\"><table>\n<thead><tr><th>Began</th><th>Where</th>\
+         <th class=\"number\">Took</th><th class=\"number\">Rows requested</th><th class=\"number\">Found</th><th class=\"number\">Computed</th>\
+         <th class=\"number\">Computing</th><th class=\"number\">Flushing</th><th class=\"number\">Not stored</th></tr></thead>\n",
         human::counted(of.len() as u64, "session")
     );
-    for session in of.iter().rev().take(TOLD) {
+    for session in of.iter().rev().take(LISTED) {
         let took = duration(session.ended_ms.saturating_sub(session.started_ms));
         let took = if session.closed { took } else { format!("{took}, not closed") };
         let cells = [
@@ -150,16 +150,15 @@ fn charts_of(leaf: &Leaf) -> String {
         text.push_str(&histogram(Caption { name: "norms", text: "Norms of the rows" }, norms));
     }
     if let Some(nan) = &leaf.nan {
-        let caption = Caption { name: "nan", text: "Elements of a row that are not a number" };
+        let caption = Caption { name: "nan", text: "Elements of a row that are NaN" };
         text.push_str(&histogram(caption, nan));
     }
     if let Some(projection) = &leaf.projection {
-        let caption =
-            Caption { name: "plane", text: "The rows along the two directions in which they differ most" };
+        let caption = Caption { name: "plane", text: "The rows along their two principal components" };
         text.push_str(&scatter(caption, projection));
     }
     text.push_str("</div>\n");
-    let nan = if leaf.nan.is_none() { "Every element is a number" } else { "Some elements are not a number" };
+    let nan = if leaf.nan.is_none() { "No NaN values" } else { "Some NaN values" };
     let infinite = human::counted(leaf.infinite_rows as u64, "row");
     let _ = writeln!(text, "<p class=\"note\">{nan}; {infinite} with infinities.</p>");
     text
@@ -170,8 +169,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_the_unit_that_fits() {
-        let told = [0, 230, 3270, 65_000, 90_000_000].map(duration);
-        assert_eq!(told, ["0 ms", "230 ms", "3.2 s", "1m 5s", "1day 1h"]);
+    fn times_are_shown_in_a_fitting_unit() {
+        let shown = [0, 230, 3270, 65_000, 90_000_000].map(duration);
+        assert_eq!(shown, ["0 ms", "230 ms", "3.2 s", "1m 5s", "1day 1h"]);
     }
 }

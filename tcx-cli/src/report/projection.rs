@@ -1,16 +1,16 @@
-//! Rows seen along the two directions in which they differ most: principal components, by power iteration.
+//! Projects rows on their first two principal components, found by power iteration.
 
 use serde::Serialize;
 
-/// Iterations at most: directions that are still mixed then differ about as much.
+/// The maximum of iterations. Directions that have not separated by then have about the same variance.
 const ITERATIONS: usize = 60;
-/// A direction that moves less has been found.
+/// A direction that moves less has converged.
 const SETTLED: f64 = 1e-9;
 
 /// Rows in the plane.
 #[derive(Debug, Serialize)]
 pub(crate) struct Projection {
-    /// The part of the variance that lies along each axis.
+    /// The share of the variance along each axis.
     pub(crate) explained: [f64; 2],
     pub(crate) points: Vec<Point>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Point {
     pub(crate) y: f64,
 }
 
-/// Projects rows of one length, all finite; `None` if they are too few or too short, or do not differ.
+/// Projects finite rows of equal length; `None` for too few rows, too short rows, or equal rows.
 pub(super) fn project(rows: &[(String, &[f64])]) -> Option<Projection> {
     let (width, count) = (rows.first()?.1.len(), rows.len() as f64);
     if width < 2 || rows.len() < 3 {
@@ -36,7 +36,7 @@ pub(super) fn project(rows: &[(String, &[f64])]) -> Option<Projection> {
     let mut centred: Vec<Vec<f64>> = rows.iter().map(|(_, row)| centre(row)).collect();
     let total: f64 = centred.iter().map(|row| dot(row, row)).sum();
     let size: f64 = rows.iter().map(|(_, row)| dot(row, row)).sum();
-    // Less than this is what the mean was rounded by.
+    // A smaller variance is the rounding error of the mean.
     if !(total.is_finite() && total > size * 1e-24) {
         return None;
     }

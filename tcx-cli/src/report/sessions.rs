@@ -1,4 +1,4 @@
-//! What processes have done with a module, as they have told: for JSON, and as totals.
+//! The sessions that processes have recorded for a module, and their totals.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::text::human;
 pub(crate) struct Session {
     pub(crate) started_ms: u64,
     pub(crate) ended_ms: u64,
-    /// If not, the process may be at it still, or was killed.
+    /// If `false`, the process is still running, or was killed.
     pub(crate) closed: bool,
     pub(crate) process: u32,
     pub(crate) host: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Session {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) computed: u64,
-    /// Computed, and not kept.
+    /// Computed, but not stored.
     pub(crate) dropped: u64,
     pub(crate) bytes_served: u64,
     pub(crate) bytes_written: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     pub(crate) flush_ms: u64,
 }
 
-/// All sessions of a module that are known.
+/// The totals of all recorded sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Totals {
     pub(crate) sessions: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Totals {
     pub(crate) computed: u64,
 }
 
-/// Those of the module in the folder `dir`, the oldest first.
+/// The sessions of the module in the folder `dir`, the oldest first.
 pub(crate) fn read(dir: &Path) -> Result<Vec<Session>> {
     Ok(tcx_store::sessions(dir)?.iter().map(Session::new).collect())
 }
@@ -71,7 +71,7 @@ impl Session {
     }
 }
 
-/// The part that was found; never all of it as long as something was missing.
+/// The hit rate in percent, rounded down: 100 % only if nothing was missing.
 pub(crate) fn rate(hits: u64, misses: u64) -> String {
     let percent = 100.0 * hits as f64 / hits.saturating_add(misses).max(1) as f64;
     format!("{:.1} %", (percent * 10.0).floor() / 10.0)
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_of_records_that_nobody_vouches_for_do_not_overflow() {
+    fn totals_of_forged_records_do_not_overflow() {
         let session = Session { hits: u64::MAX, misses: 7, ..Session::default() };
         let totals = Totals::of(&[session.clone(), session.clone()]);
         assert_eq!(totals, Totals { sessions: 2, hits: u64::MAX, misses: 14, computed: 0 });

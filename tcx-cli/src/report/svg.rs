@@ -1,4 +1,4 @@
-//! Charts as SVG inside HTML: no script, no font, nothing from elsewhere.
+//! Draws charts as inline SVG, without scripts, fonts or other resources.
 
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -8,17 +8,17 @@ use super::projection::{Point, Projection};
 use super::sessions::Session;
 use crate::text::human;
 
-/// A drawing and the room around it, for what stands at its axes.
+/// The size of a chart, and within it the drawing; the rest is for labels.
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 190.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 470.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 166.0;
-/// A few bars do not fill the drawing.
+/// The maximum width of a bar, so that a few bars do not fill the drawing.
 const WIDEST_BAR: f64 = 26.0;
 
-/// Text as it stands in HTML.
+/// Text escaped for HTML.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -34,14 +34,14 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// What a chart shows, by which it is found in the page, and what stands above it.
+/// The name of a chart in the page, and the text above it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caption<'a> {
     pub(super) name: &'a str,
     pub(super) text: &'a str,
 }
 
-/// A drawing over its axes: `marks` stand beside it, each at a part of its height, and a word below either end.
+/// A drawing with its axes: `marks` label the vertical axis, each at a share of its height, `ends` the horizontal axis.
 fn chart(caption: Caption<'_>, drawing: &str, marks: &[(f64, String)], ends: [&str; 2]) -> String {
     let (name, text) = (escaped(caption.name), escaped(caption.text));
     let mut axes = String::new();
@@ -65,7 +65,7 @@ fn chart(caption: Caption<'_>, drawing: &str, marks: &[(f64, String)], ends: [&s
     )
 }
 
-/// A bar from one height to another, both parts of the whole.
+/// A bar between two heights, both as shares of the full height.
 fn bar(class: &str, x: f64, width: f64, from: f64, to: f64, title: &str) -> String {
     let height = (to - from).max(0.0) * (BOTTOM - TOP);
     let y = BOTTOM - to * (BOTTOM - TOP);
@@ -75,13 +75,13 @@ fn bar(class: &str, x: f64, width: f64, from: f64, to: f64, title: &str) -> Stri
     )
 }
 
-/// Nothing, the half and the whole.
+/// Marks at zero, half and all.
 fn halves(whole: u64, show: fn(u64) -> String) -> Vec<(f64, String)> {
     let half = (whole > 1 && whole.is_multiple_of(2)).then(|| (0.5, show(whole / 2)));
     [Some((0.0, show(0))), half, Some((1.0, show(whole)))].into_iter().flatten().collect()
 }
 
-/// A bar a bin; of a constant, the one bar over its value.
+/// One bar for each bin; for a constant, a single bar over its value.
 pub(super) fn histogram(caption: Caption<'_>, of: &Histogram) -> String {
     if of.is_constant() {
         return constant(caption, of);
@@ -111,7 +111,7 @@ fn constant(caption: Caption<'_>, of: &Histogram) -> String {
     chart(Caption { text: &text, ..caption }, &drawing, &halves(rows, human::count), ["", ""])
 }
 
-/// Bytes by the time they were computed; nothing, if that was one moment.
+/// Bytes over time; empty if all were computed at the same time.
 pub(super) fn growth(caption: Caption<'_>, steps: &[Growth]) -> String {
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return String::new() };
     if first.ms == last.ms {
@@ -131,7 +131,7 @@ pub(super) fn growth(caption: Caption<'_>, steps: &[Growth]) -> String {
     chart(caption, &drawing, &marks, [&day(first.ms), &day(last.ms)])
 }
 
-/// A bar a session: the part of the rows that was found, and above it that which was missing.
+/// One bar for each session: the share of hits, with the misses above.
 pub(super) fn hit_rates(caption: Caption<'_>, sessions: &[Session]) -> String {
     let (Some(first), Some(last)) = (sessions.first(), sessions.last()) else { return String::new() };
     let step = ((RIGHT - LEFT) / sessions.len() as f64).min(WIDEST_BAR);
@@ -156,11 +156,11 @@ pub(super) fn hit_rates(caption: Caption<'_>, sessions: &[Session]) -> String {
     chart(caption, &bars, &marks, [&when, ""])
 }
 
-/// A point a row.
+/// One point for each row.
 pub(super) fn scatter(caption: Caption<'_>, of: &Projection) -> String {
     let most = |of_point: fn(&Point) -> f64| of.points.iter().map(of_point).fold(f64::MIN_POSITIVE, f64::max);
     let (widest, highest) = (most(|point| point.x.abs()), most(|point| point.y.abs()));
-    // One scale for both axes: what is far apart looks far apart.
+    // The same scale for both axes keeps the proportions of distances.
     let room = ((RIGHT - LEFT) / 2.0 - 6.0, (BOTTOM - TOP) / 2.0 - 6.0);
     let scale = (room.0 / widest).min(room.1 / highest);
     let mut points = String::new();
@@ -178,7 +178,7 @@ pub(super) fn scatter(caption: Caption<'_>, of: &Projection) -> String {
     chart(caption, &points, &[], [&ends[0], &ends[1]])
 }
 
-/// A part of a whole as a bar in a cell of a table.
+/// A share as a bar in a table cell.
 pub(super) fn part(class: &str, part: f64, label: &str) -> String {
     let width = (part * 100.0).clamp(0.0, 100.0);
     format!(
@@ -196,13 +196,13 @@ pub(super) fn place(session: &Session) -> String {
     words.join(", ")
 }
 
-/// A minute of a day: enough below an axis.
+/// The date and the minute.
 pub(super) fn day(ms: u64) -> String {
     let date = human::date(UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH));
     date.get(..16).map_or(date.clone(), |minute| minute.replace('T', " "))
 }
 
-/// Four digits are enough under an axis.
+/// A number with about four digits.
 pub(super) fn short(value: f64) -> String {
     let size = value.abs();
     if value != 0.0 && !(1e-3..1e5).contains(&size) {

@@ -1,4 +1,4 @@
-//! Numbers, sizes and times as people write them.
+//! Formats and parses numbers, sizes and times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,7 +34,7 @@ pub(crate) fn ago(time: SystemTime) -> String {
 
 /// `2026-07-01T12:00:00Z`.
 pub(crate) fn date(time: SystemTime) -> String {
-    // A time that no calendar has, from a damaged clock, is told as it stands.
+    // `humantime` cannot format times outside the calendar, which a broken clock may have written.
     let in_calendar = time.duration_since(UNIX_EPOCH).is_ok_and(|age| age.as_secs() < 253_402_300_800);
     if in_calendar { humantime::format_rfc3339_seconds(time).to_string() } else { format!("{time:?}") }
 }

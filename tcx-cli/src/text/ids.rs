@@ -1,4 +1,4 @@
-//! Ids as people write them: text as it is, integers in decimal, bytes in hex.
+//! Formats and parses ids: text as it is, integers in decimal, bytes in hex.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -7,12 +7,12 @@ use tcx_store::{KeyType, Keys};
 
 use crate::failure::{Code, Failure, Result};
 
-/// Reads a file of ids, one a line; `-` is standard input. Empty lines are passed over.
+/// Reads a file with one id a line; `-` is standard input. Empty lines are skipped.
 pub(crate) fn read(path: &Path) -> Result<Vec<String>> {
     Ok(lines(path)?.into_iter().filter(|line| !line.is_empty()).collect())
 }
 
-/// As [`read`], where the lines of other files stand beside them.
+/// Like [`read`], for a file whose lines belong to the rows of other files.
 ///
 /// # Errors
 ///
@@ -21,7 +21,7 @@ pub(crate) fn read_each(path: &Path) -> Result<Vec<String>> {
     let ids = lines(path)?;
     match ids.iter().position(String::is_empty) {
         Some(at) => {
-            let what = format!("{}: line {} is empty: every row needs an id", path.display(), at + 1);
+            let what = format!("{}: line {} is empty, but every row needs an id", path.display(), at + 1);
             Err(Failure::new(Code::Unfit, what))
         }
         None => Ok(ids),
@@ -43,7 +43,7 @@ fn lines(path: &Path) -> Result<Vec<String>> {
 ///
 /// # Errors
 ///
-/// One that is none of this type.
+/// The id has another type.
 pub(crate) fn parse(key_type: KeyType, id: &str) -> Result<Vec<u8>> {
     let bytes = match key_type {
         KeyType::Int => id.parse::<i64>().ok().map(|id| id.to_le_bytes().to_vec()),
@@ -63,7 +63,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     Some(pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// Two digits a byte.
+/// Two hex digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
@@ -77,7 +77,7 @@ pub(crate) fn keys<K: AsRef<[u8]>>(key_type: KeyType, ids: &[K], view: u32) -> R
         KeyType::Bytes => Keys::bytes(ids, view)?,
         _ => {
             let texts: Result<Vec<&str>, _> = ids.map(std::str::from_utf8).collect();
-            Keys::text(texts.map_err(|_| Failure::usage("an id is no text (UTF-8)"))?, view)?
+            Keys::text(texts.map_err(|_| Failure::usage("an id is not valid UTF-8"))?, view)?
         }
     })
 }
@@ -87,7 +87,7 @@ pub(crate) fn integer(key: &[u8]) -> i64 {
     key.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes))
 }
 
-/// An id as it is written.
+/// The text of an id.
 pub(crate) fn show(key_type: KeyType, key: &[u8]) -> String {
     match key_type {
         KeyType::Int => integer(key).to_string(),

@@ -1,4 +1,4 @@
-//! The elements of a row: decoding, summing up, and showing them.
+//! Decodes, summarizes and formats the elements of a row.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl Serialize for Number {
         match *self {
             Self::Int(value) => to.serialize_i64(value),
             Self::Bool(value) => to.serialize_bool(value),
-            // JSON has no word for these.
+            // JSON cannot represent these.
             value if !value.as_f64().is_finite() => to.collect_str(&value),
             Self::Single(value) => to.serialize_f32(value),
             Self::Double(value) => to.serialize_f64(value),
@@ -75,11 +75,11 @@ fn decode(dtype: DType, bytes: &[u8]) -> Option<Number> {
     })
 }
 
-/// What a row of a leaf holds.
+/// The value of one leaf in a row.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Values {
-    /// A sample that has none.
+    /// A sample without a value.
     Absent {
         r#type: String,
         value: (),
@@ -106,7 +106,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    /// `sizes` are those of a ragged tensor of which several dimensions differ.
+    /// `sizes` are the dimensions of a ragged tensor with several dynamic dimensions.
     pub(crate) fn new(leaf: &Leaf, bytes: Option<&[u8]>, sizes: &[u8]) -> Self {
         let Some(bytes) = bytes else { return Self::Absent { r#type: leaf.described(), value: () } };
         match &leaf.kind {
@@ -137,7 +137,7 @@ impl Values {
         }
     }
 
-    /// Of which type they are, and of which shape.
+    /// The type and the shape.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Absent { r#type, .. } => r#type.clone(),
@@ -146,7 +146,7 @@ impl Values {
         }
     }
 
-    /// The first elements, or the beginning of the text, in about `room` characters.
+    /// The first elements, or the start of the text, in about `room` characters.
     pub(crate) fn preview(&self, room: usize) -> String {
         match self {
             Self::Absent { .. } => "none".to_owned(),
@@ -166,7 +166,7 @@ impl Values {
         }
     }
 
-    /// `min … max, mean …`, and how many are not a number.
+    /// `min … max, mean …`, and the number of NaN values.
     pub(crate) fn summary(&self) -> String {
         let Self::Dense { min: Some(min), max: Some(max), mean, nan, shape, .. } = self else {
             return match self {
@@ -186,7 +186,7 @@ impl Values {
     }
 }
 
-/// As many elements as fit into about `room` characters, and at least one.
+/// The first elements, in about `room` characters; at least one.
 pub(crate) fn listed(elements: impl ExactSizeIterator<Item = String>, room: usize) -> String {
     let count = elements.len();
     let (mut text, mut shown) = (String::new(), 0);
@@ -202,7 +202,7 @@ pub(crate) fn listed(elements: impl ExactSizeIterator<Item = String>, room: usiz
     format!("[{text}{more}]")
 }
 
-/// The shape of one row of a ragged tensor with so many elements.
+/// The shape of one row of a ragged tensor with this number of elements.
 fn shape_of(shape: &[usize], elements: usize, sizes: &[u8]) -> Vec<usize> {
     let known: usize = shape.iter().filter(|&&dim| dim != ANY).product();
     let mut sizes = sizes.as_chunks().0.iter().map(|size| u64::from_le_bytes(*size) as usize);
@@ -223,7 +223,7 @@ fn compare(a: Number, b: Number) -> std::cmp::Ordering {
     }
 }
 
-/// Five digits are enough to look at.
+/// A number with about five digits.
 pub(crate) fn short(value: Number) -> String {
     let number = match value {
         Number::Single(value) => f64::from(value),
