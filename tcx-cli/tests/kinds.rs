@@ -94,7 +94,10 @@ fn what_is_no_array_is_not_exported_as_one() {
     let output = tcx(dir.path(), &["export", "cache", "m_v1", "--to", "out"]);
     assert_eq!(output.status.code(), Some(5));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("`score`, optional f32 [2], is not an array; export to Parquet or Arrow"), "{said}");
+    assert!(
+        said.contains("`score`, optional f32 [2], is not an array; export to Parquet or Arrow"),
+        "{said}"
+    );
     assert!(!dir.path().join("out").exists());
 }
 

@@ -40,6 +40,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("xtask", &["cli.rs", "failure.rs", "main.rs", "process.rs", "workspace.rs"]),
 ];
 
+/// These hold no product code: a test or an example may use whatever it needs.
+fn is_exempt(folder: &str) -> bool {
+    ["tests", "examples"].iter().any(|exempt| Path::new(folder).starts_with(exempt))
+}
+
 /// What is wrong with the rooms of the crate in `folder`: one entry for each finding.
 fn findings(checkout: &Path, folder: &str, listed: &[&str]) -> Vec<String> {
     let sources = Path::new(folder).join("src");
@@ -79,6 +84,16 @@ fn stray_files(checkout: &Path, sources: &Path, listed: &[&str]) -> Vec<String> 
         format!("{}: no such file, but {} lists it: remove it from the list", file.display(), file!())
     });
     stray.chain(gone).collect()
+}
+
+#[test]
+fn every_crate_of_the_workspace_is_checked() {
+    let manifest = fs::read_to_string(Workspace::find().unwrap().root().join("Cargo.toml")).unwrap();
+    let members = manifest.split("members = [").nth(1).unwrap().split(']').next().unwrap();
+    let members: BTreeSet<&str> =
+        members.split('"').skip(1).step_by(2).filter(|member| !is_exempt(member)).collect();
+    let checked: BTreeSet<&str> = CRATES.iter().map(|(folder, _)| *folder).collect();
+    assert_eq!(checked, members, "list the crate in CRATES, with the files at its root");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use crate::workspace::Workspace;
 use texts::Word;
 
 /// The sources whose messages and documentation comments are checked.
-const SOURCES: &[&str] = &["benches", "examples", "tcx-derive/src", "tcx-sql/src", "xtask/src"];
+const SOURCES: &[&str] =
+    &["benches", "examples", "tcx-cli/src", "tcx-derive/src", "tcx-sql/src", "xtask/src"];
 /// Documents whose words come from sources that are not checked.
 const NOT_YET: &[&str] = &["docs/cli.md", "docs/operations.md", "tcx-cli/tests/sessions"];
 /// What only tests compile, this check included.
