@@ -14,7 +14,7 @@ use texts::Word;
 const SOURCES: &[&str] =
     &["benches", "examples", "tcx-cli/src", "tcx-derive/src", "tcx-sql/src", "xtask/src"];
 /// Documents whose words come from sources that are not checked.
-const NOT_YET: &[&str] = &["docs/cli.md", "docs/operations.md", "tcx-cli/tests/sessions"];
+const NOT_YET: &[&str] = &["docs/operations.md", "tcx-cli/tests/sessions/lost.md"];
 /// What only tests compile, this check included.
 const TESTS: [&str; 5] = ["words", "tests", "testing", "tests.rs", "fuzzing.rs"];
 /// The longest line of a document, in characters.
