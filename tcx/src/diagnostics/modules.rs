@@ -11,8 +11,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, RwLock};
 
 use tch::{CModule, IValue, Tensor, TrainableCModule, nn};
 
-use crate::output::part::never_compiled;
-use crate::{Frozen, Identity, Stateless};
+use crate::{Frozen, Stateless};
 
 /// A field of a module, of which the conditions below speak.
 #[doc(hidden)]
@@ -29,43 +28,43 @@ pub trait NotTrainable<T> {}
 impl<M> NotTrainable<Frozen<M>> for ModuleField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::Linear where for<'a> ModuleField<'a>: NotTrainable<nn::Linear> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::Linear where for<'a> ModuleField<'a>: NotTrainable<nn::Linear> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<ND> Stateless for nn::Conv<ND> where for<'a> ModuleField<'a>: NotTrainable<nn::Conv<ND>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<ND> Stateless for nn::Conv<ND> where for<'a> ModuleField<'a>: NotTrainable<nn::Conv<ND>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<ND> Stateless for nn::ConvTransposeND<ND> where for<'a> ModuleField<'a>: NotTrainable<nn::ConvTransposeND<ND>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<ND> Stateless for nn::ConvTransposeND<ND> where for<'a> ModuleField<'a>: NotTrainable<nn::ConvTransposeND<ND>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::BatchNorm where for<'a> ModuleField<'a>: NotTrainable<nn::BatchNorm> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::BatchNorm where for<'a> ModuleField<'a>: NotTrainable<nn::BatchNorm> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::LayerNorm where for<'a> ModuleField<'a>: NotTrainable<nn::LayerNorm> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::LayerNorm where for<'a> ModuleField<'a>: NotTrainable<nn::LayerNorm> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::GroupNorm where for<'a> ModuleField<'a>: NotTrainable<nn::GroupNorm> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::GroupNorm where for<'a> ModuleField<'a>: NotTrainable<nn::GroupNorm> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::Embedding where for<'a> ModuleField<'a>: NotTrainable<nn::Embedding> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::Embedding where for<'a> ModuleField<'a>: NotTrainable<nn::Embedding> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::LSTM where for<'a> ModuleField<'a>: NotTrainable<nn::LSTM> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::LSTM where for<'a> ModuleField<'a>: NotTrainable<nn::LSTM> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::GRU where for<'a> ModuleField<'a>: NotTrainable<nn::GRU> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::GRU where for<'a> ModuleField<'a>: NotTrainable<nn::GRU> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::Sequential where for<'a> ModuleField<'a>: NotTrainable<nn::Sequential> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::Sequential where for<'a> ModuleField<'a>: NotTrainable<nn::Sequential> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::SequentialT where for<'a> ModuleField<'a>: NotTrainable<nn::SequentialT> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::SequentialT where for<'a> ModuleField<'a>: NotTrainable<nn::SequentialT> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<'f> Stateless for nn::Func<'f> where for<'a> ModuleField<'a>: NotTrainable<nn::Func<'f>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<'f> Stateless for nn::Func<'f> where for<'a> ModuleField<'a>: NotTrainable<nn::Func<'f>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<'f> Stateless for nn::FuncT<'f> where for<'a> ModuleField<'a>: NotTrainable<nn::FuncT<'f>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<'f> Stateless for nn::FuncT<'f> where for<'a> ModuleField<'a>: NotTrainable<nn::FuncT<'f>> { never_compiled!(Stateless); }
 #[diagnostic::on_unimplemented(
     message = "`{T}` may own trainable parameters",
     label = "trainable: its outputs change as it trains, so caching them would be wrong",
@@ -77,19 +76,19 @@ impl<M> NotTrainableObject<Frozen<M>> for ModuleField<'_> {}
 
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for dyn nn::Module where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::Module> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for dyn nn::Module where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::Module> { never_compiled!(Stateless); }
 
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for dyn nn::ModuleT where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::ModuleT> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for dyn nn::ModuleT where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::ModuleT> { never_compiled!(Stateless); }
 
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for dyn nn::Module + Send where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::Module + Send> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for dyn nn::Module + Send where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::Module + Send> { never_compiled!(Stateless); }
 
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for dyn nn::ModuleT + Send where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::ModuleT + Send> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for dyn nn::ModuleT + Send where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::ModuleT + Send> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` gives access to weights, and lets them change",
@@ -101,16 +100,16 @@ pub trait NotVariables<T> {}
 impl<M> NotVariables<Frozen<M>> for ModuleField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::VarStore where for<'a> ModuleField<'a>: NotVariables<nn::VarStore> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::VarStore where for<'a> ModuleField<'a>: NotVariables<nn::VarStore> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<'f> Stateless for nn::Path<'f> where for<'a> ModuleField<'a>: NotVariables<nn::Path<'f>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<'f> Stateless for nn::Path<'f> where for<'a> ModuleField<'a>: NotVariables<nn::Path<'f>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::Optimizer where for<'a> ModuleField<'a>: NotVariables<nn::Optimizer> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::Optimizer where for<'a> ModuleField<'a>: NotVariables<nn::Optimizer> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::Variables where for<'a> ModuleField<'a>: NotVariables<nn::Variables> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::Variables where for<'a> ModuleField<'a>: NotVariables<nn::Variables> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` holds weights that can be changed",
@@ -122,10 +121,10 @@ pub trait NotScript<T> {}
 impl<M> NotScript<Frozen<M>> for ModuleField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for CModule where for<'a> ModuleField<'a>: NotScript<CModule> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for CModule where for<'a> ModuleField<'a>: NotScript<CModule> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for TrainableCModule where for<'a> ModuleField<'a>: NotScript<TrainableCModule> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for TrainableCModule where for<'a> ModuleField<'a>: NotScript<TrainableCModule> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
     message = "a bare `Tensor` in a module can be written to at any time",
@@ -137,7 +136,7 @@ pub trait NotWritable<T> {}
 impl<M> NotWritable<Frozen<M>> for ModuleField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for Tensor where for<'a> ModuleField<'a>: NotWritable<Tensor> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for Tensor where for<'a> ModuleField<'a>: NotWritable<Tensor> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` holds tensors that can be written to at any time",
@@ -149,13 +148,13 @@ pub trait HoldsNoTensors<T> {}
 impl<M> HoldsNoTensors<Frozen<M>> for ModuleField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::LSTMState where for<'a> ModuleField<'a>: HoldsNoTensors<nn::LSTMState> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::LSTMState where for<'a> ModuleField<'a>: HoldsNoTensors<nn::LSTMState> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for nn::GRUState where for<'a> ModuleField<'a>: HoldsNoTensors<nn::GRUState> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for nn::GRUState where for<'a> ModuleField<'a>: HoldsNoTensors<nn::GRUState> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for IValue where for<'a> ModuleField<'a>: HoldsNoTensors<IValue> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for IValue where for<'a> ModuleField<'a>: HoldsNoTensors<IValue> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` can change between two calls, and outputs with it",
@@ -167,67 +166,67 @@ pub trait NotMutable<T> {}
 impl<M> NotMutable<Frozen<M>> for ModuleField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Stateless for Cell<T> where for<'a> ModuleField<'a>: NotMutable<Cell<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T> Stateless for Cell<T> where for<'a> ModuleField<'a>: NotMutable<Cell<T>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Stateless for RefCell<T> where for<'a> ModuleField<'a>: NotMutable<RefCell<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T> Stateless for RefCell<T> where for<'a> ModuleField<'a>: NotMutable<RefCell<T>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Stateless for UnsafeCell<T> where for<'a> ModuleField<'a>: NotMutable<UnsafeCell<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T> Stateless for UnsafeCell<T> where for<'a> ModuleField<'a>: NotMutable<UnsafeCell<T>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Stateless for Mutex<T> where for<'a> ModuleField<'a>: NotMutable<Mutex<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T> Stateless for Mutex<T> where for<'a> ModuleField<'a>: NotMutable<Mutex<T>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Stateless for RwLock<T> where for<'a> ModuleField<'a>: NotMutable<RwLock<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T> Stateless for RwLock<T> where for<'a> ModuleField<'a>: NotMutable<RwLock<T>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Stateless for OnceCell<T> where for<'a> ModuleField<'a>: NotMutable<OnceCell<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T> Stateless for OnceCell<T> where for<'a> ModuleField<'a>: NotMutable<OnceCell<T>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Stateless for OnceLock<T> where for<'a> ModuleField<'a>: NotMutable<OnceLock<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T> Stateless for OnceLock<T> where for<'a> ModuleField<'a>: NotMutable<OnceLock<T>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T, F> Stateless for LazyCell<T, F> where for<'a> ModuleField<'a>: NotMutable<LazyCell<T, F>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T, F> Stateless for LazyCell<T, F> where for<'a> ModuleField<'a>: NotMutable<LazyCell<T, F>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T, F> Stateless for LazyLock<T, F> where for<'a> ModuleField<'a>: NotMutable<LazyLock<T, F>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T, F> Stateless for LazyLock<T, F> where for<'a> ModuleField<'a>: NotMutable<LazyLock<T, F>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicBool where for<'a> ModuleField<'a>: NotMutable<AtomicBool> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicBool where for<'a> ModuleField<'a>: NotMutable<AtomicBool> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicI8 where for<'a> ModuleField<'a>: NotMutable<AtomicI8> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicI8 where for<'a> ModuleField<'a>: NotMutable<AtomicI8> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicI16 where for<'a> ModuleField<'a>: NotMutable<AtomicI16> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicI16 where for<'a> ModuleField<'a>: NotMutable<AtomicI16> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicI32 where for<'a> ModuleField<'a>: NotMutable<AtomicI32> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicI32 where for<'a> ModuleField<'a>: NotMutable<AtomicI32> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicI64 where for<'a> ModuleField<'a>: NotMutable<AtomicI64> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicI64 where for<'a> ModuleField<'a>: NotMutable<AtomicI64> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicIsize where for<'a> ModuleField<'a>: NotMutable<AtomicIsize> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicIsize where for<'a> ModuleField<'a>: NotMutable<AtomicIsize> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicU8 where for<'a> ModuleField<'a>: NotMutable<AtomicU8> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicU8 where for<'a> ModuleField<'a>: NotMutable<AtomicU8> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicU16 where for<'a> ModuleField<'a>: NotMutable<AtomicU16> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicU16 where for<'a> ModuleField<'a>: NotMutable<AtomicU16> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicU32 where for<'a> ModuleField<'a>: NotMutable<AtomicU32> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicU32 where for<'a> ModuleField<'a>: NotMutable<AtomicU32> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicU64 where for<'a> ModuleField<'a>: NotMutable<AtomicU64> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicU64 where for<'a> ModuleField<'a>: NotMutable<AtomicU64> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl Stateless for AtomicUsize where for<'a> ModuleField<'a>: NotMutable<AtomicUsize> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl Stateless for AtomicUsize where for<'a> ModuleField<'a>: NotMutable<AtomicUsize> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T> Stateless for AtomicPtr<T> where for<'a> ModuleField<'a>: NotMutable<AtomicPtr<T>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T> Stateless for AtomicPtr<T> where for<'a> ModuleField<'a>: NotMutable<AtomicPtr<T>> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
     message = "`{T}` has no order: it differs from run to run, and the cache's identity with it",
@@ -239,7 +238,7 @@ pub trait HasOrder<T> {}
 impl<K, V> HasOrder<BTreeMap<K, V>> for ModuleField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<K, V, H> Stateless for HashMap<K, V, H> where for<'a> ModuleField<'a>: HasOrder<HashMap<K, V, H>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<K, V, H> Stateless for HashMap<K, V, H> where for<'a> ModuleField<'a>: HasOrder<HashMap<K, V, H>> { never_compiled!(Stateless); }
 #[doc(hidden)]
 #[rustfmt::skip]
-impl<T, H> Stateless for HashSet<T, H> where for<'a> ModuleField<'a>: HasOrder<HashSet<T, H>> { fn identity(&self, _: &mut Identity) { never_compiled() } }
+impl<T, H> Stateless for HashSet<T, H> where for<'a> ModuleField<'a>: HasOrder<HashSet<T, H>> { never_compiled!(Stateless); }

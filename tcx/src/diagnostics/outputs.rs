@@ -4,13 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
 
 use tch::Tensor;
-use tcx_store::ColumnType;
 
-use crate::Result;
-use crate::output::part::never_compiled;
+use crate::output::CacheableOutput;
 use crate::output::typed::{Element, Shape, Typed};
 use crate::output::value::SampleValue;
-use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
 
 /// A part of an output, of which the conditions below speak.
 #[doc(hidden)]
@@ -29,9 +26,7 @@ impl<E: Element, S: Shape> HasDtypeAndShape<Typed<E, S>> for OutputField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for Tensor where for<'a> OutputField<'a>: HasDtypeAndShape<Tensor> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 
 #[diagnostic::on_unimplemented(
@@ -45,16 +40,12 @@ impl<E: Element, S: Shape> HasColumns<Typed<E, S>> for OutputField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
 impl<K, V, H> CacheableOutput for HashMap<K, V, H> where for<'a> OutputField<'a>: HasColumns<HashMap<K, V, H>> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl<K, V> CacheableOutput for BTreeMap<K, V> where for<'a> OutputField<'a>: HasColumns<BTreeMap<K, V>> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 
 #[diagnostic::on_unimplemented(
@@ -68,72 +59,52 @@ impl<T: SampleValue> OnePerSample<Vec<T>> for OutputField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for bool where for<'a> OutputField<'a>: OnePerSample<bool> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for f32 where for<'a> OutputField<'a>: OnePerSample<f32> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for f64 where for<'a> OutputField<'a>: OnePerSample<f64> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for i8 where for<'a> OutputField<'a>: OnePerSample<i8> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for i16 where for<'a> OutputField<'a>: OnePerSample<i16> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for i32 where for<'a> OutputField<'a>: OnePerSample<i32> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for i64 where for<'a> OutputField<'a>: OnePerSample<i64> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for u8 where for<'a> OutputField<'a>: OnePerSample<u8> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for String where for<'a> OutputField<'a>: OnePerSample<String> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 #[doc(hidden)]
 #[rustfmt::skip]
 impl<T, const N: usize> CacheableOutput for [T; N] where for<'a> OutputField<'a>: OnePerSample<[T; N]> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 
 /// The same for a type of the user's. A macro of this kind, since the compiler advises against derives whose impls have
@@ -171,9 +142,7 @@ impl<E: Element, S: Shape> NotEmpty<Typed<E, S>> for OutputField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
 impl CacheableOutput for () where for<'a> OutputField<'a>: NotEmpty<()> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
 
 #[diagnostic::on_unimplemented(
@@ -187,7 +156,5 @@ impl<E: Element, S: Shape> AlwaysPresent<Typed<E, S>> for OutputField<'_> {}
 #[doc(hidden)]
 #[rustfmt::skip]
 impl<T> CacheableOutput for Option<T> where for<'a> OutputField<'a>: AlwaysPresent<Option<T>> {
-    const COLUMN: ColumnType = ColumnType::Struct(&[]);
-    fn write(&self, _: &mut ColumnWriter) -> Result<()> { never_compiled() }
-    fn read(_: &mut ColumnReader<'_>) -> Result<Self> { never_compiled() }
+    never_compiled!(CacheableOutput);
 }
