@@ -9,43 +9,75 @@ use std::sync::Arc;
 
 use tcx_store::{KeyType, Keys, StampType};
 
-/// What the ids of a module are.
-#[doc(hidden)]
+/// The type of the ids of a module or a table: [`StringIds`], [`I64Ids`], [`BytesIds`], or one of these with stamps
+/// ([`Stamped`](crate::Stamped)). tcx implements it for these and for nothing else; code that is generic over modules or tables
+/// names it.
+///
+/// ```
+/// use tcx::{CacheableOutput, KeyKind, Table};
+///
+/// /// Works with tables of all ids.
+/// fn rows<T: CacheableOutput, K: KeyKind>(table: &Table<T, K>) -> u64 {
+///     table.stats().rows
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let lengths: Table<Vec<i64>, tcx::StringIds> = tcx::Cache::open(dir.path())?.table("kinds_v1")?;
+/// assert_eq!(rows(&lengths), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait KeyKind: Sized + 'static {
-    /// How the store calls it.
+    /// The key type of the store.
+    #[doc(hidden)]
     const KEY_TYPE: KeyType;
-    /// What the stamps beside the ids are, if there are any.
+    /// The type of the stamps beside the ids, if there are any.
+    #[doc(hidden)]
     const STAMPS: Option<StampType> = None;
     /// The ids without their stamps.
     type Plain: KeyKind;
-    /// What one id is read as.
+    /// A borrowed id.
     type Ref<'a>;
-    /// An id of one's own.
+    /// An owned id.
     type Owned: Id<Self> + Clone + std::fmt::Debug;
 
     /// Packs ids.
+    #[doc(hidden)]
     fn keys<'a>(ids: impl Iterator<Item = Self::Ref<'a>>, view: u32) -> tcx_store::Result<Keys>;
 
     /// Packs the ids of a batch.
+    #[doc(hidden)]
     fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
         Self::keys(ids.iter().map(Id::id), view)
     }
 
     /// Reads an id from the bytes of a key, and of its stamp if it has one.
+    #[doc(hidden)]
     fn unpack<'a>(key: &'a [u8], stamp: Option<&'a [u8]>) -> Option<Self::Ref<'a>>;
 
     /// As [`unpack`](Self::unpack).
+    #[doc(hidden)]
     fn own(key: &[u8], stamp: Option<&[u8]>) -> Option<Self::Owned>;
 }
 
-/// Ids that have a beginning.
+/// Ids that have a prefix: [`StringIds`] and [`BytesIds`], for
+/// [`Cached::invalidate_prefix`](crate::Cached::invalidate_prefix).
+///
+/// ```
+/// use tcx::{CachedModule, PrefixKind};
+///
+/// /// Forgets the samples of a folder, whatever the module.
+/// fn forget<M: CachedModule<Key = tcx::StringIds>>(module: &tcx::Cached<M>, folder: &str) -> tcx::Result<()> {
+///     module.invalidate_prefix(folder)
+/// }
+/// # fn is_prefix<K: PrefixKind<Prefix = str>>() {}
+/// # is_prefix::<tcx::StringIds>();
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the ids of this module are `i64`, which have no prefix",
     note = "use `invalidate_where`, or `invalidate` with the ids themselves"
 )]
-#[doc(hidden)]
 pub trait PrefixKind: KeyKind {
-    /// What a beginning is.
+    /// A prefix of an id.
     type Prefix: ?Sized + AsRef<[u8]>;
 }
 
@@ -57,18 +89,39 @@ impl PrefixKind for BytesIds {
     type Prefix = [u8];
 }
 
-/// Strings: the default.
-#[doc(hidden)]
+/// Ids that are strings: the default.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let table: tcx::Table<Vec<i64>, tcx::StringIds> = tcx::Cache::open(dir.path())?.table("strings_v1")?;
+/// table.put(&["a"], &vec![1])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub enum StringIds {}
 
-/// `key = i64`.
-#[doc(hidden)]
+/// Ids that are integers: `#[cached_module(key = i64)]`.
+///
+/// ```
+/// /// Computes samples by their numbers, with any module that has numbers.
+/// fn first<M>(module: &tcx::Cached<M>, input: &M::Input) -> tcx::Result<M::Output>
+/// where
+///     M: tcx::CachedModule<Key = tcx::I64Ids>,
+/// {
+///     module.forward(&[0], input)
+/// }
+/// ```
 #[derive(Debug)]
 pub enum I64Ids {}
 
-/// `key = bytes`.
-#[doc(hidden)]
+/// Ids that are bytes: `#[cached_module(key = bytes)]`.
+///
+/// ```
+/// /// Whether a module whose ids are bytes has a row for this hash.
+/// fn has<M: tcx::CachedModule<Key = tcx::BytesIds>>(module: &tcx::Cached<M>, hash: [u8; 32]) -> tcx::Result<bool> {
+///     Ok(module.coverage(&[hash])?.is_complete())
+/// }
+/// ```
 #[derive(Debug)]
 pub enum BytesIds {}
 

@@ -6,34 +6,66 @@ use tcx_store::{Column, KeyType, Keys, StampType};
 
 use crate::ids::{BytesIds, Id, KeyKind, PrefixKind};
 
-/// Ids of a kind, each with a stamp: `stamp = u64` or `stamp = bytes` in the annotation.
-#[doc(hidden)]
+/// Ids of type `K`, each with a stamp of type `S`: `stamp = u64` or `stamp = bytes` in the annotation, where `S` is `u64` or
+/// `[u8]`.
+///
+/// ```
+/// use tcx::{Stamped, StringIds};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let cache = tcx::Cache::open(dir.path())?;
+/// let sizes: tcx::Table<Vec<i64>, Stamped<StringIds, u64>> = tcx::Table::builder("stamped_v1").stamped().open(&cache)?;
+/// sizes.put(&[("a.jpg", 1)], &vec![10])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Stamped<K, S: ?Sized>(PhantomData<K>, PhantomData<S>);
 
-/// What stamps are: `u64` or `[u8]`.
-#[doc(hidden)]
+/// The type of stamps: `u64`, or `[u8]` for bytes. tcx implements it for these and for nothing else.
+///
+/// ```
+/// use tcx::{Cache, StampKind, StampedTable, Table};
+///
+/// /// Opens a table of lengths with stamps of either type.
+/// fn lengths<S: StampKind + ?Sized>(cache: &Cache) -> tcx::Result<StampedTable<Vec<i64>, S>> {
+///     Table::builder("lengths_by_stamp_v1").stamped::<S>().open(cache)
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// lengths::<[u8]>(&Cache::open(dir.path())?)?.put(&[("a", b"etag")], &vec![1])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait StampKind: 'static {
-    /// How the store calls it.
+    /// The stamp type of the store.
+    #[doc(hidden)]
     const TYPE: StampType;
-    /// What one stamp is read as.
+    /// A borrowed stamp.
     type Ref<'a>;
-    /// A stamp of one's own.
+    /// An owned stamp.
     type Owned: Stamp<Self> + Clone + std::fmt::Debug;
 
     /// Packs stamps.
+    #[doc(hidden)]
     fn column<'a>(stamps: impl Iterator<Item = Self::Ref<'a>>) -> Column;
 
     /// Reads a stamp.
+    #[doc(hidden)]
     fn unpack(stamp: &[u8]) -> Option<Self::Ref<'_>>;
 
     /// As [`unpack`](Self::unpack).
+    #[doc(hidden)]
     fn own(stamp: &[u8]) -> Option<Self::Owned>;
 }
 
-/// Which types are stamps of a kind.
-#[doc(hidden)]
+/// The types that are stamps of type `S`: `u64` itself, and for `[u8]` everything that is an [`Id`] of bytes.
+///
+/// ```
+/// fn is_stamp<S: tcx::StampKind + ?Sized>(_: impl tcx::Stamp<S>) {}
+/// is_stamp::<u64>(7);
+/// is_stamp::<[u8]>(vec![1, 2]);
+/// ```
 pub trait Stamp<S: StampKind + ?Sized> {
     /// The stamp itself.
+    #[doc(hidden)]
     fn stamp(&self) -> S::Ref<'_>;
 }
 

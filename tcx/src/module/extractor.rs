@@ -80,7 +80,6 @@ pub trait Extractor {
 pub trait CachedModule: Extractor + Stateless {
     /// The name of this module's cache. A module that computes something else needs another one.
     const ID: &'static str;
-    /// What the ids of its samples are.
-    #[doc(hidden)]
+    /// The type of the ids of its samples.
     type Key: KeyKind;
 }
