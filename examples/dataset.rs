@@ -19,9 +19,7 @@ struct Decoded {
 
 fn table(dir: &Path) -> tcx::Result<Table<Decoded>> {
     // A table watches nothing: what decides its values is named here.
-    Table::builder("dataset_decoded_v1")
-        .metadata("size", "32")
-        .open(&Cache::builder().progress(false).open(dir.join("cache"))?)
+    Table::builder("dataset_decoded_v1").metadata("size", "32").open(&Cache::open(dir.join("cache"))?)
 }
 
 fn decode(paths: &[&String]) -> tcx::Result<Decoded> {

@@ -39,7 +39,7 @@ fn epoch(dir: &Path, (rank, world): (usize, usize), epoch: usize) -> tcx::Result
     tch::manual_seed(7); // every rank has the same weights
     let build = |p: &nn::Path<'_>| nn::linear(p, 4, 8, nn::LinearConfig::default());
     let net = Frozen::build(nn::VarStore::new(Device::Cpu), build)?;
-    let cache = Cache::builder().progress(false).open(dir)?;
+    let cache = Cache::open(dir)?;
     let encoder = cache.module(Encoder { net })?;
     let ids: Vec<i64> = (0..SAMPLES).filter(|id| (*id as usize + epoch) % world == rank).collect();
     for batch in ids.chunks(10) {

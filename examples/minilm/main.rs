@@ -81,7 +81,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         eprintln!("model    {model} (loaded in {seconds:.1} s, {} threads)\n", tcx_examples::cores());
     }
 
-    let cache = Cache::open(place.rows())?;
+    let cache = Cache::builder().progress(true).open(place.rows())?;
     let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
     let cached = cache.module(module).map_err(|error| anyhow!("{error}\n  {elsewhere}"))?;
     match args.mode {

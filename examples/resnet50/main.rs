@@ -67,7 +67,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let module = ResNet50::load(args.weights.as_deref())?;
     let seconds = start.elapsed().as_secs_f64();
     eprintln!("weights  {}, ready in {seconds:.1} s", model::described(args.weights.as_deref()));
-    let cache = Cache::open(place.rows())?;
+    let cache = Cache::builder().progress(true).open(place.rows())?;
     eprintln!("cache    {}\n", cache.path().display());
     let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
     let cached = cache.module(module).map_err(|error| anyhow!("{error}\n  {elsewhere}"))?;

@@ -1,4 +1,62 @@
-#![doc = include_str!("../../README.md")]
+//! A cache for frozen feature extractors: each sample is computed once, by whichever process needs it first, and read from disk
+//! after that.
+//!
+//! Three annotations say what is cached:
+//!
+//! - [`#[cached_module(id = "…")]`](macro@cached_module) on the struct that holds the network, as [`Frozen`] weights, and its
+//!   configuration. Everything in it is part of the cache's [identity](Identity): a changed module never reads old rows.
+//! - [`#[derive(CacheableOutput)]`](macro@CacheableOutput) on what it returns, with `#[tensor(f32, [2048])]` on its tensors.
+//! - [`#[derive(Stateless)]`](macro@Stateless) on further structs of configuration.
+//!
+//! ```
+//! use tch::{Device, Tensor, kind, nn, nn::Module};
+//! use tcx::{Cache, CacheableOutput, Extractor, Frozen, cached_module};
+//!
+//! #[derive(CacheableOutput)]
+//! struct Features {
+//!     #[tensor(f32, [4])]
+//!     pooled: Tensor, // [N, 4] for a batch of N samples
+//! }
+//!
+//! #[cached_module(id = "projection_v1")]
+//! struct Projection {
+//!     layer: Frozen<nn::Linear>, // a bare `nn::Linear` does not compile
+//! }
+//!
+//! impl Extractor for Projection {
+//!     type Input = Tensor;
+//!     type Output = Features;
+//!
+//!     fn forward(&self, x: &Tensor) -> tcx::Result<Features> {
+//!         Ok(Features { pooled: self.layer.forward(x) })
+//!     }
+//! }
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path();
+//! let layer = Frozen::build(nn::VarStore::new(Device::Cpu), |p| nn::linear(p, 8, 4, Default::default()))?;
+//! let projection = Cache::open(dir)?.module(Projection { layer })?;
+//! let x = Tensor::ones([2, 8], kind::FLOAT_CPU);
+//! let computed = projection.forward(&["a", "b"], &x)?;
+//! let found = projection.forward(&["b"], &x.narrow(0, 1, 1))?; // nothing is computed
+//! assert!(found.pooled.equal(&computed.pooled.narrow(0, 1, 1)));
+//! projection.flush()?; // durable when this returns
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | to … | use |
+//! |---|---|
+//! | open a cache | [`Cache::open`], or [`Cache::builder`] for limits, compression and the [`Mode`] |
+//! | open a module | [`Cache::module`]; [`Cache::lazy_module`] to build it at the first miss; [`Cache::module_after`] for chains |
+//! | get features | [`Cached::forward`]; [`Cached::fetch`] to load the inputs of missing samples only; [`Cached::fields`] for a part |
+//! | fill a cache ahead of its use | [`Cached::warm`], [`Cached::prefetch`], [`Cached::coverage`] |
+//! | freeze weights | [`Frozen::load`], [`Frozen::build`], [`Frozen::script`], [`Frozen::tensor`] |
+//! | return tensors that differ in size | a `Vec<Tensor>`, or [`Ragged`], with `_` in the shape |
+//! | name samples | strings, `key = i64` or `key = bytes`; [`ContentId`]; [`Keyed`] if the inputs hold the ids; [`Cached::view`] |
+//! | store values without a module | [`Cache::table`] |
+//! | remove or check rows | [`Cached::invalidate`] and its variants; [`Cached::verify`] |
+//! | watch it | [`Cached::stats`], [`CacheBuilder::progress`], spans and events of `tracing` |
+//! | handle errors | [`Error`] |
 
 #[doc(hidden)]
 #[path = "private.rs"]
@@ -19,6 +77,7 @@ pub use cache::Cache;
 pub use cache::builder::CacheBuilder;
 pub use cache::coverage::Coverage;
 pub use cache::mode::Mode;
+pub use cache::tuning::Tuning;
 pub use cached::Cached;
 pub use cached::fields::Fields;
 pub use cached::keyed::Keyed;
@@ -30,8 +89,9 @@ pub use half::{bf16, f16};
 pub use identity::Identity;
 pub use identity::frozen::{Frozen, Weights};
 pub use identity::stateless::Stateless;
-pub use ids::Id;
 pub use ids::content::ContentId;
+pub use ids::stamp::{Stamp, StampKind, Stamped};
+pub use ids::{BytesIds, I64Ids, Id, KeyKind, PrefixKind, StringIds};
 pub use macros::{CacheableOutput, Stateless, cached_module};
 pub use module::batch::Batch;
 pub use module::extractor::{CachedModule, Extractor};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, SystemTime};
 
-use tcx::{Cache, CacheableOutput, Cached, Extractor, Mode, Result, Table, cached_module};
+use tcx::{Cache, CacheableOutput, Cached, Extractor, Mode, Result, Table, Tuning, cached_module};
 use tcx_engine_tests::child::in_child;
 use tcx_tests::{Scaled, wait_until};
 
@@ -56,7 +56,7 @@ impl Drop for Squares {
 
 /// A cache that writes nothing by itself for as long as a test takes.
 fn open(dir: &Path) -> Cache {
-    Cache::builder().seal_after(Duration::from_hours(1)).open(dir).unwrap()
+    Cache::builder().tuning(Tuning::new().flush_interval(Duration::from_hours(1))).open(dir).unwrap()
 }
 
 fn forward(squares: &Cached<Squares>, ids: &[i64]) {

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use tcx::{Cache, Extractor, Mode, ReadMode, Result, cached_module};
+use tcx::{Cache, Extractor, Mode, ReadMode, Result, Tuning, cached_module};
 use tcx_tests::wait_until;
 
 #[cached_module(id = "opened_v1", key = i64)]
@@ -51,7 +51,7 @@ impl Held {
 fn open_and_close(dir: &Path, time: i64) {
     let mode = if time % 3 == 0 { Mode::ReadOnly } else { Mode::ReadWrite };
     let read = if time % 5 == 0 { ReadMode::Pread } else { ReadMode::Auto };
-    let cache = Cache::builder().mode(mode).read_mode(read).open(dir).unwrap();
+    let cache = Cache::builder().mode(mode).tuning(Tuning::new().read_mode(read)).open(dir).unwrap();
     let opened = cache.module(Opened).unwrap();
     assert_eq!(opened.fetch(&[0], |_| unreachable!("it is there")).unwrap(), [0]);
     if time % 20 == 1 {

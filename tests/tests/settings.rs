@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tch::{Kind, Tensor};
-use tcx::{Cache, CacheBuilder, Cached, Compression, D1, Extractor, Mode, ReadMode, Typed, cached_module};
+use tcx::{
+    Cache, CacheBuilder, Cached, Compression, D1, Extractor, Mode, ReadMode, Tuning, Typed, cached_module,
+};
 use tcx_tests::{Scaled, wait_until};
 
 const ROW: usize = 4096;
@@ -27,7 +29,7 @@ impl Extractor for Pages {
 }
 
 fn open(dir: &Path, settings: CacheBuilder) -> Cached<Pages> {
-    settings.progress(false).open(dir).unwrap().module(Pages {}).unwrap()
+    settings.open(dir).unwrap().module(Pages {}).unwrap()
 }
 
 /// Asks for these rows, and checks every byte of them.
@@ -46,9 +48,9 @@ fn segments(dir: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn rows_are_written_once_so_many_bytes_of_them_have_come_together() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = || Cache::builder().seal_after(HOUR);
-    let small = open(&dir.path().join("small"), settings().seal_bytes(2 * ROW));
-    let large = open(&dir.path().join("large"), settings().seal_bytes(1 << 30));
+    let settings = |bytes| Cache::builder().tuning(Tuning::new().flush_interval(HOUR).flush_bytes(bytes));
+    let small = open(&dir.path().join("small"), settings(2 * ROW));
+    let large = open(&dir.path().join("large"), settings(1 << 30));
     for id in 0..4 {
         forward(&large, &[id]);
         forward(&small, &[id]);
@@ -60,8 +62,9 @@ fn rows_are_written_once_so_many_bytes_of_them_have_come_together() {
 #[test]
 fn rows_are_written_when_they_have_waited_so_long() {
     let dir = tempfile::tempdir().unwrap();
-    let patient = open(&dir.path().join("patient"), Cache::builder().seal_after(HOUR));
-    let hasty = open(&dir.path().join("hasty"), Cache::builder().seal_after(Duration::from_millis(1)));
+    let settings = |time| Cache::builder().tuning(Tuning::new().flush_interval(time));
+    let patient = open(&dir.path().join("patient"), settings(HOUR));
+    let hasty = open(&dir.path().join("hasty"), settings(Duration::from_millis(1)));
     forward(&patient, &[0]);
     // So often that with the default of five seconds it would take longer than is waited.
     for id in 0..12 {
@@ -76,7 +79,8 @@ fn rows_are_written_when_they_have_waited_so_long() {
 fn no_more_than_so_many_bytes_wait_to_be_written() {
     let dir = tempfile::tempdir().unwrap();
     let most = 16 * ROW;
-    let pages = open(dir.path(), Cache::builder().seal_after(HOUR).seal_bytes(1 << 30).queue_bytes(most));
+    let tuning = Tuning::new().flush_interval(HOUR).flush_bytes(1 << 30).write_buffer_bytes(most);
+    let pages = open(dir.path(), Cache::builder().tuning(tuning));
     for id in 0..64 {
         forward(&pages, &[id]);
         assert!(pages.stats().buffered_bytes <= most as u64);
@@ -92,23 +96,24 @@ fn read_rows_are_kept_in_memory_up_to_so_many_bytes() {
     forward(&fill, &ids);
     fill.flush().unwrap();
     drop(fill);
-    let hot_bytes = |most: usize| {
-        let settings = Cache::builder().read_mode(ReadMode::Pread).mode(Mode::ReadOnly).hot_bytes(most);
+    let kept = |most: usize| {
+        let settings = Cache::builder().tuning(Tuning::new().read_mode(ReadMode::Pread));
+        let settings = settings.mode(Mode::ReadOnly).memory_cache_bytes(most);
         let pages = open(dir.path(), settings);
         forward(&pages, &ids);
         assert_eq!(pages.stats().misses, 0);
         pages.stats().hot_bytes
     };
-    assert_eq!(hot_bytes(0), 0);
-    let (some, all) = (hot_bytes(100_000), hot_bytes(1 << 30));
+    assert_eq!(kept(0), 0);
+    let (some, all) = (kept(100_000), kept(1 << 30));
     assert!(some > 0 && some <= 100_000 && all > 64 * ROW as u64, "{some} and {all} bytes are kept");
 }
 
 #[test]
 fn hits_and_misses_are_counted_by_where_rows_were_looked_for() {
     let dir = tempfile::tempdir().unwrap();
-    let pages =
-        open(dir.path(), Cache::builder().seal_after(HOUR).read_mode(ReadMode::Pread).hot_bytes(1 << 30));
+    let tuning = Tuning::new().flush_interval(HOUR).read_mode(ReadMode::Pread);
+    let pages = open(dir.path(), Cache::builder().tuning(tuning).memory_cache_bytes(1 << 30));
     let tiers = || {
         let tiers = pages.stats().tiers;
         [tiers.buffer, tiers.segments, tiers.hot].map(|tier| (tier.hits, tier.misses))
@@ -146,7 +151,7 @@ fn rows_of_other_processes_are_looked_for_so_often_even_if_nothing_is_missing() 
     let rows_seen = |every: Duration| {
         let dir = tempfile::tempdir().unwrap();
         fill(dir.path(), "20");
-        let settings = Cache::builder().refresh_every(every).mode(Mode::ReadOnly);
+        let settings = Cache::builder().tuning(Tuning::new().refresh_every(every)).mode(Mode::ReadOnly);
         let scaled = settings.open(dir.path()).unwrap().module(Scaled::new(3.)).unwrap();
         assert_eq!(scaled.stats().rows, 20);
         fill(dir.path(), "40");
@@ -161,7 +166,7 @@ fn rows_of_other_processes_are_looked_for_so_often_even_if_nothing_is_missing() 
 fn replaced_files_are_removed_when_they_are_so_old() {
     let dir = tempfile::tempdir().unwrap();
     let dirs = ["at-once", "later"].map(|name| dir.path().join(name));
-    let pages = [Duration::ZERO, HOUR].map(|age| Cache::builder().collect_after(age));
+    let pages = [Duration::ZERO, HOUR].map(|age| Cache::builder().tuning(Tuning::new().gc_grace(age)));
     let pages: Vec<_> = dirs.iter().zip(pages).map(|(dir, settings)| open(dir, settings)).collect();
     for id in 0..4 {
         for pages in &pages {
@@ -202,7 +207,8 @@ fn files_are_mapped_or_read_as_it_is_said() {
     drop(fill);
     let [segment] = &segments(dir.path())[..] else { panic!("one segment") };
     let open = |mode: ReadMode| {
-        let pages = open(dir.path(), Cache::builder().read_mode(mode).mode(Mode::ReadOnly));
+        let pages =
+            open(dir.path(), Cache::builder().tuning(Tuning::new().read_mode(mode)).mode(Mode::ReadOnly));
         forward(&pages, &[2, 1]);
         assert_eq!(pages.stats().misses, 0);
         pages

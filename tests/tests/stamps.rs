@@ -8,7 +8,7 @@ use std::process::Command;
 use tch::{Kind, Tensor};
 use tcx::{
     Cache, CacheBuilder, CacheableOutput, Cached, Compression, ContentId, Extractor, Keyed, Missing, Mode,
-    ReadMode, Result, StampedTable, Table, cached_module,
+    ReadMode, Result, StampedTable, Table, Tuning, cached_module,
 };
 use tcx_tests::StampedEcho;
 
@@ -54,7 +54,7 @@ fn an_edited_source_is_computed_again_and_replaces_its_row() {
 fn many_edits_leave_the_newest_row_however_files_are_read() {
     let settings: [fn() -> CacheBuilder; 3] = [
         Cache::builder,
-        || Cache::builder().read_mode(ReadMode::Pread),
+        || Cache::builder().tuning(Tuning::new().read_mode(ReadMode::Pread)),
         || Cache::builder().compression(Compression::Zstd),
     ];
     for settings in settings {

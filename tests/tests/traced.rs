@@ -1,4 +1,4 @@
-//! What `tracing` is told: a span around each step, and one line when a cache is closed.
+//! The spans and events of `tracing`: a span around each step, progress, and one line when a cache is closed.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -88,6 +88,8 @@ fn every_step_has_a_span_and_a_closed_cache_is_summed_up_in_one_line() {
     cache.clone().close().unwrap();
     drop((cache, traced));
     let said = SAID.lock().unwrap();
+    // Progress is reported where this takes longer than two seconds.
+    let said: Vec<_> = said.iter().filter(|line| !line.ends_with("/s")).collect();
     let [line] = said.as_slice() else { panic!("one line: {said:?}") };
     let percent = 200 / (rows + 2);
     let begins = format!("traced_v1: 2 hits, {rows} computed, {percent}% hits; {rows} rows, ");

@@ -32,7 +32,7 @@ pub(crate) fn measure(settings: &Settings, figures: &mut Figures) -> Result<()> 
 /// Reads all batches of a new cache; the round before the first is not counted.
 fn rounds(settings: &Settings, codec: Compression, hot: usize, batches: &Batches) -> Result<Vec<Duration>> {
     let dir = tempfile::tempdir_in(&settings.dir)?;
-    let open = || Cache::builder().compression(codec).hot_bytes(hot).open(dir.path());
+    let open = || Cache::builder().compression(codec).memory_cache_bytes(hot).open(dir.path());
     fill(&open()?, batches.order.len())?;
     let cached = open()?.module(W1::new())?;
     (0..=ROUNDS).map(|_| round(&cached, batches)).skip(1).collect()

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tcx_store::{Compression, Options, ReadMode, WhenFull};
+use tcx_store::{Compression, Options, WhenFull};
 
 use crate::cache::mode::Mode;
+use crate::cache::progress::Shown;
+use crate::cache::tuning::Tuning;
 use crate::cache::{Cache, Shared};
 use crate::{Error, Result};
 
@@ -16,26 +18,24 @@ use crate::{Error, Result};
 /// # use std::time::Duration;
 /// # use tcx::{Mode, WhenFull};
 /// let cache = tcx::Cache::builder()
-///     .seal_bytes(16 << 20)
-///     .seal_after(Duration::from_secs(2))
-///     .queue_bytes(1 << 30)
-///     .refresh_every(Duration::from_millis(200))
-///     .collect_after(Duration::from_secs(300))
-///     .time_to_live(Duration::from_hours(24 * 30))
 ///     .max_bytes(100 << 30, WhenFull::EvictOldest)
+///     .time_to_live(Duration::from_hours(24 * 30))
+///     .memory_cache_bytes(1 << 30)
 ///     .mode(Mode::ReadOnly)
 ///     .recheck(0.01)
-///     .progress(false)
+///     .progress(true)
 ///     .open(dir.path())?;
 /// assert_eq!(cache.path(), dir.path());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The settings that seldom need another value are those of [`Tuning`].
 #[derive(Clone, Debug)]
 #[must_use = "`open` opens the cache"]
 pub struct CacheBuilder {
     options: Options,
     mode: Mode,
-    progress: bool,
+    shown: Shown,
     recheck: f64,
 }
 
@@ -44,38 +44,7 @@ const RECHECK: f64 = 0.001;
 
 impl CacheBuilder {
     pub(crate) fn new() -> Self {
-        Self { options: Options::default(), mode: Mode::default(), progress: true, recheck: RECHECK }
-    }
-
-    /// Rows are written to disk when so many bytes have come together (64 MiB); more make fewer files.
-    pub fn seal_bytes(mut self, bytes: usize) -> Self {
-        self.options.seal_bytes = bytes;
-        self
-    }
-
-    /// Rows are written to disk after so long at the latest (5 s): what a crash costs as long as the disk keeps up.
-    pub fn seal_after(mut self, time: Duration) -> Self {
-        self.options.seal_after = time;
-        self
-    }
-
-    /// The most bytes of rows that wait to be written (256 MiB); beyond it `forward` waits.
-    pub fn queue_bytes(mut self, bytes: usize) -> Self {
-        self.options.queue_bytes = bytes;
-        self
-    }
-
-    /// How often to look for rows of other processes while nothing is missing (1 s).
-    pub fn refresh_every(mut self, time: Duration) -> Self {
-        self.options.refresh_every = time;
-        self
-    }
-
-    /// Files that were replaced by others are removed when those are so old (1 min), and when the last handle is dropped: there at
-    /// once, unless this is longer than a minute or the directory is on a network file system.
-    pub fn collect_after(mut self, time: Duration) -> Self {
-        self.options.collect_after = time;
-        self
+        Self { options: Options::default(), mode: Mode::default(), shown: Shown::default(), recheck: RECHECK }
     }
 
     /// Samples are computed again when their rows are so old (never). A row is taken to be as old as the oldest in the same file,
@@ -107,16 +76,16 @@ impl CacheBuilder {
         self
     }
 
-    /// How files are read ([`ReadMode::Auto`]: as the file system asks for).
-    pub fn read_mode(mut self, mode: ReadMode) -> Self {
-        self.options.read_mode = mode;
+    /// The most bytes of decompressed rows, and of rows that were read instead of mapped, that each module keeps in memory (a
+    /// sixteenth of the memory that the process may use). 0 keeps none.
+    pub fn memory_cache_bytes(mut self, bytes: usize) -> Self {
+        self.options.hot_bytes = bytes;
         self
     }
 
-    /// The most bytes of decompressed and of read rows that are kept in memory, for each module (a sixteenth of the memory that the process
-    /// may use); 0 keeps none.
-    pub fn hot_bytes(mut self, bytes: usize) -> Self {
-        self.options.hot_bytes = bytes;
+    /// The settings that seldom need another value.
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        tuning.apply(&mut self.options);
         self
     }
 
@@ -126,10 +95,16 @@ impl CacheBuilder {
         self
     }
 
-    /// Whether [`Cached::warm`](crate::Cached::warm) shows a bar, an epoch that computes what is missing for more than two seconds a line of how much, and
-    /// each module one line when the cache is closed, if stderr is a terminal (`true`). With `tracing`, that line is an event of level INFO in any case.
+    /// What a person at a terminal sees on stderr. Where stderr is no terminal, nothing is printed in any case.
+    ///
+    /// - `true`: a bar in [`Cached::warm`](crate::Cached::warm), one line of progress while an epoch computes for longer than two
+    ///   seconds, and one line for each module when the cache is closed.
+    /// - `false`: nothing.
+    /// - If it is not set: only the bar of `warm`, which is called to wait for it.
+    ///
+    /// In all three cases the same is reported as events of `tracing`, with level INFO.
     pub fn progress(mut self, shown: bool) -> Self {
-        self.progress = shown;
+        self.shown = if shown { Shown::Everything } else { Shown::Nothing };
         self
     }
 
@@ -192,6 +167,6 @@ impl CacheBuilder {
             let message = format!("{} is a file, and a cache is a directory", dir.display());
             return Err(Error::directory(message, "name another path"));
         }
-        Ok(Cache::new(Shared::new(dir, self.options, self.progress, self.recheck), self.mode))
+        Ok(Cache::new(Shared::new(dir, self.options, self.shown, self.recheck), self.mode))
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod progress;
 pub(crate) mod provenance;
 pub(crate) mod stores;
 pub(crate) mod summary;
+pub(crate) mod tuning;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tcx_store::{Options, Process, Spec};
 
 use crate::cache::builder::CacheBuilder;
 use crate::cache::mode::{Mode, Rows};
+use crate::cache::progress::Shown;
 use crate::cache::provenance::provenance;
 use crate::cache::stores::Stores;
 use crate::identity::Identity;
@@ -70,16 +72,15 @@ pub(crate) struct Shared {
     stores: Stores,
     process: Process,
     closed: AtomicBool,
-    /// Whether people are shown what goes on.
-    progress: bool,
+    shown: Shown,
     /// The part of the computed samples that is computed once more.
     recheck: f64,
 }
 
 impl Shared {
-    pub(crate) fn new(dir: PathBuf, options: Options, progress: bool, recheck: f64) -> Self {
+    pub(crate) fn new(dir: PathBuf, options: Options, shown: Shown, recheck: f64) -> Self {
         let (stores, process, closed) = (Stores::default(), Process::current(), AtomicBool::new(false));
-        Self { dir, options, stores, process, closed, progress, recheck }
+        Self { dir, options, stores, process, closed, shown, recheck }
     }
 }
 
@@ -150,7 +151,7 @@ impl Cache {
     pub fn close(self) -> Result<()> {
         self.shared.check_process()?;
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.stores.close(self.shared.progress)
+        self.shared.stores.close(self.shared.shown)
     }
 
     /// The directory, as an absolute path.
@@ -160,9 +161,9 @@ impl Cache {
 }
 
 impl Shared {
-    /// Whether people are shown what goes on.
-    pub(crate) fn shows_progress(&self) -> bool {
-        self.progress
+    /// What people at a terminal are shown.
+    pub(crate) fn shown(&self) -> Shown {
+        self.shown
     }
 
     /// The part of the computed samples that is computed once more.
@@ -203,6 +204,6 @@ impl Shared {
 /// When the last handle of the cache and of its modules goes.
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.stores.sum_up(self.progress);
+        self.stores.sum_up(self.shown);
     }
 }

@@ -1,5 +1,7 @@
-//! What people are shown who wait. Nothing is drawn unless stderr is a terminal.
+//! Progress of long computations: events of `tracing`, and what a person at a terminal sees. Nothing is drawn unless stderr is
+//! a terminal.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,44 +12,107 @@ use crate::cache::alone::Alone;
 const TEMPLATE: &str = "{prefix} {wide_bar} {human_pos}/{human_len}, {eta} left";
 const COMPUTING: &str = "{spinner} {wide_msg}";
 
-/// Who computes for less than this is shown nothing.
-const SHOWN_AFTER: Duration = Duration::from_secs(2);
+/// A computation that is shorter than this reports no progress.
+const REPORTED_AFTER: Duration = Duration::from_secs(2);
+/// The time between two events.
+const REPORTED_EVERY: Duration = Duration::from_secs(10);
 /// An epoch that computes nothing for so long has been through what was missing.
 const OVER_AFTER: Duration = Duration::from_secs(3);
 
+/// What a person at a terminal sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Nothing,
+    /// The bars of `warm`, which its caller waits for. A library prints nothing else unless it is asked to.
+    #[default]
+    Bars,
+    Everything,
+}
+
+impl Shown {
+    pub(crate) fn has_bars(self) -> bool {
+        self != Self::Nothing
+    }
+
+    /// Whether an epoch has a line of progress, and a module its line when the cache is closed.
+    pub(crate) fn has_lines(self) -> bool {
+        self == Self::Everything
+    }
+}
+
+/// When an event is due: after the first seconds, then every few.
+#[derive(Debug)]
+struct Events {
+    began: Instant,
+    last: Cell<Option<Instant>>,
+}
+
+impl Events {
+    fn new(now: Instant) -> Self {
+        Self { began: now, last: Cell::new(None) }
+    }
+
+    /// How long it has taken by `now`.
+    fn took(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
+    }
+
+    /// Whether to report at `now`; the next event is due some time later.
+    fn is_due(&self, now: Instant) -> bool {
+        let is_due = match self.last.get() {
+            None => self.took(now) >= REPORTED_AFTER,
+            Some(last) => now.saturating_duration_since(last) >= REPORTED_EVERY,
+        };
+        if is_due {
+            self.last.set(Some(now));
+        }
+        is_due
+    }
+}
+
 /// How far a long computation has come.
-pub(crate) struct Bar(ProgressBar);
+pub(crate) struct Bar {
+    id: &'static str,
+    bar: ProgressBar,
+    events: Events,
+}
 
 impl Bar {
     /// For so many samples of the module `id`.
-    pub(crate) fn new(id: &'static str, samples: usize, is_shown: bool) -> Self {
-        let bar = if is_shown { ProgressBar::new(samples as u64) } else { ProgressBar::hidden() };
+    pub(crate) fn new(id: &'static str, samples: usize, shown: Shown) -> Self {
+        let bar = if shown.has_bars() { ProgressBar::new(samples as u64) } else { ProgressBar::hidden() };
         let bar = bar.with_prefix(id);
+        bar.set_length(samples as u64);
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
         }
-        Self(bar)
+        Self { id, bar, events: Events::new(Instant::now()) }
     }
 
     /// So many more were computed.
     pub(crate) fn computed(&self, samples: usize) {
-        self.0.inc(samples as u64);
+        self.bar.inc(samples as u64);
+        if self.events.is_due(Instant::now()) {
+            let (done, samples) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            let (all, id) = (HumanCount(samples), self.id);
+            tracing::info!(module = id, done, samples, "{id}: {} of {all} samples", HumanCount(done));
+        }
     }
 
-    /// So many were there: they say nothing of how long the others take.
+    /// So many were found: they say nothing about how long the others take.
     pub(crate) fn found(&self, samples: usize) {
-        self.0.inc(samples as u64);
-        self.0.reset_eta();
+        self.bar.inc(samples as u64);
+        self.bar.reset_eta();
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
-/// What a module computes batch by batch, as in a first epoch: nobody knows how much there is to do.
+/// What a module computes batch by batch, as in a first epoch, where the number of samples is not known.
 #[derive(Default)]
 pub(crate) struct Computing {
     /// Looked at in every batch.
@@ -60,27 +125,44 @@ pub(crate) struct Computing {
 
 /// Batches with something missing, one soon after the other.
 struct Epoch {
-    began: Instant,
+    events: Events,
     last: Instant,
     computed: u64,
-    /// Once it takes long.
+    /// Once it takes long, if lines are shown.
     spinner: Option<ProgressBar>,
 }
 
 impl Computing {
-    /// So many samples of the module `id` were computed, by `now`; `hits` tells how many were found, all in all.
-    pub(crate) fn computed(&self, id: &str, samples: usize, hits: impl FnOnce() -> u64, now: Instant) {
+    /// The module `id` has computed this many samples by `now`; `hits` returns how many it has found, all in all.
+    pub(crate) fn computed(
+        &self,
+        id: &str,
+        samples: usize,
+        shown: Shown,
+        hits: impl FnOnce() -> u64,
+        now: Instant,
+    ) {
         if self.bars.load(Ordering::Relaxed) > 0 {
             return;
         }
         let Ok(mut epoch) = self.epoch.lock() else { return };
-        let epoch = epoch.get_or_insert_with(|| Epoch { began: now, last: now, computed: 0, spinner: None });
+        let begin = || Epoch { events: Events::new(now), last: now, computed: 0, spinner: None };
+        let epoch = epoch.get_or_insert_with(begin);
         self.is_going_on.store(true, Ordering::Relaxed);
         (epoch.last, epoch.computed) = (now, epoch.computed + samples as u64);
-        let took = now.saturating_duration_since(epoch.began);
-        if took >= SHOWN_AFTER {
+        let (took, computed) = (epoch.events.took(now), epoch.computed);
+        let (is_drawn, is_due) = (shown.has_lines() && took >= REPORTED_AFTER, epoch.events.is_due(now));
+        if !is_drawn && !is_due {
+            return;
+        }
+        let hits = hits();
+        let line = line(id, computed, hits, took);
+        if is_due {
+            tracing::info!(module = id, computed, hits, "{line}");
+        }
+        if is_drawn {
             let spinner = epoch.spinner.get_or_insert_with(spinner);
-            spinner.set_message(said(id, epoch.computed, hits(), took));
+            spinner.set_message(line);
             spinner.tick();
         }
     }
@@ -137,7 +219,7 @@ fn spinner() -> ProgressBar {
     spinner
 }
 
-fn said(id: &str, computed: u64, hits: u64, took: Duration) -> String {
+fn line(id: &str, computed: u64, hits: u64, took: Duration) -> String {
     let rate = computed as f64 / took.as_secs_f64().max(1e-3);
     format!("{id}: {} computed, {} hits, {rate:.0}/s", HumanCount(computed), HumanCount(hits))
 }
@@ -154,7 +236,9 @@ mod tests {
     #[test]
     fn an_epoch_that_takes_long_is_shown_until_nothing_is_missing_for_a_while() {
         let (computing, start) = (Computing::default(), Instant::now());
-        let compute = |seconds| computing.computed("m", 10, || 5, start + Duration::from_secs(seconds));
+        let compute = |seconds| {
+            computing.computed("m", 10, Shown::Everything, || 5, start + Duration::from_secs(seconds));
+        };
         compute(0);
         compute(1);
         assert!(!is_shown(&computing), "it may be over at once");
@@ -171,20 +255,40 @@ mod tests {
     #[test]
     fn a_bar_takes_its_place() {
         let (computing, start) = (Computing::default(), Instant::now());
-        computing.computed("m", 10, || 5, start);
-        computing.computed("m", 10, || 5, start + SHOWN_AFTER);
+        computing.computed("m", 10, Shown::Everything, || 5, start);
+        computing.computed("m", 10, Shown::Everything, || 5, start + REPORTED_AFTER);
         let bar = computing.behind_bar();
         assert!(!is_shown(&computing));
-        computing.computed("m", 10, || 5, start + SHOWN_AFTER * 2);
+        computing.computed("m", 10, Shown::Everything, || 5, start + REPORTED_AFTER * 2);
         assert!(computing.epoch.lock().unwrap().is_none());
         drop(bar);
-        computing.computed("m", 10, || 5, start + SHOWN_AFTER * 3);
+        computing.computed("m", 10, Shown::Everything, || 5, start + REPORTED_AFTER * 3);
         assert!(computing.epoch.lock().unwrap().is_some());
     }
 
     #[test]
+    fn no_line_is_drawn_unless_lines_are_asked_for() {
+        for shown in [Shown::Nothing, Shown::default()] {
+            let (computing, start) = (Computing::default(), Instant::now());
+            computing.computed("m", 10, shown, || 5, start);
+            computing.computed("m", 10, shown, || 5, start + REPORTED_AFTER);
+            assert!(!is_shown(&computing), "{shown:?}");
+        }
+        assert!(Shown::default().has_bars() && !Shown::Nothing.has_bars());
+    }
+
+    #[test]
+    fn an_event_is_due_after_two_seconds_and_then_every_ten() {
+        let start = Instant::now();
+        let events = Events::new(start);
+        let due =
+            [0, 1, 2, 3, 11, 12, 13, 21, 22].map(|second| events.is_due(start + Duration::from_secs(second)));
+        assert_eq!(due, [false, false, true, false, false, true, false, false, true]);
+    }
+
+    #[test]
     fn what_is_shown_is_one_line() {
-        let said = said("resnet50_v1", 1888, 48_112, Duration::from_secs(4));
-        assert_eq!(said, "resnet50_v1: 1,888 computed, 48,112 hits, 472/s");
+        let line = line("resnet50_v1", 1888, 48_112, Duration::from_secs(4));
+        assert_eq!(line, "resnet50_v1: 1,888 computed, 48,112 hits, 472/s");
     }
 }

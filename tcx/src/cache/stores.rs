@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tcx_store::{Losses, Store};
 
 use crate::cache::alone::{Alone, Held};
+use crate::cache::progress::Shown;
 use crate::cache::summary;
 use crate::{Error, Result};
 
@@ -54,7 +55,7 @@ impl Stores {
     /// # Errors
     ///
     /// As [`flush`](Self::flush).
-    pub(crate) fn close(&self, on_terminal: bool) -> Result<()> {
+    pub(crate) fn close(&self, shown: Shown) -> Result<()> {
         let (failed, mut errors) = self.flush_each()?;
         errors.extend(self.losses.check().err());
         // Handles of modules may be around for long.
@@ -62,16 +63,16 @@ impl Stores {
         let is_done = |store: &Arc<Store>| !failed.iter().any(|own| Arc::ptr_eq(own, store));
         let done: Vec<_> = self.lock()?.extract_if(.., |store| is_done(store)).collect();
         for store in &done {
-            summary::tell(store, on_terminal);
+            summary::report(store, shown);
         }
         first_of(errors)
     }
 
     /// Says what each store has done that was not closed; nothing of those of the process that this one was forked from.
-    pub(crate) fn sum_up(&self, on_terminal: bool) {
+    pub(crate) fn sum_up(&self, shown: Shown) {
         let Ok(stores) = self.lock().map(|mut open| std::mem::take(&mut *open)) else { return };
         for store in &stores {
-            summary::tell(store, on_terminal);
+            summary::report(store, shown);
         }
     }
 

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::io::IsTerminal;
 
+use indicatif::HumanCount;
 use tcx_store::{Stats, Store};
 
-/// Says what a store has done in this process, if it was used.
-pub(crate) fn tell(store: &Store, on_terminal: bool) {
+use crate::cache::progress::Shown;
+
+/// Reports what a store has done in this process, if it was used.
+pub(crate) fn report(store: &Store, shown: Shown) {
     let stats = store.stats();
     if stats.hits + stats.misses == 0 {
         return;
@@ -14,7 +17,7 @@ pub(crate) fn tell(store: &Store, on_terminal: bool) {
     let module = store.path().file_name().unwrap_or_default().to_string_lossy();
     let summary = Summary { module: &module, stats };
     tracing::info!(module = %module, "{summary}");
-    if on_terminal && std::io::stderr().is_terminal() {
+    if shown.has_lines() && std::io::stderr().is_terminal() {
         eprintln!("{summary}");
     }
 }
@@ -28,29 +31,19 @@ impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stats { hits, misses, rows_computed, rows, bytes, rows_dropped, .. } = self.stats;
         let percent = 100. * hits as f64 / (hits + misses).max(1) as f64;
-        write!(f, "{}: {} hits, {} computed, ", self.module, Grouped(hits), Grouped(rows_computed))?;
+        write!(f, "{}: {} hits, {} computed, ", self.module, HumanCount(hits), HumanCount(rows_computed))?;
         // Never 100% as long as something was missing.
-        write!(f, "{}% hits; {} rows, {} bytes on disk", percent as u64, Grouped(rows), Grouped(bytes))?;
+        write!(
+            f,
+            "{}% hits; {} rows, {} bytes on disk",
+            percent as u64,
+            HumanCount(rows),
+            HumanCount(bytes)
+        )?;
         match rows_dropped {
             0 => Ok(()),
-            dropped => write!(f, "; {} rows not kept", Grouped(dropped)),
+            dropped => write!(f, "; {} rows not kept", HumanCount(dropped)),
         }
-    }
-}
-
-/// A number with a comma every three digits.
-struct Grouped(u64);
-
-impl fmt::Display for Grouped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = self.0.to_string();
-        for (index, digit) in digits.char_indices() {
-            if index > 0 && (digits.len() - index).is_multiple_of(3) {
-                f.write_str(",")?;
-            }
-            write!(f, "{digit}")?;
-        }
-        Ok(())
     }
 }
 

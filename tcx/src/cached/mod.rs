@@ -364,10 +364,8 @@ impl<M: CachedModule> Cached<M> {
             compute.columns(&*inputs(&positions)?, positions.len(), &named, Some(&self.recheck))
         })?;
         self.rows.computed(positions.len(), start);
-        if self.shared.shows_progress() {
-            let hits = || self.rows.stats().hits;
-            self.computing.computed(M::ID, positions.len(), hits, Instant::now());
-        }
+        let hits = || self.rows.stats().hits;
+        self.computing.computed(M::ID, positions.len(), self.shared.shown(), hits, Instant::now());
         let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
         self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
         let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();

@@ -17,7 +17,7 @@ const TOGETHER: usize = 1 << 16;
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// What is computed between two flushes takes at least this many times as long as the first: a flush reads all weights. The
-/// writer seals by itself in between, as `seal_after` says.
+/// writer writes by itself in between, after each `flush_interval`.
 const FLUSH_SHARE: u32 = 100;
 
 /// What [`Cached::warm`] has done.
@@ -126,7 +126,7 @@ impl<M: CachedModule> Cached<M> {
         computed: &mut usize,
     ) -> Result<()> {
         let _instead = self.computing.behind_bar();
-        let bar = Bar::new(M::ID, ids.len(), self.shared().shows_progress());
+        let bar = Bar::new(M::ID, ids.len(), self.shared().shown());
         let (mut flushed, mut pause) = (Instant::now(), FLUSH_EVERY);
         for (part, some) in ids.chunks(TOGETHER).enumerate() {
             let there = self.rows().peek(self.pack(some, view)?)?;

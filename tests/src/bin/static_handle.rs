@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use tcx::{Cache, Cached};
+use tcx::{Cache, Cached, Tuning};
 use tcx_tests::Scaled;
 
 static SCALED: OnceLock<Cached<Scaled>> = OnceLock::new();
@@ -15,7 +15,8 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [dir, end] = &args[..] else { panic!("usage: static_handle DIR END") };
     // Nothing is written before the end.
-    let cache = Cache::builder().seal_after(Duration::from_hours(1)).open(dir).unwrap();
+    let tuning = Tuning::new().flush_interval(Duration::from_hours(1));
+    let cache = Cache::builder().tuning(tuning).open(dir).unwrap();
     let scaled = SCALED.get_or_init(|| cache.module(Scaled::new(3.)).unwrap());
     let ids: Vec<i64> = (0..100).collect();
     scaled.forward(&ids, &Scaled::input(&ids)).unwrap();

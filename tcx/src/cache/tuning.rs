@@ -1,0 +1,113 @@
+//! The settings of a cache that seldom need another value.
+
+use std::time::Duration;
+
+use tcx_store::{Options, ReadMode};
+
+/// The settings that seldom need another value, for [`CacheBuilder::tuning`](crate::CacheBuilder::tuning). None of them is part
+/// of a module's identity.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`flush_bytes`](Self::flush_bytes) | 64 MiB |
+/// | [`flush_interval`](Self::flush_interval) | 5 s |
+/// | [`write_buffer_bytes`](Self::write_buffer_bytes) | 256 MiB |
+/// | [`refresh_every`](Self::refresh_every) | 1 s |
+/// | [`gc_grace`](Self::gc_grace) | 1 min |
+/// | [`read_mode`](Self::read_mode) | [`ReadMode::Auto`] |
+///
+/// ```
+/// # use std::time::Duration;
+/// use tcx::{Cache, Tuning};
+///
+/// # let dir = tempfile::tempdir()?;
+/// // For a small container: little memory, and little to lose when it is killed.
+/// let tuning = Tuning::new()
+///     .flush_bytes(8 << 20)
+///     .write_buffer_bytes(32 << 20)
+///     .flush_interval(Duration::from_secs(1));
+/// let cache = Cache::builder().tuning(tuning).open(dir.path())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "`CacheBuilder::tuning` takes it"]
+pub struct Tuning {
+    flush_bytes: usize,
+    flush_interval: Duration,
+    write_buffer_bytes: usize,
+    refresh_every: Duration,
+    gc_grace: Duration,
+    read_mode: ReadMode,
+}
+
+impl Tuning {
+    /// The defaults, to change some of them.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The writer writes the buffered rows to a file when they reach this size (64 MiB). A larger size makes fewer files.
+    pub fn flush_bytes(mut self, bytes: usize) -> Self {
+        self.flush_bytes = bytes;
+        self
+    }
+
+    /// The writer writes the buffered rows when the oldest has waited this long (5 s). A killed process loses the rows of this
+    /// time at most, as long as the disk keeps up.
+    pub fn flush_interval(mut self, time: Duration) -> Self {
+        self.flush_interval = time;
+        self
+    }
+
+    /// The most bytes of rows that wait to be written (256 MiB). Beyond it, `forward` waits for the writer.
+    pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {
+        self.write_buffer_bytes = bytes;
+        self
+    }
+
+    /// How often a process that misses nothing looks for rows of other processes (1 s). A miss looks at once.
+    pub fn refresh_every(mut self, time: Duration) -> Self {
+        self.refresh_every = time;
+        self
+    }
+
+    /// How long a file stays on disk after compaction has replaced it (1 min), for processes that still read it. When the last
+    /// handle is dropped, replaced files are deleted at once, unless this is longer than a minute or the directory is on a
+    /// network file system.
+    pub fn gc_grace(mut self, time: Duration) -> Self {
+        self.gc_grace = time;
+        self
+    }
+
+    /// How files are read ([`ReadMode::Auto`]: as suits the file system).
+    pub fn read_mode(mut self, mode: ReadMode) -> Self {
+        self.read_mode = mode;
+        self
+    }
+
+    pub(super) fn apply(self, options: &mut Options) {
+        let Self { flush_bytes, flush_interval, write_buffer_bytes, refresh_every, gc_grace, read_mode } =
+            self;
+        options.seal_bytes = flush_bytes;
+        options.seal_after = flush_interval;
+        options.queue_bytes = write_buffer_bytes;
+        options.refresh_every = refresh_every;
+        options.collect_after = gc_grace;
+        options.read_mode = read_mode;
+    }
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        let Options { seal_bytes, seal_after, queue_bytes, refresh_every, collect_after, read_mode, .. } =
+            Options::default();
+        Self {
+            flush_bytes: seal_bytes,
+            flush_interval: seal_after,
+            write_buffer_bytes: queue_bytes,
+            refresh_every,
+            gc_grace: collect_after,
+            read_mode,
+        }
+    }
+}
