@@ -21,7 +21,7 @@ impl Extractor for Wide {
 
 /// An epoch; a program of its own each time, say.
 fn epoch(dir: &std::path::Path, number: usize) -> tcx::Result<u64> {
-    let builder = Cache::builder().max_bytes(512 << 10, WhenFull::Freeze);
+    let builder = Cache::builder().max_bytes(512 << 10, WhenFull::StopWriting);
     let cache = builder.open(dir)?;
     let wide = cache.module(Wide {})?;
     let ids: Vec<i64> = (0..SAMPLES).collect();

@@ -224,7 +224,7 @@ fn main() -> tcx::Result<()> {
     assert_eq!(counts, [2]);
 
     // Limits.
-    let small = Cache::builder().max_bytes(10 << 30, WhenFull::Freeze).open(dir)?;
+    let small = Cache::builder().max_bytes(10 << 30, WhenFull::StopWriting).open(dir)?;
     println!("{} and {}", small.path().display(), encoder_cache.stats().rows);
     cache.close()?;
     Ok(())

@@ -53,7 +53,7 @@ pub use schema::spec::Spec;
 pub use schema::stamp::StampType;
 pub use sessions::{Session, sessions};
 pub use stats::causes::MissCauses;
-pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Times};
+pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Timings};
 pub use storage::name::check_module_id;
 pub use store::Store;
 pub use sys::fork::Process;

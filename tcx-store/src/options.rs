@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use crate::sys::memory::memory;
 
-/// The default of [`Options::collect_after`].
-pub(crate) const COLLECT_AFTER: Duration = Duration::from_mins(1);
+/// The default of [`Options::gc_grace`].
+pub(crate) const GC_GRACE: Duration = Duration::from_mins(1);
 
 /// How a store writes and refreshes.
 ///
 /// ```
-/// let options = tcx_store::Options { seal_bytes: 16 << 20, ..Default::default() };
-/// assert_eq!(options.queue_bytes, 256 << 20);
+/// let options = tcx_store::Options { flush_bytes: 16 << 20, ..Default::default() };
+/// assert_eq!(options.write_buffer_bytes, 256 << 20);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Buffered rows are sealed into a segment when they reach so many bytes (64 MiB).
-    pub seal_bytes: usize,
+    pub flush_bytes: usize,
     /// Buffered rows are sealed when the oldest has waited so long (5 s): what a crash costs as long as the disk keeps up.
-    pub seal_after: Duration,
+    pub flush_interval: Duration,
     /// The most bytes of rows that wait to be sealed (256 MiB). Beyond it the caller is slowed down.
-    pub queue_bytes: usize,
+    pub write_buffer_bytes: usize,
     /// How often a reader that misses nothing looks for rows of other processes (1 s).
     pub refresh_every: Duration,
     /// Segments that were joined into another are removed when that one is so old (60 s), and when the store is closed: there at
     /// once, unless this is longer than 60 s or the folder is on a network file system.
-    pub collect_after: Duration,
+    pub gc_grace: Duration,
     /// Rows are not served any more when they are so old, and are removed; `None` keeps them for ever. A row is taken to be as
     /// old as the oldest that is stored in the same segment, which is up to a sixteenth of this time.
     pub time_to_live: Option<Duration>,
@@ -40,7 +40,7 @@ pub struct Options {
     pub compression: Compression,
     /// The most bytes of decompressed and of read rows that are kept in memory, by all handles of the module together (a sixteenth of the
     /// memory that the process may use, as the machine and its control groups say). 0 keeps none.
-    pub hot_bytes: usize,
+    pub memory_cache_bytes: usize,
     /// How files are read.
     pub read_mode: ReadMode,
     /// Nothing is written, no index run either: rows are looked up and that is all (`false`). A store that the process has
@@ -59,31 +59,31 @@ impl Options {
     fn settings(&self) -> [(&'static str, String); 11] {
         // A new setting has to be named here.
         let Self {
-            seal_bytes,
-            seal_after,
-            queue_bytes,
+            flush_bytes,
+            flush_interval,
+            write_buffer_bytes,
             refresh_every,
-            collect_after,
+            gc_grace,
             time_to_live,
             max_bytes,
             when_full,
             compression,
-            hot_bytes,
+            memory_cache_bytes,
             read_mode,
             read_only: _,
         } = self;
         let when_full = max_bytes.map(|_| when_full);
         [
-            ("seal_bytes", seal_bytes.to_string()),
-            ("seal_after", format!("{seal_after:?}")),
-            ("queue_bytes", queue_bytes.to_string()),
+            ("flush_bytes", flush_bytes.to_string()),
+            ("flush_interval", format!("{flush_interval:?}")),
+            ("write_buffer_bytes", write_buffer_bytes.to_string()),
             ("refresh_every", format!("{refresh_every:?}")),
-            ("collect_after", format!("{collect_after:?}")),
+            ("gc_grace", format!("{gc_grace:?}")),
             ("time_to_live", or_none(time_to_live.map(|time| format!("{time:?}")))),
             ("max_bytes", or_none(max_bytes.map(|bytes| bytes.to_string()))),
             ("when_full", or_none(when_full.map(|action| format!("{action:?}")))),
             ("compression", format!("{compression:?}")),
-            ("hot_bytes", hot_bytes.to_string()),
+            ("memory_cache_bytes", memory_cache_bytes.to_string()),
             ("read_mode", format!("{read_mode:?}")),
         ]
     }
@@ -113,7 +113,7 @@ impl fmt::Display for Difference {
 /// # let dir = tempfile::tempdir()?;
 /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
 /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
-/// let options = Options { max_bytes: Some(0), when_full: WhenFull::Freeze, ..Default::default() };
+/// let options = Options { max_bytes: Some(0), when_full: WhenFull::StopWriting, ..Default::default() };
 /// let store = Store::open(dir.path(), spec, &options)?;
 /// let mut rows = store.lookup(Keys::ints([1], 0))?;
 /// store.insert(&mut rows, &[0], vec![Column::dense(&[10])])?;
@@ -127,7 +127,7 @@ impl fmt::Display for Difference {
 pub enum WhenFull {
     /// Nothing more is kept. Right for epochs that do not fit: what is there is found in each of them.
     #[default]
-    Freeze,
+    StopWriting,
     /// The oldest rows make room for new ones. Files that cannot be removed so (damaged ones, and those of another cache or a newer
     /// version) are counted only as long as the newest rows have room beside them.
     EvictOldest,
@@ -146,7 +146,7 @@ pub enum WhenFull {
 /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
 /// store.flush()?;
 /// assert_eq!(store.lookup(Keys::ints([2], 0))?.bytes(0, 0), [20]);
-/// assert!(store.stats().hot_bytes > 0); // what was read is kept
+/// assert!(store.stats().memory_cache_bytes > 0); // what was read is kept
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -197,16 +197,16 @@ pub enum Compression {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            seal_bytes: 64 << 20,
-            seal_after: Duration::from_secs(5),
-            queue_bytes: 256 << 20,
+            flush_bytes: 64 << 20,
+            flush_interval: Duration::from_secs(5),
+            write_buffer_bytes: 256 << 20,
             refresh_every: Duration::from_secs(1),
-            collect_after: COLLECT_AFTER,
+            gc_grace: GC_GRACE,
             time_to_live: None,
             max_bytes: None,
-            when_full: WhenFull::Freeze,
+            when_full: WhenFull::StopWriting,
             compression: Compression::None,
-            hot_bytes: memory() / 16,
+            memory_cache_bytes: memory() / 16,
             read_mode: ReadMode::Auto,
             read_only: false,
         }

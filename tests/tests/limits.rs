@@ -62,7 +62,7 @@ fn the_oldest_rows_make_room_in_a_full_folder() {
 #[test]
 fn a_full_folder_keeps_what_it_has_and_nothing_more() {
     let dir = tempfile::tempdir().unwrap();
-    let filled = open(dir.path(), Cache::builder().max_bytes(MOST, WhenFull::Freeze));
+    let filled = open(dir.path(), Cache::builder().max_bytes(MOST, WhenFull::StopWriting));
     // The second batch fills the folder for good: its rows and those of the first take more than the limit, whatever files are
     // joined and removed later.
     let kept: Vec<i64> = (0..80).collect();
@@ -80,7 +80,7 @@ fn a_full_folder_keeps_what_it_has_and_nothing_more() {
     }
     wait_until("joined files are removed", || disk_bytes(&filled) <= 2 * MOST);
     drop(filled);
-    let filled = open(dir.path(), Cache::builder().max_bytes(MOST, WhenFull::Freeze));
+    let filled = open(dir.path(), Cache::builder().max_bytes(MOST, WhenFull::StopWriting));
     assert!(filled.coverage(&kept).unwrap().is_complete());
     assert_eq!(filled.coverage(&dropped).unwrap().found(), 0);
     assert_eq!(forward(&filled, &kept, 2), vec![1; kept.len()]);

@@ -102,7 +102,7 @@ fn read_rows_are_kept_in_memory_up_to_so_many_bytes() {
         let pages = open(dir.path(), settings);
         forward(&pages, &ids);
         assert_eq!(pages.stats().misses, 0);
-        pages.stats().hot_bytes
+        pages.stats().memory_cache_bytes
     };
     assert_eq!(kept(0), 0);
     let (some, all) = (kept(100_000), kept(1 << 30));

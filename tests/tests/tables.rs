@@ -71,7 +71,7 @@ fn what_a_full_folder_does_not_keep_is_an_error() {
     let cache = Cache::open(dir.path()).unwrap();
     cache.table::<Vec<i64>>("numbers_v1").unwrap().put(&["a"], &vec![1]).unwrap();
     cache.close().unwrap();
-    let cache = Cache::builder().max_bytes(1, WhenFull::Freeze).open(dir.path()).unwrap();
+    let cache = Cache::builder().max_bytes(1, WhenFull::StopWriting).open(dir.path()).unwrap();
     let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
     // What it takes is looked up before the first row.
     let computed = table.get_or_compute(&["b"], |_| Ok(vec![2])).unwrap();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tcx::{Cache, Extractor, Mode, Result, cached_module};
@@ -94,4 +94,51 @@ fn every_step_has_a_span_and_a_closed_cache_is_summed_up_in_one_line() {
     let percent = 200 / (rows + 2);
     let begins = format!("traced_v1: 2 hits, {rows} computed, {percent}% hits; {rows} rows, ");
     assert!(line.starts_with(&begins), "{line}");
+}
+
+#[cached_module(id = "slow_v1", key = i64)]
+struct Slow;
+
+impl Extractor for Slow {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<i64>> {
+        // Progress is reported after two seconds.
+        std::thread::sleep(Duration::from_millis(800));
+        Ok(inputs.clone())
+    }
+}
+
+/// Keeps the messages of level INFO of one thread.
+struct Messages(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Messages {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == Level::INFO {
+            let mut fields = Fields::default();
+            event.record(&mut fields);
+            self.0.lock().unwrap().push(fields.message);
+        }
+    }
+}
+
+#[test]
+fn progress_is_an_event_whether_or_not_it_is_shown() {
+    for shown in [false, true] {
+        let messages = Arc::new(Mutex::new(Vec::new()));
+        let subscriber = tracing_subscriber::registry().with(Messages(messages.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            let dir = tempfile::tempdir().unwrap();
+            let slow = Cache::builder().progress(shown).open(dir.path()).unwrap().module(Slow).unwrap();
+            for id in 0..4 {
+                slow.forward(&[id], &vec![id]).unwrap();
+            }
+            let slow = slow.batch_size(1);
+            slow.warm(&[4, 5, 6, 7], |missing| Ok(missing.ids().copied().collect())).unwrap();
+        });
+        let messages = messages.lock().unwrap();
+        let has = |part: &str| messages.iter().any(|message| message.contains(part));
+        assert!(has(" computed, 0 hits, ") && has(" of 4 samples"), "{messages:?}");
+    }
 }

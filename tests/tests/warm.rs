@@ -88,7 +88,7 @@ fn warming_tells_what_could_not_be_kept_and_refuses_a_handle_that_keeps_nothing(
     let dir = tempfile::tempdir().unwrap();
     let ids: Vec<i64> = (0..30).collect();
     open(&Cache::open(dir.path()).unwrap()).warm(&ids[..10], |missing| Ok(numbers(&missing))).unwrap();
-    let cache = Cache::builder().max_bytes(1, WhenFull::Freeze).open(dir.path()).unwrap();
+    let cache = Cache::builder().max_bytes(1, WhenFull::StopWriting).open(dir.path()).unwrap();
     let triples = open(&cache);
     let warmed = triples.warm(&ids, |missing| Ok(numbers(&missing))).unwrap();
     assert_eq!((warmed.computed, warmed.not_kept), (20, 20), "the folder is full");

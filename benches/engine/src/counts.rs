@@ -40,8 +40,8 @@ fn open(dir: &Path) -> Result<Arc<Store>> {
     let output = ColumnType::Dense { dtype: DType::F32, shape: &[64] };
     let spec = Spec::new("counts_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
     // Nothing but these calls does anything.
-    let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::from_hours(1));
-    let options = Options { seal_after, refresh_every, ..Options::default() };
+    let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::from_hours(1));
+    let options = Options { flush_interval, refresh_every, ..Options::default() };
     Ok(Store::open(dir, spec, &options)?)
 }
 

@@ -27,9 +27,9 @@ fn open_with(dir: &Path, read_only: bool) -> Result<Arc<Store>> {
     let output = ColumnType::Dense { dtype: DType::I64, shape: &[] };
     let spec = Spec::new(ID, KeyType::Text, &output, Identity::default(), Vec::new())?;
     let options = Options {
-        seal_after: Duration::from_hours(1),
-        seal_bytes: 512 << 20,
-        queue_bytes: 1 << 30,
+        flush_interval: Duration::from_hours(1),
+        flush_bytes: 512 << 20,
+        write_buffer_bytes: 1 << 30,
         read_only,
         ..Options::default()
     };

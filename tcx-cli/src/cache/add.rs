@@ -44,7 +44,7 @@ impl Adder {
     pub(crate) fn new(cache: &Path, spec: Spec, how: How) -> Result<Self> {
         // Rows are sealed when a segment is full, and at the end.
         let options =
-            Options { seal_after: std::time::Duration::from_hours(1), ..cache::options(how.dry_run) };
+            Options { flush_interval: std::time::Duration::from_hours(1), ..cache::options(how.dry_run) };
         let store = Store::open(cache, spec.clone(), &options)?;
         Ok(Self { store, spec, how, added: Added::default() })
     }

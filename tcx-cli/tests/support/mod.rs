@@ -36,8 +36,11 @@ pub(crate) fn resnet() -> Spec {
 }
 
 pub(crate) fn open(cache: &Path, spec: Spec) -> Arc<Store> {
-    let options =
-        Options { seal_after: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() };
+    let options = Options {
+        flush_interval: Duration::from_hours(1),
+        refresh_every: Duration::ZERO,
+        ..Options::default()
+    };
     Store::open(cache, spec, &options).unwrap()
 }
 

@@ -18,8 +18,11 @@ const CLIP: ColumnType = ColumnType::Struct(&[
 
 /// A store whose rows are sealed by `flush` alone.
 pub(crate) fn store(cache: &Path, spec: Spec) -> Arc<Store> {
-    let options =
-        Options { seal_after: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() };
+    let options = Options {
+        flush_interval: Duration::from_hours(1),
+        refresh_every: Duration::ZERO,
+        ..Options::default()
+    };
     Store::open(cache, spec, &options).unwrap()
 }
 

@@ -42,22 +42,22 @@ pub(crate) struct WriteBuffer {
     batches: AtomicUsize,
     room: Mutex<Room>,
     more_room: Condvar,
-    seal_bytes: usize,
-    queue_bytes: usize,
+    flush_bytes: usize,
+    write_buffer_bytes: usize,
 }
 
 impl WriteBuffer {
-    pub(crate) fn new(seal_bytes: usize, queue_bytes: usize) -> Self {
+    pub(crate) fn new(flush_bytes: usize, write_buffer_bytes: usize) -> Self {
         // A full queue must be reason enough to seal, or the caller would wait for ever.
-        let seal_bytes = seal_bytes.min(queue_bytes / 2).max(1);
+        let flush_bytes = flush_bytes.min(write_buffer_bytes / 2).max(1);
         let (generations, room) = (RwLock::default(), Mutex::default());
         Self {
             generations,
             batches: AtomicUsize::new(0),
             room,
             more_room: Condvar::new(),
-            seal_bytes,
-            queue_bytes,
+            flush_bytes,
+            write_buffer_bytes,
         }
     }
 
@@ -66,7 +66,7 @@ impl WriteBuffer {
     pub(crate) fn accept(&self, batch: &Arc<RowBatch>, seal: impl Fn()) -> (Accepted, usize) {
         let bytes = batch.bytes();
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        while room.trouble.is_none() && room.bytes > 0 && room.bytes + bytes > self.queue_bytes {
+        while room.trouble.is_none() && room.bytes > 0 && room.bytes + bytes > self.write_buffer_bytes {
             seal();
             room = self.more_room.wait(room).unwrap_or_else(PoisonError::into_inner);
         }
@@ -82,7 +82,7 @@ impl WriteBuffer {
         let mut generations = self.write();
         let (before, after, died) = generations.push(batch.clone());
         self.batches.fetch_add(1, Ordering::Release);
-        let accepted = if before < self.seal_bytes && after >= self.seal_bytes {
+        let accepted = if before < self.flush_bytes && after >= self.flush_bytes {
             Accepted::Full
         } else if before == 0 {
             Accepted::First

@@ -88,7 +88,7 @@ impl Core {
             damaged_segments: counters.damaged_segments.get(),
             unknown_segments: counters.unknown_segments.get(),
             failed_reads: counters.failed_reads.get(),
-            hot_bytes: self.hot.bytes() as u64,
+            memory_cache_bytes: self.hot.bytes() as u64,
             rebuilt_runs: counters.rebuilt_runs.get(),
             troubles: counters.troubles.get(),
             is_writing_off: self.buffer.trouble().is_some(),

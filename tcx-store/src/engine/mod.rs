@@ -53,7 +53,7 @@ pub(crate) struct Core {
     pub(crate) published: crate::stats::metrics::Published,
     pub(crate) retention: Retention,
     pub(crate) compression: Compression,
-    pub(crate) collect_after: Duration,
+    pub(crate) gc_grace: Duration,
     pub(crate) hot: Arc<HotTier>,
     /// The bytes of the folder when they were last counted.
     pub(crate) used_bytes: AtomicU64,
@@ -100,7 +100,7 @@ impl Core {
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
         let retention = Retention::new(options);
-        let hot = Arc::new(HotTier::new(options.hot_bytes));
+        let hot = Arc::new(HotTier::new(options.memory_cache_bytes));
         let leaves: Arc<[Leaf]> = spec.leaves.clone().into();
         let segments =
             SegmentSet::new(storage.clone(), schema.clone(), leaves.clone(), hot.clone(), counters.clone());
@@ -115,13 +115,13 @@ impl Core {
             opened: runtime::wall(),
             schema,
             storage,
-            buffer: WriteBuffer::new(options.seal_bytes, options.queue_bytes),
+            buffer: WriteBuffer::new(options.flush_bytes, options.write_buffer_bytes),
             counters,
             #[cfg(feature = "metrics")]
             published: crate::stats::metrics::Published::default(),
             retention,
             compression: options.compression,
-            collect_after: options.collect_after,
+            gc_grace: options.gc_grace,
             hot,
             used_bytes: AtomicU64::new(0),
             sealed_when_measured: AtomicU64::new(0),

@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn however_many_batches_replace_outdated_rows_one_seal_writes_one_change() {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { seal_after: std::time::Duration::from_hours(1), ..Options::default() };
+        let options = Options { flush_interval: std::time::Duration::from_hours(1), ..Options::default() };
         let store = Store::open(dir.path(), spec(), &options).unwrap();
         for stamp in 0..2_u64 {
             for key in 0..300 {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::MOST_BYTES;
 use crate::stats::causes::MissCauses;
-use crate::stats::{Stats, Times};
+use crate::stats::{Stats, Timings};
 use crate::storage::name::check_module_id;
 use crate::sys::bytes::parse_hex64;
 use crate::sys::checksum::checksum;
@@ -91,8 +91,8 @@ fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 20] {
     ]
 }
 
-/// Times of a record by their names.
-fn times(stats: &mut Stats) -> [(&'static str, &mut Times); 6] {
+/// Timings of a record by their names.
+fn times(stats: &mut Stats) -> [(&'static str, &mut Timings); 6] {
     [
         ("time.compute", &mut stats.compute_times),
         ("time.flush", &mut stats.flush_times),
@@ -117,7 +117,7 @@ pub(crate) fn encode(session: &Session) -> Vec<u8> {
     for (name, number) in numbers(&mut stats) {
         line(name, number);
     }
-    for (name, Times { count, total, longest }) in times(&mut stats) {
+    for (name, Timings { count, total, longest }) in times(&mut stats) {
         line(name, &format_args!("{count} {} {}", total.as_nanos(), longest.as_nanos()));
     }
     for (name, value) in session.provenance.iter().filter(|(name, _)| is_word(name)).take(MOST_TEXTS) {
@@ -193,7 +193,7 @@ fn put(stats: &mut Stats, name: &str, value: &str) -> Option<()> {
         let mut next = || numbers.next()?.ok();
         let (count, total, longest) = (next()?, next()?, next()?);
         let [total, longest] = [total, longest].map(Duration::from_nanos);
-        *times = Times { count, total, longest };
+        *times = Timings { count, total, longest };
     }
     Some(())
 }

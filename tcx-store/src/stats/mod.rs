@@ -52,7 +52,7 @@ pub struct Stats {
     pub rows_dropped: u64,
     /// Rows that wait in the write buffer now.
     pub buffered_rows: u64,
-    /// Bytes of the rows that wait; [`queue_bytes`](crate::Options::queue_bytes) are the most.
+    /// Bytes of the rows that wait; [`write_buffer_bytes`](crate::Options::write_buffer_bytes) are the most.
     pub buffered_bytes: u64,
     /// Rows that this process has made durable.
     pub rows_sealed: u64,
@@ -72,7 +72,7 @@ pub struct Stats {
     /// Rows that were taken for missing because the file system failed when they were read.
     pub failed_reads: u64,
     /// Bytes of decompressed and of read rows that are kept in memory.
-    pub hot_bytes: u64,
+    pub memory_cache_bytes: u64,
     /// Index runs that were made again because they were damaged or missing.
     pub rebuilt_runs: u64,
     /// How often writing was turned off.
@@ -80,17 +80,17 @@ pub struct Stats {
     /// Whether writing is off now.
     pub is_writing_off: bool,
     /// Computing what was missing, by the word of [`Store::computed`](crate::Store::computed).
-    pub compute_times: Times,
+    pub compute_times: Timings,
     /// Waiting for [`flush`](crate::Store::flush).
-    pub flush_times: Times,
+    pub flush_times: Timings,
     /// Writing segments from the write buffer, and making them durable.
-    pub seal_times: Times,
+    pub seal_times: Timings,
     /// Merging index runs.
-    pub merge_times: Times,
+    pub merge_times: Timings,
     /// Joining segments.
-    pub compaction_times: Times,
+    pub compaction_times: Timings,
     /// Removing files that nobody needs.
-    pub collection_times: Times,
+    pub collection_times: Timings,
     /// Rows that were computed with NaN or an infinity in them; counted by the crate `tcx`, for one handle.
     pub non_finite_rows: u64,
     /// Rows that were computed once more, to see that they come out the same; counted by the crate `tcx`, for one handle.
@@ -123,7 +123,7 @@ pub struct Tiers {
     /// Rows in the segments; those that were not there had to be computed.
     pub segments: TierCounts,
     /// Parts of compressed or read segments, not rows: found in memory, or decompressed or read. Nothing is counted where
-    /// [`hot_bytes`](crate::Options::hot_bytes) is 0.
+    /// [`memory_cache_bytes`](crate::Options::memory_cache_bytes) is 0.
     pub hot: TierCounts,
 }
 
@@ -160,7 +160,7 @@ pub struct TierCounts {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Times {
+pub struct Timings {
     /// How often.
     pub count: u64,
     /// All together.
@@ -290,9 +290,9 @@ impl Clock {
         took
     }
 
-    pub(crate) fn times(&self) -> Times {
+    pub(crate) fn times(&self) -> Timings {
         let nanoseconds = |number: &AtomicU64| Duration::from_nanos(number.load(Ordering::Relaxed));
-        Times {
+        Timings {
             count: self.count.load(Ordering::Relaxed),
             total: nanoseconds(&self.nanoseconds),
             longest: nanoseconds(&self.longest),

@@ -358,7 +358,7 @@ impl Store {
         core.refresh_now().map(drop)
     }
 
-    /// Whether the folder is full, and nothing more is kept ([`WhenFull::Freeze`](crate::WhenFull::Freeze)).
+    /// Whether the folder is full, and nothing more is kept ([`WhenFull::StopWriting`](crate::WhenFull::StopWriting)).
     pub fn is_full(&self) -> bool {
         self.reader().is_ok_and(|core| core.is_frozen())
     }

@@ -29,8 +29,8 @@ pub(crate) fn with_steps(dir: &Path, steps: impl Steps + Clone) -> Store {
 }
 
 fn with_options(dir: &Path, steps: impl Steps + Clone, read_only: bool) -> Store {
-    let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-    let options = Options { seal_after, refresh_every, read_only, ..Options::default() };
+    let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
+    let options = Options { flush_interval, refresh_every, read_only, ..Options::default() };
     Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), steps)), spec(), &options).unwrap()
 }
 

@@ -19,7 +19,7 @@ impl Core {
             let used = self.used_bytes.load(Ordering::Relaxed).saturating_add(since);
             used.saturating_add(self.buffer.waiting().1 as u64) >= max
         };
-        self.retention.when_full == WhenFull::Freeze && self.retention.max_bytes.is_some_and(is_full)
+        self.retention.when_full == WhenFull::StopWriting && self.retention.max_bytes.is_some_and(is_full)
     }
 
     /// Looks how much room the folder takes, and makes some if it is too much. Done before the first row, after every seal, when

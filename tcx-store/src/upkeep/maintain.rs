@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::index::{Run, write_merged};
 use crate::live::damage::Trouble;
 use crate::live::folder::Listing;
-use crate::options::COLLECT_AFTER;
+use crate::options::GC_GRACE;
 use crate::stats::Work;
 use crate::storage::TEMPORARY_FILES_STAY;
 use crate::storage::name::{FileName, SegmentName};
@@ -180,7 +180,7 @@ impl Core {
     /// The time that replaced files stay for saves other processes a listing, and never decides what is right. On a network file
     /// system it saves them failed reads, and who has asked for more of it wants the files.
     fn collect_at_the_end(&self) -> Result<()> {
-        if self.collect_after > COLLECT_AFTER || self.storage.is_remote() {
+        if self.gc_grace > GC_GRACE || self.storage.is_remote() {
             return Ok(());
         }
         let grace = Grace {
@@ -193,17 +193,17 @@ impl Core {
     }
 
     /// Removes what was replaced long ago, while rows are sealed all the time.
-    pub(crate) fn collect_old(&self, collect_after: Duration) {
-        self.tried("remove replaced files", self.collect(collect_after));
+    pub(crate) fn collect_old(&self, gc_grace: Duration) {
+        self.tried("remove replaced files", self.collect(gc_grace));
     }
 
     /// What is done when the writer has nothing to do; tells whether something is left for later.
-    pub(crate) fn tidy_thoroughly(&self, collect_after: Duration) -> bool {
+    pub(crate) fn tidy_thoroughly(&self, gc_grace: Duration) -> bool {
         self.tried("join segments", self.compact(Effort::Steady));
         merge_runs(self, false);
         merge_changes(self);
         self.remove_pruned_runs();
-        let collected = self.tried("remove replaced files", self.collect(collect_after));
+        let collected = self.tried("remove replaced files", self.collect(gc_grace));
         self.tried("keep within the limits", self.keep_within_limits());
         let is_unfinished = collected.is_some_and(|collected| collected.is_unfinished);
         is_unfinished || self.snapshot().expires.is_some()

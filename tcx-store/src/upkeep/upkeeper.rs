@@ -28,7 +28,7 @@ pub(crate) enum Due {
 /// Starts the thread when something is due; it ends when nothing is.
 pub(crate) struct Upkeeper {
     core: Arc<Core>,
-    collect_after: Duration,
+    gc_grace: Duration,
     due: Option<Due>,
     /// Whether something was left for later; as long as the thread runs.
     running: Option<oneshot::Receiver<bool>>,
@@ -36,8 +36,8 @@ pub(crate) struct Upkeeper {
 }
 
 impl Upkeeper {
-    pub(crate) fn new(core: Arc<Core>, collect_after: Duration) -> Self {
-        Self { core, collect_after, due: None, running: None, collected: Instant::now() }
+    pub(crate) fn new(core: Arc<Core>, gc_grace: Duration) -> Self {
+        Self { core, gc_grace, due: None, running: None, collected: Instant::now() }
     }
 
     /// Does this once nothing else is being done.
@@ -48,7 +48,7 @@ impl Upkeeper {
 
     /// Rows were sealed: a program that never pauses has its replaced files removed all the same.
     pub(crate) fn want_after_seal(&mut self, pause: Duration) {
-        let is_time = self.collected.elapsed() >= self.collect_after.max(pause);
+        let is_time = self.collected.elapsed() >= self.gc_grace.max(pause);
         self.want(if is_time { Due::Collection } else { Due::Tidying });
     }
 
@@ -61,9 +61,9 @@ impl Upkeeper {
             self.collected = Instant::now();
         }
         let (done, running) = oneshot::channel();
-        let (core, collect_after) = (self.core.clone(), self.collect_after);
+        let (core, gc_grace) = (self.core.clone(), self.gc_grace);
         let started = spawn("tcx-upkeep", move || {
-            let is_unfinished = keep_up(&core, due, collect_after);
+            let is_unfinished = keep_up(&core, due, gc_grace);
             // Before it is reported: a store that is closed keeps no file mapped.
             drop(core);
             // The writer may have panicked.
@@ -94,15 +94,15 @@ impl Upkeeper {
     }
 }
 
-fn keep_up(core: &Core, due: Due, collect_after: Duration) -> bool {
+fn keep_up(core: &Core, due: Due, gc_grace: Duration) -> bool {
     match due {
         Due::Changes => merge_changes(core),
         Due::Tidying => core.tidy(),
         Due::Collection => {
             core.tidy();
-            core.collect_old(collect_after);
+            core.collect_old(gc_grace);
         }
-        Due::Everything => return core.tidy_thoroughly(collect_after),
+        Due::Everything => return core.tidy_thoroughly(gc_grace),
     }
     false
 }

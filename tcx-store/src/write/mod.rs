@@ -35,16 +35,16 @@ const RECORD_EVERY: Duration = Duration::from_mins(1);
 /// When things are done that nobody waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    pub(crate) seal_after: Duration,
-    pub(crate) collect_after: Duration,
+    pub(crate) flush_interval: Duration,
+    pub(crate) gc_grace: Duration,
     /// How often the session is recorded.
     pub(crate) record_every: Duration,
 }
 
 impl Times {
     pub(crate) fn new(options: &Options) -> Self {
-        let Options { seal_after, collect_after, .. } = *options;
-        Self { seal_after, collect_after, record_every: RECORD_EVERY }
+        let Options { flush_interval, gc_grace, .. } = *options;
+        Self { flush_interval, gc_grace, record_every: RECORD_EVERY }
     }
 }
 
@@ -179,14 +179,14 @@ impl Drop for WriterOff {
 async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: Times) {
     let mut sealer = Sealer::new(core.clone());
     let mut retry: Option<(Instant, Duration)> = None;
-    let mut upkeeper = Upkeeper::new(core.clone(), times.collect_after);
+    let mut upkeeper = Upkeeper::new(core.clone(), times.gc_grace);
     // Who only reads leaves joining and removing to those that write: there may be hundreds of readers.
     let mut idle = None;
     let mut recorder = Recorder::new(core.clone());
     let mut record = Instant::now().checked_add(times.record_every);
     loop {
         let time = retry.map(|(at, _)| at);
-        let time = time.or_else(|| sealer.oldest_since()?.checked_add(times.seal_after));
+        let time = time.or_else(|| sealer.oldest_since()?.checked_add(times.flush_interval));
         let command = tokio::select! {
             biased;
             command = commands.recv() => command,
@@ -209,7 +209,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 continue;
             }
             Some(Command::Upkept { is_unfinished }) => {
-                let later = || Instant::now().checked_add(times.collect_after.max(IDLE));
+                let later = || Instant::now().checked_add(times.gc_grace.max(IDLE));
                 idle = idle.or_else(|| is_unfinished.then(later).flatten());
                 continue;
             }

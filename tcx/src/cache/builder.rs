@@ -79,7 +79,7 @@ impl CacheBuilder {
     /// The most bytes of decompressed rows, and of rows that were read instead of mapped, that each module keeps in memory (a
     /// sixteenth of the memory that the process may use). 0 keeps none.
     pub fn memory_cache_bytes(mut self, bytes: usize) -> Self {
-        self.options.hot_bytes = bytes;
+        self.options.memory_cache_bytes = bytes;
         self
     }
 

@@ -86,28 +86,30 @@ impl Tuning {
     }
 
     pub(super) fn apply(self, options: &mut Options) {
+        // A new setting has to be named here.
         let Self { flush_bytes, flush_interval, write_buffer_bytes, refresh_every, gc_grace, read_mode } =
             self;
-        options.seal_bytes = flush_bytes;
-        options.seal_after = flush_interval;
-        options.queue_bytes = write_buffer_bytes;
+        options.flush_bytes = flush_bytes;
+        options.flush_interval = flush_interval;
+        options.write_buffer_bytes = write_buffer_bytes;
         options.refresh_every = refresh_every;
-        options.collect_after = gc_grace;
+        options.gc_grace = gc_grace;
         options.read_mode = read_mode;
     }
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        let Options { seal_bytes, seal_after, queue_bytes, refresh_every, collect_after, read_mode, .. } =
-            Options::default();
-        Self {
-            flush_bytes: seal_bytes,
-            flush_interval: seal_after,
-            write_buffer_bytes: queue_bytes,
+        let options = Options::default();
+        let Options {
+            flush_bytes,
+            flush_interval,
+            write_buffer_bytes,
             refresh_every,
-            gc_grace: collect_after,
+            gc_grace,
             read_mode,
-        }
+            ..
+        } = options;
+        Self { flush_bytes, flush_interval, write_buffer_bytes, refresh_every, gc_grace, read_mode }
     }
 }

@@ -60,7 +60,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// It goes on where an earlier run stopped: what is there is not computed again. An error of `load` stops it, after what is
     /// finished was made durable; a process that is killed loses about a second of finished work, or what
-    /// the writer had not sealed yet ([`CacheBuilder::seal_after`](crate::CacheBuilder::seal_after)) where flushing is slow.
+    /// the writer had not sealed yet ([`CacheBuilder::flush_interval`](crate::CacheBuilder::flush_interval)) where flushing is slow.
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};

@@ -41,6 +41,7 @@ const MOVED: &[(&str, &str)] = &[
     ("tcx_store::schema::leaf::", "tcx_store::schema::"),
     ("tcx_store::schema::spec::", "tcx_store::spec::"),
     ("tcx_store::schema::stamp::", "tcx_store::stamp::"),
+    ("tcx_store::stats::Timings", "tcx_store::stats::Times"),
     ("tcx_store::stats::causes::", "tcx_store::causes::"),
     ("tcx_store::sys::fork::", "tcx_store::fork::"),
 ];
@@ -120,7 +121,7 @@ mod tests {
             tcx::ReadMode => "tcx_store::options::ReadMode",
             tcx::TierCounts => "tcx_store::stats::TierCounts",
             tcx::Tiers => "tcx_store::stats::Tiers",
-            tcx::Times => "tcx_store::stats::Times",
+            tcx::Timings => "tcx_store::stats::Times",
             (tcx::__private::StringIds, tcx::__private::I64Ids, tcx::__private::BytesIds) => "(tcx::id::StringIds, tcx::id::I64Ids, tcx::id::BytesIds)",
             tcx::__private::Dense<f32, tcx::D0> => "tcx::tensor::Dense<f32, tcx::typed::D0>",
             tcx::__private::Varying<f32, tcx::D0> => "tcx::tensor::ragged::Ragged<f32, tcx::typed::D0>",

@@ -119,7 +119,7 @@ impl Campaign {
     /// by prefix, some of them merged; runs. `rows` to a part, of which there are six; 120 at least; `sample` rows are looked for.
     pub fn new(rows: usize, sample: usize, compression: Compression) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { collect_after: Duration::from_hours(1), compression, ..options() };
+        let options = Options { gc_grace: Duration::from_hours(1), compression, ..options() };
         let store = Store::open(dir.path(), spec("224"), &options).unwrap();
         let mut maker = Maker { store, rows: Vec::new() };
         maker.add("early/", rows, 1);

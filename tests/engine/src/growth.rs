@@ -22,7 +22,7 @@ pub struct Growth {
 /// Flushes a row at a time, so many times or until it `is_enough`.
 pub fn grow(flushes: usize, is_enough: impl Fn() -> bool) -> Growth {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { collect_after: Duration::ZERO, ..options() };
+    let options = Options { gc_grace: Duration::ZERO, ..options() };
     let store = Store::open(dir.path(), spec("224"), &options).unwrap();
     let (mut most_files, mut done) = (0, 0);
     while done < flushes && !is_enough() {

@@ -50,7 +50,7 @@ pub fn spec(size: &str) -> Spec {
 
 /// Rows are sealed only by `flush`, and looked for at once.
 pub fn options() -> Options {
-    Options { seal_after: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() }
+    Options { flush_interval: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() }
 }
 
 /// The store of the module in the cache directory `dir`.

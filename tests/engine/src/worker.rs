@@ -120,7 +120,7 @@ fn watch(dir: &str, prefix: &str, count: usize) {
 }
 
 fn soak(dir: &str, seed: u64, seconds: u64) {
-    let options = Options { seal_bytes: 1 << 20, seal_after: Duration::from_millis(300), ..options() };
+    let options = Options { flush_bytes: 1 << 20, flush_interval: Duration::from_millis(300), ..options() };
     let store = Store::open(Path::new(dir), spec("224"), &options).unwrap_or_else(|error| refused(&error));
     let (mut dice, start, mut steps) = (Dice(seed), Instant::now(), 0);
     while start.elapsed() < Duration::from_secs(seconds) {

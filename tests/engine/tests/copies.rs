@@ -15,7 +15,7 @@ use tcx_store::{Keys, Options, Store};
 const COPIES: usize = 12;
 
 fn open(dir: &Path) -> Arc<Store> {
-    Store::open(dir, spec("224"), &Options { collect_after: Duration::ZERO, ..options() }).unwrap()
+    Store::open(dir, spec("224"), &Options { gc_grace: Duration::ZERO, ..options() }).unwrap()
 }
 
 /// What the writer has said of the rows that come and go.

@@ -76,8 +76,8 @@ fn views_of_a_sample_are_rows_of_their_own() {
 #[test]
 fn rows_are_sealed_by_themselves_when_they_are_old_or_many() {
     let dir = tempfile::tempdir().unwrap();
-    let small = Options { seal_bytes: 4096, ..options() };
-    let old = Options { seal_after: std::time::Duration::from_millis(1), ..options() };
+    let small = Options { flush_bytes: 4096, ..options() };
+    let old = Options { flush_interval: std::time::Duration::from_millis(1), ..options() };
     for (module, options) in [("many", small), ("old", old)] {
         let spec =
             Spec::new(module, KeyType::Int, &ColumnType::Text, Identity::default(), Vec::new()).unwrap();
@@ -96,7 +96,8 @@ fn rows_are_sealed_by_themselves_when_they_are_old_or_many() {
 #[test]
 fn a_queue_that_is_too_small_slows_the_caller_down_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), spec("224"), &Options { queue_bytes: 2000, ..options() }).unwrap();
+    let store =
+        Store::open(dir.path(), spec("224"), &Options { write_buffer_bytes: 2000, ..options() }).unwrap();
     let ids: Vec<String> = (0..500).map(|i| format!("id{i}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     for batch in ids.chunks(20) {
@@ -299,7 +300,7 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
     let others: [(&str, Options); 11] = [
         ("`max_bytes` is 1073741824, requested 5", Options { max_bytes: Some(5), ..first.clone() }),
         (
-            "`when_full` is Freeze, requested EvictOldest",
+            "`when_full` is StopWriting, requested EvictOldest",
             Options { when_full: WhenFull::EvictOldest, ..first.clone() },
         ),
         ("`time_to_live` is none, requested 3600s", Options { time_to_live: Some(hour), ..first.clone() }),
@@ -308,15 +309,18 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
             Options { compression: Compression::Zstd, ..first.clone() },
         ),
         ("`read_mode` is Auto, requested Pread", Options { read_mode: ReadMode::Pread, ..first.clone() }),
-        ("requested 7", Options { hot_bytes: 7, ..first.clone() }),
-        ("`seal_bytes` is 67108864, requested 8", Options { seal_bytes: 8, ..first.clone() }),
+        ("requested 7", Options { memory_cache_bytes: 7, ..first.clone() }),
+        ("`flush_bytes` is 67108864, requested 8", Options { flush_bytes: 8, ..first.clone() }),
         (
-            "`seal_after` is 3600s, requested 1s",
-            Options { seal_after: Duration::from_secs(1), ..first.clone() },
+            "`flush_interval` is 3600s, requested 1s",
+            Options { flush_interval: Duration::from_secs(1), ..first.clone() },
         ),
-        ("`queue_bytes` is 268435456, requested 9", Options { queue_bytes: 9, ..first.clone() }),
+        (
+            "`write_buffer_bytes` is 268435456, requested 9",
+            Options { write_buffer_bytes: 9, ..first.clone() },
+        ),
         ("`refresh_every` is 0ns, requested 3600s", Options { refresh_every: hour, ..first.clone() }),
-        ("`collect_after` is 60s, requested 3600s", Options { collect_after: hour, ..first.clone() }),
+        ("`gc_grace` is 60s, requested 3600s", Options { gc_grace: hour, ..first.clone() }),
     ];
     for (expected, options) in others {
         let error = Store::open(dir.path(), spec("224"), &options).unwrap_err();

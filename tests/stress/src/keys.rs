@@ -27,7 +27,7 @@ const TOGETHER: usize = 256;
 fn open(dir: &Path) -> std::sync::Arc<Store> {
     let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
     let spec = Spec::new("keys_v1", KeyType::Int, &output, Identity::default(), Vec::new()).unwrap();
-    let options = Options { collect_after: Duration::ZERO, ..Options::default() };
+    let options = Options { gc_grace: Duration::ZERO, ..Options::default() };
     Store::open(dir, spec, &options).unwrap()
 }
 

@@ -213,7 +213,7 @@ fn a_segment_that_cannot_be_read_to_its_end_is_not_taken_for_a_damaged_one() {
     let steps = Faulty::with(move |_, step, _| {
         (step == "read_at" && failing.load(SeqCst)).then_some(Fault::Refused(std::io::ErrorKind::Other))
     });
-    let options = Options { read_mode: ReadMode::Pread, hot_bytes: 0, ..Options::default() };
+    let options = Options { read_mode: ReadMode::Pread, memory_cache_bytes: 0, ..Options::default() };
     let storage = LocalStorage::new(dir.path().join("m_v1"), steps).reading(ReadMode::Pread);
     let store = Store::with_storage(Arc::new(storage), crate::testing::spec(), &options).unwrap();
     let segments = store.core.live().segments.usable();

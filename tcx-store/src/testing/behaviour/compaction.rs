@@ -265,7 +265,7 @@ fn merged_runs_forget_segments_that_are_long_gone() {
 fn a_segment_that_is_intact_and_holds_no_rows_does_not_keep_the_others_from_being_joined() {
     let dir = tempfile::tempdir().unwrap();
     let spec = Spec::new("m_v1", KeyType::Text, &ColumnType::Text, Identity::default(), Vec::new()).unwrap();
-    let options = Options { seal_after: Duration::from_hours(1), ..Options::default() };
+    let options = Options { flush_interval: Duration::from_hours(1), ..Options::default() };
     let open = || Store::open(dir.path(), spec.clone(), &options).unwrap();
     let writer = open();
     for key in ["a", "b", "c"] {

@@ -23,7 +23,7 @@ const CODECS: [Compression; 2] = [Compression::Lz4, Compression::Zstd];
 
 pub(crate) fn options(compression: Compression) -> Options {
     Options {
-        seal_after: Duration::from_hours(1),
+        flush_interval: Duration::from_hours(1),
         refresh_every: Duration::ZERO,
         compression,
         ..Options::default()
@@ -160,7 +160,11 @@ fn a_compressed_cache_is_smaller_and_one_row_of_it_costs_one_small_batch() {
         assert!(bytes(packed.path()) * 2 < bytes(plain.path()), "{codec:?}");
         let store = open(packed.path(), codec);
         assert_eq!(check(&store, &[500]), 0);
-        assert!((1..100_000).contains(&store.stats().hot_bytes), "{} bytes", store.stats().hot_bytes);
+        assert!(
+            (1..100_000).contains(&store.stats().memory_cache_bytes),
+            "{} bytes",
+            store.stats().memory_cache_bytes
+        );
     }
 }
 
@@ -168,14 +172,14 @@ fn a_compressed_cache_is_smaller_and_one_row_of_it_costs_one_small_batch() {
 fn the_hot_tier_keeps_no_more_bytes_than_it_may_and_rows_are_right_without_it() {
     let dir = tempfile::tempdir().unwrap();
     add(&open(dir.path(), Compression::Lz4), 0..2000);
-    for hot_bytes in [0, 1, 100_000, 500_000, usize::MAX] {
-        let store = open_with(dir.path(), &Options { hot_bytes, ..options(Compression::Lz4) });
+    for memory_cache_bytes in [0, 1, 100_000, 500_000, usize::MAX] {
+        let store = open_with(dir.path(), &Options { memory_cache_bytes, ..options(Compression::Lz4) });
         for round in 0..3 {
             let ids: Vec<i64> = (0..2000).map(|i| i * 977 % 2000).skip(round * 500).take(700).collect();
             assert_eq!(check(&store, &ids), 0);
-            let kept = store.stats().hot_bytes as usize;
-            assert!(kept <= hot_bytes, "{kept} bytes of {hot_bytes}");
-            assert_eq!(kept > 0, hot_bytes >= 100_000);
+            let kept = store.stats().memory_cache_bytes as usize;
+            assert!(kept <= memory_cache_bytes, "{kept} bytes of {memory_cache_bytes}");
+            assert_eq!(kept > 0, memory_cache_bytes >= 100_000);
         }
     }
 }

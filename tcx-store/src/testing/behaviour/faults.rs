@@ -20,7 +20,7 @@ fn spec() -> Spec {
 }
 
 fn options() -> Options {
-    Options { seal_after: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() }
+    Options { flush_interval: Duration::from_hours(1), refresh_every: Duration::ZERO, ..Options::default() }
 }
 
 /// The row of a key is its square.
@@ -147,7 +147,7 @@ fn rows_that_were_dropped_unnoticed_are_told_by_the_next_flush() {
     let off = Arc::new(AtomicBool::new(true));
     let broken = off.clone();
     let rule = move |_, step: &str, _: &Path| (step == "sync" && broken.load(SeqCst)).then_some(REFUSED);
-    let options = Options { seal_after: Duration::from_millis(1), ..options() };
+    let options = Options { flush_interval: Duration::from_millis(1), ..options() };
     let store = with_steps(dir.path(), Faulty::with(rule), &options);
     compute(&store, 0..3);
     while store.trouble().is_none() {
@@ -271,12 +271,12 @@ fn a_refused_store_is_opened_anew() {
 #[test]
 fn odd_settings_mean_what_they_say() {
     let dir = tempfile::tempdir().unwrap();
-    let never = Options { seal_after: Duration::MAX, ..options() };
+    let never = Options { flush_interval: Duration::MAX, ..options() };
     let store = with_steps(dir.path(), crate::storage::System, &never);
     compute(&store, 0..3);
     store.flush().unwrap();
     drop(store);
-    let at_once = Options { seal_bytes: 0, queue_bytes: 0, ..options() };
+    let at_once = Options { flush_bytes: 0, write_buffer_bytes: 0, ..options() };
     let store = with_steps(dir.path(), crate::storage::System, &at_once);
     compute(&store, 0..6);
     while store.stats().rows_sealed < 3 {

@@ -16,8 +16,8 @@ use crate::{Compression, Options, ReadMode, Store};
 
 const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
-fn reading(read_mode: ReadMode, hot_bytes: usize) -> Options {
-    Options { hot_bytes, read_mode, ..options(Compression::None) }
+fn reading(read_mode: ReadMode, memory_cache_bytes: usize) -> Options {
+    Options { memory_cache_bytes, read_mode, ..options(Compression::None) }
 }
 
 /// A folder of a segment.
@@ -43,13 +43,13 @@ fn what_is_read_is_what_is_mapped_under_every_codec_with_and_without_the_hot_tie
     for compression in ALL {
         let dir = folder(compression, 500);
         let ids: Vec<i64> = (0..500).map(|i| i * 77 % 500).collect();
-        for (mode, hot_bytes) in
+        for (mode, memory_cache_bytes) in
             [(ReadMode::Map, 0), (ReadMode::Pread, 0), (ReadMode::Pread, 300_000), (ReadMode::Pread, 1 << 30)]
         {
-            let store = open_with(dir.path(), &reading(mode, hot_bytes));
-            assert_eq!(check(&store, &ids), 0, "{compression:?} {mode:?} {hot_bytes}");
+            let store = open_with(dir.path(), &reading(mode, memory_cache_bytes));
+            assert_eq!(check(&store, &ids), 0, "{compression:?} {mode:?} {memory_cache_bytes}");
             assert_eq!(check(&store, &[499, 7, 7, 0]), 0);
-            assert!(store.stats().hot_bytes as usize <= hot_bytes);
+            assert!(store.stats().memory_cache_bytes as usize <= memory_cache_bytes);
             assert_eq!((store.stats().failed_reads, store.stats().damaged_segments), (0, 0));
         }
     }

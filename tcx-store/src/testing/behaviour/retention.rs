@@ -9,8 +9,8 @@ use crate::testing::{compute, go_ahead, keys, names, seal_all, spec, values};
 use crate::{Compression, Options, Store, WhenFull};
 
 fn open(dir: &Path, options: &Options) -> Store {
-    let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-    let options = Options { seal_after, refresh_every, ..options.clone() };
+    let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
+    let options = Options { flush_interval, refresh_every, ..options.clone() };
     Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), System)), spec(), &options).unwrap()
 }
 
@@ -72,7 +72,7 @@ fn rows_whose_time_is_over_are_not_served_from_memory() {
     compute(&store, &["a"], 1);
     seal_all(&store);
     assert_eq!(values(&store, &["a"]), [1]);
-    assert!(store.stats().hot_bytes > 0, "it was decompressed");
+    assert!(store.stats().memory_cache_bytes > 0, "it was decompressed");
     go_ahead(Duration::from_hours(5));
     store.lookup_again(&mut before).unwrap();
     assert_eq!(before.missing(), 1);
@@ -130,7 +130,7 @@ fn segments_of_different_age_are_not_joined_where_age_decides() {
 #[test]
 fn a_full_folder_keeps_what_it_has_and_takes_nothing_more() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { max_bytes: Some(60_000), when_full: WhenFull::Freeze, ..Options::default() };
+    let options = Options { max_bytes: Some(60_000), when_full: WhenFull::StopWriting, ..Options::default() };
     let store = open(dir.path(), &options);
     let ids: Vec<String> = (0..200).map(|i| format!("{i:01000}")).collect();
     for id in &ids {

@@ -17,8 +17,14 @@ const REFUSED: Fault = Fault::Refused(ErrorKind::Other);
 
 /// Every batch fills a segment, and the queue holds two of them.
 fn try_store(dir: &Path, steps: Faulty) -> crate::Result<Store> {
-    let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-    let options = Options { seal_bytes: 1, queue_bytes: 60, seal_after, refresh_every, ..Options::default() };
+    let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
+    let options = Options {
+        flush_bytes: 1,
+        write_buffer_bytes: 60,
+        flush_interval,
+        refresh_every,
+        ..Options::default()
+    };
     Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), steps)), spec(), &options)
 }
 

@@ -22,8 +22,8 @@ fn store(dir: &Path, compression: Compression) -> Store {
     let identity = [("size".to_owned(), "224i64".to_owned())].into_iter().collect::<Identity>();
     let provenance = vec![("tcx".to_owned(), "0.1.0".to_owned())];
     let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, identity, provenance).unwrap();
-    let collect_after = std::time::Duration::from_hours(1);
-    let options = Options { collect_after, compression, ..Options::default() };
+    let gc_grace = std::time::Duration::from_hours(1);
+    let options = Options { gc_grace, compression, ..Options::default() };
     Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), System)), spec, &options).unwrap()
 }
 

@@ -112,14 +112,14 @@ impl Machine {
 
     /// A process that seals every batch.
     pub(super) fn busy_process(self: &Arc<Self>) -> Process {
-        self.open(|| {}, &Options { seal_bytes: 1, ..Options::default() })
+        self.open(|| {}, &Options { flush_bytes: 1, ..Options::default() })
     }
 
     fn open(self: &Arc<Self>, before: impl Fn() + Send + Sync + 'static, options: &Options) -> Process {
         let storage = LocalStorage::new(self.dir.path().join(FOLDER), self.disk.process(before));
         let spec = Spec::new("m_v1", KeyType::Int, &OUTPUT, Identity::default(), Vec::new()).unwrap();
-        let (seal_after, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-        let options = Options { seal_after, refresh_every, ..options.clone() };
+        let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
+        let options = Options { flush_interval, refresh_every, ..options.clone() };
         let store = Store::with_storage(Arc::new(storage), spec, &options).unwrap();
         Process { store, machine: self.clone(), unflushed: Mutex::default() }
     }

@@ -11,7 +11,7 @@ use crate::churn::{BLOCKS, Event, block_ids, block_rows, values};
 use crate::{Dice, options, spec};
 
 pub(super) fn run(dir: &str, prefix: &str) -> ! {
-    let options = Options { collect_after: Duration::ZERO, ..options() };
+    let options = Options { gc_grace: Duration::ZERO, ..options() };
     let store = Store::open(Path::new(dir), spec("224"), &options).unwrap_or_else(|error| refused(&error));
     let seed = prefix.bytes().fold(1, |seed: u64, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte)));
     let mut dice = Dice(seed | 1);

@@ -35,7 +35,7 @@ pub(super) fn run(dir: &str, prefix: &str, other: &str, back: &str) -> ! {
 }
 
 fn open(dir: &str) -> Arc<Store> {
-    let options = Options { collect_after: Duration::ZERO, ..options() };
+    let options = Options { gc_grace: Duration::ZERO, ..options() };
     Store::open(Path::new(dir), spec("224"), &options).unwrap_or_else(|error| refused(&error))
 }
 
