@@ -238,7 +238,7 @@ impl fmt::Display for InModule<'_> {
     }
 }
 
-/// What an [`Error`] says; its parts are at hand by [`Error::module_id`], [`field`](Error::field),
+/// The message of an [`Error`]; its parts are [`Error::module_id`], [`field`](Error::field),
 /// [`expected`](Error::expected), [`found`](Error::found) and [`remedy`](Error::remedy).
 ///
 /// ```

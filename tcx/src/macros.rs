@@ -1,4 +1,4 @@
-//! The macros and their documentation, which stands here because its examples need all of tcx.
+//! The macros and their documentation, which is here because its examples need all of tcx.
 
 /// Makes a struct a `CacheableOutput`: each field becomes a column of the cache, or several. An enum without data becomes
 /// a value that a `Vec` may hold.
@@ -68,7 +68,7 @@
 /// # let _ = (Label::Cat, Label::Dog);
 /// ```
 ///
-/// `#[tcx(crate = path)]` on the item tells the derive where tcx is, if not at `::tcx`.
+/// `#[tcx(crate = path)]` on the item names the path of tcx, if not at `::tcx`.
 pub use tcx_derive::CacheableOutput;
 
 /// Makes a struct or an enum `Stateless`, so that a cached module can hold it: its name, its fields and the variant
@@ -130,7 +130,7 @@ pub use tcx_derive::Stateless;
 ///   sample of another stamp is computed again, and replaces its row. A module that gets stamps needs another id.
 /// - `output(…)` declares the output in place: a struct named like the module with `Output` behind it, as visible as the
 ///   module.
-/// - `crate = path` tells where tcx is, if not at `::tcx`.
+/// - `crate = path` names the path of tcx, if not at `::tcx`.
 ///
 /// ```
 /// # use tch::Tensor;

@@ -73,7 +73,7 @@ impl<T: ?Sized> EnterAny for &Enter<'_, T> {
     }
 }
 
-/// Enters a field with `#[tcx(assume_stateless)]`: not its value, only that there is none.
+/// Enters a field with `#[tcx(assume_stateless)]`: not its value, only the fact that the value is left out.
 pub fn assumed_stateless(identity: &mut Identity, name: &str) {
     identity.field(name, &Assumed);
 }

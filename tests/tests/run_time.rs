@@ -52,7 +52,7 @@ fn numbers_that_are_none_are_refused_if_asked_and_nothing_is_stored() {
     let cached = cache.module(Divides).unwrap().reject_non_finite();
     let error = cached.forward(&[1, 7], &Tensor::from_slice(&[1_f32, 0.])).map(|_| ()).unwrap_err();
     let said =
-        "module `divides_v1`: field `inverse` of the output for id 7 is inf at element 0; mend the input";
+        "module `divides_v1`: field `inverse` of the output for id 7 is inf at element 0; fix the input";
     assert!(error.to_string().starts_with(said), "{error}");
     let parts = (error.module_id(), error.field(), error.expected(), error.found());
     assert_eq!(parts, (Some("divides_v1"), Some("inverse"), Some("finite numbers"), Some("inf")));

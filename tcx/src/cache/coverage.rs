@@ -27,7 +27,7 @@ impl Coverage {
         self.missing.is_empty()
     }
 
-    /// The positions of the ids that are not, in order; a repeated id stands everywhere.
+    /// The positions of the ids that are not, in order; with every position of a repeated id.
     pub fn missing(&self) -> &[usize] {
         &self.missing
     }

@@ -31,7 +31,7 @@ use crate::{Error, Result};
 /// let words = cache.module(Words {})?;
 /// words.forward(&["a"], &vec!["one".to_owned()])?;
 ///
-/// // Another text under the same id: only who computes anew notices.
+/// // Another text under the same id: only a new computation notices.
 /// let text = vec!["three".to_owned()];
 /// assert_eq!(words.forward(&["a"], &text)?, [3]);
 /// assert_eq!(cache.with_mode(Mode::Off).module(Words {})?.forward(&["a"], &text)?, [5]);

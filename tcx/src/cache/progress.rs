@@ -78,7 +78,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// For so many samples of the module `id`.
+    /// For `samples` samples of the module `id`.
     pub(crate) fn new(id: &'static str, samples: usize, shown: Shown) -> Self {
         let bar = if shown.has_bars() { ProgressBar::new(samples as u64) } else { ProgressBar::hidden() };
         let bar = bar.with_prefix(id);
@@ -89,7 +89,7 @@ impl Bar {
         Self { id, bar, events: Events::new(Instant::now()) }
     }
 
-    /// So many more were computed.
+    /// `samples` more were computed.
     pub(crate) fn computed(&self, samples: usize) {
         self.bar.inc(samples as u64);
         if self.events.is_due(Instant::now()) {

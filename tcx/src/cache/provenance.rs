@@ -2,7 +2,7 @@
 
 use tch::Device;
 
-/// The version of tch that tcx is built with, and the libtorch that it takes; neither tells its version to programs.
+/// The version of tch that tcx is built with, and the libtorch that it takes; neither has its version in its API.
 const TCH: &str = "0.26 (libtorch 2.13)";
 
 /// The entries for a module whose outputs are computed on `device`.

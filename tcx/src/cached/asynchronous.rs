@@ -32,7 +32,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     }
 }
 
-/// Work that has not begun when nobody waits for it any more never begins; what has begun goes on.
+/// Cancels work that has not started when its future is dropped; work that has started goes on.
 struct CancelOnDrop(AbortHandle);
 
 impl Drop for CancelOnDrop {
@@ -41,7 +41,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Tells work that nobody waits for it any more.
+/// Stops work when its future is dropped.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -54,8 +54,8 @@ impl Drop for StopOnDrop {
 /// the runtime's threads for blocking work, so that no other task waits for it.
 ///
 /// A future that is dropped cancels what has not begun. What has begun goes on to its end in the background, except
-/// [`warm_async`](Self::warm_async), which stops after the batch at hand: rows that were computed are kept in any case. A panic
-/// of the module or of `load` goes on in whoever awaits.
+/// [`warm_async`](Self::warm_async), which stops after the current batch: rows that were computed are kept in any case. A panic
+/// of the module or of `load` goes on in the task that awaits it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -107,7 +107,7 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
         async move { blocking(move || own.fetch(&ids, load)).await }
     }
 
-    /// As [`warm`](Self::warm). Dropped, it stops after the batch at hand, and what is finished is made durable.
+    /// As [`warm`](Self::warm). Dropping the future stops it after the current batch; finished rows are made durable.
     ///
     /// # Errors
     ///

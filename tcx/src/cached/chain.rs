@@ -92,7 +92,7 @@ pub(crate) fn check_stamps<K: KeyKind>(id: &str, identity: &Identity) -> Result<
 
 impl Identity {
     /// Enters a cached module whose outputs are the inputs of this one, for a [lazy module](Cache::lazy_module); with a
-    /// module at hand, [`Cache::module_after`] does so.
+    /// module that exists, [`Cache::module_after`] does so.
     pub fn after<U: CachedModule>(&mut self, upstream: &Cached<U>) {
         let leaves = U::Output::COLUMN.leaves();
         let leaves: Vec<_> =

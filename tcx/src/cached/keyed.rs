@@ -44,7 +44,7 @@ use crate::module::extractor::{CachedModule, Extractor};
 /// Inputs without names are known by their content: `type Id = ContentId` and
 /// [`ContentId::of_samples`](crate::ContentId::of_samples).
 #[diagnostic::on_unimplemented(
-    message = "the inputs of `{Self}` do not tell the ids of their samples",
+    message = "the inputs of `{Self}` have no ids of their samples",
     label = "no `impl Keyed for {Self}`",
     note = "give the ids with the inputs: `forward(&ids, &inputs)`",
     note = "or write `impl tcx::Keyed for {Self}`, whose `ids` takes them from the inputs"

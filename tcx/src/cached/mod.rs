@@ -136,7 +136,7 @@ impl<M: CachedModule> Cached<M> {
         self
     }
 
-    /// The outputs for a batch whose inputs are at hand: one id per sample, in the same order. Only the samples
+    /// The outputs for a batch whose inputs are in memory: one id per sample, in the same order. Only the samples
     /// that are missing from the cache are computed.
     ///
     /// What is returned is what was stored, in tensors of its own: the same for a sample that was computed and

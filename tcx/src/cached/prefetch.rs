@@ -7,8 +7,8 @@ use crate::ids::Id;
 use crate::module::extractor::CachedModule;
 
 impl<M: CachedModule> Cached<M> {
-    /// Brings the rows of these ids into memory, those of the next batch say, on another thread: whoever asks for them then
-    /// does not wait for the disk. Computes nothing, counts neither hits nor misses, and tells how many of them are there.
+    /// Brings the rows of these ids into memory, those of the next batch say, on another thread: a lookup of them then
+    /// does not wait for the disk. Computes nothing, counts neither hits nor misses, and returns the number of stored rows.
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};
@@ -38,7 +38,8 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// A malformed id, a closed cache, a folder that another module has taken. Trouble with the disk is none.
+    /// A malformed id, a closed cache, a folder that another module has taken. Disk failures are not returned as errors: such rows are
+    /// misses.
     pub fn prefetch<I: Id<M::Key>>(&self, ids: &[I]) -> Result<usize> {
         self.prefetch_view(ids, 0)
     }

@@ -39,7 +39,7 @@ impl<M: CachedModule> Cached<M> {
     }
 
     /// What this module's cache has done in this process: hits, misses and their causes, what was written, and how long that
-    /// took. With the feature `metrics`, the recorder of the crate `metrics` is told the same.
+    /// took. With the feature `metrics`, the recorder of the crate `metrics` gets the same.
     pub fn stats(&self) -> Stats {
         let mut stats = self.rows().stats();
         stats.non_finite_rows = self.finite.rows();
@@ -48,7 +48,7 @@ impl<M: CachedModule> Cached<M> {
     }
 
     /// Drops the network of a [lazy module](crate::Cache::lazy_module), and frees its memory; it is built again when a
-    /// sample is missing. Tells whether there was one to drop: a module that was handed over stays.
+    /// sample is missing. Returns whether there was one to drop: a module that was handed over stays.
     ///
     /// ```
     /// # use tch::{Device, Tensor};

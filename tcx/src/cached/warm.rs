@@ -58,7 +58,7 @@ impl<M: CachedModule> Cached<M> {
     /// nothing, so that the list may be as long as a data set. `load` is called once for each batch, and a bar shows on a
     /// terminal how far it is ([`CacheBuilder::progress`](crate::CacheBuilder::progress) switches it off).
     ///
-    /// It goes on where an earlier run stopped: what is there is not computed again. An error of `load` stops it, after what is
+    /// It continues where an earlier run stopped: stored rows are not computed again. An error of `load` stops it, after what is
     /// finished was made durable; a process that is killed loses about a second of finished work, or what
     /// the writer had not sealed yet ([`CacheBuilder::flush_interval`](crate::CacheBuilder::flush_interval)) where flushing is slow.
     ///

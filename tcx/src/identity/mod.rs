@@ -65,7 +65,7 @@ impl Identity {
         identity
     }
 
-    /// The entries of the value itself: where, and what is there.
+    /// The entries of the value itself: path and value.
     pub fn entries(&self) -> &[(String, String)] {
         &self.entries
     }
@@ -82,7 +82,7 @@ impl Identity {
     }
 
     /// Enters the type that stands for a parameter of the value's type. Its name includes its module: two
-    /// types of one name may compute different things, and nothing else tells them apart.
+    /// types of one name may compute different things, and nothing else distinguishes them.
     pub fn type_parameter<T: ?Sized>(&mut self, name: &str) {
         let name = format!("{}<{name}>", if self.path.is_empty() { "self" } else { "" });
         self.at(&name, |identity| identity.value(type_names::type_name::<T>()));

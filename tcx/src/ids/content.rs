@@ -32,7 +32,7 @@ pub struct ContentId {
     hex: [u8; 64],
 }
 
-/// Tells tensors from the bytes that describe them.
+/// Distinguishes tensors from the bytes that describe them.
 const TENSOR: &str = "tcx 2026-11-21 the content of a tensor: dtype, shape, values";
 
 impl ContentId {

@@ -199,7 +199,7 @@ impl KeyKind for BytesIds {
 /// ```
 ///
 /// An id has at least one byte and at most 4,096, and is compared byte by byte: `"Cat.jpg"` and `"cat.jpg"` are two
-/// samples. An id that stands twice in a batch is one sample, computed once, from the inputs at its first place.
+/// samples. An id that is twice in a batch is one sample, computed once, from the inputs at its first place.
 pub trait Id<K: KeyKind> {
     /// The id itself.
     #[doc(hidden)]

@@ -54,7 +54,7 @@ impl<T: Clone> Batch for Vec<T> {
     fn select(&self, rows: &[usize]) -> Result<Self> {
         let sample = |&row: &usize| {
             self.get(row).cloned().ok_or_else(|| {
-                Error::batch(format!("sample {row} was asked of an input batch of {}", self.len()))
+                Error::batch(format!("sample {row} was requested from an input batch of {}", self.len()))
             })
         };
         rows.iter().map(sample).collect()

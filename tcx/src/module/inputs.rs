@@ -1,4 +1,4 @@
-//! The inputs of what is missing: loaded, or taken out of those at hand.
+//! The inputs of missing samples: loaded, or taken from those in memory.
 
 use crate::module::batch::Batch;
 use crate::module::extractor::CachedModule;
@@ -49,13 +49,13 @@ impl<B> std::ops::Deref for Selected<'_, B> {
     }
 }
 
-/// Where in `asked` the `positions` stand that are still missing. Both ascend.
+/// Where in `asked` the missing `positions` are. Both ascend.
 pub(crate) fn taken<M: CachedModule>(asked: &[usize], positions: &[usize]) -> Result<Vec<usize>> {
     let place = |position| {
         asked.binary_search(position).map_err(|_| {
             // A file that was damaged between two looks can take a row away that was found before.
-            let error = Error::batch("rows that were found have gone meanwhile");
-            error.in_module(M::ID).with_remedy("ask again")
+            let error = Error::batch("rows that were found have disappeared");
+            error.in_module(M::ID).with_remedy("look them up again")
         })
     };
     positions.iter().map(place).collect()

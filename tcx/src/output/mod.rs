@@ -167,7 +167,7 @@ impl<'a> ColumnReader<'a> {
         self.leaves = leaves;
     }
 
-    /// Rows may stand in these already.
+    /// Rows may be in these already.
     pub(crate) fn use_tensors(&mut self, tensors: Vec<NewTensor>) {
         self.tensors = tensors;
     }

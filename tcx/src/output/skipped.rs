@@ -4,7 +4,7 @@
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no default value to fill a skipped field with",
     label = "not `Default`",
-    note = "a field with `#[tcx(skip)]` is not in the cache: whoever asks gets its type's default, for hits and misses alike",
+    note = "a field with `#[tcx(skip)]` is not stored in the cache: hits and misses return the default of its type",
     note = "implement `Default` for `{Self}`, or use `Option<{Self}>`, which is `None` then"
 )]
 #[doc(hidden)]

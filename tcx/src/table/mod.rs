@@ -102,8 +102,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     ///
     /// # Errors
     ///
-    /// A malformed id, the error of `compute`, a `compute` that asks this handle to compute or keep values, values that are not as declared or not valid, a closed cache. Trouble with the
-    /// disk is none.
+    /// A malformed id, the error of `compute`, a `compute` that asks this handle to compute or keep values, values that are not as declared or not valid, a closed cache. Disk
+    /// failures are not returned as errors: missing values are computed, unwritten ones are counted.
     ///
     /// # Panics
     ///
@@ -221,12 +221,12 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let store = self.writable()?;
         if store.is_full() {
             let remedy = "raise `max_bytes`, or remove rows";
-            return Err(Error::module(&self.id, "its folder is full and keeps nothing more", remedy));
+            return Err(Error::module(&self.id, "its folder is full, so the values were not stored", remedy));
         }
         Ok(store)
     }
 
-    /// Puts these values in the place of what is there, durably.
+    /// Replaces the stored values by these, durably.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ pub(crate) fn with_bytes<T>(tensor: &Tensor, use_bytes: impl FnOnce(&[u8]) -> T)
     Ok(use_bytes(bytes))
 }
 
-/// As many bytes are copied out of a tensor at a time.
+/// The number of bytes that are copied out of a tensor at a time.
 const BLOCK: usize = 16 << 10;
 
 /// The bytes of a dense CPU tensor in some ranges, block by block: of a tensor that another thread may write to.
@@ -74,7 +74,7 @@ pub(crate) struct TensorLeaf {
     pub(crate) kind: Kind,
 }
 
-/// A new CPU tensor for the rows of a dense leaf, whose bytes may not have been written yet: nobody else knows it before
+/// A new CPU tensor for the rows of a dense leaf, whose bytes may not have been written yet: no other code has it before
 /// [`with_rows`](Self::with_rows) has written them all.
 #[derive(Debug)]
 pub(crate) struct NewTensor {
@@ -84,7 +84,7 @@ pub(crate) struct NewTensor {
 }
 
 impl NewTensor {
-    /// For so many rows.
+    /// For `rows` rows.
     pub(crate) fn new(of: &TensorLeaf, rows: usize) -> Result<Self> {
         let size: Vec<i64> = std::iter::once(&rows).chain(of.dims).map(|&dim| dim as i64).collect();
         let tensor = Tensor::f_empty(size, (of.kind, Device::Cpu))?;
@@ -123,7 +123,7 @@ impl NewTensor {
 ///
 /// # Safety
 ///
-/// Nobody else knows the tensor, and it outlives the slice.
+/// No other code has the tensor, and it outlives the slice.
 unsafe fn new_bytes<'t>(tensor: &Tensor) -> Result<&'t mut [MaybeUninit<u8>]> {
     let Some((address, len)) = memory(tensor)? else { return Ok(&mut []) };
     // SAFETY: as in `with_bytes`, but that nobody else knows the tensor, says the caller. Its bytes may be uninitialised, which

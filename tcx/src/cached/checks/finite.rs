@@ -79,7 +79,7 @@ impl FiniteWatch {
                 let message =
                     format!("field `{}` of the output for id {} {found}", leaf.name, name(keys, position));
                 let remedy =
-                    "mend the input or the network, or store it as it is, without `reject_non_finite`";
+                    "fix the input or the network, or store the value by leaving out `reject_non_finite`";
                 let error = Error::module(id, message, remedy).with_field(&leaf.name);
                 Err(error.with_expected("finite numbers", value.to_string()))
             }

@@ -1,4 +1,4 @@
-//! Weights that nobody can change any more, and their fingerprint.
+//! Weights that can no longer change, and their fingerprint.
 
 mod refuse;
 mod script;
@@ -22,7 +22,7 @@ use crate::{Error, Result, tensor};
 
 /// A network whose weights never change: the only form in which a cached module may hold weights.
 ///
-/// It builds the network itself, inside a store of variables that nobody else gets hold of, and takes a
+/// It builds the network itself, inside a store of variables that no other code can reach, and takes a
 /// fingerprint of the weights, which is part of the cache's identity. For everything else it is the network:
 /// it derefs to it.
 ///
@@ -100,7 +100,7 @@ impl<M> Frozen<M> {
     }
 
     /// Builds a network in a variable store of the caller's and freezes it. The store is taken by value,
-    /// so that nobody can thaw it.
+    /// so that no caller can thaw it.
     ///
     /// A network that exists already, trained a moment ago, is handed over with the store it lives in:
     ///

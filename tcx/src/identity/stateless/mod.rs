@@ -1,4 +1,4 @@
-//! What a cached module may hold: values that never change and can be told apart.
+//! What a cached module may hold: values that never change and can be distinguished.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use crate::identity::{Identity, quoted, type_names};
 /// objects Stateless; they enter the whole path of the type behind them (`step<dyn> = my_crate::steps::Scale`), since types
 /// of one name in different modules may compute different things.
 ///
-/// A hash map is none, although its values may be: the order it goes through them changes from run to run.
+/// A hash map is not `Stateless`, although its values may be: its iteration order changes from run to run.
 /// A `tch::Device` is, and enters nothing: outputs do not depend on where they were computed.
 ///
 /// ```

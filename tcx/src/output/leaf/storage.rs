@@ -44,7 +44,7 @@ fn rounded<H: bytemuck::NoUninit>(bytes: &[u8], zero: H, round: impl FnOnce(&mut
 }
 
 /// The kind of a tensor that takes the stored bytes. A byte of a bool that is neither 0 nor 1 would be undefined behaviour
-/// in libtorch, whoever wrote it into the file; so they are read as bytes, and compared.
+/// in libtorch, and a file may contain any byte; so they are read as bytes, and compared.
 pub(super) fn kind<T: Element>() -> Kind {
     match T::KIND {
         Kind::Bool => Kind::Uint8,
@@ -60,7 +60,7 @@ pub(super) fn widen<E: Element, T: Element>(tensor: Tensor, device: Device) -> R
 }
 
 /// A new tensor as it is, or its copy on a GPU. The copy is made from pinned memory without waiting for it, and so for nothing
-/// that the GPU still has to do; libtorch gives the pinned memory to nobody else before the copy has been made. Where no memory
+/// that the GPU still has to do; libtorch does not reuse the pinned memory before the copy has been made. Where no memory
 /// can be pinned, it waits.
 fn on_device(tensor: &Tensor, device: Device) -> Result<Tensor> {
     if let Device::Cuda(_) = device

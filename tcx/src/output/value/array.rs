@@ -75,7 +75,7 @@ impl Item for bool {
         bytemuck::cast_slice(items)
     }
 
-    /// Through bytes: whoever wrote the file may have put any of them there.
+    /// Through bytes: a file may contain any value.
     fn fill(items: &mut [Self], rows: &Lookup, leaf: usize) {
         let bytes: Vec<u8> = numbers(items.len(), rows, leaf);
         for (item, byte) in items.iter_mut().zip(bytes) {

@@ -109,7 +109,7 @@ const fn dtype(variants: &[(&str, i128)]) -> DType {
     }
 }
 
-/// The derive calls it with the number that a variant is given, so that the compiler's error stands there.
+/// The derive calls it with the number that a variant is given, so that the compiler reports the error there.
 ///
 /// # Panics
 ///

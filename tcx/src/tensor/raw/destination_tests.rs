@@ -28,7 +28,7 @@ fn open(dir: &Path, compression: Compression) -> Arc<Store> {
     Store::open(dir, spec, &Options { compression, ..Options::default() }).unwrap()
 }
 
-/// Every seventh row has no value in the last leaf, and zeros stand there.
+/// Every seventh row has no value in the last leaf, which is zeros.
 fn has_value(id: i64) -> bool {
     id % 7 != 0
 }
@@ -75,7 +75,7 @@ fn look_up(store: &Store, ids: &[i64], view: u32, tensors: &mut [NewTensor]) -> 
 }
 
 /// The rows of these ids come into every tensor, whether while they are looked up or, after those that are missing were
-/// completed, afterwards; tells how many were there by then.
+/// completed, afterwards; returns how many were there by then.
 fn check(store: &Store, ids: &[i64], leaves: &[(usize, usize)]) -> usize {
     let mut lent = tensors(leaves, ids.len());
     let mut rows = look_up(store, ids, 0, &mut lent);

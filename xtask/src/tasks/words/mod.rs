@@ -12,7 +12,7 @@ use texts::Word;
 
 /// The sources whose messages and documentation comments are checked.
 const SOURCES: &[&str] =
-    &["benches", "examples", "tcx-cli/src", "tcx-derive/src", "tcx-sql/src", "xtask/src"];
+    &["benches", "examples", "tcx-cli/src", "tcx-derive/src", "tcx-sql/src", "tcx/src", "xtask/src"];
 /// Documents whose words come from sources that are not checked.
 const NOT_YET: &[&str] = &["docs/operations.md", "tcx-cli/tests/sessions/lost.md"];
 /// What only tests compile, this check included.
