@@ -99,7 +99,7 @@ impl Bar {
         }
     }
 
-    /// So many were found: they say nothing about how long the others take.
+    /// `samples` were found: they do not count in the estimate of the time left.
     pub(crate) fn found(&self, samples: usize) {
         self.bar.inc(samples as u64);
         self.bar.reset_eta();

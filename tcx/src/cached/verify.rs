@@ -227,7 +227,8 @@ impl<I: Clone> VerifyReport<I> {
         for (number, Leaf { name, kind, .. }) in leaves.iter().enumerate() {
             if cached.0.is_present(number, cached.1) != computed.0.is_present(number, computed.1) {
                 self.largest_difference = self.largest_difference.max(1.);
-                first = first.or_else(|| Some((name, "is present in one row and absent in the other".to_owned())));
+                first = first
+                    .or_else(|| Some((name, "is present in one row and absent in the other".to_owned())));
                 continue;
             }
             let (a, b) = (cached.0.bytes(number, cached.1), computed.0.bytes(number, computed.1));

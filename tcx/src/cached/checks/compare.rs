@@ -90,7 +90,8 @@ pub(crate) fn first_difference(
                 differ(0.).and_then(|_| differ(usual(&leaf.kind, a, rows)))
             } else {
                 // Where a number is compared with a threshold, its last bits decide.
-                (tolerance == Tolerance::Repeated).then(|| "is present in one row and absent in the other".to_owned())
+                (tolerance == Tolerance::Repeated)
+                    .then(|| "is present in one row and absent in the other".to_owned())
             };
             Some(Difference { field: leaf.name.as_str().into(), how: how? })
         };
