@@ -43,13 +43,13 @@ pub(crate) struct WriteBuffer {
     room: Mutex<Room>,
     more_room: Condvar,
     flush_bytes: usize,
-    write_buffer_bytes: usize,
+    most_bytes: usize,
 }
 
 impl WriteBuffer {
-    pub(crate) fn new(flush_bytes: usize, write_buffer_bytes: usize) -> Self {
+    pub(crate) fn new(flush_bytes: usize, most_bytes: usize) -> Self {
         // A full queue must be reason enough to seal, or the caller would wait for ever.
-        let flush_bytes = flush_bytes.min(write_buffer_bytes / 2).max(1);
+        let flush_bytes = flush_bytes.min(most_bytes / 2).max(1);
         let (generations, room) = (RwLock::default(), Mutex::default());
         Self {
             generations,
@@ -57,7 +57,7 @@ impl WriteBuffer {
             room,
             more_room: Condvar::new(),
             flush_bytes,
-            write_buffer_bytes,
+            most_bytes,
         }
     }
 
@@ -66,7 +66,7 @@ impl WriteBuffer {
     pub(crate) fn accept(&self, batch: &Arc<RowBatch>, seal: impl Fn()) -> (Accepted, usize) {
         let bytes = batch.bytes();
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        while room.trouble.is_none() && room.bytes > 0 && room.bytes + bytes > self.write_buffer_bytes {
+        while room.trouble.is_none() && room.bytes > 0 && room.bytes + bytes > self.most_bytes {
             seal();
             room = self.more_room.wait(room).unwrap_or_else(PoisonError::into_inner);
         }

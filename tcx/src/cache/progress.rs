@@ -73,7 +73,7 @@ impl Events {
 /// How far a long computation has come.
 pub(crate) struct Bar {
     id: &'static str,
-    bar: ProgressBar,
+    drawn: ProgressBar,
     events: Events,
 }
 
@@ -86,14 +86,14 @@ impl Bar {
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
         }
-        Self { id, bar, events: Events::new(Instant::now()) }
+        Self { id, drawn: bar, events: Events::new(Instant::now()) }
     }
 
     /// `samples` more were computed.
     pub(crate) fn computed(&self, samples: usize) {
-        self.bar.inc(samples as u64);
+        self.drawn.inc(samples as u64);
         if self.events.is_due(Instant::now()) {
-            let (done, samples) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            let (done, samples) = (self.drawn.position(), self.drawn.length().unwrap_or_default());
             let (all, id) = (HumanCount(samples), self.id);
             tracing::info!(module = id, done, samples, "{id}: {} of {all} samples", HumanCount(done));
         }
@@ -101,14 +101,14 @@ impl Bar {
 
     /// `samples` were found: they do not count in the estimate of the time left.
     pub(crate) fn found(&self, samples: usize) {
-        self.bar.inc(samples as u64);
-        self.bar.reset_eta();
+        self.drawn.inc(samples as u64);
+        self.drawn.reset_eta();
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.drawn.finish_and_clear();
     }
 }
 

@@ -60,7 +60,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// It continues where an earlier run stopped: stored rows are not computed again. An error of `load` stops it, after what is
     /// finished was made durable; a process that is killed loses about a second of finished work, or what
-    /// the writer had not sealed yet ([`CacheBuilder::flush_interval`](crate::CacheBuilder::flush_interval)) where flushing is slow.
+    /// the writer had not sealed yet ([`Tuning::flush_interval`](crate::Tuning::flush_interval)) where flushing is slow.
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};

@@ -45,7 +45,7 @@ type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
 /// lengths.put(&["dddd"], &vec![4])?;
 /// lengths.replace(&["bb"], &vec![-2])?;
 /// assert_eq!(lengths.get(&["bb", "dddd"])?, Some(vec![-2, 4]));
-/// assert!(lengths.contains(&texts)?.is_complete());
+/// assert!(lengths.coverage(&texts)?.is_complete());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Table<T, K = StringIds> {
