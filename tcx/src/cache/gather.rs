@@ -15,7 +15,10 @@ use crate::tensor::{NewTensor, TensorLeaf};
 /// are looked up, so that each row is copied while the next ones are looked for.
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
-    leaves: OnceLock<Vec<TensorLeaf>>,
+    /// The numbers of the leaves that are read; `None` means all.
+    leaves: Option<Arc<[usize]>>,
+    /// The tensors of an output.
+    tensors: OnceLock<Vec<TensorLeaf>>,
     process: Process,
 }
 
@@ -27,31 +30,36 @@ pub(crate) struct Found {
 }
 
 impl Gather {
-    /// Looks up the rows of these keys, of which `leaves` are going to be read; all, if none is said.
-    pub(crate) fn look_up(&self, rows: &Rows, keys: Keys, leaves: Option<&Arc<[usize]>>) -> Result<Found> {
-        let known = self.leaves.get().filter(|_| rows.copies_what_it_finds()).into_iter().flatten();
+    /// Reads only these leaves, as those of another output.
+    pub(crate) fn of(leaves: Arc<[usize]>) -> Self {
+        Self { leaves: Some(leaves), ..Self::default() }
+    }
+
+    /// Looks up the rows of these keys.
+    pub(crate) fn look_up(&self, rows: &Rows, keys: Keys) -> Result<Found> {
+        let known = self.tensors.get().filter(|_| rows.copies_what_it_finds()).into_iter().flatten();
         // Memory that cannot be had may not be needed: if it is, that is told later.
         let tensors = known.map(|of| NewTensor::new(of, keys.len())).collect::<Result<Vec<_>>>();
         let mut tensors = tensors.unwrap_or_default();
-        let rows = NewTensor::lend(&mut tensors, |memory| rows.lookup_into(keys, leaves, memory))??;
+        let rows =
+            NewTensor::lend(&mut tensors, |memory| rows.lookup_into(keys, self.leaves.as_ref(), memory))??;
         Ok(Found { rows, tensors })
     }
 
-    /// The output that is made of `leaves` of the rows of an `O`; of all, if none is said.
+    /// The output that is made of the leaves of the rows of an `O`.
     pub(crate) fn read<O: CacheableOutput, P: CacheableOutput>(
         &self,
         found: Found,
-        leaves: Option<&[usize]>,
         device: Device,
     ) -> Result<P> {
         let _no_grad = tch::no_grad_guard();
         let mut reader = ColumnReader::new::<O>(&found.rows, device);
         reader.use_tensors(found.tensors);
-        reader.read_leaves(leaves);
+        reader.read_leaves(self.leaves.as_deref());
         let output = P::read(&mut reader)?;
         // In a forked process it may be half done by a thread that is not there: it is not waited for.
         if self.process.is_current() {
-            self.leaves.get_or_init(|| reader.into_asked());
+            self.tensors.get_or_init(|| reader.into_asked());
         }
         Ok(output)
     }

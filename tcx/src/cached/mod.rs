@@ -162,16 +162,16 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         inputs: &M::Input,
     ) -> Result<M::Output> {
-        let found = self.forward_rows(ids, view, (&self.gather, None), inputs)?;
-        self.output(&self.gather, found, None)
+        let found = self.forward_rows(ids, view, &self.gather, inputs)?;
+        self.output(&self.gather, found)
     }
 
-    /// The rows of a batch, of which some leaves are going to be read; all, if none is said.
+    /// The rows of a batch, for the leaves that `gather` reads.
     pub(crate) fn forward_rows<I: Id<M::Key>>(
         &self,
         ids: &[I],
         view: u32,
-        wanted: (&Gather, Option<&Arc<[usize]>>),
+        gather: &Gather,
         inputs: &M::Input,
     ) -> Result<Found> {
         let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
@@ -181,7 +181,7 @@ impl<M: CachedModule> Cached<M> {
             let error = error.with_expected(format!("{samples} ids"), format!("{} ids", ids.len()));
             return Err(error.in_module(M::ID).with_remedy("give one id per sample"));
         }
-        let mut rows = self.lookup(ids, view, wanted)?;
+        let mut rows = self.lookup(ids, view, gather)?;
         if rows.missing() > 0 {
             self.complete(&mut rows, |positions| select(inputs, samples, positions))?;
         }
@@ -235,8 +235,8 @@ impl<M: CachedModule> Cached<M> {
         view: u32,
         load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
     ) -> Result<M::Output> {
-        let found = self.fetch_rows(ids, view, (&self.gather, None), load)?;
-        self.output(&self.gather, found, None)
+        let found = self.fetch_rows(ids, view, &self.gather, load)?;
+        self.output(&self.gather, found)
     }
 
     /// As [`forward_rows`](Self::forward_rows), with inputs that are loaded.
@@ -244,11 +244,11 @@ impl<M: CachedModule> Cached<M> {
         &self,
         ids: &[I],
         view: u32,
-        wanted: (&Gather, Option<&Arc<[usize]>>),
+        gather: &Gather,
         load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
     ) -> Result<Found> {
         let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
-        let mut rows = self.lookup(ids, view, wanted)?;
+        let mut rows = self.lookup(ids, view, gather)?;
         if rows.missing() > 0 {
             self.load_missing(&mut rows, |asked| load(Missing::new(ids, asked)))?;
         }
@@ -277,14 +277,9 @@ impl<M: CachedModule> Cached<M> {
         &self.shared
     }
 
-    fn lookup<I: Id<M::Key>>(
-        &self,
-        ids: &[I],
-        view: u32,
-        (gather, leaves): (&Gather, Option<&Arc<[usize]>>),
-    ) -> Result<Found> {
+    fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32, gather: &Gather) -> Result<Found> {
         let _span = tracing::debug_span!("lookup", module = M::ID, rows = ids.len()).entered();
-        let rows = gather.look_up(&self.rows, self.pack(ids, view)?, leaves)?;
+        let rows = gather.look_up(&self.rows, self.pack(ids, view)?)?;
         if rows.missing() == 0 {
             self.computing.found_all();
         }
@@ -372,14 +367,9 @@ impl<M: CachedModule> Cached<M> {
         self.rows.complete(rows, &positions, columns, compute.attestation().as_ref())
     }
 
-    /// The output that is made of `leaves`; of all, if none is said.
-    pub(crate) fn output<O: CacheableOutput>(
-        &self,
-        gather: &Gather,
-        found: Found,
-        leaves: Option<&[usize]>,
-    ) -> Result<O> {
-        gather.read::<M::Output, O>(found, leaves, self.output_device).map_err(|error| error.in_module(M::ID))
+    /// The output that `gather` makes of the rows.
+    pub(crate) fn output<O: CacheableOutput>(&self, gather: &Gather, found: Found) -> Result<O> {
+        gather.read::<M::Output, O>(found, self.output_device).map_err(|error| error.in_module(M::ID))
     }
 }
 

@@ -113,7 +113,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         ids: &[I],
         compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
     ) -> Result<T> {
-        let rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
+        let rows = self.gather.look_up(&self.rows, self.pack(ids)?)?;
         if rows.missing() > 0 {
             return self.values(self.compute_missing(ids, rows, compute)?);
         }
@@ -182,7 +182,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     ///
     /// A malformed id, values that are not valid, a closed cache.
     pub fn get<I: Id<K>>(&self, ids: &[I]) -> Result<Option<T>> {
-        let rows = self.gather.look_up(&self.rows, self.pack(ids)?, None)?;
+        let rows = self.gather.look_up(&self.rows, self.pack(ids)?)?;
         if rows.missing() > 0 { Ok(None) } else { self.values(rows).map(Some) }
     }
 
@@ -332,7 +332,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     }
 
     fn read(&self, rows: Found) -> Result<T> {
-        let values = self.gather.read::<T, T>(rows, None, self.output_device);
+        let values = self.gather.read::<T, T>(rows, self.output_device);
         values.map_err(|error| error.in_module(&self.id))
     }
 

@@ -44,8 +44,6 @@ use crate::output::CacheableOutput;
 /// ```
 pub struct Fields<'a, M, P> {
     cached: &'a Cached<M>,
-    /// The numbers of the leaves.
-    leaves: Arc<[usize]>,
     gather: Arc<Gather>,
     view: u32,
     part: PhantomData<fn() -> P>,
@@ -130,7 +128,7 @@ impl<M: CachedModule> Cached<M> {
     /// stored as narrower ones there only. Both sides are named.
     pub fn fields<P: CacheableOutput>(&self) -> Result<Fields<'_, M, P>> {
         let leaves = chosen::<M::Output, P>().map_err(|error| error.in_module(M::ID))?;
-        Ok(Fields { cached: self, leaves, gather: Arc::default(), view: 0, part: PhantomData })
+        Ok(Fields { cached: self, gather: Arc::new(Gather::of(leaves)), view: 0, part: PhantomData })
     }
 }
 
@@ -147,8 +145,8 @@ impl<M: CachedModule, P: CacheableOutput> Fields<'_, M, P> {
     ///
     /// As [`Cached::forward`].
     pub fn forward<I: Id<M::Key>>(&self, ids: &[I], inputs: &<M as Extractor>::Input) -> Result<P> {
-        let found = self.cached.forward_rows(ids, self.view, self.wanted(), inputs)?;
-        self.cached.output(&self.gather, found, Some(&*self.leaves))
+        let found = self.cached.forward_rows(ids, self.view, &self.gather, inputs)?;
+        self.cached.output(&self.gather, found)
     }
 
     /// As [`Cached::fetch`], for these fields.
@@ -161,28 +159,23 @@ impl<M: CachedModule, P: CacheableOutput> Fields<'_, M, P> {
         ids: &[I],
         load: impl FnOnce(Missing<'_, I>) -> Result<<M as Extractor>::Input>,
     ) -> Result<P> {
-        let found = self.cached.fetch_rows(ids, self.view, self.wanted(), load)?;
-        self.cached.output(&self.gather, found, Some(&*self.leaves))
-    }
-
-    fn wanted(&self) -> (&Gather, Option<&Arc<[usize]>>) {
-        (&self.gather, Some(&self.leaves))
+        let found = self.cached.fetch_rows(ids, self.view, &self.gather, load)?;
+        self.cached.output(&self.gather, found)
     }
 }
 
 impl<M, P> Clone for Fields<'_, M, P> {
     fn clone(&self) -> Self {
-        let (leaves, gather) = (self.leaves.clone(), self.gather.clone());
-        Self { cached: self.cached, leaves, gather, view: self.view, part: PhantomData }
+        Self { cached: self.cached, gather: self.gather.clone(), view: self.view, part: PhantomData }
     }
 }
 
 impl<M: CachedModule, P> fmt::Debug for Fields<'_, M, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cached, leaves, gather: _, view, part: _ } = self;
+        let Self { cached, gather, view, part: _ } = self;
         f.debug_struct("Fields")
             .field("cached", cached)
-            .field("leaves", leaves)
+            .field("gather", gather)
             .field("view", view)
             .finish_non_exhaustive()
     }
