@@ -3,88 +3,42 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
-use lexopt::{Arg, Parser, ValueExt};
+use anyhow::ensure;
+use clap::Parser;
+use clap::builder::NonEmptyStringValueParser;
+use tcx_examples::positive;
 
-/// What `--help` prints.
-pub(crate) const USAGE: &str = "\
-usage: minilm [FOLDER] [OPTIONS]
-
-Embeds paragraphs of documentation with all-MiniLM-L6-v2 and shows what a cache does to the epochs after the first.
-
-  FOLDER         the folder whose text files are read; by default the documentation of
-                 the crates that Cargo has downloaded
-
-  --query TEXT   search the passages instead: print those that answer TEXT best
-  --limit N      read at most N paragraphs (8000)
-  --fresh        remove this demo's cache first
-  --batch N      texts per batch (128)
-  --cache DIR    keep the cache here (target/minilm-cache, below the current folder)
-  --model DIR    a folder with model.safetensors, tokenizer.json and config.json
-                 (the variable TCX_MODEL, else what `cargo xtask demo` has downloaded)
-  --help
-";
-
-/// What this call is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Help,
-    /// All epochs and the table.
-    Demo,
-    /// One epoch, reported to the process that started this one.
-    Epoch,
-    /// The best passages.
-    Query,
-}
-
-#[derive(Clone, Debug, PartialEq)]
+/// Embeds paragraphs of documentation with all-MiniLM-L6-v2 and shows what a cache does to the epochs after the first.
+#[derive(Clone, Debug, PartialEq, Parser)]
+#[command(name = "minilm")]
 pub(crate) struct Args {
-    pub(crate) mode: Mode,
+    /// The folder whose text files are read; by default, the documentation of the crates that Cargo has downloaded.
     pub(crate) folder: Option<PathBuf>,
-    pub(crate) query: String,
+    /// Search the passages instead: print those that answer TEXT best.
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) query: Option<String>,
+    /// Read at most N paragraphs.
+    #[arg(long, value_name = "N", value_parser = positive, default_value = "8000")]
     pub(crate) limit: usize,
+    /// Texts in a batch.
+    #[arg(long, value_name = "N", value_parser = positive, default_value = "128")]
     pub(crate) batch: usize,
+    /// Remove this demo's cache first.
+    #[arg(long)]
     pub(crate) fresh: bool,
+    /// Keep the cache in this folder.
+    #[arg(long, value_name = "DIR", default_value = "target/minilm-cache")]
     pub(crate) cache: PathBuf,
+    /// A folder with model.safetensors, tokenizer.json and config.json; by default, the folder that TCX_MODEL names,
+    /// or the model that `cargo xtask demo` has downloaded.
+    #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
+    /// Run one epoch and report it to the process that started this one.
+    #[arg(long, hide = true)]
+    pub(crate) epoch: bool,
 }
 
 impl Args {
-    /// Understands the arguments that follow the program's name.
-    pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Self> {
-        let mut args = Self {
-            mode: Mode::Demo,
-            folder: None,
-            query: String::new(),
-            limit: 8000,
-            batch: 128,
-            fresh: false,
-            cache: Path::new("target").join("minilm-cache"),
-            model: None,
-        };
-        let mut parser = Parser::from_args(arguments);
-        while let Some(arg) = parser.next()? {
-            match arg {
-                Arg::Long("help") | Arg::Short('h') => args.mode = Mode::Help,
-                Arg::Long("epoch") => args.mode = Mode::Epoch,
-                Arg::Long("query") => {
-                    args.mode = Mode::Query;
-                    args.query = parser.value()?.string()?;
-                    ensure!(!args.query.trim().is_empty(), "`--query` has nothing to look for");
-                }
-                Arg::Long("limit") => args.limit = positive(&mut parser, "--limit")?,
-                Arg::Long("batch") => args.batch = positive(&mut parser, "--batch")?,
-                Arg::Long("fresh") => args.fresh = true,
-                Arg::Long("cache") => args.cache = parser.value()?.into(),
-                Arg::Long("model") => args.model = Some(parser.value()?.into()),
-                Arg::Value(folder) if args.folder.is_none() => args.folder = Some(folder.into()),
-                Arg::Value(folder) => bail!("one folder is enough, found `{}` too", folder.display()),
-                _ => return Err(arg.unexpected().into()),
-            }
-        }
-        Ok(args)
-    }
-
     /// The arguments for a process that runs one epoch on the same texts and the same cache.
     pub(crate) fn for_epoch(&self, model: &Path) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["--epoch".into()];
@@ -123,56 +77,27 @@ pub(crate) fn default_model() -> PathBuf {
     )
 }
 
-fn positive(parser: &mut Parser, name: &str) -> anyhow::Result<usize> {
-    let value = parser.value()?;
-    let number = value.to_str().and_then(|value| value.replace('_', "").parse().ok());
-    number
-        .filter(|&number| number > 0)
-        .with_context(|| format!("`{name}`: expected a number of at least 1, found `{}`", value.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> anyhow::Result<Args> {
-        Args::parse(line.split_whitespace().map(OsString::from))
-    }
-
-    fn refusal(line: &str) -> String {
-        parse(line).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn everything_has_a_default() {
-        let args = parse("").unwrap();
-        assert_eq!((args.mode, args.folder, args.limit, args.fresh), (Mode::Demo, None, 8000, false));
-        let args = parse("docs --limit 1_000 --fresh --query=how").unwrap();
-        assert_eq!(args.folder.as_deref(), Some(Path::new("docs")));
-        assert_eq!((args.mode, args.limit, args.fresh), (Mode::Query, 1000, true));
-    }
-
-    #[test]
-    fn a_wrong_turn_is_named() {
-        assert_eq!(refusal("--limits 3"), "invalid option '--limits'");
-        assert_eq!(refusal("--limit none"), "`--limit`: expected a number of at least 1, found `none`");
-        assert_eq!(refusal("--batch 0"), "`--batch`: expected a number of at least 1, found `0`");
-        assert_eq!(refusal("a b"), "one folder is enough, found `b` too");
-        assert_eq!(refusal("--query= --fresh"), "`--query` has nothing to look for");
+    fn parse(line: &str) -> Args {
+        Args::try_parse_from(["minilm"].into_iter().chain(line.split_whitespace())).unwrap()
     }
 
     #[test]
     fn an_epoch_elsewhere_reads_the_same_texts_into_the_same_cache() {
-        let args = parse("docs --limit 7 --batch 3 --cache here --fresh").unwrap();
-        let there = Args::parse(args.for_epoch(Path::new("model"))).unwrap();
-        let expected = Args { mode: Mode::Epoch, fresh: false, model: Some("model".into()), ..args };
+        let args = parse("docs --limit 7 --batch 3 --cache here --fresh");
+        let words = args.for_epoch(Path::new("model"));
+        let there = Args::try_parse_from([OsString::from("minilm")].into_iter().chain(words)).unwrap();
+        let expected = Args { epoch: true, fresh: false, model: Some("model".into()), ..args };
         assert_eq!(there, expected);
     }
 
     #[test]
     fn a_missing_model_is_named_with_the_way_to_it() {
         let folder = tempfile::tempdir().unwrap();
-        let args = Args { model: Some(folder.path().into()), ..parse("").unwrap() };
+        let args = Args { model: Some(folder.path().into()), ..parse("") };
         let message = args.model().unwrap_err().to_string();
         assert!(message.contains("model.safetensors is missing; `cargo xtask demo`"), "{message}");
     }

@@ -5,16 +5,16 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
+use indicatif::HumanCount;
 use tcx::Cached;
-use tcx_examples::grouped;
+use tcx_examples::{Epoch, INTERRUPTED, Line, Place, Stopped, Table, first_name};
 
 use crate::args::Args;
 use crate::corpus::{Corpus, Passage};
-use crate::epoch::{Epoch, Stopped, epoch};
+use crate::epoch::epoch;
+use crate::memory::Memory;
 use crate::model::MiniLm;
-use crate::place::{Memory, Place};
 use crate::record::Record;
-use crate::table::{Line, Table};
 
 /// One text in this number is edited.
 const EDITED: usize = 10;
@@ -31,7 +31,7 @@ pub(crate) struct Demo<'a> {
 impl Demo<'_> {
     /// Runs all epochs and prints the table.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let mut memory = self.place.recall();
+        let mut memory = Memory::recall(self.place);
         let mut notes = Vec::new();
         let first = self.first(&mut memory, &mut notes)?;
         eprintln!("warm epoch: the same texts again");
@@ -52,7 +52,7 @@ impl Demo<'_> {
         eprintln!("an epoch with every tenth text edited");
         let edited = self.edited(&mut memory, &mut notes)?;
         let speed = memory.cold.as_ref().map(Record::speed);
-        println!("\n{}", Table { lines: vec![first, warm, process, edited], speed });
+        println!("\n{}", Table { what: "texts", lines: vec![first, warm, process, edited], speed });
         for note in notes {
             println!("- {note}");
         }
@@ -74,12 +74,12 @@ impl Demo<'_> {
         notes.extend(resumed(&record.epoch));
         if record.outweighs(memory.cold.as_ref()) {
             memory.cold = Some(record.clone());
-            self.place.remember(memory)?;
+            memory.keep(self.place)?;
         } else {
             notes.push(match &memory.cold {
                 Some(cold) => format!(
                     "times faster: than the {} rows computed on {}",
-                    grouped(cold.epoch.misses),
+                    HumanCount(cold.epoch.misses),
                     cold.when()
                 ),
                 None => "times faster: unknown, as nothing was computed; `--fresh` starts again".to_owned(),
@@ -97,7 +97,7 @@ impl Demo<'_> {
         let output = process.output().context("cannot start a new process")?;
         let took = start.elapsed();
         let report = String::from_utf8_lossy(&output.stdout);
-        if output.status.code() == Some(crate::epoch::INTERRUPTED.into()) {
+        if output.status.code() == Some(INTERRUPTED.into()) {
             bail!(Stopped);
         }
         ensure!(output.status.success(), "the new process failed ({})", output.status);
@@ -114,11 +114,11 @@ impl Demo<'_> {
         let done = epoch(self.cached, &passages, self.args.batch, drop)?;
         let edits = passages.len().div_ceil(EDITED) as u64;
         if done.misses < edits {
-            let known = grouped(edits - done.misses);
+            let known = HumanCount(edits - done.misses);
             notes.push(format!("a tenth edited: {known} of the edited texts had been there already"));
         }
         memory.edits += 1;
-        self.place.remember(memory)?;
+        memory.keep(self.place)?;
         Ok(self.line("a tenth edited", done))
     }
 
@@ -127,18 +127,9 @@ impl Demo<'_> {
     }
 }
 
-/// What to call the first epoch.
-fn first_name(epoch: &Epoch) -> &'static str {
-    match (epoch.hits, epoch.misses) {
-        (0, _) => "cold",
-        (_, 0) => "first",
-        _ => "cold, resumed",
-    }
-}
-
 /// What the first epoch did not have to compute.
 fn resumed(epoch: &Epoch) -> Option<String> {
-    let hits = grouped(epoch.hits);
+    let hits = HumanCount(epoch.hits);
     (epoch.hits > 0).then(|| format!("{}: {hits} rows had been there already", first_name(epoch)))
 }
 

@@ -9,50 +9,38 @@
 
 mod args;
 mod bert;
-mod cores;
 mod corpus;
 mod demo;
 mod epoch;
+mod memory;
 mod model;
 mod paragraphs;
 mod pieces;
-mod place;
 mod query;
 mod record;
 #[cfg(test)]
 mod reference;
-mod table;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::anyhow;
+use clap::Parser;
+use indicatif::HumanCount;
 use tcx::Cache;
-use tcx_examples::grouped;
+use tcx_examples::{INTERRUPTED, Place, Stopped, stop_on_ctrl_c};
 
-use args::{Args, Mode};
+use args::Args;
 use corpus::Corpus;
 use demo::Demo;
-use epoch::Stopped;
 use model::MiniLm;
-use place::Place;
-
-/// What a shell expects of a program that was called wrongly.
-const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let args = match Args::parse(std::env::args_os().skip(1)) {
-        Ok(args) => args,
-        Err(error) => {
-            eprintln!("error: {error:#}\n\n{}", args::USAGE);
-            return ExitCode::from(WRONG_USAGE);
-        }
-    };
-    match run(&args) {
+    match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<Stopped>() => {
             eprintln!("{error}");
-            ExitCode::from(epoch::INTERRUPTED)
+            ExitCode::from(INTERRUPTED)
         }
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -62,18 +50,14 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    if args.mode == Mode::Help {
-        print!("{}", args::USAGE);
-        return Ok(());
-    }
-    let quiet = args.mode == Mode::Epoch;
+    let quiet = args.epoch;
     let model = args.model()?;
     let corpus = Corpus::read(args.folder.as_deref(), args.limit)?;
-    let place = Place::take(&args.cache, args.fresh)?;
+    let place = Place::take(&args.cache, args.fresh, &memory::KIND)?;
     if !quiet {
         introduce(&corpus, &place);
     }
-    epoch::stop_on_ctrl_c()?;
+    stop_on_ctrl_c()?;
     let start = Instant::now();
     let module = MiniLm::load(&model)?;
     if !quiet {
@@ -84,19 +68,19 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let cache = Cache::builder().progress(true).open(place.rows())?;
     let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
     let cached = cache.module(module).map_err(|error| anyhow!("{error}\n  {elsewhere}"))?;
-    match args.mode {
-        Mode::Query => query::query(&cached, &corpus, args.batch, &args.query)?,
-        Mode::Epoch => println!("{}", epoch::epoch(&cached, &corpus.passages, args.batch, drop)?),
-        _ => Demo { args, model: &model, place: &place, corpus: &corpus, cached: &cached }.run()?,
+    match &args.query {
+        _ if args.epoch => println!("{}", epoch::epoch(&cached, &corpus.passages, args.batch, drop)?),
+        Some(question) => query::query(&cached, &corpus, args.batch, question)?,
+        None => Demo { args, model: &model, place: &place, corpus: &corpus, cached: &cached }.run()?,
     }
     Ok(cache.close()?)
 }
 
 fn introduce(corpus: &Corpus, place: &Place) {
     let (taken, found) = (corpus.passages.len(), corpus.found);
-    let of = if taken < found { format!(" of {}", grouped(found as u64)) } else { String::new() };
+    let of = if taken < found { format!(" of {}", HumanCount(found as u64)) } else { String::new() };
     let folder = corpus.folder.display();
-    eprintln!("texts    {}{of} paragraphs of documentation in {folder}", grouped(taken as u64));
+    eprintln!("texts    {}{of} paragraphs of documentation in {folder}", HumanCount(taken as u64));
     let cache = place.rows();
     eprintln!("cache    {}", std::path::absolute(&cache).unwrap_or(cache).display());
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
+use indicatif::HumanCount;
 use tch::Tensor;
 use tcx::Cached;
-use tcx_examples::grouped;
 
 use crate::corpus::{Corpus, Passage};
 use crate::epoch::{epoch, fetch};
@@ -38,10 +38,10 @@ pub(crate) fn query(
     let places = Vec::<i64>::try_from(places)?;
     eprintln!(
         "{} embeddings in {:.3} s ({} from the cache, {} computed), searched in {:.3} s\n",
-        grouped(done.rows),
+        HumanCount(done.rows),
         done.seconds,
-        grouped(done.hits),
-        grouped(done.misses),
+        HumanCount(done.hits),
+        HumanCount(done.misses),
         start.elapsed().as_secs_f64()
     );
     for (score, place) in best.iter().zip(places) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::epoch::Epoch;
+use tcx_examples::{Epoch, Malformed};
 
 /// An epoch that computed rows: when, on which texts, and how long it took.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,34 +84,9 @@ impl FromStr for Record {
     }
 }
 
-/// The form in which processes and runs pass on what an epoch did.
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, hits, misses, seconds, digest } = self;
-        write!(f, "{rows} {hits} {misses} {seconds} {digest}")
-    }
-}
-
-impl FromStr for Epoch {
-    type Err = Malformed;
-
-    fn from_str(line: &str) -> Result<Self, Malformed> {
-        let [rows, hits, misses, seconds, digest] = line.split(' ').collect::<Vec<_>>()[..] else {
-            return Err(Malformed);
-        };
-        let (rows, hits, misses) = (number(rows)?, number(hits)?, number(misses)?);
-        Ok(Self { rows, hits, misses, seconds: number(seconds)?, digest: digest.to_owned() })
-    }
-}
-
 fn number<N: FromStr>(word: &str) -> Result<N, Malformed> {
     word.parse().map_err(|_| Malformed)
 }
-
-/// A line that is no record.
-#[derive(Debug, thiserror::Error)]
-#[error("not the record of an epoch")]
-pub(crate) struct Malformed;
 
 #[cfg(test)]
 pub(crate) mod tests {

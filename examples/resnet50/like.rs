@@ -5,9 +5,9 @@ use std::slice::from_ref;
 use std::time::Instant;
 
 use anyhow::ensure;
+use indicatif::HumanCount;
 use tch::Tensor;
 use tcx::Cached;
-use tcx_examples::grouped;
 
 use crate::epoch::{epoch, fetch};
 use crate::model::ResNet50;
@@ -31,10 +31,10 @@ pub(crate) fn like(
     let ranked = ranked(&Tensor::f_cat(&features, 0)?, &one)?;
     eprintln!(
         "features of {} images in {:.3} s ({} from the cache, {} computed), searched in {:.3} s\n",
-        grouped(done.images),
+        HumanCount(done.rows),
         done.seconds,
-        grouped(done.hits),
-        grouped(done.misses),
+        HumanCount(done.hits),
+        HumanCount(done.misses),
         start.elapsed().as_secs_f64()
     );
     println!("most like {}:", asked.file.display());

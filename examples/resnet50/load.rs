@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use tch::Tensor;
+use tcx_examples::on_all_cores;
 
-use crate::cores::on_all_cores;
 use crate::pictures::Picture;
 use crate::prepare::IMAGENET;
 
@@ -13,7 +13,7 @@ pub(crate) fn load(pictures: &[&Picture]) -> tcx::Result<Tensor> {
     let size = shape.iter().product();
     let mut numbers = vec![0f32; pictures.len() * size];
     let work = pictures.iter().zip(numbers.chunks_exact_mut(size));
-    on_all_cores(work, |(picture, into)| decode(picture, into))
+    on_all_cores(work, || (), |(), (picture, into)| decode(picture, into))
         .map_err(|error| tcx::Error::loader(format!("{error:#}")))?;
     let [colours, rows, columns] = shape.map(|side| side as i64);
     Ok(Tensor::f_from_slice(&numbers)?.f_view([pictures.len() as i64, colours, rows, columns])?)

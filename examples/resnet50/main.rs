@@ -8,43 +8,43 @@
 //! (the loader of what is missing); the rest finds files and prints a table.
 
 mod args;
-mod cores;
 mod drawn;
 mod epoch;
 mod like;
 mod load;
 mod model;
 mod pictures;
-mod place;
 mod prepare;
-mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{anyhow, ensure};
+use clap::Parser;
 use tcx::{Cache, Cached};
+use tcx_examples::{INTERRUPTED, Kind, Line, Place, Stopped, Table, first_name, stop_on_ctrl_c};
 
 use args::Args;
 use model::ResNet50;
 use pictures::Pictures;
-use place::Place;
-use table::{Line, Table, first_name};
 
-/// What a shell expects of a program that was called wrongly.
-const WRONG_USAGE: u8 = 2;
+/// The program's own folder.
+const KIND: Kind = Kind {
+    mark: "resnet50-example.txt",
+    title: "A cache that the example `resnet50` of tcx made, and may remove.",
+    folders: &[IMAGES],
+};
+/// The folder in it for the images that the program draws.
+const IMAGES: &str = "images";
 
 fn main() -> ExitCode {
-    let args = match Args::parse(std::env::args_os().skip(1)) {
-        Ok(args) => args,
-        Err(error) => {
-            eprintln!("error: {error:#}\n\n{}", args::USAGE);
-            return ExitCode::from(WRONG_USAGE);
-        }
-    };
-    match run(&args) {
+    match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Stopped>() => {
+            eprintln!("{error}");
+            ExitCode::from(INTERRUPTED)
+        }
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -53,16 +53,13 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    if args.help {
-        print!("{}", args::USAGE);
-        return Ok(());
-    }
-    let place = Place::take(&args.cache, args.fresh)?;
+    let place = Place::take(&args.cache, args.fresh, &KIND)?;
     let pictures = Pictures::read(&folder(args, &place)?, args.limit)?;
     pictures.introduce();
     // Each operation of this network is large: libtorch splits it among all threads. It counts the machine's
     // cores, of which a container may be allowed fewer.
     tch::set_num_threads(i32::try_from(tcx_examples::cores())?);
+    stop_on_ctrl_c()?;
     let start = Instant::now();
     let module = ResNet50::load(args.weights.as_deref())?;
     let seconds = start.elapsed().as_secs_f64();
@@ -86,7 +83,7 @@ fn folder(args: &Args, place: &Place) -> anyhow::Result<PathBuf> {
     if let Some(folder) = &args.folder {
         return Ok(folder.clone());
     }
-    let folder = place.images();
+    let folder = place.folder(IMAGES);
     drawn::draw(&folder)?;
     eprintln!("no folder was named: these are patterns that this program draws (see `--help`)");
     Ok(folder)
@@ -108,7 +105,8 @@ fn epochs(cached: &Cached<ResNet50>, pictures: &Pictures, place: &Place, batch: 
     );
     let computed = first.epoch.misses > 0;
     let digest = first.epoch.digest.get(..16).unwrap_or_default().to_owned();
-    println!("{}", Table::new(vec![first, second]));
+    let speed = computed.then(|| first.epoch.misses as f64 / first.epoch.seconds);
+    println!("{}", Table { what: "images", lines: vec![first, second], speed });
     println!("- seconds: decoding, computing and writing what is missing, finding the rest");
     println!("- the features of both epochs are the same, bit for bit (blake3 {digest}…)");
     if !computed {

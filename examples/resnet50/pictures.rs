@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use tcx_examples::grouped;
-
-use crate::cores::on_all_cores;
+use indicatif::HumanCount;
+use tcx_examples::on_all_cores;
 
 /// Files that are read.
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
@@ -70,15 +69,15 @@ impl Pictures {
             folder.display()
         );
         files.truncate(limit.unwrap_or(found));
-        let all = on_all_cores(files.into_iter(), |file| Picture::of(folder, file))?;
+        let all = on_all_cores(files.into_iter(), || (), |(), file| Picture::of(folder, file))?;
         Ok(Self { all, folder: folder.to_owned(), found, seconds: start.elapsed().as_secs_f64() })
     }
 
     pub(crate) fn introduce(&self) {
         let (taken, found) = (self.all.len(), self.found);
-        let of = if taken < found { format!(" of {}", grouped(found as u64)) } else { String::new() };
+        let of = if taken < found { format!(" of {}", HumanCount(found as u64)) } else { String::new() };
         let (folder, seconds) = (self.folder.display(), self.seconds);
-        eprintln!("images   {}{of} in {folder}, hashed in {seconds:.2} s", grouped(taken as u64));
+        eprintln!("images   {}{of} in {folder}, hashed in {seconds:.2} s", HumanCount(taken as u64));
     }
 }
 
