@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Keep the cache in this folder.
     #[arg(long, value_name = "DIR", default_value = "target/minilm-cache")]
     pub(crate) cache: PathBuf,
-    /// A folder with model.safetensors, tokenizer.json and config.json; by default, the folder that TCX_MODEL names,
+    /// A folder with model.safetensors, tokenizer.json and config.json; by default, the folder in `TCX_MODEL`,
     /// or the model that `cargo xtask demo` has downloaded.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
