@@ -1,4 +1,8 @@
-//! How much memory this process may use: that of the machine, or what its control group allows.
+//! Reads how much memory this process may use: the memory of the machine, or the limit of a control group.
+//!
+//! The default of `Options::memory_cache_bytes` is a share of it. A constant would be too much for a small container, or
+//! leave a large machine unused. The crates that report such limits inspect the whole system, for the two kinds of files
+//! that are read here, and the limits of groups above the own one count as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
