@@ -40,7 +40,7 @@ async fn embed(
     if text.is_empty() || text.len() > 4096 {
         return Err((StatusCode::BAD_REQUEST, "expected a text of 1 to 4096 bytes\n".to_owned())); // what an id can be
     }
-    let failed = |error: tcx::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
+    let failed = |error: tcx::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n"));
     let load = |missing: Missing<'_, String>| Ok(missing.ids().cloned().collect());
     let found = embedder.fetch_owned(vec![text], load).await.map_err(failed)?;
     let row = Vec::<f32>::try_from(found.flatten(0, -1)).map_err(|error| failed(error.into()))?;

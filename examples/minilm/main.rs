@@ -27,7 +27,7 @@ use std::time::Instant;
 use anyhow::anyhow;
 use clap::Parser;
 use indicatif::HumanCount;
-use tcx::Cache;
+use tcx::{Cache, ErrorKind};
 use tcx_examples::{INTERRUPTED, Place, Stopped, stop_on_ctrl_c};
 
 use args::Args;
@@ -67,7 +67,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
     let cache = Cache::builder().progress(true).open(place.rows())?;
     let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
-    let cached = cache.module(module).map_err(|error| anyhow!("{error}\n  {elsewhere}"))?;
+    let cached = cache.module(module).map_err(|error| match error.kind() {
+        ErrorKind::Mismatch => anyhow!("{error}\n  {elsewhere}"),
+        _ => error.into(),
+    })?;
     match &args.query {
         _ if args.epoch => println!("{}", epoch::epoch(&cached, &corpus.passages, args.batch, drop)?),
         Some(question) => query::query(&cached, &corpus, args.batch, question)?,

@@ -1,6 +1,5 @@
 //! One pass over the images.
 
-use anyhow::anyhow;
 use tch::Tensor;
 use tcx::Cached;
 use tcx_examples::Epoch;
@@ -14,13 +13,8 @@ pub(crate) fn fetch(cached: &Cached<ResNet50>, pictures: &[Picture]) -> anyhow::
     let ids: Vec<&str> = pictures.iter().map(|picture| &*picture.id).collect();
     let features = cached.fetch(&ids, |missing| {
         load(&missing.positions().iter().map(|&at| &pictures[at]).collect::<Vec<_>>())
-    });
-    match features {
-        Ok(features) => Ok(features.pooled),
-        // It names the file, and that is all there is to say.
-        Err(tcx::Error::Loader { error, .. }) => Err(anyhow!(error)),
-        Err(error) => Err(error.into()),
-    }
+    })?;
+    Ok(features.pooled)
 }
 
 /// Fetches the features of all images and hands them, batch by batch, to `each`.

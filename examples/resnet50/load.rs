@@ -13,8 +13,7 @@ pub(crate) fn load(pictures: &[&Picture]) -> tcx::Result<Tensor> {
     let size = shape.iter().product();
     let mut numbers = vec![0f32; pictures.len() * size];
     let work = pictures.iter().zip(numbers.chunks_exact_mut(size));
-    on_all_cores(work, || (), |(), (picture, into)| decode(picture, into))
-        .map_err(|error| tcx::Error::loader(format!("{error:#}")))?;
+    on_all_cores(work, || (), |(), (picture, into)| decode(picture, into)).map_err(tcx::Error::loader)?;
     let [colours, rows, columns] = shape.map(|side| side as i64);
     Ok(Tensor::f_from_slice(&numbers)?.f_view([pictures.len() as i64, colours, rows, columns])?)
 }
@@ -44,7 +43,7 @@ mod tests {
         assert_eq!(images.size(), [3, 3, 224, 224]);
         assert_eq!(images.get(0), images.get(2));
         assert!(images.get(0).min().double_value(&[]) > images.get(1).max().double_value(&[]));
-        let message = load(&[&dark, &broken]).unwrap_err().to_string();
+        let message = format!("{:#}", load(&[&dark, &broken]).unwrap_err());
         assert!(message.contains("broken.png is no image that can be used"), "{message}");
     }
 }

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use anyhow::{anyhow, ensure};
 use clap::Parser;
-use tcx::{Cache, Cached};
+use tcx::{Cache, Cached, ErrorKind};
 use tcx_examples::{INTERRUPTED, Kind, Line, Place, Stopped, Table, first_name, stop_on_ctrl_c};
 
 use args::Args;
@@ -67,7 +67,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let cache = Cache::builder().progress(true).open(place.rows())?;
     eprintln!("cache    {}\n", cache.path().display());
     let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
-    let cached = cache.module(module).map_err(|error| anyhow!("{error}\n  {elsewhere}"))?;
+    let cached = cache.module(module).map_err(|error| match error.kind() {
+        ErrorKind::Mismatch => anyhow!("{error}\n  {elsewhere}"),
+        _ => error.into(),
+    })?;
     let done = match &args.like {
         Some(file) => like::like(&cached, &pictures, args.batch, file),
         None => epochs(&cached, &pictures, &place, args.batch),

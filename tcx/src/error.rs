@@ -1,71 +1,99 @@
-//! What can go wrong, in one small enum: it travels through every return value of a hit.
+//! The error of every call: a message of its own, a kind to match on, and the cause behind it.
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 
 use tch::TchError;
 
-/// An error of tcx. The message names the thing, what was expected, what was found, and what to do.
+/// What went wrong, as far as a program can act on it: see [`Error::kind`].
 ///
 /// ```
+/// use tcx::{Cache, ErrorKind, Table};
+///
+/// /// The lengths were numbers once, and are text in this version of the program.
+/// fn open_lengths(cache: &Cache) -> tcx::Result<Table<Vec<String>>> {
+///     match cache.table("lengths_v1") {
+///         // Rows of another type are in this folder: bump the id.
+///         Err(error) if error.kind() == ErrorKind::Mismatch => cache.table("lengths_v2"),
+///         opened => opened,
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let cache = Cache::open(dir.path())?;
+/// let numbers = cache.table::<Vec<i64>>("lengths_v1")?;
+/// numbers.put(&["a"], &vec![1])?;
+/// numbers.flush()?;
+/// open_lengths(&cache)?.put(&["a"], &vec!["one".to_owned()])?;
+/// assert_eq!(numbers.get(&["a"])?, Some(vec![1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The folder of the module holds rows of another identity: other fields, weights, output or id types. Bump the id, as in
+    /// `resnet50_v2`, or open another directory.
+    Mismatch,
+    /// The folder was removed and made again, or replaced by a copy, since it was opened. Open the module again.
+    Replaced,
+    /// An output is not what its type declares, or holds a value that the module rejects, as NaN.
+    InvalidOutput,
+    /// A module broke a rule: it is random, depends on the batch, trains, changed its weights, or asks its own handle to compute.
+    ModuleViolation,
+    /// The ids or the inputs of a batch are malformed, or do not fit together.
+    InvalidBatch,
+    /// Weights cannot be loaded, frozen or saved.
+    InvalidWeights,
+    /// Two modules have the same id, or an id cannot name a folder.
+    InvalidId,
+    /// The path of the cache is no directory, or cannot be resolved.
+    InvalidPath,
+    /// A setting is out of range, or this process has the module open with other settings.
+    InvalidSettings,
+    /// The [`Mode`](crate::Mode) of the handle does not allow the call. Open the module in another mode.
+    WrongMode,
+    /// The folder has reached its `max_bytes` and keeps nothing more.
+    Full,
+    /// Code of the caller failed: a loader, a `forward`, a closure of a table. Made by [`Error::loader`], or by `?`.
+    Loader,
+    /// libtorch failed, in the module or while its outputs were copied.
+    Libtorch,
+    /// The file system failed. Look at the disk; a cache goes on by itself once writing works again.
+    Io,
+    /// A file does not hold what tcx wrote. The message names the file; `tcx verify` says more.
+    Corrupt,
+    /// The cache was closed before.
+    Closed,
+    /// This process was forked from the one that opened the cache. Open the cache again in this process.
+    Forked,
+    /// No tokio runtime is running here, or it is shutting down. Only the asynchronous forms need one.
+    NoRuntime,
+}
+
+/// An error of tcx. The message names the thing, what was expected, what was found, and what to do.
+///
+/// Programs match on the [`kind`](Self::kind); [there](ErrorKind) is an example.
+///
+/// The cause is the [`source`](StdError::source), and no part of the message: `{error}` prints the message, `{error:#}` the
+/// message and all causes, separated by colons. `{error:?}` prints the same, so that `unwrap` and an error of `main` are readable.
+///
+/// ```
+/// use std::error::Error;
+///
 /// # let dir = tempfile::tempdir()?;
 /// # let table = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("errors_v1")?;
 /// let error = table.put(&["a", "b"], &vec![1]).unwrap_err();
+/// assert_eq!(error.kind(), tcx::ErrorKind::InvalidOutput);
 /// assert_eq!(error.module_id(), Some("errors_v1"));
 /// assert_eq!(error.expected(), Some("one value per sample, 2 in all"));
 /// assert_eq!(error.found(), Some("1 values"));
-/// assert!(error.remedy().is_some());
-/// // A whole output has no field, a loader's error none of the parts.
-/// assert_eq!(error.field(), None);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// assert!(error.to_string().ends_with(error.remedy().expect("something can be done")));
+/// // It is about a whole output, not about a field of one, and nothing else caused it.
+/// assert!(error.field().is_none() && error.source().is_none());
+/// # Ok::<(), Box<dyn Error>>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The store refused or failed; its [`kind`](tcx_store::Error::kind) says what to do.
-    #[error(transparent)]
-    Store(#[from] tcx_store::Error),
-    /// libtorch failed, in the module or while its outputs were copied.
-    #[error("{}{error}", InModule(module))]
-    Tensor {
-        /// What libtorch said.
-        error: Box<TchError>,
-        /// The id of the module.
-        module: Option<Box<str>>,
-    },
-    /// The caller's loader failed; made by [`Error::loader`]. The message holds that of the loader's error.
-    #[error("{}loading the inputs failed: {error}", InModule(module))]
-    Loader {
-        /// The caller's own error.
-        error: Box<dyn StdError + Send + Sync>,
-        /// The id of the module.
-        module: Option<Box<str>>,
-    },
-    /// What `forward` returned, or what was read, is not what its output type declares.
-    #[error("{0}")]
-    Output(Box<Report>),
-    /// A cached module broke a rule: it drew random numbers, tracked gradients, changed its weights.
-    #[error("{0}")]
-    Module(Box<Report>),
-    /// Weights could not be frozen, loaded or saved.
-    #[error("{0}")]
-    Frozen(Box<Report>),
-    /// The ids or the inputs of a batch do not fit together.
-    #[error("{0}")]
-    Batch(Box<Report>),
-    /// The path of the cache cannot be one.
-    #[error("{0}")]
-    Directory(Box<Report>),
-    /// The cache was closed before.
-    #[error("{0}")]
-    Closed(Box<Report>),
-    /// The cache was opened by the process that this one was forked from, and the call needs locks or threads of that one.
-    #[error("{0}")]
-    Forked(Box<Report>),
-    /// There is no tokio runtime, or it is shutting down; of the asynchronous forms.
-    #[error("{0}")]
-    Runtime(Box<Report>),
-}
+pub struct Error(Box<Inner>);
 
 /// A result of tcx.
 ///
@@ -78,7 +106,25 @@ pub enum Error {
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-const _: () = assert!(size_of::<Error>() <= 64, "errors travel through every return value of a hit");
+struct Inner {
+    kind: ErrorKind,
+    message: Message,
+    module: Option<Box<str>>,
+    field: Option<Box<str>>,
+    expected: Option<Box<str>>,
+    found: Option<Box<str>>,
+    remedy: Option<Box<str>>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What is said, without the module, the remedy and the cause.
+enum Message {
+    Text(Box<str>),
+    /// An error of the store: its message names the module, and its cause is the cause.
+    Store(tcx_store::Error),
+}
+
+const _: () = assert!(size_of::<Error>() <= 8, "errors travel through every return value of a hit");
 
 const _: () = {
     const fn crosses_threads<T: Send + Sync>() {}
@@ -86,105 +132,96 @@ const _: () = {
 };
 
 impl Error {
-    /// Wraps any error of the caller's own, so that a loader can use `?` on it.
+    /// Wraps any error of the caller's own, or a message, so that a loader can return it. `?` does so by itself with an
+    /// [`io::Error`] and with a boxed error.
     ///
     /// ```
-    /// fn load(path: &str) -> tcx::Result<Vec<u8>> {
-    ///     std::fs::read(path).map_err(tcx::Error::loader)
+    /// fn load(path: &str) -> tcx::Result<String> {
+    ///     let bytes = std::fs::read(path)?;
+    ///     String::from_utf8(bytes).map_err(tcx::Error::loader)
     /// }
     /// let error = load("no such file").unwrap_err();
-    /// assert!(error.to_string().starts_with("loading the inputs failed: "));
+    /// assert_eq!(error.kind(), tcx::ErrorKind::Loader);
+    /// assert!(format!("{error:#}").starts_with("loading the inputs failed: "));
     /// ```
     pub fn loader(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self::Loader { error: error.into(), module: None }
+        Self::new(ErrorKind::Loader, "loading the inputs failed").with_source(error)
+    }
+
+    /// What went wrong, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
     }
 
     /// The id of the module that it is about.
     pub fn module_id(&self) -> Option<&str> {
-        match self {
-            Self::Tensor { module, .. } | Self::Loader { module, .. } => module.as_deref(),
-            _ => self.report()?.module.as_deref(),
-        }
+        self.0.module.as_deref()
     }
 
     /// The field of the output that it is about, by its path: `inner.tokens`.
     pub fn field(&self) -> Option<&str> {
-        self.report()?.field.as_deref()
+        self.0.field.as_deref()
     }
 
     /// What was expected.
     pub fn expected(&self) -> Option<&str> {
-        self.report()?.expected.as_deref()
+        self.0.expected.as_deref()
     }
 
     /// What was found in its place.
     pub fn found(&self) -> Option<&str> {
-        self.report()?.found.as_deref()
+        self.0.found.as_deref()
     }
 
     /// What to do.
     pub fn remedy(&self) -> Option<&str> {
-        self.report()?.remedy.as_deref()
+        self.0.remedy.as_deref()
+    }
+}
+
+/// How the parts of tcx make errors.
+impl Error {
+    #[cold]
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Box<str>>) -> Self {
+        Self::of(kind, Message::Text(message.into()))
     }
 
-    fn report(&self) -> Option<&Report> {
-        match self {
-            Self::Store(_) | Self::Tensor { .. } | Self::Loader { .. } => None,
-            Self::Output(report)
-            | Self::Module(report)
-            | Self::Frozen(report)
-            | Self::Batch(report)
-            | Self::Directory(report)
-            | Self::Closed(report)
-            | Self::Forked(report)
-            | Self::Runtime(report) => Some(report),
-        }
+    fn of(kind: ErrorKind, message: Message) -> Self {
+        let (module, field, expected, found, remedy, source) = (None, None, None, None, None, None);
+        Self(Box::new(Inner { kind, message, module, field, expected, found, remedy, source }))
     }
 
-    fn report_mut(&mut self) -> Option<&mut Report> {
-        match self {
-            Self::Store(_) | Self::Tensor { .. } | Self::Loader { .. } => None,
-            Self::Output(report)
-            | Self::Module(report)
-            | Self::Frozen(report)
-            | Self::Batch(report)
-            | Self::Directory(report)
-            | Self::Closed(report)
-            | Self::Forked(report)
-            | Self::Runtime(report) => Some(report),
-        }
-    }
-
-    fn with(mut self, fill: impl FnOnce(&mut Report)) -> Self {
-        if let Some(report) = self.report_mut() {
-            fill(report);
-        }
+    /// The same error, of another kind.
+    pub(crate) fn of_kind(mut self, kind: ErrorKind) -> Self {
+        self.0.kind = kind;
         self
     }
 
     /// It is about this module, if it is not about another one.
     pub(crate) fn in_module(mut self, id: &str) -> Self {
-        if let Self::Tensor { module, .. } | Self::Loader { module, .. } = &mut self {
-            module.get_or_insert_with(|| id.into());
-        }
-        self.with(|report| {
-            report.module.get_or_insert_with(|| id.into());
-        })
+        self.0.module.get_or_insert_with(|| id.into());
+        self
     }
 
-    pub(crate) fn with_field(self, field: &str) -> Self {
-        self.with(|report| report.field = Some(field.into()))
+    pub(crate) fn with_field(mut self, field: &str) -> Self {
+        self.0.field = Some(field.into());
+        self
     }
 
-    pub(crate) fn with_expected(self, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Self {
-        self.with(|report| {
-            report.expected = Some(expected.into());
-            report.found = Some(found.into());
-        })
+    pub(crate) fn with_expected(mut self, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Self {
+        (self.0.expected, self.0.found) = (Some(expected.into()), Some(found.into()));
+        self
     }
 
-    pub(crate) fn with_remedy(self, remedy: impl Into<Box<str>>) -> Self {
-        self.with(|report| report.remedy = Some(remedy.into()))
+    pub(crate) fn with_remedy(mut self, remedy: impl Into<Box<str>>) -> Self {
+        self.0.remedy = Some(remedy.into());
+        self
+    }
+
+    /// The cause. The message must not repeat it.
+    pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
     }
 
     /// A part of an output is not what it should be; the empty path is the output itself.
@@ -192,32 +229,20 @@ impl Error {
         let what = if field.is_empty() { "output".to_owned() } else { format!("output field `{field}`") };
         let (expected, found) = (expected.into(), found.into());
         let message = format!("{what}: expected {expected}, found {found}");
-        let error = Self::Output(Box::new(Report::new(message))).with_expected(expected, found);
+        let error = Self::new(ErrorKind::InvalidOutput, message).with_expected(expected, found);
         if field.is_empty() { error } else { error.with_field(field) }
     }
 
     pub(crate) fn module(id: &str, message: impl Into<Box<str>>, remedy: impl Into<Box<str>>) -> Self {
-        Self::Module(Box::new(Report::new(message))).in_module(id).with_remedy(remedy)
+        Self::new(ErrorKind::ModuleViolation, message).in_module(id).with_remedy(remedy)
     }
 
-    pub(crate) fn frozen(what: impl fmt::Display, message: impl fmt::Display) -> Self {
-        Self::Frozen(Box::new(Report::new(format!("{what}: {message}"))))
+    pub(crate) fn weights(what: impl fmt::Display, message: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::InvalidWeights, format!("{what}: {message}"))
     }
 
     pub(crate) fn batch(message: impl Into<Box<str>>) -> Self {
-        Self::Batch(Box::new(Report::new(message)))
-    }
-
-    pub(crate) fn directory(message: impl Into<Box<str>>, remedy: &str) -> Self {
-        Self::Directory(Box::new(Report::new(message))).with_remedy(remedy)
-    }
-
-    pub(crate) fn runtime(message: impl Into<Box<str>>, remedy: &str) -> Self {
-        Self::Runtime(Box::new(Report::new(message))).with_remedy(remedy)
-    }
-
-    pub(crate) fn closed(message: impl Into<Box<str>>, remedy: &str) -> Self {
-        Self::Closed(Box::new(Report::new(message))).with_remedy(remedy)
+        Self::new(ErrorKind::InvalidBatch, message)
     }
 
     /// `what` belongs to the process that this one was forked from.
@@ -225,64 +250,82 @@ impl Error {
         let message = format!(
             "{what} was opened before this process was forked, and its locks and background threads belong to the parent process"
         );
-        Self::Forked(Box::new(Report::new(message))).with_remedy("open the cache again in this process")
+        Self::new(ErrorKind::Forked, message).with_remedy("open the cache again in this process")
     }
 }
 
-/// The beginning of a message about a module.
-struct InModule<'a>(&'a Option<Box<str>>);
-
-impl fmt::Display for InModule<'_> {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |module| write!(f, "module `{module}`: "))
+        let Inner { message, module, remedy, .. } = &*self.0;
+        match (message, module) {
+            (Message::Store(error), _) => write!(f, "{error}")?,
+            (Message::Text(text), None) => f.write_str(text)?,
+            (Message::Text(text), Some(module)) => write!(f, "module `{module}`: {text}")?,
+        }
+        if let Some(remedy) = remedy {
+            write!(f, "; {remedy}")?;
+        }
+        let mut cause = if f.alternate() { self.source() } else { None };
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
     }
 }
 
-/// The message of an [`Error`]; its parts are [`Error::module_id`], [`field`](Error::field),
-/// [`expected`](Error::expected), [`found`](Error::found) and [`remedy`](Error::remedy).
-///
-/// ```
-/// # let dir = tempfile::tempdir()?;
-/// # let table = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("reports_v1")?;
-/// let error = table.put(&["a", "b"], &vec![1]).unwrap_err();
-/// let tcx::Error::Output(report) = &error else { unreachable!("the values are too few") };
-/// assert!(report.to_string().starts_with("module `reports_v1`: "));
-/// assert!(report.to_string().ends_with(error.remedy().expect("something can be done")));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct Report {
-    module: Option<Box<str>>,
-    field: Option<Box<str>>,
-    expected: Option<Box<str>>,
-    found: Option<Box<str>>,
-    remedy: Option<Box<str>>,
-    /// The whole, without the module and the remedy.
-    message: Box<str>,
-}
-
-impl Report {
-    fn new(message: impl Into<Box<str>>) -> Self {
-        let message = message.into();
-        Self { module: None, field: None, expected: None, found: None, remedy: None, message }
-    }
-}
-
-impl fmt::Display for Report {
+/// The message and its causes: what `unwrap` and `main` print is read by people.
+impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(module) = &self.module {
-            write!(f, "module `{module}`: ")?;
+        write!(f, "{self:#}")
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match (&self.0.source, &self.0.message) {
+            (Some(source), _) => Some(&**source),
+            (None, Message::Store(error)) => error.source(),
+            (None, Message::Text(_)) => None,
         }
-        f.write_str(&self.message)?;
-        match &self.remedy {
-            Some(remedy) => write!(f, "; {remedy}"),
-            None => Ok(()),
-        }
+    }
+}
+
+impl From<tcx_store::Error> for Error {
+    fn from(error: tcx_store::Error) -> Self {
+        let kind = match error.kind() {
+            tcx_store::ErrorKind::Corrupt => ErrorKind::Corrupt,
+            tcx_store::ErrorKind::Incompatible => ErrorKind::Mismatch,
+            tcx_store::ErrorKind::Replaced => ErrorKind::Replaced,
+            tcx_store::ErrorKind::Forked => ErrorKind::Forked,
+            tcx_store::ErrorKind::SourceChanged => ErrorKind::ModuleViolation,
+            tcx_store::ErrorKind::InvalidOptions => ErrorKind::InvalidSettings,
+            tcx_store::ErrorKind::InvalidPath => ErrorKind::InvalidPath,
+            tcx_store::ErrorKind::InvalidId => ErrorKind::InvalidId,
+            tcx_store::ErrorKind::InvalidColumns => ErrorKind::InvalidOutput,
+            tcx_store::ErrorKind::Invalid => ErrorKind::InvalidBatch,
+            _ => ErrorKind::Io,
+        };
+        Self::of(kind, Message::Store(error))
     }
 }
 
 impl From<TchError> for Error {
     fn from(error: TchError) -> Self {
-        Self::Tensor { error: Box::new(error), module: None }
+        Self::new(ErrorKind::Libtorch, "libtorch failed").with_source(error)
+    }
+}
+
+/// An error of the caller's own, as [`Error::loader`] makes it: tcx names the file and the action in errors of its own.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::loader(error)
+    }
+}
+
+/// An error of the caller's own, as [`Error::loader`] makes it.
+impl From<Box<dyn StdError + Send + Sync>> for Error {
+    fn from(error: Box<dyn StdError + Send + Sync>) -> Self {
+        Self::loader(error)
     }
 }

@@ -84,7 +84,7 @@ pub use cached::keyed::Keyed;
 pub use cached::verify::{Mismatch, VerifyReport};
 pub use cached::view::View;
 pub use cached::warm::WarmReport;
-pub use error::{Error, Report, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use half::{bf16, f16};
 pub use identity::Identity;
 pub use identity::frozen::{Frozen, Weights};

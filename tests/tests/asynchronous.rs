@@ -151,6 +151,7 @@ fn nothing_begins_before_it_is_polled_and_without_a_runtime_it_is_an_error() {
         panic!("there is nothing to wait for")
     };
     let error = done.unwrap_err();
+    assert_eq!(error.kind(), tcx::ErrorKind::NoRuntime);
     assert!(error.to_string().starts_with("there is no tokio runtime here; "), "{error}");
     assert!(seen.lock().unwrap().is_empty());
 }

@@ -74,7 +74,7 @@ fn assert_refused<T>(action: &str, result: Result<T>) {
     let Err(error) = result else { panic!("{action} is not refused") };
     let said = error.to_string();
     assert!(said.contains(FORKED) && said.ends_with(OPEN_AGAIN), "{action}: {said}");
-    assert!(matches!(error, tcx::Error::Forked(_)), "{action}: {error:?}");
+    assert_eq!(error.kind(), tcx::ErrorKind::Forked, "{action}: {error}");
     assert_eq!(error.remedy(), Some(OPEN_AGAIN), "{action}");
 }
 

@@ -14,7 +14,7 @@ fn table(cache: &Cache) -> Table<Vec<i64>> {
 }
 
 fn said<T>(result: tcx::Result<T>) -> String {
-    result.map_or_else(|error| error.to_string(), |_| String::new())
+    result.map_or_else(|error| format!("{error:#}"), |_| String::new())
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_failing_loader_is_an_error_with_its_own_words_and_nothing_is_stored() {
     let fixture = doubles();
     let broken = std::io::Error::other("the disk is on fire");
     let error = fixture.cached.fetch(&[9], |_| Err(tcx::Error::loader(broken))).unwrap_err();
-    assert_eq!(error.to_string(), "module `doubles_v1`: loading the inputs failed: the disk is on fire");
+    assert_eq!(format!("{error:#}"), "module `doubles_v1`: loading the inputs failed: the disk is on fire");
     let error = fixture.cached.fetch(&[9, 10], |_| Ok(Tensor::from_slice(&[9_i64]))).unwrap_err();
     let said = "module `doubles_v1`: the loader was asked for 2 samples and returned 1; return the inputs";
     assert!(error.to_string().starts_with(said), "{error}");

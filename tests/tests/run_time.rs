@@ -255,12 +255,11 @@ fn every_error_names_the_module_and_what_to_do() {
     said::<Divides>(&cached.verify(2., 0, |_| panic!("no such part")).map(|_| ()).unwrap_err());
     // What is not tcx's own error has no remedy of tcx's, but the module.
     let error = cached.forward(&[1], &Tensor::ones([1, 3], tch::kind::FLOAT_CPU)).map(|_| ()).unwrap_err();
-    assert!(matches!(error, tcx::Error::Tensor { .. }), "{error}");
+    assert_eq!(error.kind(), tcx::ErrorKind::Libtorch, "{error}");
     assert!(error.to_string().starts_with("module `divides_v1`: ") && error.module_id().is_some(), "{error}");
 }
 
 #[test]
 fn an_error_is_small_enough_to_travel_through_every_return_value() {
-    assert!(size_of::<tcx::Error>() <= 64, "{} bytes", size_of::<tcx::Error>());
-    assert!(size_of::<Result<()>>() <= 64);
+    assert_eq!((size_of::<tcx::Error>(), size_of::<Result<()>>()), (8, 8));
 }

@@ -134,11 +134,11 @@ fn a_network_traced_in_training_mode_gives_itself_away() {
 #[test]
 fn what_is_no_network_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Frozen::script(Device::Cpu, dir.path().join("none.pt")).unwrap_err().to_string();
+    let error = format!("{:#}", Frozen::script(Device::Cpu, dir.path().join("none.pt")).unwrap_err());
     assert!(error.contains("none.pt`: ") && error.contains("No such file"), "{error}");
     let file = dir.path().join("text.pt");
     std::fs::write(&file, "no archive").unwrap();
-    let error = Frozen::script(Device::Cpu, &file).unwrap_err().to_string();
+    let error = format!("{:#}", Frozen::script(Device::Cpu, &file).unwrap_err());
     assert!(error.contains("text.pt`: cannot be read as TorchScript: "), "{error}");
 }
 

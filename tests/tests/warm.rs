@@ -70,7 +70,7 @@ fn warming_that_was_interrupted_keeps_every_finished_batch_and_goes_on_there() {
             0..30 => Ok(numbers(&missing)),
             _ => Err(Error::loader("interrupted")),
         });
-        assert!(interrupted.unwrap_err().to_string().contains("interrupted"));
+        assert!(format!("{:#}", interrupted.unwrap_err()).contains("interrupted"));
         assert_eq!(triples.stats().rows_sealed, 30, "on disk, although it ended with an error");
     }
     let cache = Cache::open(dir.path()).unwrap();

@@ -121,7 +121,7 @@ fn a_write_between_the_last_forward_and_the_flush_is_an_error_of_the_flush() {
     let cached = open(dir.path(), fc);
     cached.forward(&[1, 2], &input(&[1, 2], 1)).unwrap();
     let _ = weight.data().fill_(15.);
-    let error = cached.flush().unwrap_err().to_string();
+    let error = format!("{:#}", cached.flush().unwrap_err());
     assert!(
         error.contains("2 computed rows were not kept: module `watched_v1`: weight `fc.net.weight`: "),
         "{error}"
@@ -141,7 +141,7 @@ fn a_write_that_no_sample_of_the_weights_shows_is_found_before_rows_are_durable(
     // Between two of the places that each forward looks at; no input reaches it but the second's.
     let _ = weight.data().narrow(1, 700, 1).fill_(15.);
     cached.forward(&[1, 2], &input(&[1, 2], INPUTS)).unwrap();
-    let error = cached.flush().unwrap_err().to_string();
+    let error = format!("{:#}", cached.flush().unwrap_err());
     assert!(error.contains("module `watched_v1`: weight `fc.net.weight`: "), "{error}");
     // From here on every call says so, and nothing that was computed is served.
     let error = cached.forward(&[1], &input(&[1], INPUTS)).unwrap_err().to_string();
@@ -204,7 +204,7 @@ fn rows_made_of_rows_of_changed_weights_do_not_become_durable_either() {
     let _ = weight.data().narrow(1, 700, 1).fill_(15.);
     run(fc, &|twice, times| {
         for flushed in [times.flush(), twice.flush()] {
-            let error = flushed.map_or_else(|error| error.to_string(), |()| "nothing was lost".to_owned());
+            let error = flushed.map_or_else(|error| format!("{error:#}"), |()| "nothing was lost".to_owned());
             let said = "3 computed rows were not kept: module `watched_v1`: weight `fc.net.weight`: ";
             assert!(error.contains(said), "{error}");
         }

@@ -9,7 +9,7 @@ use crate::cache::mode::Mode;
 use crate::cache::progress::Shown;
 use crate::cache::tuning::Tuning;
 use crate::cache::{Cache, Shared};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The settings of a [`Cache`]. None of them is part of a module's identity.
 ///
@@ -151,7 +151,8 @@ impl CacheBuilder {
     /// of the samples to [`recheck`](Self::recheck) that is not from 0 to 1.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
         if !(0. ..=1.).contains(&self.recheck) {
-            let error = Error::batch(format!("`recheck` is set to {}", self.recheck));
+            let error =
+                Error::new(ErrorKind::InvalidSettings, format!("`recheck` is set to {}", self.recheck));
             let error = error.with_expected("a number from 0 to 1", self.recheck.to_string());
             return Err(
                 error.with_remedy("give the part of the computed samples to compute once more, from 0 to 1")
@@ -160,12 +161,14 @@ impl CacheBuilder {
         let dir = dir.as_ref();
         // Modules are opened later, perhaps from another current directory: all of them belong into this one.
         let dir = std::path::absolute(dir).map_err(|error| {
-            let message = format!("cannot resolve the cache directory {}: {error}", dir.display());
-            Error::directory(message, "name an absolute path")
+            let message = format!("cannot resolve the cache directory `{}`", dir.display());
+            Error::new(ErrorKind::InvalidPath, message)
+                .with_remedy("name an absolute path")
+                .with_source(error)
         })?;
         if dir.exists() && !dir.is_dir() {
             let message = format!("{} is a file, and a cache is a directory", dir.display());
-            return Err(Error::directory(message, "name another path"));
+            return Err(Error::new(ErrorKind::InvalidPath, message).with_remedy("name another path"));
         }
         Ok(Cache::new(Shared::new(dir, self.options, self.shown, self.recheck), self.mode))
     }

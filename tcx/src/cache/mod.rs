@@ -26,7 +26,7 @@ use crate::cache::stores::Stores;
 use crate::identity::Identity;
 use crate::ids::KeyKind;
 use crate::output::CacheableOutput;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A directory that holds the caches of any number of modules, shared by every process that opens it.
 ///
@@ -121,11 +121,12 @@ impl Cache {
         device: Device,
     ) -> Result<Rows> {
         self.shared.check_usable()?;
-        let spec =
-            Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store(O::describe), provenance(device))?;
+        let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store(O::describe), provenance(device));
+        let spec = spec.map_err(|error| Error::from(error).in_module(id))?;
         let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
         let Shared { dir, options, stores, .. } = &*self.shared;
-        let rows = Rows::open(dir, spec, options, self.mode, stores.losses())?;
+        let rows = Rows::open(dir, spec, options, self.mode, stores.losses());
+        let rows = rows.map_err(|error| error.in_module(id))?;
         rows.store().into_iter().try_for_each(|store| stores.add(store))?;
         Ok(rows)
     }
@@ -175,7 +176,7 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) {
             let dir = self.dir.display();
             let message = format!("the cache at {dir} was closed");
-            return Err(Error::closed(message, "open it again to use it"));
+            return Err(Error::new(ErrorKind::Closed, message).with_remedy("open it again to use it"));
         }
         Ok(())
     }

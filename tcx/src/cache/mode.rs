@@ -8,7 +8,7 @@ use tcx_store::{
     Attestation, Column, Destination, Keys, Lookup, Losses, Options, Replacer, Spec, Stats, Store,
 };
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// How the modules of a cache use it. Chosen with [`CacheBuilder::mode`](crate::CacheBuilder::mode), or for some modules with
 /// [`Cache::with_mode`](crate::Cache::with_mode).
@@ -193,13 +193,13 @@ impl Rows {
             Used::Off(_) => "Off",
         };
         let message = format!("this handle has mode {mode} and changes nothing");
-        Err(Error::module(id, message, "open the module in mode ReadWrite"))
+        Err(wrong_mode(id, message, "open the module in mode ReadWrite"))
     }
 
     /// The store, to look at what is in it.
     pub(crate) fn readable(&self, id: &str) -> Result<&Arc<Store>> {
         let off = || {
-            Error::module(id, "this handle has mode Off and reads nothing", "open the module in another mode")
+            wrong_mode(id, "this handle has mode Off and reads nothing", "open the module in another mode")
         };
         self.store().ok_or_else(off)
     }
@@ -207,4 +207,8 @@ impl Rows {
     pub(crate) fn stats(&self) -> Stats {
         self.store().map(|store| store.stats()).unwrap_or_default()
     }
+}
+
+fn wrong_mode(id: &str, message: impl Into<Box<str>>, remedy: &str) -> Error {
+    Error::new(ErrorKind::WrongMode, message).in_module(id).with_remedy(remedy)
 }

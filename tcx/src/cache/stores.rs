@@ -123,7 +123,7 @@ fn first_of(errors: Vec<tcx_store::Error>) -> Result<()> {
     let mut errors = errors.into_iter();
     let first = errors.next();
     for error in errors {
-        tracing::error!("{error}");
+        tracing::error!("{error:#}");
     }
     first.map_or(Ok(()), |error| Err(error.into()))
 }

@@ -13,22 +13,21 @@ use crate::cached::warm::WarmReport;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
 use crate::module::missing::Missing;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Runs `work` on a thread for blocking work of the runtime that polls this.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let Ok(runtime) = Handle::try_current() else {
-        return Err(Error::runtime(
-            "there is no tokio runtime here",
-            "await it in a tokio runtime, or use the blocking form",
-        ));
+        return Err(Error::new(ErrorKind::NoRuntime, "there is no tokio runtime here")
+            .with_remedy("await it in a tokio runtime, or use the blocking form"));
     };
     let task = runtime.spawn_blocking(work);
     let _unless_begun = CancelOnDrop(task.abort_handle());
     match task.await {
         Ok(done) => done,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(Error::runtime("the tokio runtime is shutting down", "start another one")),
+        Err(_) => Err(Error::new(ErrorKind::NoRuntime, "the tokio runtime is shutting down")
+            .with_remedy("start another one")),
     }
 }
 

@@ -168,7 +168,7 @@ impl<M: CachedModule> Computed for Ran<'_, M> {
     fn some(&self, positions: &[usize]) -> Result<Vec<Column>> {
         let inputs = self.inputs.select(positions).map_err(in_module::<M>)?;
         let some = run(self.module, &inputs, ColumnWriter::new(positions.len()));
-        some.map_err(|error| alone_failed::<M>(self.rows, positions.len(), &error))
+        some.map_err(|error| alone_failed::<M>(self.rows, positions.len(), error))
     }
 
     fn difference(&self, positions: &[usize], other: &[Column], tolerance: Tolerance) -> Option<Broken> {
@@ -192,13 +192,12 @@ fn with_grad<T>(run: impl FnOnce() -> T) -> T {
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn alone_failed<M: CachedModule>(rows: usize, some: usize, error: &Error) -> Error {
+fn alone_failed<M: CachedModule>(rows: usize, some: usize, error: Error) -> Error {
     module_error::<M>(
-        format!(
-            "computed a batch of {rows}, but failed on {some} of its samples in a batch of their own: {error}"
-        ),
+        format!("computed a batch of {rows}, but failed on {some} of its samples in a batch of their own"),
         "a batch may hold any number of samples, since only those that are missing are computed",
     )
+    .with_source(error)
 }
 
 fn in_module<M: CachedModule>(error: Error) -> Error {

@@ -374,7 +374,7 @@ impl<M: CachedModule> Cached<M> {
 }
 
 fn in_module<M: CachedModule>(error: &tcx_store::Error) -> Error {
-    Error::batch(error.to_string()).in_module(M::ID)
+    Error::batch(format!("{error:#}")).in_module(M::ID)
 }
 
 impl<M: CachedModule> fmt::Debug for Cached<M> {

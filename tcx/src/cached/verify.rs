@@ -15,7 +15,7 @@ use crate::module::extractor::CachedModule;
 use crate::module::inputs::call_loader;
 use crate::module::missing::Missing;
 use crate::output::CacheableOutput;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// An id of a module, as [`Cached::verify`] hands it out: a `String`, an `i64` or a `Vec<u8>`, with the stamp of its row if it has one.
 type OwnId<M> = <<M as CachedModule>::Key as KeyKind>::Owned;
@@ -181,7 +181,8 @@ impl<M: CachedModule> Cached<M> {
     /// The ids of a part of the rows, in the order of their keys.
     fn sample(&self, fraction: f64, seed: u64, view: u32) -> Result<Vec<<PlainIds<M> as KeyKind>::Owned>> {
         if !(0. ..=1.).contains(&fraction) {
-            let error = Error::batch(format!("a fraction of {fraction} of the rows"));
+            let error =
+                Error::new(ErrorKind::InvalidSettings, format!("a fraction of {fraction} of the rows"));
             let error = error.with_expected("a number from 0 to 1", fraction.to_string());
             return Err(error
                 .in_module(M::ID)

@@ -53,7 +53,7 @@ impl Sources {
         }
         *of = memories.iter().map(Arc::downgrade).collect();
         let attestation = Attestation::new(move || {
-            memories.iter().try_for_each(|memories| memories.check()).map_err(|error| error.to_string())
+            memories.iter().try_for_each(|memories| memories.check()).map_err(|error| format!("{error:#}"))
         });
         *asked = Arc::downgrade(&attestation);
         Some(attestation)

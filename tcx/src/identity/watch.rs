@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 use tcx_store::Attestation;
 
 use crate::tensor::{Sample, checksum};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The cache lines that a sample reads of all weights of one network together: 64 KiB.
 const LINES: usize = 1024;
@@ -61,7 +61,7 @@ impl Weight {
             return Err(replaced(&self.name));
         }
         if self.tensor.requires_grad() {
-            let error = Error::frozen(weight(&self.name), "tracks gradients again after it was frozen");
+            let error = violation(&self.name, "tracks gradients again after it was frozen");
             return Err(error.with_remedy("leave its `requires_grad` alone"));
         }
         Ok(())
@@ -186,7 +186,7 @@ impl WeightWatch {
             let memories =
                 Arc::new(Memories { module: id, weights: Mutex::new(weights), changed: OnceLock::new() });
             let asked = memories.clone();
-            let ask = move || asked.check().map_err(|error| error.to_string());
+            let ask = move || asked.check().map_err(|error| format!("{error:#}"));
             (Attestation::new(ask), memories)
         };
         let (attestation, memories) = self.attested.get_or_init(attest);
@@ -202,16 +202,16 @@ impl std::fmt::Debug for Memories {
 
 const REMEDY: &str = "freeze the module again after the last change, and bump the id";
 
-fn weight(name: &str) -> String {
-    format!("weight `{name}`")
+fn violation(name: &str, message: &str) -> Error {
+    Error::new(ErrorKind::ModuleViolation, format!("weight `{name}`: {message}"))
 }
 
 fn changed(name: &str) -> Error {
     let message = "changed in place after it was frozen, so that rows computed before and after would differ";
-    Error::frozen(weight(name), message).with_remedy(REMEDY)
+    violation(name, message).with_remedy(REMEDY)
 }
 
 fn replaced(name: &str) -> Error {
     let message = "was given other memory, another dtype or another shape after it was frozen";
-    Error::frozen(weight(name), message).with_remedy(REMEDY)
+    violation(name, message).with_remedy(REMEDY)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use tch::Tensor;
 
 use crate::ids::{BytesId, BytesIds, StringId, StringIds};
-use crate::{Error, Result, tensor};
+use crate::{Error, ErrorKind, Result, tensor};
 
 /// The id of a sample by its content: a BLAKE3 hash. Samples of the same content share it, and an edited one gets
 /// another, so that the cache notices the edit.
@@ -58,7 +58,10 @@ impl ContentId {
             std::io::copy(&mut std::fs::File::open(file)?, &mut hasher)?;
             Ok(Self::new(hasher.finalize()))
         };
-        hash().map_err(|error: std::io::Error| Error::batch(format!("id of `{}`: {error}", file.display())))
+        hash().map_err(|error: std::io::Error| {
+            let message = format!("cannot read `{}`, to make an id of it", file.display());
+            Error::new(ErrorKind::Io, message).with_source(error)
+        })
     }
 
     /// Of a tensor: its dtype, shape and values, wherever it is and however it lies in memory.

@@ -2,7 +2,7 @@
 
 use crate::module::batch::Batch;
 use crate::module::extractor::CachedModule;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Calls a loader, and makes sure that it has returned as many samples as it was asked for.
 pub(crate) fn call_loader<M: CachedModule>(
@@ -54,7 +54,7 @@ pub(crate) fn taken<M: CachedModule>(asked: &[usize], positions: &[usize]) -> Re
     let place = |position| {
         asked.binary_search(position).map_err(|_| {
             // A file that was damaged between two looks can take a row away that was found before.
-            let error = Error::batch("rows that were found have disappeared");
+            let error = Error::new(ErrorKind::Corrupt, "rows that were found have disappeared");
             error.in_module(M::ID).with_remedy("look them up again")
         })
     };

@@ -1,6 +1,6 @@
 //! The ids of all cached modules of the program, to find one that is used twice.
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A module's id and where it is written.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) fn check_unique(id: &str) -> Result<()> {
         [] | [_] => Ok(()),
         places => {
             let message = format!("is the id of {} modules: {}", places.len(), places.join(", "));
-            Err(Error::module(id, message, "give each its own"))
+            Err(taken(id, message, "give each its own"))
         }
     }
 }
@@ -61,9 +61,13 @@ pub(crate) fn check_no_module(id: &str) -> Result<()> {
         None => Ok(()),
         Some(module) => {
             let message = format!("is the id of a module ({}) and of a table", module.at);
-            Err(Error::module(id, message, "give the table its own"))
+            Err(taken(id, message, "give the table its own"))
         }
     }
+}
+
+fn taken(id: &str, message: String, remedy: &str) -> Error {
+    Error::new(ErrorKind::InvalidId, message).in_module(id).with_remedy(remedy)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::output::shape::assert_column_shape;
 use crate::output::typed::{Element, Shape, Typed};
 use crate::output::value::SampleValue;
 use crate::tensor::{NewTensor, TensorLeaf};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A batch of outputs whose columns are known at compile time.
 ///
@@ -215,7 +215,7 @@ impl<'a> ColumnReader<'a> {
         let leaves = self.columns.leaves();
         let name = leaves.get(leaf).map_or("", |leaf| leaf.name.as_str());
         let remedy = "another program has written it: remove the folder of the module, and compute it again";
-        Error::output(name, expected, found).with_remedy(remedy)
+        Error::output(name, expected, found).of_kind(ErrorKind::Corrupt).with_remedy(remedy)
     }
 }
 

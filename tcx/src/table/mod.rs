@@ -22,7 +22,7 @@ use crate::ids::stamp::Stamped;
 use crate::ids::{Id, KeyKind, StringIds};
 use crate::module::missing::Missing;
 use crate::output::{CacheableOutput, ColumnWriter};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Looks at values before they are kept, and again when they were found.
 type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
@@ -221,7 +221,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let store = self.writable()?;
         if store.is_full() {
             let remedy = "raise `max_bytes`, or remove rows";
-            return Err(Error::module(&self.id, "its folder is full, so the values were not stored", remedy));
+            let error = Error::new(ErrorKind::Full, "its folder is full, so the values were not stored");
+            return Err(error.in_module(&self.id).with_remedy(remedy));
         }
         Ok(store)
     }
@@ -290,7 +291,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
 
     fn pack_as<A: KeyKind, I: Id<A>>(&self, ids: &[I]) -> Result<Keys> {
         self.shared.check_open()?;
-        A::pack(ids, 0).map_err(|error| Error::batch(error.to_string()).in_module(&self.id))
+        A::pack(ids, 0).map_err(|error| Error::batch(format!("{error:#}")).in_module(&self.id))
     }
 
     fn columns(&self, values: &T, rows: usize) -> Result<Vec<Column>> {

@@ -79,6 +79,14 @@ pub(crate) fn first_line(error: &TchError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
+/// The same error without a backtrace of C++.
+pub(crate) fn brief(error: TchError) -> TchError {
+    match error {
+        TchError::Torch(text) => TchError::Torch(text.lines().next().unwrap_or_default().to_owned()),
+        other => other,
+    }
+}
+
 /// How many samples lie along the first dimension of an input.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [dir, weight, count] = &args[..] else { panic!("usage: filler DIR WEIGHT COUNT") };
     if let Err(error) = fill(dir, weight.parse().unwrap(), count.parse().unwrap()) {
-        say(&format!("refused: {error}"));
+        say(&format!("refused: {error:#}"));
     }
 }
 

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use tcx_store::{Column, DType, KeyType, Keys, Leaf, LeafKind};
 
 use crate::cached::Cached;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Counts the rows that hold such numbers, and refuses them if it is asked to.
 #[derive(Debug, Default)]
@@ -80,7 +80,8 @@ impl FiniteWatch {
                     format!("field `{}` of the output for id {} {found}", leaf.name, name(keys, position));
                 let remedy =
                     "fix the input or the network, or store the value by leaving out `reject_non_finite`";
-                let error = Error::module(id, message, remedy).with_field(&leaf.name);
+                let error = Error::new(ErrorKind::InvalidOutput, message).in_module(id);
+                let error = error.with_remedy(remedy).with_field(&leaf.name);
                 Err(error.with_expected("finite numbers", value.to_string()))
             }
             _ => Ok(()),

@@ -13,7 +13,7 @@ use std::ops::Deref;
 use std::path::Path;
 
 use tch::nn::{self, VarStore};
-use tch::{Device, TchError, Tensor};
+use tch::{Device, Tensor};
 
 use crate::identity::Identity;
 use crate::identity::stateless::Stateless;
@@ -132,7 +132,7 @@ impl<M> Frozen<M> {
         if let (false, Some((added, _))) =
             (before.is_empty(), after.iter().find(|(name, _)| !before.contains_key(name)))
         {
-            return Err(Error::frozen(
+            return Err(Error::weights(
                 format!("weight `{added}`"),
                 format!(
                     "was made in a variable store that held {} already, and would have fresh values: \
@@ -149,7 +149,7 @@ impl<M> Frozen<M> {
     fn from_parts(module: M, mut variables: Vec<(String, Tensor)>, device: Device) -> Result<Self> {
         variables.sort_by(|(a, _), (b, _)| a.cmp(b));
         if let Some((name, _)) = variables.iter().find(|(_, tensor)| tensor.requires_grad()) {
-            return Err(Error::frozen(
+            return Err(Error::weights(
                 format!("weight `{name}`"),
                 "tracks gradients, and is computed from other tensors: expected a variable of the store",
             ));
@@ -182,7 +182,7 @@ impl<M> Frozen<M> {
         let file = file.as_ref();
         if !self.complete {
             let message = "is more than its weights: copy the file that it was read from";
-            return Err(Error::frozen("a TorchScript network", message));
+            return Err(Error::weights("a TorchScript network", message));
         }
         let tensors =
             self.weights.iter().map(|weight| Ok((&weight.name, dense(&weight.name, &weight.tensor)?)));
@@ -192,7 +192,7 @@ impl<M> Frozen<M> {
         } else {
             Tensor::save_multi(&tensors, file)
         };
-        written.map_err(|error| unusable(file, "cannot be written", &error))
+        written.map_err(|error| unusable(file, "cannot be written").with_source(tensor::brief(error)))
     }
 }
 
@@ -213,10 +213,10 @@ impl Frozen<Tensor> {
         let _no_grad = tch::no_grad_guard();
         let tensor = tensor.borrow();
         if !tensor.defined() {
-            return Err(Error::frozen("tensor", "is undefined"));
+            return Err(Error::weights("tensor", "is undefined"));
         }
         tensor::check_dense(tensor)
-            .map_err(|found| Error::frozen("tensor", format!("expected a dense tensor, found {found}")))?;
+            .map_err(|found| Error::weights("tensor", format!("expected a dense tensor, found {found}")))?;
         let mut copy = tensor.f_zeros_like()?;
         copy.f_copy_(tensor)?;
         let (own, device) = (copy.shallow_clone(), copy.device());
@@ -256,29 +256,28 @@ fn is_safetensors(file: &Path) -> bool {
 fn read(file: &Path) -> Result<HashMap<String, Tensor>> {
     // libtorch's own message for a missing file does not say which.
     if let Err(error) = std::fs::File::open(file) {
-        return Err(Error::frozen(format!("weights file `{}`", file.display()), error.to_string()));
+        return Err(unusable(file, "cannot be read").with_source(error));
     }
     let tensors = match file.extension().and_then(|ending| ending.to_str()) {
         Some("safetensors") => Tensor::read_safetensors(file),
         Some("pt" | "bin") => Tensor::loadz_multi_with_device(file, Device::Cpu),
         _ => Tensor::load_multi_with_device(file, Device::Cpu),
     };
-    let tensors = tensors.map_err(|error| unusable(file, "cannot be read as a file of tensors", &error))?;
+    let tensors = tensors.map_err(|error| {
+        unusable(file, "cannot be read as a file of tensors").with_source(tensor::brief(error))
+    })?;
     Ok(tensors.into_iter().collect())
 }
 
-/// An error of libtorch about a file.
-fn unusable(file: &Path, what: &str, error: &TchError) -> Error {
-    let message = format!("{what}: {}", tensor::first_line(error));
-    Error::frozen(format!("weights file `{}`", file.display()), message)
+fn unusable(file: &Path, what: &str) -> Error {
+    Error::weights(format!("weights file `{}`", file.display()), what)
 }
 
 /// Copies the weights into the variables.
 fn fill(variables: &VarStore, held: &HashMap<String, Tensor>, file: &Path) -> Result<()> {
     let mut variables: Vec<_> = variables.variables().into_iter().collect();
     variables.sort_by(|(a, _), (b, _)| a.cmp(b));
-    check(&variables, held)
-        .map_err(|message| Error::frozen(format!("weights file `{}`", file.display()), message))?;
+    check(&variables, held).map_err(|message| unusable(file, &message))?;
     let _no_grad = tch::no_grad_guard();
     for (name, variable) in &mut variables {
         let Some(weight) = held.get(name.as_str()) else { continue };
@@ -335,7 +334,7 @@ fn few<'a>(mut names: impl Iterator<Item = &'a String>) -> String {
 
 fn dense(name: &str, tensor: &Tensor) -> Result<Tensor> {
     tensor::dense(tensor).map_err(|found| {
-        Error::frozen(format!("weight `{name}`"), format!("expected a dense tensor, found {found}"))
+        Error::weights(format!("weight `{name}`"), format!("expected a dense tensor, found {found}"))
     })
 }
 

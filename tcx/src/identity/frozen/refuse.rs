@@ -34,14 +34,14 @@ pub(super) fn check<M>() -> Result<()> {
             (path.split("::").next().unwrap_or(path), path.rsplit("::").next().unwrap_or(path));
         if CRATES.contains(&krate) && (MUTABLE.contains(&name) || name.starts_with("Atomic")) {
             let message = format!("holds a `{name}`: its contents can be changed through a shared reference");
-            return Err(Error::frozen(format!("network `{network}`"), message)
+            return Err(Error::weights(format!("network `{network}`"), message)
                 .with_remedy("hold the network itself, and what has to change in a field of its own"));
         }
         if krate == "tch" && matches!(name, "CModule" | "TrainableCModule") {
             let message = format!(
                 "holds a `{name}`: the code of a TorchScript network is in no fingerprint of its variables"
             );
-            return Err(Error::frozen(format!("network `{network}`"), message)
+            return Err(Error::weights(format!("network `{network}`"), message)
                 .with_remedy("read it with `Frozen::script(device, file)`"));
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn check<M>() -> Result<()> {
 /// The error of a network that has no variable where it should have them.
 pub(super) fn weightless<M>() -> Error {
     let message = "has no weight in the variable store that it was given, so that two networks would share one identity";
-    Error::frozen(format!("network `{}`", type_name::<M>()), message).with_remedy(
+    Error::weights(format!("network `{}`", type_name::<M>()), message).with_remedy(
         "make its variables in the path that the closure gets, or hand it over with the store they are in",
     )
 }

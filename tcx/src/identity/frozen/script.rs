@@ -5,7 +5,7 @@ use std::path::Path;
 use tch::{CModule, Device};
 
 use super::{Frozen, unusable};
-use crate::{Error, Result};
+use crate::{Result, tensor};
 
 impl Frozen<CModule> {
     /// Reads a TorchScript network onto `device`, in evaluation mode.
@@ -36,11 +36,12 @@ impl Frozen<CModule> {
     /// A file that cannot be read, or is not TorchScript.
     pub fn script(device: Device, file: impl AsRef<Path>) -> Result<Self> {
         let file = file.as_ref();
-        let bytes = std::fs::read(file)
-            .map_err(|error| Error::frozen(format!("file `{}`", file.display()), error.to_string()))?;
+        let bytes =
+            std::fs::read(file).map_err(|error| unusable(file, "cannot be read").with_source(error))?;
         // What is hashed is what is loaded, should somebody replace the file meanwhile.
-        let mut network = CModule::load_data_on_device(&mut bytes.as_slice(), device)
-            .map_err(|error| unusable(file, "cannot be read as TorchScript", &error))?;
+        let mut network = CModule::load_data_on_device(&mut bytes.as_slice(), device).map_err(|error| {
+            unusable(file, "cannot be read as TorchScript").with_source(tensor::brief(error))
+        })?;
         network.f_set_eval()?;
         let mut parameters = network.named_parameters()?;
         for (_, parameter) in &mut parameters {

@@ -156,14 +156,17 @@ fn a_tensor_that_tracks_gradients_loses_them() {
 }
 
 fn refusal<M>(file: &Scratch, build: impl FnOnce(&nn::Path<'_>) -> M) -> String {
-    let error = Frozen::load(Device::Cpu, &file.0, build).map(drop).unwrap_err().to_string();
+    let error = format!("{:#}", Frozen::load(Device::Cpu, &file.0, build).map(drop).unwrap_err());
     error.replace(&file.0.display().to_string(), "FILE")
 }
 
 #[test]
 fn a_missing_file_is_named() {
     let file = Scratch::new("a.safetensors");
-    assert_eq!(refusal(&file, linear), "weights file `FILE`: No such file or directory (os error 2)");
+    assert_eq!(
+        refusal(&file, linear),
+        "weights file `FILE`: cannot be read: No such file or directory (os error 2)"
+    );
 }
 
 #[test]

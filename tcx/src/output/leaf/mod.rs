@@ -9,11 +9,11 @@ mod varying;
 use tch::Tensor;
 use tcx_store::{ANY, Column, ColumnType};
 
-use crate::Result;
 use crate::identity::Identity;
 use crate::output::typed::{Element, Shape};
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::tensor::{TensorLeaf, dense, kind_name, with_bytes};
+use crate::{ErrorKind, Result};
 
 pub use ragged::Ragged;
 pub use varying::Varying;
@@ -99,6 +99,7 @@ fn with_elements<T>(tensor: &Tensor, writer: &ColumnWriter, use_bytes: impl FnOn
     if writer.refuses_gradients() && tensor.requires_grad() {
         let found = "one that does: a trainable tensor takes part";
         let error = writer.mismatch("a tensor that tracks no gradients", found);
+        let error = error.of_kind(ErrorKind::ModuleViolation);
         return Err(error.with_remedy("hold it in `Frozen`, or detach the inputs"));
     }
     let dense = dense(tensor).map_err(|error| writer.mismatch("a dense tensor", error))?;
