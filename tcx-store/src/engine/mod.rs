@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use arrow::datatypes::SchemaRef;
+use arrow_schema::SchemaRef;
 
 use crate::buffer::WriteBuffer;
 use crate::buffer::generation::Wanted;

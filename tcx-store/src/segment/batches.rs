@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use arrow::datatypes::Schema;
 use arrow_ipc::Footer;
+use arrow_schema::Schema;
 
 use super::codec::Codec;
 use super::columns::KEY_COLUMNS;

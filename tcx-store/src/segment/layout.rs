@@ -4,8 +4,8 @@
 use std::num::NonZeroUsize;
 use std::ops::{Deref, Range};
 
-use arrow::datatypes::{DataType, FieldRef, Schema};
 use arrow_ipc::{Block, BodyCompressionMethod, Footer, RecordBatch};
+use arrow_schema::{DataType, FieldRef, Schema};
 
 use super::codec::Codec;
 use super::columns::KEY_COLUMNS;

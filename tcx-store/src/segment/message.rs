@@ -3,14 +3,14 @@
 
 use std::io;
 
-use arrow::datatypes::Schema;
-use arrow::error::ArrowError;
 use arrow_ipc::convert::IpcSchemaEncoder;
 use arrow_ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_ipc::{
     Block, BodyCompression, BodyCompressionArgs, BodyCompressionMethod, Buffer, FieldNode, FooterBuilder,
     KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
 };
+use arrow_schema::ArrowError;
+use arrow_schema::Schema;
 use flatbuffers::FlatBufferBuilder;
 
 use super::codec::Codec;

@@ -33,7 +33,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use arrow::datatypes::SchemaRef;
+use arrow_schema::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
 pub(crate) use limits::{MAX_SEGMENT_BYTES, most_rows};

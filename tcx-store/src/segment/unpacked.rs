@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use arrow::datatypes::Schema;
+use arrow_schema::Schema;
 
 use super::codec::Codec;
 use super::layout::{self, BatchLayout, Place};

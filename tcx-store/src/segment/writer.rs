@@ -3,8 +3,8 @@
 
 use std::io;
 
-use arrow::datatypes::SchemaRef;
 use arrow_ipc::Block;
+use arrow_schema::SchemaRef;
 
 use super::body::{Body, Sink};
 use super::codec::Codec;

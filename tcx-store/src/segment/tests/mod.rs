@@ -7,11 +7,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_data::ArrayData;
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow_schema::{DataType, SchemaRef};
 
 use super::metadata::Metadata;
 use super::open::tail_len;
