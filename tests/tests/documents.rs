@@ -34,11 +34,17 @@ fn every_snippet_of_the_guide_is_a_part_of_its_example() -> io::Result<()> {
 }
 
 #[test]
-fn the_program_of_the_readme_is_a_part_of_its_example() -> io::Result<()> {
-    let (readme, example) = (read("README.md")?, squeezed(&read("examples/readme.rs")?));
-    assert!(blocks(&readme, "```rust\n").count() > 0);
-    for snippet in blocks(&readme, "```rust\n") {
-        assert!(example.contains(&squeezed(snippet)), "not in examples/readme.rs:\n{snippet}");
+fn the_programs_of_the_readmes_are_parts_of_their_example() -> io::Result<()> {
+    let example = squeezed(&read("examples/readme.rs")?);
+    for document in ["README.md", "tcx/README.md"] {
+        let readme = read(document)?;
+        assert!(blocks(&readme, "```rust\n").count() > 0, "{document}");
+        for snippet in blocks(&readme, "```rust\n") {
+            assert!(
+                example.contains(&squeezed(snippet)),
+                "{document}: not in examples/readme.rs:\n{snippet}"
+            );
+        }
     }
     Ok(())
 }

@@ -262,4 +262,18 @@ fn a_cache_tells_where_it_comes_from() {
     for entry in ["tcx", "tch", "(libtorch 2.13)", "platform", "device", "cpu", "host", "program"] {
         assert!(bytes.contains(entry), "{entry}");
     }
+    assert!(bytes.contains(&versions()), "{}", versions());
+}
+
+/// The versions of tch and libtorch, from the manifest and from what `cargo xtask` provides, as caches record them.
+fn versions() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let minor = |file: &str, start: &str| {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let version = text.split_once(start).unwrap().1.split('"').next().unwrap();
+        version.rsplit_once('.').unwrap().0.to_owned()
+    };
+    let tch = minor("Cargo.toml", "\ntch = \"");
+    let libtorch = minor("xtask/src/provision/libtorch.rs", "const VERSION: &str = \"");
+    format!("{tch} (libtorch {libtorch})")
 }

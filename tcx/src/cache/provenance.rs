@@ -51,15 +51,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_versions_are_those_that_tcx_is_built_with() {
-        let (tch, libtorch) = TCH.split_once(" (libtorch ").unwrap();
-        let manifest = include_str!("../../../Cargo.toml");
-        assert!(manifest.contains(&format!("\ntch = \"{tch}.")), "{tch}");
-        let provided = include_str!("../../../xtask/src/provision/libtorch.rs");
-        assert!(provided.contains(libtorch.trim_end_matches(')')), "{libtorch}");
-    }
-
-    #[test]
     fn it_says_what_computed_the_rows_and_where() {
         let entries = provenance(Device::Cpu);
         let value = |name: &str| entries.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());

@@ -13,6 +13,7 @@ use crate::workspace::Workspace;
 /// something prints, or how something is laid out.
 const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "rust", "tests/tests/documents.rs"),
+    ("tcx/README.md", "rust", "tests/tests/documents.rs"),
     ("docs/guide.md", "python", "tcx-cli/tests/python.rs"),
     ("README.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/cli.md", "console", "tcx-cli/tests/sessions.rs"),

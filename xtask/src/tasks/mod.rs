@@ -6,6 +6,7 @@ pub(crate) mod demo;
 #[cfg(test)]
 mod documents;
 pub(crate) mod foreign;
+pub(crate) mod packages;
 #[cfg(test)]
 mod rooms;
 pub(crate) mod simulate;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::packages;
 use super::skipped::LeftOut;
 use crate::failure::{Failure, Result};
 use crate::process;
@@ -102,6 +103,8 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     let lints = ["--workspace", "--all-targets", "--", "-D", "warnings"];
     let mut documentation = cargo("doc");
     documentation.env("RUSTDOCFLAGS", "-D warnings");
+    let mut package = cargo("package");
+    packages::pack(&mut package);
     let mut steps = vec![
         Step::new("formatting", cargo("fmt"), &["--all", "--check"]),
         Step::new("lints", cargo("clippy"), &lints),
@@ -116,6 +119,7 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
             cargo("test"),
             &[&["--workspace"], &packages("--exclude")[..]].concat(),
         ),
+        Step::new("packages, each built from what is packed", package, &[]),
         Step::new(
             "instructions of the hot paths",
             cargo("run"),
