@@ -1,4 +1,4 @@
-//! Where and on what it is measured.
+//! The machine that runs the bench.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ pub(crate) fn target() -> std::io::Result<PathBuf> {
     Ok(target)
 }
 
-/// The processor, as the system calls it, and how many of its threads there are.
+/// The name of the processor and the number of its threads.
 pub(crate) fn describe() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -29,7 +29,7 @@ pub(crate) fn resident_mib() -> Option<f64> {
     Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.)
 }
 
-/// Asks the system to forget what it holds of these files; `false` if it does not do such things.
+/// Drops the cached pages of these files; `false` if the system cannot.
 pub(crate) fn forget(dir: &Path) -> Result<bool> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
@@ -40,7 +40,7 @@ pub(crate) fn forget(dir: &Path) -> Result<bool> {
             continue;
         }
         let file = format!("if={}", path.display());
-        // `dd` tells the system that it is done with the file's pages.
+        // `dd` advises the system to drop the pages of the file.
         let dd = Command::new("dd").args([&file, "iflag=nocache", "count=0", "status=none"]).status();
         if !dd.is_ok_and(|status| status.success()) {
             return Ok(false);
@@ -49,14 +49,14 @@ pub(crate) fn forget(dir: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// How long this thread has run so far.
+/// The CPU time of this thread.
 pub(crate) fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Uses so much memory and lets it go again. Where a hypervisor takes back what is free, the first who needs it afterwards waits for
-/// each page, and this may be ten times as long as what is to be measured: everybody finds it in place.
+/// Touches memory and frees it. A hypervisor may take back free memory; the next use would then wait for each page, up to ten
+/// times as long as the work to measure. So every measurement begins with memory in place.
 pub(crate) fn touch_memory(bytes: usize) {
     let mut memory: Vec<u8> = Vec::with_capacity(bytes);
     for page in memory.spare_capacity_mut().chunks_mut(4096) {

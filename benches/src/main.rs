@@ -1,9 +1,8 @@
-//! `cargo xtask bench`: how fast rows are read and written, against the limits of the machine and against other
-//! stores, measured in the same run in turns, so that the figures are ratios and a machine that drifts hits all
-//! alike.
+//! `cargo xtask bench`: measures how fast rows are read and written, compared with the limits of the machine and with other
+//! stores. All take turns in the same run, and the figures are ratios, so that a change of the machine's speed affects all.
 //!
-//! Every phase is a process of its own: what one leaves in memory helps no other. Above 1 is faster than what it is
-//! measured against, except where a figure says otherwise by its name (`overhead`, `mib`, `ms`).
+//! Each phase runs in a process of its own, so that it does not profit from the memory of another. A ratio above 1 means that
+//! tcx is faster, unless the name of the figure says otherwise (`overhead`, `mib`, `ms`).
 
 mod data;
 mod machine;
@@ -20,7 +19,7 @@ use phases::{allocations, child, cli, compressed, e2e, fill, growth, open, pytho
 use report::{Figures, Report};
 use settings::{Result, Settings};
 
-/// In this order; what a phase leaves in the folder is used by those that follow.
+/// The phases in order; later ones use the files of earlier ones.
 const PHASES: &[Phase] = &[
     Phase { name: "w1.fill", run: fill::measure::<W1> },
     Phase { name: "w1.read", run: read::measure::<W1> },
@@ -57,7 +56,7 @@ fn main() -> Result<()> {
 }
 
 fn bench(quick: bool) -> Result<()> {
-    // What was just built is still on its way to the disk, where it would hold up what is filled.
+    // Otherwise the files of the build are still being written and slow down the fills.
     if let Err(error) = Command::new("sync").status() {
         eprintln!("without `sync`, the fills may be slower than they are: {error}");
     }

@@ -1,4 +1,4 @@
-//! How much is measured, and where.
+//! The settings of a run.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The two hot paths of the store, for callgrind to count their instructions: `cargo xtask test` compares the counts
-//! with those in `benches/engine/counts.txt`. Instructions and not times: they are nearly the same on every machine.
+//! Runs the two hot paths of the store for callgrind, which counts their instructions: `cargo xtask test` compares the counts
+//! with `benches/engine/counts.txt`. Counts of instructions, unlike times, are nearly the same on every machine.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     let store = open(dir.path())?;
     let mut buffer = Vec::with_capacity(BATCH * WIDTH);
     let memory = &mut buffer.spare_capacity_mut()[..BATCH * WIDTH];
-    // Every checksum is verified here.
+    // Verifies every checksum.
     for ids in &ids {
         drop(store.lookup(Keys::text(ids, 0)?)?);
     }
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
 fn open(dir: &Path) -> Result<Arc<Store>> {
     let output = ColumnType::Dense { dtype: DType::F32, shape: &[64] };
     let spec = Spec::new("counts_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
-    // Nothing but these calls does anything.
+    // Only these calls do work.
     let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::from_hours(1));
     let options = Options { flush_interval, refresh_every, ..Options::default() };
     Ok(Store::open(dir, spec, &options)?)
@@ -59,7 +59,7 @@ fn write_path(store: &Store, ids: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A batch that is there: ids are packed, looked up, confirmed, and their rows are copied.
+/// A batch of present rows: packs the ids, looks them up, confirms the keys and copies the rows.
 #[inline(never)]
 fn read_path(store: &Store, ids: &[String], memory: &mut [MaybeUninit<u8>]) -> Result<()> {
     let destination = Destination { leaf: 0, bytes: &mut *memory };

@@ -1,4 +1,6 @@
-//! The figures: on the screen as they come, and in `target/bench/index.json`.
+//! Prints each figure as soon as it is measured, and writes all of them to `target/bench/index.json`.
+//!
+//! The columns have fixed widths: a table that fits its content could only be printed at the end, minutes later.
 
 use std::time::Duration;
 
@@ -41,7 +43,7 @@ pub(crate) fn best(times: &[Duration]) -> f64 {
     times.iter().min().map_or(f64::NAN, Duration::as_secs_f64)
 }
 
-/// The middle one of several times, in seconds.
+/// The median of several times, in seconds.
 pub(crate) fn median(times: &[Duration]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort();

@@ -1,24 +1,24 @@
-//! What finding a row costs in a large cache: disk, memory and time, one table.
+//! Measures what finding a row in a large cache takes of disk, memory and time.
 //!
 //! ```sh
 //! cargo run --release --package tcx-engine-benches --bin index            # ten million keys, two minutes
 //! cargo run --release --package tcx-engine-benches --bin index -- 100000  # fewer
 //! ```
 //!
-//! Rows are one i64 under string keys, so that nothing but the index and the keys is measured. Times are those of the best
-//! of several rounds, since another program on the machine can only make a round slower; of lookups, the median of a
-//! round's batches. The figures go to `target/bench/index.json` too.
+//! Rows are one i64 under string keys, so that only the index and the keys are measured. A time is that of the fastest round,
+//! since other programs can only slow a round down; the time of a lookup is the median of a round's batches. The figures are
+//! also written to `target/bench/index.json`.
 //!
 //! | figure | |
 //! |---|---|
-//! | `index.bytes_per_key` | the index run that leads to all keys, on disk |
-//! | `merge.ns_per_key` | merging four runs into that one, from the last flush on |
-//! | `open.ms`, `open.heap_mib` | opening the store in a new process; what it then holds outside the maps |
+//! | `index.bytes_per_key` | the index run of all keys, on disk |
+//! | `merge.ns_per_key` | the last merge of four runs into one, from the last flush to its end |
+//! | `open.ms`, `open.heap_mib` | opening the store in a new process; its memory outside the maps |
 //! | `present.ns`, `absent.ns` | a key of a batch of 256: found, confirmed and verified, or known to be absent |
-//! | `keys.ns` | packing and hashing such a key before |
-//! | `runs.worst` and `….worst_runs.ns` | the most runs met while small segments were added, and lookups of keys in that number of runs |
+//! | `keys.ns` | packing and hashing such a key before the lookup |
+//! | `runs.worst` and `….worst_runs.ns` | the maximum of runs while small segments are added, and a lookup in that number of runs |
 //! | `flush.…` | a flush of 1,000 rows into a small and into the large store, and how much more the second costs |
-//! | `readers.…` | 64 processes that read random keys of one store: their memory, maps shared, and what it is made of |
+//! | `readers.…` | the memory of 64 processes that read random keys of one store: in total, and its parts |
 
 mod figures;
 mod machine;

@@ -1,4 +1,4 @@
-//! The stores that are measured: one i64 a row, the number of its key, under string keys.
+//! The stores to measure. Each row is one i64, the number of its key; keys are strings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) fn open(dir: &Path) -> Result<Arc<Store>> {
     open_with(dir, false)
 }
 
-/// The store as it is: a reader joins and merges nothing.
+/// Opens the store read-only, so that nothing is joined or merged.
 pub(crate) fn open_to_read(dir: &Path) -> Result<Arc<Store>> {
     open_with(dir, true)
 }
@@ -41,7 +41,7 @@ pub(crate) fn keys(numbers: impl IntoIterator<Item = usize>) -> Result<Keys> {
     Ok(Keys::text(numbers.into_iter().map(|number| format!("sample_{number}")), 0)?)
 }
 
-/// Adds the rows of these keys, which are not there yet.
+/// Adds the rows of these keys, which the store does not have yet.
 pub(crate) fn insert(store: &Store, numbers: std::ops::Range<usize>) -> Result<()> {
     let mut rows = store.peek(keys(numbers.clone())?)?;
     let values: Vec<u8> = numbers.flat_map(|number| (number as i64).to_le_bytes()).collect();
@@ -49,7 +49,7 @@ pub(crate) fn insert(store: &Store, numbers: std::ops::Range<usize>) -> Result<(
     Ok(store.insert(&mut rows, &positions, vec![Column::dense(&values)])?)
 }
 
-/// The names and sizes of the store's files that begin so.
+/// The names and sizes of the store's files with a prefix.
 pub(crate) fn files(dir: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir.join(ID))? {
@@ -57,7 +57,7 @@ pub(crate) fn files(dir: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
         let name = entry.file_name().to_string_lossy().into_owned();
         match entry.metadata() {
             Ok(metadata) if name.starts_with(prefix) => files.push((name, metadata.len())),
-            // Merged runs replace others while this is listed.
+            // A merge may remove files during the listing.
             _ => {}
         }
     }

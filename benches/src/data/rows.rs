@@ -1,4 +1,4 @@
-//! The batches that are asked for, and a plain file of all rows.
+//! The batches to read, and a plain file of all rows.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use memmap2::Mmap;
 use crate::Result;
 use crate::data::workload::{BATCH, ids};
 
-/// Row numbers in the order asked for, and their ids in batches.
+/// Row numbers in the order of reading, and their ids in batches.
 pub(crate) struct Batches {
     pub(crate) order: Vec<usize>,
     pub(crate) ids: Vec<Vec<String>>,
@@ -28,6 +28,6 @@ impl Batches {
 pub(crate) fn map(path: &Path) -> Result<Mmap> {
     let file = std::fs::File::open(path)?;
     #[expect(unsafe_code, reason = "mapping a file is unsafe")]
-    // SAFETY: the file was written by this program and is not changed any more.
+    // SAFETY: this program has written the file and no longer changes it.
     Ok(unsafe { Mmap::map(&file)? })
 }

@@ -1,4 +1,4 @@
-//! The workloads: rows of one f32 vector under string ids, asked for in shuffled batches.
+//! The workloads: rows of one f32 vector under string ids, read in shuffled batches.
 
 use tch::{Kind, Tensor, kind};
 use tcx::{CachedModule, D1, Extractor, Typed, cached_module};
@@ -8,7 +8,7 @@ use crate::Settings;
 /// Rows in a batch.
 pub(crate) const BATCH: usize = 256;
 
-/// One shape of rows.
+/// A workload.
 pub(crate) trait Workload:
     CachedModule<Input = Tensor, Key = <W1 as CachedModule>::Key> + Send + Sync + 'static
 {
@@ -36,7 +36,7 @@ pub(crate) struct W1 {}
 #[cached_module(id = "w2_v1")]
 pub(crate) struct W2 {}
 
-/// Rows of 8 f32, as many as a growing cache has.
+/// Rows of 8 f32, for a growing cache.
 #[cached_module(id = "tiny_v1")]
 pub(crate) struct Tiny {}
 
@@ -46,7 +46,7 @@ macro_rules! workload {
             type Input = Tensor;
             type Output = Typed<f32, D1<$width>>;
 
-            /// The inputs are the rows: what is measured is the cache.
+            /// Returns its inputs, so that only the cache is measured.
             fn forward(&self, rows: &Tensor) -> tcx::Result<Self::Output> {
                 Ok(rows.shallow_clone().into())
             }

@@ -1,4 +1,4 @@
-//! How often a warm batch allocates: the number must not grow with that of the rows.
+//! Counts the allocations of a warm batch, which must not grow with the number of rows.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use crate::report::Figures;
 use crate::rivals::{Ours, Reader};
 use crate::{Result, Settings};
 
-/// The system's allocator, counted. libtorch has its own.
+/// The system's allocator with a counter. libtorch has its own.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 #[expect(unsafe_code, reason = "an allocator is")]
-// SAFETY: every call is handed on as it came.
+// SAFETY: every call is passed on unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);

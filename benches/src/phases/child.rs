@@ -1,4 +1,4 @@
-//! Phases as processes of their own: the figures come back as JSON.
+//! Runs each phase in a process of its own, which returns its figures as JSON.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use crate::{Result, Settings};
 /// The first argument of a phase's process.
 pub(crate) const WORD: &str = "phase";
 
-/// A part of the whole.
+/// A part of the bench.
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
     pub(crate) run: fn(&Settings, &mut Figures) -> Result<()>,

@@ -1,4 +1,4 @@
-//! The command `tcx` on large caches.
+//! Measures the command `tcx` on large caches.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,15 +9,15 @@ use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spe
 use crate::report::{Figures, ROUNDS, median};
 use crate::{Result, Settings};
 
-/// Short commands are started so often: most of what they take is the start of a process, which varies.
+/// The number of starts of a short command: most of its time is the start of a process, which varies.
 const STARTS: usize = 25;
-/// Rows that are added together.
+/// Rows that are inserted together.
 const BATCH: usize = 10_000;
 
 const SMALL: ColumnType = ColumnType::Dense { dtype: DType::F32, shape: &[4] };
 const LARGE: ColumnType = ColumnType::Dense { dtype: DType::F32, shape: &[2048] };
 
-/// Where the command is, beside this program.
+/// The path of the command, beside this program.
 fn tcx() -> Result<Option<PathBuf>> {
     let path = std::env::current_exe()?.with_file_name("tcx");
     Ok(path.is_file().then_some(path))
@@ -71,7 +71,7 @@ fn verify(tcx: &Path, dir: &Path, figure: &str, figures: &mut Figures) -> Result
     for round in 0..=ROUNDS {
         let times =
             [timed(Command::new("cat").args(&files))?, timed(Command::new(tcx).arg("verify").arg(dir))?];
-        // The first round brings them into memory.
+        // The first round loads them into memory.
         if round > 0 {
             cats.push(times[0]);
             verifications.push(times[1]);

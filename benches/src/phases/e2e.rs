@@ -1,4 +1,5 @@
-//! Whole epochs of a frozen network that takes about 5 ms for a batch of 64: without a cache, filling one, from it.
+//! Measures whole epochs of a frozen network that takes about 5 ms for a batch of 64: without a cache, filling one, and
+//! from the cache.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,13 @@ use crate::report::{Figures, ROUNDS, median};
 use crate::{Result, Settings, machine};
 
 const BATCH: usize = 64;
-/// What an epoch needs of it, and more.
+/// More than an epoch needs.
 const MEMORY: usize = 1 << 30;
 const HIDDEN: i64 = 1024;
-/// What a batch is to take.
+/// The time that the network takes for a batch.
 const TARGET: Duration = Duration::from_millis(5);
 
-/// Layers of equal width, as many as take the time.
+/// Layers of equal width.
 type Layers = Vec<nn::Linear>;
 
 macro_rules! network {
@@ -59,7 +60,7 @@ fn forward(layers: &Layers, inputs: &Tensor) -> Tensor {
     layers.iter().fold(inputs.shallow_clone(), |x, layer| layer.forward(&x).relu())
 }
 
-/// A network of `depth` hidden layers, the same for the same depth.
+/// A network of `depth` hidden layers, with the same weights in every call.
 fn build(depth: usize, outputs: i64) -> Result<Frozen<Layers>> {
     tch::manual_seed(1);
     Ok(Frozen::build(nn::VarStore::new(Device::Cpu), |p| {
@@ -71,7 +72,7 @@ fn build(depth: usize, outputs: i64) -> Result<Frozen<Layers>> {
     })?)
 }
 
-/// How many layers take the time.
+/// The number of layers with which a batch takes the time.
 fn depth(outputs: i64) -> Result<usize> {
     let inputs = Tensor::ones([BATCH as i64, HIDDEN], (Kind::Float, Device::Cpu));
     let _no_grad = tch::no_grad_guard();

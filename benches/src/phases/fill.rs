@@ -1,4 +1,4 @@
-//! Filling a cache, against writing the same bytes in order; what is filled is then read.
+//! Measures filling a cache, compared with writing the same bytes in order. Later phases read the cache.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::data::workload::{BATCH, Workload, ids, rows};
 use crate::report::{Figures, ROUNDS};
 use crate::{Result, Settings, machine};
 
-/// Leaves a cache and a plain file of the rows.
+/// Writes a cache and a plain file of the rows.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let (dir, rows) = (settings.dir.join(W::NAME), W::rows(settings));
     std::fs::create_dir_all(&dir)?;
     let (file, cache) = (dir.join("raw"), dir.join("cache"));
     let ids: Vec<_> = (0..rows).step_by(BATCH).map(|start| ids(start..rows.min(start + BATCH))).collect();
     let (mut fills, mut plain, mut copies) = (Vec::new(), Vec::new(), Vec::new());
-    // Who is first finds another state of the machine's memory than who is second: each is as often the one as the other.
+    // Going first affects the state of the memory: each goes first in half of the rounds.
     for round in 0..ROUNDS.next_multiple_of(2) {
         for turn in [round % 2, (round + 1) % 2] {
             if turn == 0 {
@@ -35,13 +35,13 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
     Ok(())
 }
 
-/// How long a fill took.
+/// The times of a fill.
 struct Fill {
-    /// Until everything was durable.
+    /// Until all rows were durable.
     whole: Duration,
-    /// The calls that gave rows; where the writer cannot follow, they wait for it.
+    /// In the calls that insert rows; they wait for the writer if it cannot follow.
     caller: Duration,
-    /// The part of it in which their thread ran.
+    /// The CPU time of the calling thread in them.
     caller_cpu: Duration,
 }
 
@@ -67,12 +67,12 @@ fn fill<W: Workload>(dir: &Path, all: &[Vec<String>]) -> Result<Fill> {
     Ok(Fill { whole: start.elapsed(), caller, caller_cpu })
 }
 
-/// As much of it as a fill takes.
+/// Touches the amount of memory that a fill uses.
 fn touch_memory<W: Workload>(batches: usize) {
     machine::touch_memory(2 * batches * BATCH * W::bytes());
 }
 
-/// Copying the same bytes once, from one buffer into new ones as large as a segment.
+/// Copies the same bytes once, from one buffer into new buffers of the size of a segment.
 fn copy<W: Workload>(rows: usize) -> Duration {
     let batch = vec![1_u8; BATCH * W::bytes()];
     let mut segment = Vec::with_capacity(64 << 20);
@@ -90,7 +90,7 @@ fn copy<W: Workload>(rows: usize) -> Duration {
     time
 }
 
-/// The same rows, one after the other, in one file.
+/// Writes the same rows in order into one file.
 fn raw<W: Workload>(path: &Path, rows_of_all: usize) -> Result<Duration> {
     if path.exists() {
         std::fs::remove_file(path)?;
@@ -110,7 +110,7 @@ fn raw<W: Workload>(path: &Path, rows_of_all: usize) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Removes what the phases of a workload have left.
+/// Removes the files of a workload.
 pub(crate) fn clear<W: Workload>(settings: &Settings, _: &mut Figures) -> Result<()> {
     Ok(std::fs::remove_dir_all(settings.dir.join(W::NAME))?)
 }

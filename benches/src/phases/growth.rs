@@ -1,4 +1,4 @@
-//! What stays the same as a cache grows: from 10 thousand to 10 million small rows.
+//! Measures figures that should stay the same as a cache grows from 10 thousand to 10 million small rows.
 
 use std::time::Instant;
 
@@ -47,7 +47,7 @@ fn grow(settings: &Settings, size: usize, figures: &mut Figures) -> Result<()> {
     let mut order = shuffled(size);
     order.truncate(100_000);
     let batches = Batches::new(order);
-    // Twice: every checksum is verified in the first.
+    // Twice: the first round verifies every checksum.
     for is_warm in [false, true] {
         let start = Instant::now();
         for (_, ids) in batches.iter() {

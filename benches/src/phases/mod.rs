@@ -1,4 +1,4 @@
-//! What is measured, one file each.
+//! The phases, one file each.
 
 pub(crate) mod allocations;
 pub(crate) mod child;

@@ -1,4 +1,4 @@
-//! Stores of Python, read by a script of their own from the same plain file, in the same order.
+//! Measures Python stores, which a script fills from the same plain file and reads in the same order.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::report::{Figures, median};
 use crate::rivals::Ours;
 use crate::{Result, Settings};
 
-/// The rows per second of each store that is installed, and how much faster tcx is.
+/// How much faster tcx is than each store that is installed.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let (dir, rows) = (settings.dir.join(W::NAME), W::rows(settings));
     let order: Vec<u8> = shuffled(rows).iter().flat_map(|row| (*row as u64).to_le_bytes()).collect();
@@ -22,7 +22,7 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
     let mut python = Command::new(interpreter);
     python.arg(script).arg(&dir).args([rows, W::WIDTH, BATCH].map(|number| number.to_string()));
     let Ok(output) = python.stderr(Stdio::inherit()).output() else {
-        figures.skip(format!("{}: Python's stores: there is no Python", W::NAME));
+        figures.skip(format!("{}: Python's stores: no Python is installed", W::NAME));
         return Ok(());
     };
     if !output.status.success() {

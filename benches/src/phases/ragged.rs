@@ -44,17 +44,17 @@ impl Extractor for W3 {
     }
 }
 
-/// What every element of a row is; f16 counts to 2048.
+/// The value of every element of a row; f16 represents integers up to 2048 exactly.
 fn number(row: usize) -> f16 {
     f16::from_f32((row % 2048) as f32)
 }
 
-/// How many tokens a row has.
+/// The number of tokens in a row.
 fn tokens(row: usize) -> usize {
     10 + row * 7919 % 191
 }
 
-/// Where each row begins in the plain file, and where the last one ends.
+/// The offset of each row in the plain file, and the end of the last row.
 fn places(rows: usize) -> Vec<usize> {
     let mut places = vec![0];
     for row in 0..rows {
@@ -63,7 +63,7 @@ fn places(rows: usize) -> Vec<usize> {
     places
 }
 
-/// Leaves a cache and a plain file of the same rows.
+/// Writes a cache and a plain file of the same rows.
 pub(crate) fn fill(settings: &Settings, _: &mut Figures) -> Result<()> {
     let dir = settings.dir.join(NAME);
     std::fs::create_dir_all(&dir)?;
@@ -87,7 +87,7 @@ fn parse(id: &str) -> i64 {
     id.trim_start_matches("sample_").parse().unwrap_or(-1)
 }
 
-/// Shuffled batches, against a loop that knows where the rows are.
+/// Reads shuffled batches, compared with a loop that knows the offsets of the rows.
 pub(crate) fn read(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let (dir, rows) = (settings.dir.join(NAME), settings.rows(ROWS));
     let (raw, places) = (map(&dir.join("raw"))?, places(rows));
@@ -98,7 +98,7 @@ pub(crate) fn read(settings: &Settings, figures: &mut Figures) -> Result<()> {
     for round in 0..=ROUNDS {
         let gather = gather(&raw, &places, &batches, &mut buffer);
         let read = ours(&cached, &batches)?;
-        // Every checksum is verified in the round before the first.
+        // The uncounted round before the first verifies every checksum.
         if round > 0 {
             gathers.push(gather);
             reads.push(read);

@@ -1,4 +1,4 @@
-//! Reading batches by id: shuffled and in order, with one thread and with two, from memory and from the disk.
+//! Measures reading batches by id: shuffled and in order, with one thread and with two, from memory and from the disk.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +11,7 @@ use crate::report::{Figures, ROUNDS};
 use crate::rivals::{self, Gather, Ours, Reader};
 use crate::{Result, Settings, machine};
 
-/// Everything in memory, every checksum verified before the first round.
+/// Reads from memory, after an uncounted round that verifies every checksum.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let (dir, rows) = (settings.dir.join(W::NAME), W::rows(settings));
     let random = Batches::new(shuffled(rows));
@@ -24,7 +24,7 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
     by_two::<W>(&dir, &ours, &random, figures)
 }
 
-/// Two threads share the batches, against one that loops, and against two that do.
+/// Two threads share the batches, compared with one and with two threads that copy rows in a loop.
 fn by_two<W: Workload>(dir: &Path, ours: &Ours<W>, batches: &Batches, figures: &mut Figures) -> Result<()> {
     let gather = || Gather::new(dir, W::bytes());
     let (mut one, two) = (gather()?, [gather()?, gather()?]);
@@ -43,7 +43,7 @@ fn by_two<W: Workload>(dir: &Path, ours: &Ours<W>, batches: &Batches, figures: &
     })?;
     let name = |what: &str| format!("{}.{what}.two_threads.vs_raw_gather", W::NAME);
     figures.ratio(name("random_read"), &limits, &pairs);
-    // What two threads gain at all on this machine.
+    // The gain of two threads on this machine.
     figures.ratio(name("raw_gather"), &limits, &limits_of_two);
     Ok(())
 }
@@ -64,7 +64,7 @@ fn against_all<W: Workload>(dir: &Path, rows: usize, batches: &Batches, figures:
     Ok(())
 }
 
-/// The times of each reader, round by round in turns; a round before the first is not counted.
+/// The times of each reader, which take turns round by round; the first round is not counted.
 pub(crate) fn in_turns(readers: &mut [&mut dyn Reader], batches: &Batches) -> Result<Vec<Vec<Duration>>> {
     let mut times = vec![Vec::new(); readers.len()];
     for number in 0..=ROUNDS {
@@ -78,7 +78,7 @@ pub(crate) fn in_turns(readers: &mut [&mut dyn Reader], batches: &Batches) -> Re
     Ok(times)
 }
 
-/// One reader reads every batch; the rows are the right ones.
+/// One reader reads every batch; fails if a row is wrong.
 fn round(reader: &mut dyn Reader, batches: &Batches) -> Result<Duration> {
     let mut time = Duration::ZERO;
     for (rows, ids) in batches.iter() {
@@ -91,8 +91,8 @@ fn round(reader: &mut dyn Reader, batches: &Batches) -> Result<Duration> {
     Ok(time)
 }
 
-/// Two threads that share the batches of every round, as the readers of an epoch do: what a new thread has to set up is not
-/// measured.
+/// Two threads that share the batches of every round, as the readers of an epoch do. They live for all rounds, so that the
+/// start of a thread is not measured.
 struct Pair {
     start: [Sender<()>; 2],
     done: Receiver<std::result::Result<(), String>>,
@@ -114,8 +114,8 @@ impl Pair {
                 for () in rounds {
                     let mut own = batches.iter().skip(own).step_by(2);
                     let read = own.try_for_each(|(rows, ids)| reader.read(rows, ids));
-                    let told = sender.send(read.map_err(|error| error.to_string()));
-                    assert!(told.is_ok(), "the other side waits for it");
+                    let sent = sender.send(read.map_err(|error| error.to_string()));
+                    assert!(sent.is_ok(), "the main thread waits for the result");
                 }
             });
             start
@@ -133,14 +133,14 @@ impl Pair {
     }
 }
 
-/// Nothing in memory: every page comes from the disk and every checksum is computed. One round each.
+/// Reads every page from the disk and verifies every checksum, for one round.
 pub(crate) fn cold<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let dir = settings.dir.join(W::NAME);
     let mut order = shuffled(W::rows(settings));
     order.truncate(order.len() / 10);
     let batches = Batches::new(order);
     if !machine::forget(&dir)? {
-        figures.skip(format!("{}.cold_read: `dd` with `iflag=nocache` is not there", W::NAME));
+        figures.skip(format!("{}.cold_read: `dd` with `iflag=nocache` is not available", W::NAME));
         return Ok(());
     }
     let limit = round(&mut Gather::new(&dir, W::bytes())?, &batches)?;

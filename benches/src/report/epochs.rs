@@ -1,10 +1,10 @@
-//! The picture of the second epoch: what an epoch takes without a cache, filling one, and from it.
+//! Draws the time of an epoch without a cache, of one that fills a cache, and of one from the cache.
 
 use std::fmt::Write as _;
 
 use crate::report::Figures;
 
-/// Where the bars begin, and how long that of the epoch without a cache is.
+/// The left end of the bars, and the length of the bar of the epoch without a cache.
 const LEFT: f64 = 230.;
 const ONE: f64 = 380.;
 
@@ -15,7 +15,7 @@ pub(crate) fn picture(figures: &Figures) -> Option<String> {
     Some(drawn(first, speedup))
 }
 
-/// Without a background, and in greys that can be read on a light page and on a dark one.
+/// Has no background, and greys that are readable on light and dark pages.
 fn drawn(first: f64, speedup: f64) -> String {
     let mut svg =
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"760\" height=\"150\" viewBox=\"0 0 760 150\" \

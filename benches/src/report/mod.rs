@@ -1,4 +1,4 @@
-//! The figures: on the screen, in `target/bench/report.json` and in `target/bench/report.md`.
+//! Collects the figures, prints them, and writes them to `target/bench/report.json` and `target/bench/report.md`.
 
 mod epochs;
 #[cfg(feature = "full")]
@@ -15,7 +15,7 @@ use crate::{Result, machine};
 /// Rounds of each measurement; the median counts.
 pub(crate) const ROUNDS: usize = 5;
 
-/// Figures by name, in order, and what was skipped.
+/// Figures by name, in order, and the reasons for skipped ones.
 #[derive(Default)]
 pub(crate) struct Figures {
     values: Vec<(String, f64)>,
@@ -41,7 +41,7 @@ impl Figures {
         self.skipped.extend(other.skipped);
     }
 
-    /// The figures whose names begin so, with the rest of their names.
+    /// The figures whose names begin with `start`, with the rest of their names.
     #[cfg(feature = "full")]
     pub(crate) fn under<'a>(&'a self, start: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         self.values.iter().filter_map(move |(name, value)| Some((name.strip_prefix(start)?, *value)))
@@ -161,7 +161,7 @@ impl Report {
     }
 }
 
-/// The middle one, in seconds.
+/// The median, in seconds.
 pub(crate) fn median(times: &[Duration]) -> f64 {
     let mut seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     seconds.sort_by(f64::total_cmp);

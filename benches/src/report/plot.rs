@@ -1,4 +1,4 @@
-//! The pictures: who reads how many rows in a second, and what happens as a cache grows.
+//! Draws the pictures: rows per second of each store, and how the figures change as a cache grows.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub(crate) fn write(figures: &Figures, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A bar for each reader.
+/// One bar for each store.
 fn readers(workload: &str, bars: &[(&str, f64)], path: &Path) -> Result<()> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
@@ -66,7 +66,7 @@ fn readers(workload: &str, bars: &[(&str, f64)], path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A line for each quantity, both axes logarithmic.
+/// One line for each quantity, on logarithmic axes.
 fn lines_of(lines: &[(&str, Vec<(f64, f64)>)], path: &Path) -> Result<()> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE)?;

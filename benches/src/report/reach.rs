@@ -1,6 +1,6 @@
-//! What the figures are to reach.
+//! The goals of the figures.
 
-/// At least, or at most.
+/// A lower or an upper bound.
 #[derive(Clone, Copy)]
 pub(crate) enum Reach {
     AtLeast(f64),

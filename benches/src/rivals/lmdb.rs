@@ -25,9 +25,9 @@ impl Lmdb {
         let mut options = EnvOpenOptions::new();
         options.map_size((raw.len() * 3 + (1 << 30)).next_multiple_of(1 << 20));
         #[expect(unsafe_code, reason = "LMDB maps its file")]
-        // SAFETY: the folder was made above, and nobody else knows it.
+        // SAFETY: this process has just created the folder, and no other opens it.
         let env = unsafe { options.open(&path)? };
-        // The database borrows it; it goes with the process of the phase.
+        // The database borrows it until the process of the phase ends.
         let env: &'static Env = Box::leak(Box::new(env));
         let create = env.create_databases_and_commit(env.write_txn()?, |databases, write| {
             databases.create_database(write, None).map(CommitOrAbort::<_, ()>::Commit)

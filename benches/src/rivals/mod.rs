@@ -1,5 +1,5 @@
-//! Who reads the same rows: each takes a batch of ids (or, to be the limit, of row numbers) and brings the rows
-//! into memory of the caller's.
+//! The stores that are compared: each takes a batch of ids (for the limit, of row numbers) and copies the rows into memory of
+//! the caller.
 
 #[cfg(feature = "full")]
 mod lmdb;
@@ -18,18 +18,18 @@ use crate::Result;
 use crate::data::rows::map;
 use crate::data::workload::{BATCH, Workload, ids};
 
-/// One that reads batches.
+/// Reads batches.
 pub(crate) trait Reader {
     fn name(&self) -> &'static str;
 
-    /// Reads a batch, which takes the place of the one before.
+    /// Reads a batch, which replaces the previous one.
     fn read(&mut self, rows: &[usize], ids: &[String]) -> Result<()>;
 
-    /// The first number of the last row of the batch that was read, which is that row's own.
+    /// The first number of the last row of the current batch, which is the number of the row.
     fn last(&self, rows: usize) -> f32;
 }
 
-/// All readers of the rows of `dir`; who is not there yet is made.
+/// All readers of the rows in `dir`; stores that do not exist yet are filled.
 pub(crate) fn all<W: Workload>(dir: &Path, rows: usize) -> Result<Vec<Box<dyn Reader>>> {
     let mut all: Vec<Box<dyn Reader>> = vec![
         Box::new(Gather::new(dir, W::bytes())?),
@@ -51,7 +51,7 @@ fn last(buffer: &[u8], rows: usize, width: usize) -> f32 {
     f32::from_le_bytes(buffer[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// A loop that knows where the rows are, into one buffer that is used again and again: the limit.
+/// The limit: a loop that knows the offsets of the rows, with one buffer for all batches.
 pub(crate) struct Gather {
     map: Mmap,
     buffer: Vec<u8>,
@@ -82,7 +82,7 @@ impl Reader for Gather {
     }
 }
 
-/// The same with a hash map that says where the rows are.
+/// The same with a hash map from ids to offsets.
 struct HashMapGather {
     gather: Gather,
     places: HashMap<String, usize>,
@@ -136,7 +136,7 @@ impl<W: Workload> Reader for Ours<W> {
     }
 
     fn read(&mut self, _: &[usize], ids: &[String]) -> Result<()> {
-        // Who asks for the next batch is done with the one before.
+        // A caller drops a batch before it reads the next one.
         self.batch = None;
         self.batch = Some(read(&self.cached, ids)?);
         Ok(())
@@ -147,7 +147,7 @@ impl<W: Workload> Reader for Ours<W> {
     }
 }
 
-/// A batch through the typed face.
+/// Reads a batch through the typed interface.
 pub(crate) fn read<W: Workload>(cached: &Cached<W>, ids: &[String]) -> Result<Tensor> {
     Ok(W::tensor(cached.fetch(ids, |_| Err(tcx::Error::loader("a row is missing")))?))
 }

@@ -1,4 +1,4 @@
-//! What a process holds, as the kernel counts it.
+//! The memory of a process, as the kernel counts it.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::Result;
 pub(crate) struct Memory {
     /// Resident pages, each divided by the processes that share it.
     pub(crate) proportional: u64,
-    /// Pages of no file: heap, stacks.
+    /// Anonymous pages: heap and stacks.
     pub(crate) anonymous: u64,
 }
 
-/// What the process `pid` (a number, or `self`) holds.
+/// The memory of the process `pid` (a number, or `self`).
 pub(crate) fn of(pid: &str) -> Result<Memory> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let mut memory = Memory::default();
@@ -27,7 +27,7 @@ pub(crate) fn of(pid: &str) -> Result<Memory> {
     Ok(memory)
 }
 
-/// Bytes of the files below `dir` that this process has mapped in its page tables, and how many of them in huge pages.
+/// Bytes of the files below `dir` in the page tables of this process, and the part of them in huge pages.
 pub(crate) fn mapped_below(dir: &Path) -> Result<(u64, u64)> {
     let dir = dir.canonicalize()?;
     let (mut mapped, mut huge, mut inside) = (0, 0, false);

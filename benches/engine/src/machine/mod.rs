@@ -1,4 +1,4 @@
-//! Where and on what it is measured.
+//! The machine that runs the bench.
 
 pub(crate) mod memory;
 
@@ -11,7 +11,7 @@ pub(crate) fn target() -> std::io::Result<PathBuf> {
     Ok(target)
 }
 
-/// The processor, as the system calls it.
+/// The name of the processor.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -1,4 +1,4 @@
-//! Filling a store in so many flushes that its index runs end as one.
+//! Fills a store with the number of flushes after which all index runs are merged into one.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::Result;
 use crate::figures::Figures;
 use crate::workload::{files, insert, open};
 
-/// A power of the number of runs that are merged at a time: what the flushes leave is merged into one run.
+/// A power of the number of runs that one merge joins, so that one run is left.
 pub(crate) const FLUSHES: usize = 64;
 /// Rows inserted together.
 const ROWS: usize = 1 << 16;
@@ -24,7 +24,7 @@ pub(crate) fn measure(figures: &mut Figures, dir: &Path, keys: usize) -> Result<
     Ok(())
 }
 
-/// Fills a store; returns how long its writer goes on merging after the last flush.
+/// Fills a store; returns the time that the writer continues to merge after the last flush.
 pub(crate) fn fill(dir: &Path, keys: usize) -> Result<Duration> {
     let store = open(dir)?;
     for flush in 0..FLUSHES {

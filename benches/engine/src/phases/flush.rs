@@ -1,4 +1,4 @@
-//! Flushes of a few rows into a small and into a large store.
+//! Measures flushes of a few rows into a small and into a large store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{FEW_KEYS, Result};
 
 /// Rows of a flush.
 const ROWS: usize = 1_000;
-/// Flushes of a round: one less than would merge all they bring, so that a round leaves the most runs.
+/// Flushes of a round: one fewer than would merge all their runs, so that a round leaves the maximum of runs.
 const FLUSHES: usize = 63;
 const ROUNDS: usize = 3;
 
@@ -21,12 +21,12 @@ const ROUNDS: usize = 3;
 struct Growing {
     store: Arc<Store>,
     next: usize,
-    /// Of the flushes alone, which wait for what is merged before them.
+    /// The times of the flushes, which include waiting for merges before them.
     times: Vec<Duration>,
 }
 
 impl Growing {
-    /// What there is is joined and merged before, so that nothing but the flushes gives the writer something to do.
+    /// Joins and merges everything first, so that only the flushes cause work for the writer.
     fn new(dir: &Path, keys: usize) -> Result<Self> {
         let store = open(dir)?;
         store.compact()?;
@@ -45,7 +45,7 @@ impl Growing {
     }
 }
 
-/// Both stores grow by the same rows in turn, so that what else the machine does meets both alike.
+/// The stores take turns and get the same rows, so that other load on the machine affects both.
 pub(crate) fn measure(figures: &mut Figures, small_dir: &Path, large_dir: &Path, keys: usize) -> Result<()> {
     let mut small = Growing::new(small_dir, FEW_KEYS)?;
     let mut large = Growing::new(large_dir, keys)?;

@@ -1,4 +1,4 @@
-//! What is measured, one file each.
+//! The measurements, one file each.
 
 pub(crate) mod fill;
 pub(crate) mod flush;

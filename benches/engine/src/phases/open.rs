@@ -1,4 +1,4 @@
-//! Opening the store, each time in a new process.
+//! Measures opening the store, each time in a new process.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub(crate) fn measure(figures: &mut Figures, dir: &Path) -> Result<()> {
     for _ in 0..ROUNDS {
         let output = Command::new(std::env::current_exe()?).arg("opener").arg(dir).output()?;
         let output = String::from_utf8(output.stdout)?;
-        let (nanoseconds, bytes) = output.trim().split_once(' ').ok_or("the opener said nothing")?;
+        let (nanoseconds, bytes) = output.trim().split_once(' ').ok_or("the opener printed nothing")?;
         times.push(Duration::from_nanos(nanoseconds.parse()?));
         heap = f64::max(heap, bytes.parse()?);
     }
@@ -25,7 +25,7 @@ pub(crate) fn measure(figures: &mut Figures, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens the store and says how long it took, and what it holds besides the maps.
+/// Opens the store, and prints the time and the memory outside the maps.
 pub(crate) fn in_this_process(dir: &Path) -> Result<()> {
     let before = memory::of("self")?.anonymous;
     let start = Instant::now();

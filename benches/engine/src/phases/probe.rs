@@ -1,4 +1,4 @@
-//! Looking up random keys in batches.
+//! Measures looking up random keys in batches.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::workload::{BATCH, Dice, files, keys, open_to_read};
 const ROUNDS: usize = 9;
 /// Batches of a round.
 const BATCHES: usize = 2_000;
-/// No key has such a number.
+/// Added to the number of a key, this gives an absent key.
 const STRANGERS: usize = 1_000_000_000_000;
 
 /// The time of the median batch of every round.
@@ -24,7 +24,7 @@ struct Times {
     keys: Vec<Duration>,
 }
 
-/// With all keys in one run, and every checksum verified before.
+/// All keys in one run; every checksum is verified before.
 pub(crate) fn measure(figures: &mut Figures, dir: &Path, count: usize) -> Result<()> {
     let store = open_to_read(dir)?;
     warm(&store, count)?;
@@ -42,7 +42,7 @@ pub(crate) fn measure(figures: &mut Figures, dir: &Path, count: usize) -> Result
     Ok(())
 }
 
-/// The same with as many runs as there are now.
+/// The same with the current number of runs.
 pub(crate) fn measure_worst(figures: &mut Figures, store: &Store, count: usize, runs: usize) -> Result<()> {
     warm(store, count)?;
     let times = lookups(store, count)?;
@@ -52,7 +52,7 @@ pub(crate) fn measure_worst(figures: &mut Figures, store: &Store, count: usize, 
     Ok(())
 }
 
-/// Nanoseconds of each key of a batch that took these seconds.
+/// Nanoseconds for each key of a batch, from its seconds.
 fn each(seconds: f64) -> f64 {
     seconds * 1e9 / BATCH as f64
 }
@@ -83,7 +83,7 @@ fn lookups(store: &Store, count: usize) -> Result<Times> {
     Ok(times)
 }
 
-/// A batch of keys that are there, and one of keys that are not.
+/// A batch of present keys, and one of absent keys.
 fn batch(store: &Store, dice: &mut Dice, count: usize, times: &mut Times) -> Result<()> {
     let numbers: Vec<usize> = (0..BATCH).map(|_| dice.roll(count)).collect();
     let ids: Vec<String> = numbers.iter().map(|number| format!("sample_{number}")).collect();

@@ -1,4 +1,4 @@
-//! Many processes that read one store: the maps are shared, the rest must stay small.
+//! Measures the memory of many processes that read one store: they share the maps, the rest must stay small.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -10,9 +10,9 @@ use crate::machine::memory;
 use crate::workload::{BATCH, Dice, keys, open_to_read};
 
 const READERS: usize = 64;
-/// Random keys that each reads: enough to touch nearly every checksum block.
+/// Random keys for each reader: enough to touch nearly every checksum block.
 const READS: usize = 40_000;
-/// What a reader may hold of its own.
+/// The MiB that a reader may use beside the maps.
 const OWN: f64 = 8.;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -28,7 +28,7 @@ pub(crate) fn measure(figures: &mut Figures, dir: &Path, count: usize) -> Result
         readers.push(reader);
     }
     let (mut touched, mut total, mut anonymous) = (0., 0., 0.);
-    // All hold what they have read until the last one is counted.
+    // All readers keep their memory until the last one is measured.
     for reader in &mut readers {
         touched = f64::max(touched, said(reader)?);
     }
@@ -49,7 +49,7 @@ pub(crate) fn measure(figures: &mut Figures, dir: &Path, count: usize) -> Result
     Ok(())
 }
 
-/// How much the reader has touched, in MiB.
+/// The MiB that the reader has touched.
 fn said(reader: &mut Child) -> Result<f64> {
     let mut line = String::new();
     let output = reader.stdout.as_mut().ok_or("the reader has no output")?;
@@ -57,7 +57,7 @@ fn said(reader: &mut Child) -> Result<f64> {
     Ok(line.trim().parse::<u64>()? as f64 / MIB)
 }
 
-/// Reads random keys, says how much of the maps that touched, and waits to be let go.
+/// Reads random keys, prints the bytes of the maps that it touched, and waits until standard input ends.
 pub(crate) fn in_this_process(dir: &Path, count: usize, seed: u64) -> Result<()> {
     let store = open_to_read(dir)?;
     // Neighbouring seeds give neighbouring first numbers.
