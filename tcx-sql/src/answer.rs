@@ -1,4 +1,4 @@
-//! The rows of an answer, one after the other.
+//! The rows of an answer, in order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Column {
     pub data_type: String,
 }
 
-/// The rows of an answer, each with a value for each column. They are read when they are asked for.
+/// An iterator over the rows of an answer, each with a value for each column. It reads rows on demand.
 ///
 /// ```
 /// use tcx_sql::{Database, Value};
@@ -68,18 +68,18 @@ impl<'a> Answer<'a> {
         &self.columns
     }
 
-    /// How many rows of the cache were left out so far, since what was asked of them does not verify.
+    /// The number of rows left out so far, because a column of the query does not verify.
     pub fn left_out(&self) -> u64 {
         self.modules.left_out()
     }
 
-    /// How many segments of the modules that were asked are damaged, cannot be read, or count on a change that is not there,
-    /// so that their rows are left out.
+    /// The number of segments whose rows are left out: those of the queried modules that are damaged, unreadable, or depend
+    /// on a missing change.
     pub fn damaged_segments(&self) -> u64 {
         self.modules.damaged_segments()
     }
 
-    /// Whether every change of the modules that were asked could be verified. If not, the rows before it are left out.
+    /// Whether every change of the queried modules was verified. Rows before a change that was not are left out.
     pub fn has_sound_changes(&self) -> bool {
         self.modules.has_sound_changes()
     }

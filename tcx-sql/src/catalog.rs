@@ -1,4 +1,4 @@
-//! The modules of a cache by their names. One is opened when it is asked for.
+//! The modules of a cache by name. A module is opened when a query names it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,17 +28,17 @@ impl Modules {
         &self.names
     }
 
-    /// Rows that were left out since they do not verify.
+    /// Rows left out because they do not verify.
     pub(crate) fn left_out(&self) -> u64 {
         self.sum(ModuleTable::left_out)
     }
 
-    /// Segments that were left out.
+    /// Segments whose rows were left out.
     pub(crate) fn damaged_segments(&self) -> u64 {
         self.sum(ModuleTable::damaged_segments)
     }
 
-    /// Whether every change could be verified.
+    /// Whether every change was verified.
     pub(crate) fn has_sound_changes(&self) -> bool {
         self.sum(|table| u64::from(!table.has_sound_changes())) == 0
     }
@@ -48,7 +48,7 @@ impl Modules {
         opened.values().map(|table| of(table)).sum()
     }
 
-    /// Every question sees a module at one moment, however often it names it.
+    /// Opens a module once, so that a query that names it twice sees one state.
     fn open(&self, name: &str) -> tcx_store::Result<Arc<ModuleTable>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = opened.get(name) {
@@ -74,7 +74,7 @@ impl SchemaProvider for Modules {
         Ok(Some(table))
     }
 
-    /// Names are listed without opening anything: one module that cannot be read does not hide the others.
+    /// Lists names without opening modules, so that an unreadable module does not hide the others.
     async fn table_type(&self, name: &str) -> Result<Option<TableType>, DataFusionError> {
         Ok(self.table_exist(name).then_some(TableType::Base))
     }

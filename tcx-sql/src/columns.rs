@@ -32,7 +32,7 @@ pub(crate) fn schema(spec: &Spec) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// As in an export: two names are those of the sample's own.
+/// The name of a column, as in an export: `id` and `view` are the names of the sample's own columns.
 fn name(leaf: &Leaf) -> String {
     if matches!(&*leaf.name, "id" | "view") { format!("{} (output)", leaf.name) } else { leaf.name.clone() }
 }
@@ -40,7 +40,7 @@ fn name(leaf: &Leaf) -> String {
 fn data_type(kind: &LeafKind) -> DataType {
     match kind {
         LeafKind::Dense { dtype, shape } if shape.is_empty() => element(*dtype),
-        // No row has more elements than Arrow can count.
+        // The engine limits a row to fewer elements than `i32` counts.
         LeafKind::Dense { dtype, shape } => {
             DataType::FixedSizeList(item(*dtype), shape.iter().product::<usize>() as i32)
         }
@@ -50,12 +50,12 @@ fn data_type(kind: &LeafKind) -> DataType {
     }
 }
 
-/// None is missing, but DataFusion's functions of lists count on items that may be.
+/// Items are never null, but DataFusion's list functions expect nullable items.
 fn item(dtype: DType) -> FieldRef {
     Arc::new(Field::new("item", element(dtype), true))
 }
 
-/// f16 and bf16 as f32, in which they fit and with which all functions can count.
+/// f16 and bf16 become f32, which is exact and which all functions accept.
 fn element(dtype: DType) -> DataType {
     match dtype {
         DType::F64 => DataType::Float64,
@@ -69,7 +69,7 @@ fn element(dtype: DType) -> DataType {
     }
 }
 
-/// A column of some rows. `column` is its number in the table; `place` is that of its leaf in the rows.
+/// A column of rows. `column` is its number in the table, `place` the number of its leaf in the rows.
 pub(crate) fn column(
     spec: &Spec,
     rows: &[Row<'_>],

@@ -1,4 +1,4 @@
-//! A cache directory that questions are asked of.
+//! Runs queries on a cache directory.
 
 use std::fmt;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::catalog::Modules;
 use crate::depth;
 use crate::error::{Error, Result};
 
-/// Of the thread that plans.
+/// The stack of the thread that plans.
 const STACK: usize = 64 << 20;
 
-/// The modules of a cache directory as tables, each as it is when a question first names it.
+/// The modules of a cache directory as tables. Each shows the state in which a query first names it.
 ///
 /// ```
 /// use tcx_sql::{Database, Value};
@@ -48,14 +48,14 @@ pub struct Database {
 }
 
 impl Database {
-    /// Looks into a cache directory.
+    /// Opens a cache directory.
     ///
     /// # Errors
     ///
-    /// A directory that cannot be listed.
+    /// The directory cannot be listed.
     pub fn open(cache: &Path) -> Result<Self> {
         let modules = Arc::new(Modules::new(cache.to_owned(), tcx_store::modules(cache)?));
-        // In one thread, so that rows without an order come in that of the table.
+        // One thread, so that rows without `order by` have the order of the table.
         let config = SessionConfig::new()
             .with_target_partitions(1)
             .with_information_schema(true)
@@ -68,11 +68,11 @@ impl Database {
         Ok(Self { runtime, context, modules })
     }
 
-    /// Asks a question. The rows are read while the answer is.
+    /// Runs a query. Its rows are read while the answer is read.
     ///
     /// # Errors
     ///
-    /// SQL that cannot be followed, or that would change something; a table that is not there, or cannot be read.
+    /// The SQL is wrong or could change something; a table does not exist or cannot be read.
     pub fn query(&self, sql: &str) -> Result<Answer<'_>> {
         depth::check(sql)?;
         let begin = || {
@@ -98,29 +98,31 @@ impl Database {
         check(&statement)?;
         for table in state.resolve_table_references(&statement)? {
             let is_module = || self.modules.names().iter().any(|name| name == table.table());
-            // `range(1, 5)` stands where a table does.
-            let is_there = || is_module() || state.table_functions().contains_key(table.table());
-            if table.schema().is_none() && !is_there() {
+            // A table function such as `range(1, 5)` is used like a table.
+            let exists = || is_module() || state.table_functions().contains_key(table.table());
+            if table.schema().is_none() && !exists() {
                 return Err(self.no_table(table.table()));
             }
         }
         let plan = state.statement_to_plan(statement).await?;
         let only_reads =
             SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-        only_reads.verify_plan(&plan).map_err(|_| Error::NoQuestion("what changes something".to_owned()))?;
+        only_reads
+            .verify_plan(&plan)
+            .map_err(|_| Error::NotAQuery("a statement that could change something".to_owned()))?;
         Ok(plan)
     }
 
     fn no_table(&self, name: &str) -> Error {
-        let there = match self.modules.names() {
-            [] => "the cache holds no modules".to_owned(),
+        let tables = match self.modules.names() {
+            [] => "the cache has no modules".to_owned(),
             names => {
                 let quoted =
                     names.iter().map(|name| if is_plain(name) { name.clone() } else { format!("{name:?}") });
-                format!("there are {}", quoted.collect::<Vec<_>>().join(", "))
+                format!("the tables are {}", quoted.collect::<Vec<_>>().join(", "))
             }
         };
-        Error::NoTable { name: name.to_owned(), there }
+        Error::NoTable { name: name.to_owned(), tables }
     }
 }
 
@@ -130,13 +132,13 @@ impl fmt::Debug for Database {
     }
 }
 
-/// Whether a name stands for itself without quotes.
+/// Whether a name needs no quotes.
 fn is_plain(name: &str) -> bool {
     name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_'))
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Refuses what is no question, by what it begins with.
+/// Rejects statements that are not queries.
 fn check(statement: &Statement) -> Result<()> {
     use ast::Statement as Sql;
     match statement {
@@ -149,14 +151,14 @@ fn check(statement: &Statement) -> Result<()> {
             | Sql::ShowColumns { .. }
             | Sql::ShowFunctions { .. }
             | Sql::ShowVariable { .. } => Ok(()),
-            other => Err(no_question(other)),
+            other => Err(not_a_query(other)),
         },
-        other => Err(no_question(other)),
+        other => Err(not_a_query(other)),
     }
 }
 
-fn no_question(statement: &impl ToString) -> Error {
+fn not_a_query(statement: &impl ToString) -> Error {
     let text = statement.to_string();
     let word = text.split_whitespace().next().unwrap_or_default();
-    Error::NoQuestion(format!("`{}`", word.to_lowercase()))
+    Error::NotAQuery(format!("`{}`", word.to_lowercase()))
 }

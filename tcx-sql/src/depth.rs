@@ -1,17 +1,18 @@
-//! How deep a question is. DataFusion goes down its trees by recursion, not all of which watches the stack: a question that
-//! is too deep would end the process.
+//! Limits the depth of a query. DataFusion walks its trees by recursion, and not all of it checks the stack: a query that is
+//! too deep would overflow it and end the process.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::error::{Error, Result};
 
-/// Words that may be chained: half of them can be operators, each of which is one level of a tree.
+/// The maximum of chained words. Half of them can be operators, and each operator is one level of a tree.
 const MOST: usize = 1000;
 
-/// Refuses a question that is too deep. Chains end at a comma, and the depth of parentheses is added to what is around them.
+/// Rejects a query that is too deep. Chains end at a comma, and the depth of parentheses is added to that of the text around
+/// them.
 pub(crate) fn check(sql: &str) -> Result<()> {
-    // What has no words has no tree either: that is told by who parses it.
+    // The parser reports text that has no tokens.
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
     let (mut chains, mut deep) = (vec![0], 0);
     for token in tokens {
@@ -30,7 +31,7 @@ pub(crate) fn check(sql: &str) -> Result<()> {
         }
         if deep > MOST {
             return Err(Error::Query(format!(
-                "the question chains more than {MOST} words: write `in (…)` for many `or`s, or ask in parts"
+                "the query chains more than {MOST} words; write `in (…)` instead of many `or`s, or split the query"
             )));
         }
     }

@@ -1,40 +1,40 @@
-//! What can be wrong with a question.
+//! The errors of a query.
 
 use datafusion::error::DataFusionError;
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a question has no answer.
+/// Why a query failed.
 ///
 /// ```
 /// let dir = tempfile::tempdir()?;
 /// let database = tcx_sql::Database::open(dir.path())?;
 /// let error = database.query("select * from clip_v1").map(|_| ()).unwrap_err();
-/// assert_eq!(error.to_string(), "no table `clip_v1`: the cache holds no modules");
+/// assert_eq!(error.to_string(), "no table `clip_v1`; the cache has no modules");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The question names a table that is not there.
-    #[error("no table `{name}`: {there}")]
+    /// The query names a table that does not exist.
+    #[error("no table `{name}`; {tables}")]
     NoTable {
         /// The name.
         name: String,
-        /// Which tables there are.
-        there: String,
+        /// The tables that exist.
+        tables: String,
     },
-    /// The statement is not a query: it would change something.
-    #[error("{0} is refused: a cache is only read here; ask with select, show tables, describe or explain")]
-    NoQuestion(String),
-    /// DataFusion cannot follow it, or has failed on the way.
+    /// The statement is not a query; it could change something.
+    #[error("{0} is rejected: SQL only reads a cache; use select, show tables, describe or explain")]
+    NotAQuery(String),
+    /// DataFusion rejects the query, or it failed while it ran.
     #[error("{0}")]
     Query(String),
     /// The cache cannot be read.
     #[error(transparent)]
     Cache(#[from] tcx_store::Error),
-    /// The system has failed.
+    /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }

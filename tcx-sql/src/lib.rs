@@ -1,8 +1,7 @@
-//! SQL over the cache directories of tcx, by DataFusion: each module is a table, of which only the rows are seen that are
-//! served. Nothing is written.
+//! SQL over the cache directories of tcx, by DataFusion: each module is a table of its live rows. Nothing is written.
 //!
 //! Everything needs the feature `datafusion`, which is off by default: DataFusion takes minutes to build and is built
-//! on another Arrow than tcx. The command `tcx sql` is what most people want of it.
+//! on another Arrow than tcx. Most users need only the command `tcx sql`.
 
 #![cfg(feature = "datafusion")]
 

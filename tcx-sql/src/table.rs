@@ -1,4 +1,4 @@
-//! A module as a table that is read batch by batch.
+//! Serves a module as a table that DataFusion reads batch by batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use tcx_store::{Inspection, Row};
 
 use crate::columns::{self, OF_SAMPLE};
 
-/// Rows of a batch, unless they are large.
+/// The maximum of rows in a batch.
 const BATCH: usize = 4096;
 const BATCH_BYTES: usize = 32 << 20;
-/// Batches that wait for the caller.
+/// The maximum of batches that wait for the caller.
 const AHEAD: usize = 1;
 
-/// The rows of a module that are served.
+/// The live rows of a module.
 #[derive(Debug)]
 pub(crate) struct ModuleTable {
     inspection: Arc<Inspection>,
@@ -42,12 +42,12 @@ impl ModuleTable {
         self.inspection.segments().filter(|own| own.state.hides_rows()).count() as u64
     }
 
-    /// Whether every change could be verified.
+    /// Whether every change was verified.
     pub(crate) fn has_sound_changes(&self) -> bool {
         self.inspection.has_sound_changes()
     }
 
-    /// The most rows that a scan so far has left out since they do not verify.
+    /// The maximum, over all scans, of rows left out because they do not verify.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
@@ -97,14 +97,14 @@ impl PartitionStream for Scan {
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStream::builder(self.schema.clone(), AHEAD);
         let (scan, batches) = (self.clone(), builder.tx());
-        // Nobody takes more batches once enough has been seen.
+        // DataFusion drops the receiver when it needs no more batches, as for `limit`.
         builder.spawn_blocking(move || scan.read(|batch| batches.blocking_send(Ok(batch)).is_ok()));
         builder.build()
     }
 }
 
 impl Scan {
-    /// Hands over the rows, batch by batch, as long as they are taken.
+    /// Sends the rows, batch by batch, until the receiver is dropped.
     fn read(&self, mut take: impl FnMut(RecordBatch) -> bool) -> Result<()> {
         let leaves: Vec<usize> =
             self.columns.iter().filter_map(|column| column.checked_sub(OF_SAMPLE)).collect();

@@ -1,4 +1,4 @@
-//! A value of an answer, of no Arrow's type.
+//! A value of an answer, independent of the Arrow version.
 
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
 use datafusion::arrow::datatypes::{
@@ -30,13 +30,13 @@ pub enum Value {
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// An integer of a type without negative ones.
+    /// An unsigned integer.
     Unsigned(u64),
     /// A number of 16 or 32 bits.
     Single(f32),
     /// A number of 64 bits.
     Double(f64),
-    /// Text; also what has no type of its own here, a date say, as it is written.
+    /// Text; also a value of another type, such as a date, in its written form.
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),

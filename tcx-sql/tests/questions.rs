@@ -159,9 +159,9 @@ fn what_would_change_something_is_refused() {
         ("explain insert into clip_v1 (id) values ('dog')", "insert"),
     ] {
         let error = ask(dir.path(), sql).unwrap_err();
-        assert!(matches!(error, Error::NoQuestion(_)), "{sql}: {error}");
+        assert!(matches!(error, Error::NotAQuery(_)), "{sql}: {error}");
         assert!(
-            error.to_string().starts_with(&format!("`{word}` is refused: a cache is only read here")),
+            error.to_string().starts_with(&format!("`{word}` is rejected: SQL only reads a cache")),
             "{error}"
         );
     }
@@ -184,7 +184,7 @@ fn a_mistake_is_told_in_one_line() {
     kinds(dir.path());
     add(&clip(dir.path()), &ids(["cat"]), 1);
     let said = |sql: &str| ask(dir.path(), sql).unwrap_err().to_string();
-    assert_eq!(said("select * from clip_v2"), r#"no table `clip_v2`: there are "Kinds-1", clip_v1"#);
+    assert_eq!(said("select * from clip_v2"), r#"no table `clip_v2`; the tables are "Kinds-1", clip_v1"#);
     assert_eq!(
         said("select * from other.clip_v1"),
         "Error during planning: table 'tcx.other.clip_v1' not found"

@@ -1,4 +1,4 @@
-//! The command line: which command, with what.
+//! Parses the command line.
 
 use std::ffi::{OsStr, OsString};
 
@@ -15,18 +15,19 @@ commands:
                     table of docs/performance.md and the pictures are refreshed)
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
-  counts            compare the instructions of the hot paths with those checked in (part of `test`; needs valgrind)
+  counts            count the instructions of the hot paths and compare them with the checked-in counts (part of `test`;
+                    needs valgrind)
   stress [--minutes M] [--only TRIAL] [--report FILE.md]
-                    what the engine's tests do in seconds, for up to an hour: kill -9, many processes, full disks,
-                    folders that are moved, fuzzing, damage, 100 million keys (a table, target/stress/report.json,
-                    and with `--report` a report in Markdown; TCX_REQUIRE=all makes a skipped trial a failure)
+                    run the trials of the engine for up to an hour: kill -9, many processes, full disks, moved
+                    folders, fuzzing, damage, 100 million keys (writes target/stress/report.json, and with
+                    `--report` a report in Markdown; TCX_REQUIRE=all makes a skipped trial a failure)
   simulate [--seeds N] [--first SEED]
-                    simulated processes on a folder in memory, whose order, failures and deaths a seed decides: N seeds
-                    (100000) from SEED on, each run twice, until one serves a wrong row or loses one
-  foreign           SQL, and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
-                    datasets (no part of `test`: minutes to build at first, and large Python packages)
-  test              provide everything, then format check, lints, all tests, docs and examples; at its end a list of
-                    what was skipped or ignored
+                    simulate processes on a folder in memory; a seed decides their order, failures and deaths. Runs
+                    N seeds (100000) from SEED on, each twice, until a run serves a wrong row or loses a row
+  foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
+                    datasets (not part of `test`: the first build takes minutes, and Python packages are large)
+  test              provide everything, then check the format, lints, tests, documents and examples; ends with a list
+                    of skipped and ignored tests
   setup [--model]   provide libtorch (and the model), so that plain `cargo test` and `cargo run` work
   env               print the export lines that a crate of your own needs:
                     eval \"$(cargo xtask env)\"
@@ -35,7 +36,7 @@ environment:
   LIBTORCH              use the libtorch 2.13.0 in this folder (an absolute path)
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
-  TCX_PYTHON            a Python with pyarrow for the tests, instead of one of their own
+  TCX_PYTHON            use this Python, which has pyarrow, for the tests
   TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium, rsync, git, and
                         the trials of `stress`: full, faults, fuzz), or `all`
 ";
@@ -56,7 +57,7 @@ pub(crate) enum Command {
     Test,
 }
 
-/// Understands the arguments, or says which one it does not.
+/// Parses the arguments, or names the one that is wrong.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
     let mut arguments = arguments.into_iter();
     let Some(name) = arguments.next() else { return Ok(Command::Help) };
@@ -87,7 +88,7 @@ fn setup(rest: &[OsString]) -> Result<Command, String> {
     match rest {
         [] => Ok(Command::Setup { model: false }),
         [flag] if flag == "--model" => Ok(Command::Setup { model: true }),
-        [other, ..] => Err(format!("`setup` knows `--model` only, found `{}`", other.display())),
+        [other, ..] => Err(format!("`setup` takes only `--model`, found `{}`", other.display())),
     }
 }
 
@@ -96,7 +97,7 @@ fn bench(rest: &[OsString]) -> Result<Command, String> {
         [] => Ok(Command::Bench { quick: false }),
         [flag] if flag == "--quick" => Ok(Command::Bench { quick: true }),
         [flag] if flag == "--compile" => Ok(Command::BenchCompile),
-        [other, ..] => Err(format!("`bench` knows `--quick` and `--compile`, found `{}`", other.display())),
+        [other, ..] => Err(format!("`bench` takes `--quick` or `--compile`, found `{}`", other.display())),
     }
 }
 
@@ -109,7 +110,7 @@ fn simulate(mut rest: &[OsString]) -> Result<Command, String> {
         let into = match flag.to_str() {
             Some("--seeds") => &mut seeds,
             Some("--first") => &mut first,
-            _ => return Err(format!("`simulate` knows `--seeds` and `--first`, found `{}`", flag.display())),
+            _ => return Err(format!("`simulate` takes `--seeds` and `--first`, found `{}`", flag.display())),
         };
         let [number, following @ ..] = following else {
             return Err(format!("`{}` needs a number", flag.display()));
@@ -129,7 +130,7 @@ fn alone(name: &OsStr, rest: &[OsString], command: Command) -> Result<Command, S
     }
 }
 
-/// `demo -- --help` hands `--help` on.
+/// `demo -- --help` passes `--help` to the demo.
 fn without_separator(mut rest: Vec<OsString>) -> Vec<OsString> {
     if rest.first().is_some_and(|first| first == "--") {
         rest.remove(0);

@@ -1,10 +1,10 @@
-//! The one error of this program: a sentence for the person in front of it.
+//! The error of this program: a message for the user.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What went wrong and what to do about it.
+/// What failed, and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 

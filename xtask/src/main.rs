@@ -1,7 +1,7 @@
 //! `cargo xtask`: provides libtorch, the model and Python for this workspace, and runs its two commands,
 //! `demo` and `test`.
 //!
-//! Everything it says goes to stderr; stdout belongs to `env`, whose output a shell evaluates.
+//! Messages go to stderr; stdout is for `env`, whose output a shell evaluates.
 
 mod cli;
 mod failure;
@@ -18,7 +18,7 @@ use provision::{libtorch, model, shell, toolchain};
 use tasks::{compile, counts, demo, foreign, simulate, stress, suite};
 use workspace::Workspace;
 
-/// What a shell expects of a command that was called wrongly.
+/// The usual exit code for wrong arguments.
 const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Runs other programs.
 
 use std::io;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -12,7 +12,7 @@ pub(crate) fn run(command: &mut Command, what: &str) -> Result<()> {
     if status.success() { Ok(()) } else { Err(Failure::new(format!("{what} failed ({})", ended(status)))) }
 }
 
-/// What a program printed, or the last line it complained with.
+/// What a program printed, or as an error, the last line of its standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| cannot_start(command, &error))?;
     if output.status.success() {
@@ -23,7 +23,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Err(Failure::new(last.map_or_else(|| ended(output.status), |line| line.trim().to_owned())))
 }
 
-/// Becomes the program: it alone then gets Ctrl-C and ends in its own way, and its exit code is this one's.
+/// Replaces this process by the program, which then handles Ctrl-C and sets the exit code.
 #[cfg(unix)]
 pub(crate) fn hand_over(program: &mut Command) -> Result<ExitCode> {
     use std::os::unix::process::CommandExt as _;
@@ -45,7 +45,7 @@ pub(crate) fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// The failure of a program that does not even start.
+/// The failure of a program that cannot be started.
 pub(crate) fn cannot_start(command: &Command, error: &io::Error) -> Failure {
     Failure::new(format!("cannot start `{}`: {error}", command.get_program().display()))
 }

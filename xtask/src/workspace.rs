@@ -1,4 +1,4 @@
-//! Where things lie in the checkout, and how Cargo is called in it.
+//! Paths in the checkout, and calls of Cargo.
 
 use std::env;
 use std::ffi::OsString;
@@ -45,8 +45,8 @@ impl Workspace {
     }
 }
 
-/// A Cargo that sees what the user's shell would give it: `cargo run` has added variables about this
-/// very package, and build scripts that watch one of them would run again.
+/// A call of Cargo without the variables that `cargo run` has set for this package: build scripts that watch one of them
+/// would run again.
 pub(crate) fn cargo(subcommand: &str) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);

@@ -44,7 +44,7 @@ impl Downloads {
         if place.exists() {
             match wheel.verify(&place) {
                 Ok(()) => return Ok(place),
-                Err(failure) => eprintln!("{failure}\nit is damaged: fetching it again"),
+                Err(failure) => eprintln!("{failure}\nthe file is damaged: downloading it again"),
             }
         }
         let partial = Partial::beside(&place, &lock)?;

@@ -1,4 +1,4 @@
-//! What building and running needs beside the checkout: a C++ compiler, libtorch, the model, Python with pyarrow.
+//! Provides what builds and tests need: a C++ compiler, libtorch, the model, Python with pyarrow.
 
 mod digest;
 mod downloads;

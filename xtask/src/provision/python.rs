@@ -26,7 +26,7 @@ impl Python {
         match process::output(&mut probe) {
             Ok(_) => Ok(Self { program }),
             Err(failure) => {
-                Err(Failure::new(format!("no Python 3 answers as `{program}` ({failure}): {REMEDY}")))
+                Err(Failure::new(format!("`{program}` is not a working Python 3 ({failure}): {REMEDY}")))
             }
         }
     }

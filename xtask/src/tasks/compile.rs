@@ -30,7 +30,7 @@ pub(crate) fn bench(workspace: &Workspace) -> Result<()> {
     let added = with.saturating_sub(without);
     println!(
         "{MODULES} cached modules of {COLUMNS} columns add {:.2} s to `cargo check`: {:.2} s with, {:.2} s without \
-         (medians of {TIMES}, not incremental; at most {} s are wanted)",
+         (medians of {TIMES}, not incremental; the goal is at most {} s)",
         added.as_secs_f64(),
         with.as_secs_f64(),
         without.as_secs_f64(),

@@ -26,7 +26,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         skip_here(
             "x86-64",
-            "the instructions of the hot paths are not compared: those checked in are of x86-64",
+            "the instructions of the hot paths are not compared: the checked-in counts are for x86-64",
         );
         return Ok(());
     }
@@ -77,10 +77,10 @@ fn compare(checked_in: &str, counted: &[u64]) -> Result<()> {
             checked_in.lines().find_map(|line| line.strip_prefix(path)?.trim().parse::<u64>().ok());
         let expected = expected.ok_or_else(|| Failure::new(format!("no count of `{path}` is checked in")))?;
         let ratio = count as f64 / expected as f64;
-        eprintln!("{path}: {count} instructions, {ratio:.3} of those checked in");
+        eprintln!("{path}: {count} instructions, {ratio:.3} of the checked-in count");
         if ratio > TOLERANCE {
             return Err(Failure::new(format!(
-                "`{path}` takes {count} instructions, {expected} are checked in: make it shorter, or, if they are worth it, \
+                "`{path}` takes {count} instructions, the checked-in count is {expected}: make it faster, or, if the change is worth it, \
                  check in the new counts with `TCX_BLESS=1 cargo xtask counts`"
             )));
         }

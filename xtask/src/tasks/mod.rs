@@ -1,4 +1,4 @@
-//! What `cargo xtask` runs, one file for each command.
+//! The commands of `cargo xtask`, and checks that run as its tests.
 
 pub(crate) mod compile;
 pub(crate) mod counts;

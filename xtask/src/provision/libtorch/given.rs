@@ -59,7 +59,7 @@ pub(super) fn pytorch() -> Result<Libtorch> {
     let python = Python::find()?;
     let answer = process::output(python.command().args(["-c", QUESTION])).map_err(|failure| {
         Failure::new(format!(
-            "LIBTORCH_USE_PYTORCH is set, but `{}` cannot say where its torch is: {failure}; install torch=={} and \
+            "LIBTORCH_USE_PYTORCH is set, but `{}` cannot locate its torch: {failure}; install torch=={} and \
              setuptools for that Python, or unset LIBTORCH_USE_PYTORCH to have a libtorch provided",
             python.program(),
             super::VERSION
