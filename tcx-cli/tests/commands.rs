@@ -66,7 +66,7 @@ fn a_program_that_uses_the_cache_notices_what_it_should_and_nothing_else() {
     let store = open(&dir.path().join("cache"), clip("224"));
     let missing = |ids: &[&str]| {
         store.refresh().unwrap();
-        store.lookup(Keys::text(ids, 0).unwrap()).unwrap().missing_positions()
+        store.lookup(Keys::text(ids, 0).unwrap()).unwrap().distinct_missing_positions()
     };
     let ids = ["cat", "dog", "horse"];
     assert_eq!(missing(&ids), [0_usize; 0]);

@@ -7,13 +7,16 @@ mod support;
 use std::path::Path;
 
 use support::{json, open, tcx};
-use tcx_store::{ANY, Column, ColumnType, DType, Field, Identity, KeyType, Keys, Spec};
+use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM, Field, Identity, KeyType, Keys, Spec};
 
 const SCORE: ColumnType = ColumnType::Dense { dtype: DType::F32, shape: &[2] };
 const OUTPUT: ColumnType = ColumnType::Struct(&[
     Field { name: "score", column: ColumnType::Optional(&SCORE) },
-    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
-    Field { name: "map", column: ColumnType::Ragged { dtype: DType::U8, shape: &[ANY, ANY] } },
+    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM, 2] } },
+    Field {
+        name: "map",
+        column: ColumnType::Ragged { dtype: DType::U8, shape: &[DYNAMIC_DIM, DYNAMIC_DIM] },
+    },
     Field { name: "image", column: ColumnType::Bytes },
     Field { name: "caption", column: ColumnType::Optional(&ColumnType::Text) },
 ]);

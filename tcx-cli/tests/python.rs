@@ -7,12 +7,15 @@ mod support;
 use serde_json::json as j;
 use support::python::run;
 use support::{json, open, tcx, workplace};
-use tcx_store::{ANY, Column, ColumnType, DType, Field, Identity, KeyType, Keys, Spec};
+use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM, Field, Identity, KeyType, Keys, Spec};
 
 /// Tensors of which one dimension differs, and of which both do.
 const MAPS: ColumnType = ColumnType::Struct(&[
-    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
-    Field { name: "map", column: ColumnType::Ragged { dtype: DType::U8, shape: &[ANY, ANY] } },
+    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM, 2] } },
+    Field {
+        name: "map",
+        column: ColumnType::Ragged { dtype: DType::U8, shape: &[DYNAMIC_DIM, DYNAMIC_DIM] },
+    },
 ]);
 
 /// A folder with the export of three rows in every format.

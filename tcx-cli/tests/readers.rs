@@ -10,7 +10,7 @@ use std::sync::Arc;
 use support::python::run;
 use support::{files, json};
 use tcx_store::{
-    ANY, Column, ColumnType, Compression, DType, Field, Identity, KeyType, Keys, Options, Spec, Store,
+    Column, ColumnType, Compression, DType, DYNAMIC_DIM, Field, Identity, KeyType, Keys, Options, Spec, Store,
 };
 
 const PAIR: ColumnType = ColumnType::Dense { dtype: DType::F32, shape: &[2] };
@@ -25,7 +25,7 @@ const OUTPUT: ColumnType = ColumnType::Struct(&[
     },
     Field { name: "count", column: ColumnType::Dense { dtype: DType::I64, shape: &[] } },
     Field { name: "mask", column: ColumnType::Dense { dtype: DType::Bool, shape: &[2] } },
-    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
+    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM, 2] } },
     Field { name: "image", column: ColumnType::Bytes },
     Field { name: "note", column: ColumnType::Optional(&ColumnType::Text) },
 ]);

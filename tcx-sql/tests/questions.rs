@@ -8,7 +8,7 @@ use std::path::Path;
 
 use support::{add, ask, clip, count, ids, spec, store, texts};
 use tcx_sql::{Database, Error, Value};
-use tcx_store::{ANY, Column, ColumnType, DType, Field, KeyType, Keys};
+use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM, Field, KeyType, Keys};
 
 const PAIR: ColumnType = ColumnType::Dense { dtype: DType::F16, shape: &[2] };
 const KINDS: ColumnType = ColumnType::Struct(&[
@@ -20,7 +20,7 @@ const KINDS: ColumnType = ColumnType::Struct(&[
     },
     Field { name: "maybe_pair", column: ColumnType::Optional(&PAIR) },
     Field { name: "mask", column: ColumnType::Dense { dtype: DType::Bool, shape: &[2, 1] } },
-    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
+    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM, 2] } },
     Field { name: "image", column: ColumnType::Bytes },
     Field { name: "note", column: ColumnType::Optional(&ColumnType::Text) },
     Field { name: "id", column: ColumnType::Dense { dtype: DType::U8, shape: &[] } },

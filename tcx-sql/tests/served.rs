@@ -8,7 +8,7 @@ use std::fs;
 
 use support::{add, add_to, ask, clip, count, damage, ids, segments, texts};
 use tcx_sql::{Database, Value};
-use tcx_store::{Column, Inspection, Keys, Replacer};
+use tcx_store::{Column, Inspection, Keys, LookupOptions, RecomputeSession};
 
 #[test]
 fn invalidated_rows_are_not_seen() {
@@ -32,9 +32,11 @@ fn of_rows_that_were_computed_anew_the_newest_is_seen() {
     let dir = tempfile::tempdir().unwrap();
     let store = clip(dir.path());
     add(&store, &ids(["cat", "dog"]), 1);
-    let replacer = Replacer::new();
+    let recompute = RecomputeSession::new();
     let keys = Keys::text(["cat"], 0).unwrap();
-    let mut rows = store.lookup_replacing(keys, &replacer).unwrap();
+    let mut rows = store
+        .lookup_with(keys, LookupOptions { recompute: Some(&recompute), ..LookupOptions::default() })
+        .unwrap();
     let vector: Vec<u8> = [2_f32; 64].iter().flat_map(|x| x.to_le_bytes()).collect();
     let columns = vec![Column::dense(&vector), Column::dense(&2_i64.to_le_bytes()), Column::text(["new"])];
     store.insert(&mut rows, &[0], columns).unwrap();

@@ -159,14 +159,14 @@ pub enum ReadMode {
     /// Files are mapped into memory, and rows are copied straight from there. On a network file system a page of a file that
     /// another machine has removed kills the process (SIGBUS).
     Map,
-    /// The parts that are wanted are read, and kept in the hot tier. What cannot be read is a miss.
+    /// The parts that are wanted are read, and kept in the memory cache. What cannot be read is a miss.
     Pread,
 }
 
 /// How the rows of new segments are compressed. Keys never are.
 ///
 /// Rows of random access are fastest as they are: they are copied straight from the files. Compressed ones are
-/// decompressed 64 KiB or so at a time, and kept in the hot tier.
+/// decompressed 64 KiB or so at a time, and kept in the memory cache.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, Compression, DType, Identity, KeyType, Keys, Options, Spec, Store};

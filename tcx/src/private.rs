@@ -9,7 +9,7 @@ pub use half::{bf16, f16};
 pub use inventory;
 pub use std::vec::Vec;
 pub use tch::Tensor;
-pub use tcx_store::{ANY, Column, ColumnType, Field};
+pub use tcx_store::{Column, ColumnType, DYNAMIC_DIM, Field};
 
 pub use crate::diagnostics::{OnePerSample, OutputField};
 pub use crate::error::Result;

@@ -116,7 +116,7 @@ fn hits_and_misses_are_counted_by_where_rows_were_looked_for() {
     let pages = open(dir.path(), Cache::builder().tuning(tuning).memory_cache_bytes(1 << 30));
     let tiers = || {
         let tiers = pages.stats().tiers;
-        [tiers.buffer, tiers.segments, tiers.hot].map(|tier| (tier.hits, tier.misses))
+        [tiers.buffer, tiers.segments, tiers.memory_cache].map(|tier| (tier.hits, tier.misses))
     };
     forward(&pages, &[1, 2, 3]);
     assert_eq!(tiers(), [(0, 3), (0, 3), (0, 0)]);

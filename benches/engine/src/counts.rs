@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tcx_store::{Column, ColumnType, DType, Destination, Identity, KeyType, Keys, Options, Spec, Store};
+use tcx_store::{
+    Column, ColumnType, DType, Destination, Identity, KeyType, Keys, LookupOptions, Options, Spec, Store,
+};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -54,7 +56,7 @@ fn ids(batch: usize) -> Vec<String> {
 fn write_path(store: &Store, ids: &[String]) -> Result<()> {
     let values = vec![1; BATCH * WIDTH];
     let mut rows = store.lookup(Keys::text(ids, 0)?)?;
-    let positions = rows.missing_positions();
+    let positions = rows.distinct_missing_positions();
     store.insert(&mut rows, &positions, vec![Column::dense(&values)])?;
     Ok(())
 }
@@ -63,7 +65,10 @@ fn write_path(store: &Store, ids: &[String]) -> Result<()> {
 #[inline(never)]
 fn read_path(store: &Store, ids: &[String], memory: &mut [MaybeUninit<u8>]) -> Result<()> {
     let destination = Destination { leaf: 0, bytes: &mut *memory };
-    let rows = store.lookup_into(Keys::text(ids, 0)?, None, &mut [destination])?;
+    let rows = store.lookup_with(
+        Keys::text(ids, 0)?,
+        LookupOptions { destinations: &mut [destination], ..LookupOptions::default() },
+    )?;
     rows.copy_rest(0, memory);
     std::hint::black_box(memory);
     Ok(())

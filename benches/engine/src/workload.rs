@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, LookupOptions, Options, Spec, Store};
 
 use crate::Result;
 
@@ -43,7 +43,7 @@ pub(crate) fn keys(numbers: impl IntoIterator<Item = usize>) -> Result<Keys> {
 
 /// Adds the rows of these keys, which the store does not have yet.
 pub(crate) fn insert(store: &Store, numbers: std::ops::Range<usize>) -> Result<()> {
-    let mut rows = store.peek(keys(numbers.clone())?)?;
+    let mut rows = store.lookup_with(keys(numbers.clone())?, LookupOptions::uncounted())?;
     let values: Vec<u8> = numbers.flat_map(|number| (number as i64).to_le_bytes()).collect();
     let positions: Vec<usize> = (0..rows.len()).collect();
     Ok(store.insert(&mut rows, &positions, vec![Column::dense(&values)])?)

@@ -52,7 +52,7 @@ fn fill(dir: &Path, output: &ColumnType, rows: usize, distinct: usize) -> Result
     for first in (0..rows).step_by(BATCH) {
         let keys: Vec<i64> = (first..rows.min(first + BATCH)).map(|key| key as i64).collect();
         let mut found = store.lookup(Keys::ints(keys, 0))?;
-        let missing = found.missing_positions();
+        let missing = found.distinct_missing_positions();
         let values: Vec<u8> = noise.iter().copied().cycle().take(missing.len() * width).collect();
         store.insert(&mut found, &missing, vec![Column::dense(&values)])?;
     }

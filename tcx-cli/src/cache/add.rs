@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tcx_store::{Column, Keys, Leaf, Lookup, Options, Spec, Store};
+use tcx_store::{Column, Keys, Leaf, Lookup, LookupOptions, Options, Spec, Store};
 
 use crate::cache;
 use crate::failure::{Code, Failure, Result};
@@ -61,8 +61,8 @@ impl Adder {
         bytes: impl Fn(usize, usize) -> Option<&'a [u8]>,
     ) -> Result<()> {
         let keys = ids::keys(self.spec.key_type(), keys, view)?;
-        let mut lookup = self.store.peek(keys.clone())?;
-        let missing = lookup.missing_positions();
+        let mut lookup = self.store.lookup_with(keys.clone(), LookupOptions::uncounted())?;
+        let missing = lookup.distinct_missing_positions();
         self.added.present += (keys.len() - missing.len()) as u64;
         let positions = self.wanted(&keys, missing);
         self.added.added += positions.len() as u64;

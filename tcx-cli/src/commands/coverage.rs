@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use tcx_store::LookupOptions;
 
 use serde::Serialize;
 
@@ -42,8 +43,8 @@ pub(super) fn run(
     let mut missing = Vec::new();
     for batch in wanted.chunks(BATCH) {
         let keys = batch.iter().map(|id| ids::parse(key_type, id)).collect::<Result<Vec<_>>>()?;
-        let found = store.peek(ids::keys(key_type, &keys, view)?)?;
-        missing.extend(found.missing_rows().map(|position| batch[position].clone()));
+        let found = store.lookup_with(ids::keys(key_type, &keys, view)?, LookupOptions::uncounted())?;
+        missing.extend(found.all_missing_positions().map(|position| batch[position].clone()));
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();

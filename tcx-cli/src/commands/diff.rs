@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
-use tcx_store::{Inspection, Lookup, Row, Spec, Store};
+use tcx_store::{Inspection, Lookup, LookupOptions, Row, Spec, Store};
 
 use crate::cache::specs;
 use crate::cache::{self, Hidden};
@@ -94,7 +94,7 @@ fn compare(a: &Path, b: &Path, name: &str) -> Result<Module> {
     let spec = in_a.spec();
     each_batch(&in_a, "comparing A", &mut module.damaged, |rows| {
         let found = peek(&store_b, spec, rows)?;
-        let missing: Vec<usize> = found.missing_rows().collect();
+        let missing: Vec<usize> = found.all_missing_positions().collect();
         for (position, row) in rows.iter().enumerate() {
             let id = || ids::show(spec.key_type(), row.key);
             if missing.binary_search(&position).is_ok() {
@@ -111,7 +111,7 @@ fn compare(a: &Path, b: &Path, name: &str) -> Result<Module> {
     each_batch(&in_b, "comparing B", &mut module.damaged, |rows| {
         let found = peek(&store_a, spec, rows)?;
         found
-            .missing_rows()
+            .all_missing_positions()
             .for_each(|position| only_in_b.push(|| ids::show(spec.key_type(), rows[position].key)));
         Ok(())
     })?;
@@ -121,7 +121,7 @@ fn compare(a: &Path, b: &Path, name: &str) -> Result<Module> {
 fn peek(store: &Store, spec: &Spec, rows: &[Row<'_>]) -> Result<Lookup> {
     let keys: Vec<&[u8]> = rows.iter().map(|row| row.key).collect();
     let view = rows.first().map_or(0, |row| row.view);
-    Ok(store.peek(ids::keys(spec.key_type(), &keys, view)?)?)
+    Ok(store.lookup_with(ids::keys(spec.key_type(), &keys, view)?, LookupOptions::uncounted())?)
 }
 
 /// The bytes of a row's leaf, if it has a value.

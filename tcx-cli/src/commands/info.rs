@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tcx_store::{ANY, Inspection, LeafKind};
+use tcx_store::{DYNAMIC_DIM, Inspection, LeafKind};
 
 use crate::args::Module;
 use crate::cache;
@@ -24,7 +24,7 @@ struct Info {
     last_used_ms: Option<u64>,
     newest_change: u64,
     sound_changes: bool,
-    strangers: Vec<String>,
+    unrecognised: Vec<String>,
     #[serde(skip)]
     created: String,
     #[serde(skip)]
@@ -59,9 +59,10 @@ impl Info {
         let spec = inspection.spec();
         let outputs = spec.leaves().iter().map(|leaf| {
             let (r#type, shape) = match &leaf.kind {
-                LeafKind::Dense { dtype, shape } | LeafKind::Ragged { dtype, shape } => {
-                    (dtype.to_string(), Some(shape.iter().map(|&dim| (dim != ANY).then_some(dim)).collect()))
-                }
+                LeafKind::Dense { dtype, shape } | LeafKind::Ragged { dtype, shape } => (
+                    dtype.to_string(),
+                    Some(shape.iter().map(|&dim| (dim != DYNAMIC_DIM).then_some(dim)).collect()),
+                ),
                 other => (other.to_string(), None),
             };
             Output_ {
@@ -84,7 +85,7 @@ impl Info {
             last_used_ms: inspection.last_used().map(human::millis),
             newest_change: inspection.newest_change(),
             sound_changes: inspection.has_sound_changes(),
-            strangers: inspection.other_files().strangers.clone(),
+            unrecognised: inspection.other_files().unrecognised.clone(),
             created: human::date(inspection.created()),
             last_used: inspection.last_used().map_or_else(|| "?".to_owned(), human::ago),
         }
@@ -107,8 +108,8 @@ impl Report for Info {
         if !self.sound_changes {
             writeln!(to, "           one of them is damaged; run `tcx verify --repair`")?;
         }
-        if !self.strangers.is_empty() {
-            writeln!(to, "not tcx's  {}", self.strangers.join(", "))?;
+        if !self.unrecognised.is_empty() {
+            writeln!(to, "not tcx's  {}", self.unrecognised.join(", "))?;
         }
         writeln!(to)?;
         let mut table = Table::new(&["OUTPUT", "TYPE", "SHAPE", ">BYTES PER ROW"]);

@@ -64,12 +64,12 @@ fn whole(module: &Module, deleting: Deleting) -> Result<u64> {
     let inspection = Inspection::open(&folder);
     // A module whose change 0 is damaged can be removed too.
     let bytes = inspection.as_ref().map_or(0, cache::bytes);
-    let strangers = OtherFiles::read(&folder)?.strangers;
-    if !strangers.is_empty() {
+    let unrecognised = OtherFiles::read(&folder)?.unrecognised;
+    if !unrecognised.is_empty() {
         let message = format!(
             "cannot remove {}: it contains files that are not of tcx ({}); move them away first",
             folder.display(),
-            strangers.join(", ")
+            unrecognised.join(", ")
         );
         return Err(Failure::new(Code::Unfit, message));
     }

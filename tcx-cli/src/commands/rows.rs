@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tcx_store::{Leaf, Spec};
+use tcx_store::{Leaf, LookupOptions, Spec};
 
 use crate::args::Module;
 use crate::cache::{self, Hidden};
@@ -64,7 +64,7 @@ pub(super) fn show(module: &Module, id: &str, view: u32, output: &Output) -> Res
     let store = cache::open(&module.dir, &module.module, &cache::options(true))?;
     let spec = cache::spec(&module.dir, &module.module)?;
     let key = ids::parse(spec.key_type(), id)?;
-    let found = store.peek(ids::keys(spec.key_type(), &[&key], view)?)?;
+    let found = store.lookup_with(ids::keys(spec.key_type(), &[&key], view)?, LookupOptions::uncounted())?;
     if found.missing() > 0 {
         let of_view = if view > 0 { format!(" in view {view}") } else { String::new() };
         let message = format!("no row with the id {id:?}{of_view} in `{}`", module.module);

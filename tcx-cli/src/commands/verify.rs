@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
-use tcx_store::{Damage, DamagedFile, Repaired, Verified};
+use tcx_store::{Damage, DamagedFile, Repaired, VerifyReport};
 
 use crate::args::{Deleting, Modules};
 use crate::cache;
@@ -79,7 +79,7 @@ pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &
     Ok(Verdict::good_if(verification.modules.iter().all(Module::is_good)))
 }
 
-fn verify(dir: &Path, name: &str) -> tcx_store::Result<Verified> {
+fn verify(dir: &Path, name: &str) -> tcx_store::Result<VerifyReport> {
     let bar = progress::bytes(format!("verifying {name}"));
     let verified = tcx_store::verify(dir, &mut progress::follow(&bar));
     bar.finish_and_clear();
@@ -109,7 +109,7 @@ impl Module {
         self.unreadable.is_empty() && self.damage.iter().all(|own| own.repaired.is_some())
     }
 
-    fn new(module: String, verified: Verified, repaired: &[Repaired]) -> Self {
+    fn new(module: String, verified: VerifyReport, repaired: &[Repaired]) -> Self {
         let fault = |Damage { file, kind, what, .. }| {
             let repaired = repaired.iter().find(|own| own.damage.file == file).map(|own| own.done.clone());
             Fault { file, kind: kind_name(kind), what, repaired }

@@ -12,7 +12,7 @@ use arrow::array::{
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use half::{bf16, f16};
-use tcx_store::{ANY, DType, KeyType, Leaf, LeafKind, Row, Spec};
+use tcx_store::{DType, DYNAMIC_DIM, KeyType, Leaf, LeafKind, Row, Spec};
 
 use crate::failure::{Code, Failure, Result};
 use crate::formats::nested::{Nested, lists};
@@ -48,7 +48,7 @@ pub(crate) fn exported_name(leaf: &Leaf) -> String {
 
 /// `[2,3]`; a dynamic dimension is `null`.
 fn shape_json(shape: &[usize]) -> String {
-    let dims = shape.iter().map(|&dim| if dim == ANY { "null".to_owned() } else { dim.to_string() });
+    let dims = shape.iter().map(|&dim| if dim == DYNAMIC_DIM { "null".to_owned() } else { dim.to_string() });
     format!("[{}]", dims.collect::<Vec<_>>().join(","))
 }
 

@@ -3,7 +3,7 @@
 use arrow::array::{
     Array, ArrayRef, FixedSizeListArray, GenericListArray, LargeListArray, ListArray, OffsetSizeTrait,
 };
-use tcx_store::{ANY, Leaf, LeafKind};
+use tcx_store::{DYNAMIC_DIM, Leaf, LeafKind};
 
 use crate::formats::nulls::{no_nulls, present};
 
@@ -56,7 +56,7 @@ impl Nested {
                 *lists *= size;
                 Some((is_known, size))
             });
-            known.zip(shape).all(|((is_known, size), dim)| !is_known || *dim == ANY || size == dim)
+            known.zip(shape).all(|((is_known, size), dim)| !is_known || *dim == DYNAMIC_DIM || size == dim)
         };
         match self.rows.iter().find(|sizes| !fits(sizes)) {
             Some(sizes) => Err(format!("expected {kind}, found a row of {sizes:?}")),
@@ -87,7 +87,7 @@ fn variable<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (ArrayRef, Vec<us
 /// flat, so that they do not give its sizes.
 pub(crate) fn sizes(leaf: &Leaf, array: &ArrayRef) -> Result<Option<Vec<Option<Vec<u8>>>>, String> {
     let LeafKind::Ragged { shape, .. } = &leaf.kind else { return Ok(None) };
-    if shape.iter().filter(|dim| **dim == ANY).count() < 2 {
+    if shape.iter().filter(|dim| **dim == DYNAMIC_DIM).count() < 2 {
         return Ok(None);
     }
     let (present, picked) = present(array)?;
@@ -95,7 +95,7 @@ pub(crate) fn sizes(leaf: &Leaf, array: &ArrayRef) -> Result<Option<Vec<Option<V
         return Ok(None);
     };
     let of_row = |sizes: &[usize]| -> Vec<u8> {
-        let differing = sizes.iter().zip(shape).filter(|(_, dim)| **dim == ANY);
+        let differing = sizes.iter().zip(shape).filter(|(_, dim)| **dim == DYNAMIC_DIM);
         differing.flat_map(|(size, _)| (*size as i64).to_le_bytes()).collect()
     };
     let mut rows = vec![Some(of_row(&vec![0; shape.len()])); array.len()];

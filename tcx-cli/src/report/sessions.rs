@@ -45,7 +45,7 @@ pub(crate) fn read(dir: &Path) -> Result<Vec<Session>> {
 
 impl Session {
     fn new(own: &tcx_store::Session) -> Self {
-        let told = |name| own.told(name).map(str::to_owned);
+        let told = |name| own.provenance(name).map(str::to_owned);
         let ms = |time: Duration| time.as_millis() as u64;
         let stats = &own.stats;
         Self {

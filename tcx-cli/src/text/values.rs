@@ -4,7 +4,7 @@ use std::fmt;
 
 use half::{bf16, f16};
 use serde::{Serialize, Serializer};
-use tcx_store::{ANY, DType, Leaf, LeafKind};
+use tcx_store::{DType, DYNAMIC_DIM, Leaf, LeafKind};
 
 use crate::text::human;
 use crate::text::ids;
@@ -204,13 +204,13 @@ pub(crate) fn listed(elements: impl ExactSizeIterator<Item = String>, room: usiz
 
 /// The shape of one row of a ragged tensor with this number of elements.
 fn shape_of(shape: &[usize], elements: usize, sizes: &[u8]) -> Vec<usize> {
-    let known: usize = shape.iter().filter(|&&dim| dim != ANY).product();
+    let known: usize = shape.iter().filter(|&&dim| dim != DYNAMIC_DIM).product();
     let mut sizes = sizes.as_chunks().0.iter().map(|size| u64::from_le_bytes(*size) as usize);
-    let is_single = shape.iter().filter(|&&dim| dim == ANY).count() == 1;
+    let is_single = shape.iter().filter(|&&dim| dim == DYNAMIC_DIM).count() == 1;
     let single = elements / known.max(1);
     let any = |dim: &usize| match *dim {
-        ANY if is_single => single,
-        ANY => sizes.next().unwrap_or(0),
+        DYNAMIC_DIM if is_single => single,
+        DYNAMIC_DIM => sizes.next().unwrap_or(0),
         dim => dim,
     };
     shape.iter().map(any).collect()
@@ -300,8 +300,8 @@ mod tests {
             let kind = LeafKind::Ragged { dtype: DType::U8, shape: shape.to_vec() };
             leaf(kind, &[1, 2, 3, 4, 5, 6], sizes).kind()
         };
-        assert_eq!(ragged(&[ANY, 3], &[]), "u8 [2, 3]");
+        assert_eq!(ragged(&[DYNAMIC_DIM, 3], &[]), "u8 [2, 3]");
         let sizes: Vec<u8> = [3_u64, 2].iter().flat_map(|size| size.to_le_bytes()).collect();
-        assert_eq!(ragged(&[ANY, 1, ANY], &sizes), "u8 [3, 1, 2]");
+        assert_eq!(ragged(&[DYNAMIC_DIM, 1, DYNAMIC_DIM], &sizes), "u8 [3, 1, 2]");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn open(cache: &Path, spec: Spec) -> Arc<Store> {
 /// Computes what is missing of these ids and writes it.
 pub(crate) fn fill_clip(store: &Store, ids: &[&str]) {
     let mut rows = store.lookup(Keys::text(ids, 0).unwrap()).unwrap();
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     let of = |position: &usize| ids[*position];
     let vectors = missing.iter().map(of).flat_map(|id| (0..4).map(move |i| id.len() as f32 + i as f32 / 4.0));
     let scores = missing.iter().map(of).map(|id| id.len() as i64 * 10);
@@ -63,7 +63,7 @@ pub(crate) fn fill_clip(store: &Store, ids: &[&str]) {
 
 pub(crate) fn fill_resnet(store: &Store, ids: std::ops::Range<i64>) {
     let mut rows = store.lookup(Keys::ints(ids, 0)).unwrap();
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     // 1.0, -2.0 and not a number.
     let row = [0x80, 0x3f, 0x00, 0xc0, 0xc0, 0x7f];
     store.insert(&mut rows, &missing, vec![Column::dense(&row.repeat(missing.len()))]).unwrap();

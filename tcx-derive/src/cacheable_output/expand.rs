@@ -152,13 +152,13 @@ fn column(output: &Output<'_>, index: usize, attribute: &TensorAttribute) -> Tok
     format_ident!("__TcxColumn{index}").into_token_stream()
 }
 
-/// `Dense<f32, D1<{ 2048 }>>`, `Varying<f32, D2<{ ANY }, { 768 }>, f16>`.
+/// `Dense<f32, D1<{ 2048 }>>`, `Varying<f32, D2<{ DYNAMIC_DIM }, { 768 }>, f16>`.
 fn marker(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
     let (runtime, dtype) = (&output.runtime, &attribute.dtype);
     let shape = format_ident!("D{}", attribute.dims.len());
     let dims = attribute.dims.iter().map(|dim| match dim {
         Dim::Literal(expr) | Dim::Constant(expr) => quote!({ #expr }),
-        Dim::Varying(_) => quote!({ #runtime::ANY }),
+        Dim::Varying(_) => quote!({ #runtime::DYNAMIC_DIM }),
     });
     let marker = format_ident!("{}", if attribute.varying().is_some() { "Varying" } else { "Dense" });
     let store = attribute.store.iter();

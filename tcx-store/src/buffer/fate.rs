@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::changes::{Attempt, Doomed, Replacement, Seen, Tombstones};
 use crate::computed::RowBatch;
-use crate::computed::recompute::Replacer;
+use crate::computed::recompute::RecomputeSession;
 use crate::error::Error;
 use crate::schema::key::Keys;
 
@@ -15,7 +15,7 @@ pub(crate) struct Fate {
     pub(crate) number: u64,
     /// What kills none of them.
     seen: Seen,
-    /// Whether the tombstone that a replacer's rows need is written.
+    /// Whether the tombstone that a recompute session's rows need is written.
     has_replaced: bool,
     /// For each row whether it is dead; empty if none is.
     dead: Vec<bool>,
@@ -39,7 +39,7 @@ impl Fate {
     /// from now on is for [`outlive`] to judge, since it may be for rows that are newer than these.
     pub(crate) fn accepted(batch: &RowBatch) -> (Self, usize) {
         let (mut fate, mut died) = (Self::new(batch), 0);
-        for Replacement { number, before } in batch.replacer.iter().flat_map(|_| batch.seen.replacements()) {
+        for Replacement { number, before } in batch.recompute.iter().flat_map(|_| batch.seen.replacements()) {
             if *number > fate.number {
                 died += fate.advance(batch, before, *number);
             }
@@ -157,31 +157,35 @@ pub(crate) fn outlive(
     before: &Tombstones,
     number: u64,
 ) -> usize {
-    let recomputed = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.replacer.is_some());
+    let recomputed = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.recompute.is_some());
     recomputed.map(|(fate, batch)| fate.advance(batch, before, number)).sum()
 }
 
-fn replaces(fate: &Fate, batch: &RowBatch, replacer: &Arc<Replacer>) -> bool {
-    !fate.has_replaced && batch.replacer.as_ref().is_some_and(|own| Arc::ptr_eq(own, replacer))
+fn replaces(fate: &Fate, batch: &RowBatch, recompute: &Arc<RecomputeSession>) -> bool {
+    !fate.has_replaced && batch.recompute.as_ref().is_some_and(|own| Arc::ptr_eq(own, recompute))
 }
 
-/// The replacers whose rows need a tombstone that is not written yet, each once.
-pub(crate) fn replacers(fates: &[Fate], batches: &[Arc<RowBatch>]) -> Vec<Arc<Replacer>> {
-    let mut replacers: Vec<Arc<Replacer>> = Vec::new();
+/// The recompute sessions whose rows need a tombstone that is not written yet, each once.
+pub(crate) fn recomputes(fates: &[Fate], batches: &[Arc<RowBatch>]) -> Vec<Arc<RecomputeSession>> {
+    let mut recomputes: Vec<Arc<RecomputeSession>> = Vec::new();
     for (_, batch) in fates.iter().zip(batches).filter(|(fate, _)| !fate.has_replaced) {
-        let own = batch.replacer.iter();
-        let new = own.filter(|own| !replacers.iter().any(|replacer| Arc::ptr_eq(replacer, own)));
+        let own = batch.recompute.iter();
+        let new = own.filter(|own| !recomputes.iter().any(|recompute| Arc::ptr_eq(recompute, own)));
         let new: Vec<_> = new.cloned().collect();
-        replacers.extend(new);
+        recomputes.extend(new);
     }
-    replacers
+    recomputes
 }
 
-/// The tombstone that has to be written before the rows of this replacer are: it names those that are left, each in its
+/// The tombstone that has to be written before the rows of this recompute session are: it names those that are left, each in its
 /// view only. The rows of other views were not recomputed.
-pub(crate) fn doomed(fates: &[Fate], batches: &[Arc<RowBatch>], replacer: &Arc<Replacer>) -> Option<Doomed> {
+pub(crate) fn doomed(
+    fates: &[Fate],
+    batches: &[Arc<RowBatch>],
+    recompute: &Arc<RecomputeSession>,
+) -> Option<Doomed> {
     let mut rows: Vec<(Box<[u8]>, u32)> = Vec::new();
-    let own = fates.iter().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer));
+    let own = fates.iter().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute));
     for (fate, batch) in own {
         let (keys, view) = (&batch.keys, batch.keys.view());
         let alive = (0..batch.rows()).filter(|&row| !fate.is_dead(row));
@@ -194,19 +198,24 @@ pub(crate) fn doomed(fates: &[Fate], batches: &[Arc<RowBatch>], replacer: &Arc<R
 pub(crate) fn tried(
     fates: &mut [Fate],
     batches: &[Arc<RowBatch>],
-    replacer: &Arc<Replacer>,
+    recompute: &Arc<RecomputeSession>,
     attempt: &Arc<Attempt>,
 ) {
-    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer)) {
+    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute)) {
         fate.seen.add(attempt);
     }
 }
 
 /// That tombstone is written: the rows take its number.
-pub(crate) fn replaced(fates: &mut [Fate], batches: &[Arc<RowBatch>], replacer: &Arc<Replacer>, number: u64) {
-    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, replacer)) {
+pub(crate) fn replaced(
+    fates: &mut [Fate],
+    batches: &[Arc<RowBatch>],
+    recompute: &Arc<RecomputeSession>,
+    number: u64,
+) {
+    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute)) {
         fate.number = number;
         fate.has_replaced = true;
     }
-    replacer.add(number);
+    recompute.add(number);
 }

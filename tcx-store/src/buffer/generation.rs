@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::buffer::fate::{self, Fate};
 use crate::changes::{Replacement, Tombstones};
 use crate::computed::RowBatch;
-use crate::computed::recompute::Replacer;
+use crate::computed::recompute::RecomputeSession;
 use crate::schema::key::{KeyHash, Keys, TakeBits};
 
 /// The number of a batch in its generation, and of a row in the batch.
@@ -46,7 +46,7 @@ impl Generation {
                 self.older.insert(place, older);
             }
         }
-        self.replaces |= batch.replacer.is_some();
+        self.replaces |= batch.recompute.is_some();
         self.bytes += batch.bytes();
         self.since.get_or_insert_with(Instant::now);
         self.batches.push(batch);
@@ -111,7 +111,7 @@ impl Generation {
     }
 
     fn replaces_at(&self, (number, _): Place) -> bool {
-        self.batches[number as usize].replacer.is_some()
+        self.batches[number as usize].recompute.is_some()
     }
 }
 
@@ -215,7 +215,7 @@ impl Generations {
         died
     }
 
-    /// The newest live row of a key and view, if it is the replacer's own where one looks.
+    /// The newest live row of a key and view, if it is the recompute session's own where one looks.
     pub(crate) fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<BufferedRow> {
         // Most rows that are looked up are not buffered: one probe of each index says so.
         let hash = wanted.keys.hash(position);
@@ -229,8 +229,8 @@ impl Generations {
         let newest_first = generations().flat_map(|(own, fates)| wanted.alive(own, fates, position));
         let mut newest_first = newest_first.peekable();
         let &last = newest_first.peek()?;
-        let is_replaced = last.0.replacer.is_none() && generations().any(|(own, _)| own.replaces);
-        let replacement = || newest_first.find(|(batch, _)| batch.replacer.is_some());
+        let is_replaced = last.0.recompute.is_none() && generations().any(|(own, _)| own.replaces);
+        let replacement = || newest_first.find(|(batch, _)| batch.recompute.is_some());
         let (batch, row) = is_replaced.then(replacement).flatten().unwrap_or(last);
         wanted.is_own(batch, position).then(|| BufferedRow { batch: batch.clone(), row })
     }
@@ -240,7 +240,7 @@ impl Generations {
 pub(crate) struct Wanted<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) tombstones: &'a Tombstones,
-    pub(crate) replacer: Option<&'a Arc<Replacer>>,
+    pub(crate) recompute: Option<&'a Arc<RecomputeSession>>,
     /// Rows that were computed before this moment, in milliseconds since 1970, are not served any more.
     pub(crate) oldest_kept: u64,
 }
@@ -265,9 +265,9 @@ impl Wanted<'_> {
     }
 
     fn is_own(&self, batch: &RowBatch, position: usize) -> bool {
-        self.replacer.is_none_or(|replacer| match &batch.replacer {
-            Some(own) => Arc::ptr_eq(own, replacer),
-            None => replacer.has_computed(self.tombstones.newest_for_row(self.keys, position)),
+        self.recompute.is_none_or(|recompute| match &batch.recompute {
+            Some(own) => Arc::ptr_eq(own, recompute),
+            None => recompute.has_computed(self.tombstones.newest_for_row(self.keys, position)),
         })
     }
 }

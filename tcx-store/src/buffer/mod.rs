@@ -18,7 +18,7 @@ use crate::error::Error;
 struct Room {
     rows: usize,
     bytes: usize,
-    trouble: Option<Error>,
+    write_failure: Option<Error>,
 }
 
 /// What became of a batch.
@@ -66,13 +66,13 @@ impl WriteBuffer {
     pub(crate) fn accept(&self, batch: &Arc<RowBatch>, seal: impl Fn()) -> (Accepted, usize) {
         let bytes = batch.bytes();
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        while room.trouble.is_none() && room.bytes > 0 && room.bytes + bytes > self.most_bytes {
+        while room.write_failure.is_none() && room.bytes > 0 && room.bytes + bytes > self.most_bytes {
             seal();
             room = self.more_room.wait(room).unwrap_or_else(PoisonError::into_inner);
         }
-        if let Some(trouble) = room.trouble.clone() {
+        if let Some(write_failure) = room.write_failure.clone() {
             drop(room);
-            batch.lost(batch.rows(), &trouble);
+            batch.lost(batch.rows(), &write_failure);
             return (Accepted::No, 0);
         }
         room.bytes += bytes;
@@ -179,16 +179,16 @@ impl WriteBuffer {
     }
 
     /// Turns writing off for this reason, or on; tells what it was before.
-    pub(crate) fn set_trouble(&self, trouble: Option<Error>) -> Option<Error> {
+    pub(crate) fn set_write_failure(&self, write_failure: Option<Error>) -> Option<Error> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut room.trouble, trouble);
+        let before = std::mem::replace(&mut room.write_failure, write_failure);
         drop(room);
         self.more_room.notify_all();
         before
     }
 
     /// Why writing is off, if it is.
-    pub(crate) fn trouble(&self) -> Option<Error> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner).trouble.clone()
+    pub(crate) fn write_failure(&self) -> Option<Error> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner).write_failure.clone()
     }
 }

@@ -221,7 +221,7 @@ pub(crate) fn now_millis() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::leaf::{ANY, ColumnType, Field};
+    use crate::schema::leaf::{ColumnType, DYNAMIC_DIM, Field};
 
     fn spec(size: &str, field: &'static [Field]) -> Spec {
         let identity = [("size".to_owned(), size.to_owned())].into_iter().collect();
@@ -233,8 +233,10 @@ mod tests {
     const TEXT: Field = Field { name: "b", column: ColumnType::Text };
     const BYTES: Field = Field { name: "c", column: ColumnType::Bytes };
     const MAYBE: Field = Field { name: "d", column: ColumnType::Optional(&ColumnType::Bytes) };
-    const RAGGED: Field =
-        Field { name: "e", column: ColumnType::Ragged { dtype: DType::BF16, shape: &[ANY, 3, ANY] } };
+    const RAGGED: Field = Field {
+        name: "e",
+        column: ColumnType::Ragged { dtype: DType::BF16, shape: &[DYNAMIC_DIM, 3, DYNAMIC_DIM] },
+    };
 
     #[test]
     fn an_identity_is_read_back() {

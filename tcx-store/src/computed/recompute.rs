@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::sys::fork::Process;
 
-/// Somebody who computes every row once more, whatever is in the cache: rows that this replacer has not computed are
+/// Somebody who computes every row once more, whatever is in the cache: rows that this recompute session has not computed are
 /// misses to it. What it computes takes the place of what was there.
 ///
 /// Which rows it has computed is kept as the numbers of its tombstones, not as a list of keys: a row is its own if
-/// the newest tombstone that names the row's key and view is. No two replacers share a tombstone.
+/// the newest tombstone that names the row's key and view is. No two recompute sessions share a tombstone.
 ///
 /// ```
-/// use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replacer, Spec, Store};
+/// use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
@@ -20,8 +20,8 @@ use crate::sys::fork::Process;
 /// let mut rows = store.lookup(Keys::ints([7], 0))?;
 /// store.insert(&mut rows, &[0], vec![Column::dense(&[1])])?;
 ///
-/// let replacer = Replacer::new();
-/// let mut again = store.lookup_replacing(Keys::ints([7], 0), &replacer)?;
+/// let recompute session = RecomputeSession::new();
+/// let mut again = store.lookup_with(Keys::ints([7], 0), LookupOptions { recompute: Some(&recompute session), ..LookupOptions::default() })?;
 /// assert_eq!(again.missing(), 1);
 /// store.insert(&mut again, &[0], vec![Column::dense(&[2])])?;
 /// store.flush()?;
@@ -29,26 +29,26 @@ use crate::sys::fork::Process;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Replacer {
+pub struct RecomputeSession {
     /// In ascending order.
     numbers: Mutex<Vec<u64>>,
     process: Process,
 }
 
-impl Replacer {
+impl RecomputeSession {
     /// One that has computed nothing yet.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Whether a row is this replacer's own, `newest` being the newest tombstone that names its key and view.
+    /// Whether a row is this recompute session's own, `newest` being the newest tombstone that names its key and view.
     pub(crate) fn has_computed(&self, newest: u64) -> bool {
         // A forked process has computed nothing that is kept, and must not wait for a lock of its parent.
         self.process.is_current()
             && self.numbers.lock().unwrap_or_else(PoisonError::into_inner).binary_search(&newest).is_ok()
     }
 
-    /// A tombstone of this number names rows that this replacer has computed.
+    /// A tombstone of this number names rows that this recompute session has computed.
     pub(crate) fn add(&self, number: u64) {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(at) = numbers.binary_search(&number) {

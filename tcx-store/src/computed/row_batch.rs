@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::changes::{Seen, now_millis};
 use crate::computed::attestation::Attestation;
 use crate::computed::losses::Losses;
-use crate::computed::recompute::Replacer;
+use crate::computed::recompute::RecomputeSession;
 use crate::error::{Error, Result};
 use crate::schema::column::Column;
 use crate::schema::key::Keys;
@@ -21,7 +21,7 @@ pub(crate) struct RowBatch {
     /// Milliseconds since 1970.
     pub(crate) born: u64,
     /// Who computed the rows anew: they take the place of what was there.
-    pub(crate) replacer: Option<Arc<Replacer>>,
+    pub(crate) recompute: Option<Arc<RecomputeSession>>,
     /// Asked before the rows become durable.
     pub(crate) attestation: Option<Arc<Attestation>>,
     /// The user that inserted the rows learns here that they are lost.
@@ -37,7 +37,7 @@ impl RowBatch {
         columns: Vec<Column>,
         leaves: &[Leaf],
         seen: Seen,
-        replacer: Option<Arc<Replacer>>,
+        recompute: Option<Arc<RecomputeSession>>,
     ) -> Result<Self> {
         if columns.len() != leaves.len() {
             let (expected, found) = (leaves.len(), columns.len());
@@ -52,7 +52,7 @@ impl RowBatch {
                 return Err(Error::invalid(message));
             }
         }
-        Ok(Self { keys, columns, seen, born: now_millis(), replacer, attestation: None, losses: None })
+        Ok(Self { keys, columns, seen, born: now_millis(), recompute, attestation: None, losses: None })
     }
 
     pub(crate) fn rows(&self) -> usize {

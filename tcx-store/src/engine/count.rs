@@ -88,10 +88,10 @@ impl Core {
             damaged_segments: counters.damaged_segments.get(),
             unknown_segments: counters.unknown_segments.get(),
             failed_reads: counters.failed_reads.get(),
-            memory_cache_bytes: self.hot.bytes() as u64,
+            memory_cache_bytes: self.memory_cache.bytes() as u64,
             rebuilt_runs: counters.rebuilt_runs.get(),
-            troubles: counters.troubles.get(),
-            is_writing_off: self.buffer.trouble().is_some(),
+            write_failures: counters.write_failures.get(),
+            is_writing_off: self.buffer.write_failure().is_some(),
             compute_times: times(Work::Compute),
             flush_times: times(Work::Flush),
             seal_times: times(Work::Seal),
@@ -111,7 +111,7 @@ impl Core {
         Tiers {
             buffer: TierCounts { hits: buffered, misses: stored + misses },
             segments: TierCounts { hits: stored, misses },
-            hot: self.hot.counts(),
+            memory_cache: self.memory_cache.counts(),
         }
     }
 

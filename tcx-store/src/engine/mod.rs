@@ -14,10 +14,9 @@ use arrow_schema::SchemaRef;
 use crate::buffer::WriteBuffer;
 use crate::buffer::generation::Wanted;
 use crate::changes::now_millis;
-use crate::computed::recompute::Replacer;
 use crate::engine::passed::Passed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::damage::Trouble;
+use crate::live::damage::DamagedFiles;
 use crate::live::folder::Live;
 use crate::live::refresh::{ListAt, Refresh};
 use crate::live::retention::Retention;
@@ -26,12 +25,13 @@ use crate::live::snapshot::Snapshot;
 use crate::options::{Compression, Options};
 use crate::read::destination::{Destination, Destinations};
 use crate::read::lookup::Lookup;
-use crate::read::slow_path::probe;
+use crate::read::lookup_options::LookupOptions;
+use crate::read::lookup_stored;
 use crate::schema::key::{KeyType, Keys};
 use crate::schema::leaf::Leaf;
 use crate::schema::spec::Spec;
 use crate::segment::arrow_schema;
-use crate::segment::page_cache::HotTier;
+use crate::segment::memory_cache::MemoryCache;
 use crate::stats::Counters;
 use crate::storage::Storage;
 use crate::storage::warn_once::Failing;
@@ -54,7 +54,7 @@ pub(crate) struct Core {
     pub(crate) retention: Retention,
     pub(crate) compression: Compression,
     pub(crate) gc_grace: Duration,
-    pub(crate) hot: Arc<HotTier>,
+    pub(crate) memory_cache: Arc<MemoryCache>,
     /// The bytes of the folder when they were last counted.
     pub(crate) used_bytes: AtomicU64,
     /// The bytes that this process had sealed by then.
@@ -100,10 +100,15 @@ impl Core {
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
         let retention = Retention::new(options);
-        let hot = Arc::new(HotTier::new(options.memory_cache_bytes));
+        let memory_cache = Arc::new(MemoryCache::new(options.memory_cache_bytes));
         let leaves: Arc<[Leaf]> = spec.leaves.clone().into();
-        let segments =
-            SegmentSet::new(storage.clone(), schema.clone(), leaves.clone(), hot.clone(), counters.clone());
+        let segments = SegmentSet::new(
+            storage.clone(),
+            schema.clone(),
+            leaves.clone(),
+            memory_cache.clone(),
+            counters.clone(),
+        );
         let mut live =
             Live::new(storage.clone(), spec.clone(), segments, counters.clone(), !options.read_only);
         let at = ListAt::new(storage.stamp().unwrap_or_default());
@@ -122,7 +127,7 @@ impl Core {
             retention,
             compression: options.compression,
             gc_grace: options.gc_grace,
-            hot,
+            memory_cache,
             used_bytes: AtomicU64::new(0),
             sealed_when_measured: AtomicU64::new(0),
             sealed_at_eviction: AtomicU64::new(0),
@@ -223,25 +228,20 @@ impl Core {
     }
 
     /// Finds the rows of these keys; looks for new files if it is time to, or if some are missing.
-    pub(crate) fn look(
-        &self,
-        keys: Keys,
-        replacer: Option<Arc<Replacer>>,
-        wanted: Option<&Arc<[usize]>>,
-        destinations: &mut [Destination<'_>],
-    ) -> Result<Lookup> {
+    pub(crate) fn lookup(&self, keys: Keys, options: LookupOptions<'_, '_>) -> Result<Lookup> {
+        let LookupOptions { leaves, destinations, recompute, uncounted: _ } = options;
         self.check_key_type(keys.key_type())?;
         keys.check_stamps(&self.leaves)?;
         self.refresh_if_due()?;
         let seen = self.snapshot().seen();
-        let mut lookup = Lookup::new(keys, self.leaves.clone(), seen, replacer);
-        if let Some(wanted) = wanted {
-            lookup = lookup.of_leaves(wanted);
+        let mut lookup = Lookup::new(keys, self.leaves.clone(), seen, recompute.cloned());
+        if let Some(leaves) = leaves {
+            lookup = lookup.of_leaves(leaves);
         }
         let mut destinations = Destinations::new(destinations, lookup.len());
-        self.find(&mut lookup, &mut destinations);
+        self.lookup_missing(&mut lookup, &mut destinations);
         if lookup.missing() > 0 && self.refresh_on_miss()? {
-            self.find(&mut lookup, &mut destinations);
+            self.lookup_missing(&mut lookup, &mut destinations);
         }
         Ok(lookup.with_copied(destinations.into_copied()))
     }
@@ -249,38 +249,39 @@ impl Core {
     /// Finds what it can of the missing rows: in the write buffer, then in the segments.
     ///
     /// In this order a row cannot slip through: it leaves the buffer only after the snapshot holds its segment.
-    pub(crate) fn find(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
+    pub(crate) fn lookup_missing(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
         if lookup.missing() > 0 {
-            self.find_keys(lookup, destinations);
+            self.lookup_missing_once(lookup, destinations);
             lookup.reject_outdated(destinations);
         }
     }
 
-    fn find_keys(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
+    fn lookup_missing_once(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
         let tombstones = self.snapshot().tombstones.clone();
-        let (keys, replacer) = (lookup.keys(), lookup.replacer());
+        let (keys, recompute) = (lookup.keys(), lookup.recompute());
         let oldest_kept = self.retention.oldest_kept();
-        let wanted = Wanted { keys, tombstones: &tombstones, replacer, oldest_kept };
+        let wanted = Wanted { keys, tombstones: &tombstones, recompute, oldest_kept };
         let mut buffered = Vec::new();
-        self.buffer.find(&wanted, lookup.missing_rows(), |position, row| buffered.push((position, row)));
+        self.buffer
+            .find(&wanted, lookup.all_missing_positions(), |position, row| buffered.push((position, row)));
         for (position, row) in buffered {
             lookup.found_buffered(position, row);
         }
         // Each round takes at least one damaged file out of service.
         while lookup.missing() > 0 {
-            let trouble = probe(lookup, destinations, &self.snapshot(), &self.hot);
-            self.counters.failed_reads.add(trouble.unread);
-            if trouble.is_empty() {
+            let damaged = lookup_stored(lookup, destinations, &self.snapshot(), &self.memory_cache);
+            self.counters.failed_reads.add(damaged.unread);
+            if damaged.is_empty() {
                 return;
             }
-            self.drop_damaged(&trouble);
+            self.drop_damaged(&damaged);
         }
     }
 
     /// Takes damaged files out of service; what is missing then is made again.
-    pub(crate) fn drop_damaged(&self, trouble: &Trouble) {
+    pub(crate) fn drop_damaged(&self, damaged: &DamagedFiles) {
         let mut live = self.live();
-        live.drop_damaged(trouble);
+        live.drop_damaged(damaged);
         self.install(&mut live);
     }
 

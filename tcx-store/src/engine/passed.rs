@@ -11,7 +11,7 @@ use crate::engine::Core;
 use crate::schema::spec::Spec;
 use crate::storage::TEMPORARY_FILES_STAY;
 use crate::storage::name::FileName;
-use crate::storage::{Steps, Storage, System};
+use crate::storage::{FileOperations, Storage, System};
 use crate::sys::checksum::checksum;
 use crate::sys::runtime::lock;
 
@@ -152,7 +152,7 @@ mod tests {
         drop(store);
         let store = process(dir.path());
         assert!(store.has_passed("a") && !store.has_passed("b"));
-        assert_eq!(OtherFiles::read(&folder).unwrap().strangers, [""; 0]);
+        assert_eq!(OtherFiles::read(&folder).unwrap().unrecognised, [""; 0]);
         assert!(verify(&folder, &mut |_, _| ()).unwrap().damage.is_empty());
         let usage = store.disk_usage().unwrap();
         store.forget_passed("a");

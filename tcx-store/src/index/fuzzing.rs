@@ -45,7 +45,7 @@ fn open_and_use(bytes: &[u8]) {
     for hash in own.into_iter().take(100).chain([0, 1 << 40, u64::MAX]) {
         let mut place = table.home(hash);
         table.prefetch(place);
-        while let Ok(Some(found)) = table.search(hash, place) {
+        while let Ok(Some(found)) = table.probe_from(hash, place) {
             place = found.next;
         }
     }

@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(merged.entries(), 700 + 701 + 702 + 703 + 704);
         for (name, hashes) in &segments {
             for (row, &hash) in hashes.iter().enumerate() {
-                let found = merged.table().search(hash, merged.table().home(hash)).unwrap();
+                let found = merged.table().probe_from(hash, merged.table().home(hash)).unwrap();
                 let found =
                     found.map(|found| (merged.segments()[found.segment as usize], found.row as usize));
                 assert_eq!(found, Some((*name, row)));
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!((merged.entries(), merged.table().entries().count()), (1000, 1000));
         for (name, hashes) in &segments {
             for (row, &hash) in hashes.iter().enumerate() {
-                let found = merged.table().search(hash, merged.table().home(hash)).unwrap();
+                let found = merged.table().probe_from(hash, merged.table().home(hash)).unwrap();
                 assert_eq!(found.is_none(), gone.contains(name));
                 assert!(found.is_none_or(|found| found.row as usize == row));
             }
@@ -234,7 +234,7 @@ mod tests {
         let most = run(&build_run(&many(0..MOST_SEGMENTS + 3)));
         assert_eq!((most.segments().len(), most.entries()), (MOST_SEGMENTS, MOST_SEGMENTS));
         let last = hash(format!("{} 0", MOST_SEGMENTS - 1).as_bytes(), 0);
-        let last = most.table().search(last, most.table().home(last)).unwrap().unwrap();
+        let last = most.table().probe_from(last, most.table().home(last)).unwrap().unwrap();
         assert_eq!(usize::from(last.segment), MOST_SEGMENTS - 1);
         let runs = [Arc::new(most), Arc::new(run(&build_run(&[small(0, 1)])))];
         assert!(!fit_in_one(&runs));

@@ -11,7 +11,7 @@ mod table;
 pub(crate) use builder::build_run;
 pub(crate) use merge::{fit_in_one, mergeable, write_merged};
 pub(crate) use run::Run;
-pub(crate) use table::{Candidate, DamagedRun, Look, Place, Table};
+pub(crate) use table::{Candidate, DamagedRun, Place, ProbeResult, Table};
 
 use crate::schema::key::KeyHash;
 

@@ -115,7 +115,7 @@ mod tests {
     }
 
     fn probe(run: &Run, hash: KeyHash) -> Result<Option<Candidate>, DamagedRun> {
-        run.table().search(hash, run.table().home(hash))
+        run.table().probe_from(hash, run.table().home(hash))
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
     fn rows(run: &Run, wanted: KeyHash) -> Vec<usize> {
         let (table, mut rows) = (run.table(), Vec::new());
         let mut place = table.home(wanted);
-        while let Some(found) = table.search(wanted, place).unwrap() {
+        while let Some(found) = table.probe_from(wanted, place).unwrap() {
             rows.push(found.row as usize);
             place = found.next;
         }

@@ -27,7 +27,7 @@ pub(crate) struct Candidate {
 
 /// What stands in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum ProbeResult {
     /// An entry that may be the one.
     Found(Candidate),
     /// None is, here and in what follows.
@@ -78,21 +78,21 @@ impl<'a> Table<'a> {
     ///
     /// A checksum that is wrong.
     #[inline]
-    pub(crate) fn look(&self, hash: KeyHash, place: Place) -> Result<Look, DamagedRun> {
-        let Some(line) = self.line(place.line)? else { return Ok(Look::Absent) };
+    pub(crate) fn probe(&self, hash: KeyHash, place: Place) -> Result<ProbeResult, DamagedRun> {
+        let Some(line) = self.line(place.line)? else { return Ok(ProbeResult::Absent) };
         let wanted = known_bits(hash);
         // Counted without a branch: in which slot an entry stands cannot be foretold.
         let smaller: usize = (0..SLOTS).map(|slot| usize::from(entry(line, slot).mark < wanted)).sum();
         let slot = smaller.max(place.slot as usize);
         if slot >= SLOTS {
-            return Ok(Look::Beyond(Place { line: place.line + 1, slot: 0 }));
+            return Ok(ProbeResult::Beyond(Place { line: place.line + 1, slot: 0 }));
         }
         let Entry { mark, row } = entry(line, slot);
         if known_bits(mark) != wanted || mark == EMPTY {
-            return Ok(Look::Absent);
+            return Ok(ProbeResult::Absent);
         }
         let next = Place { line: place.line, slot: slot as u32 + 1 };
-        Ok(Look::Found(Candidate { segment: mark as u16, row, next }))
+        Ok(ProbeResult::Found(Candidate { segment: mark as u16, row, next }))
     }
 
     /// The first entry with the known bits of this hash, from `place` on.
@@ -100,12 +100,16 @@ impl<'a> Table<'a> {
     /// # Errors
     ///
     /// A checksum that is wrong.
-    pub(crate) fn search(&self, hash: KeyHash, mut place: Place) -> Result<Option<Candidate>, DamagedRun> {
+    pub(crate) fn probe_from(
+        &self,
+        hash: KeyHash,
+        mut place: Place,
+    ) -> Result<Option<Candidate>, DamagedRun> {
         loop {
-            match self.look(hash, place)? {
-                Look::Found(candidate) => return Ok(Some(candidate)),
-                Look::Absent => return Ok(None),
-                Look::Beyond(next) => place = next,
+            match self.probe(hash, place)? {
+                ProbeResult::Found(candidate) => return Ok(Some(candidate)),
+                ProbeResult::Absent => return Ok(None),
+                ProbeResult::Beyond(next) => place = next,
             }
         }
     }

@@ -17,15 +17,15 @@ use crate::inspect::other_files::{OtherFiles, other_files};
 use crate::live::folder::{Listing, Live};
 use crate::live::segments::SegmentSet;
 use crate::schema::spec::Spec;
-use crate::segment::page_cache::HotTier;
+use crate::segment::memory_cache::MemoryCache;
 use crate::segment::{Segment, SegmentError, arrow_schema};
 use crate::stats::Counters;
 use crate::storage::name::{FileName, SegmentName, check_module_id};
-use crate::storage::{Looking, Storage};
+use crate::storage::{ReadOnlyStorage, Storage};
 use crate::sys::clock::time;
 
 /// What is kept of files that are read, not mapped: somebody who reads row after row wants the same blocks again.
-const HOT_BYTES: usize = 16 << 20;
+const MEMORY_CACHE_BYTES: usize = 16 << 20;
 
 /// The modules of a cache directory: the folders that hold files of tcx, in the order of their names.
 ///
@@ -62,7 +62,7 @@ pub fn modules(cache: &Path) -> Result<Vec<String>> {
 }
 
 fn holds_files_of_tcx(dir: &Path) -> bool {
-    let names = Looking::new(dir.to_owned()).list().unwrap_or_default();
+    let names = ReadOnlyStorage::new(dir.to_owned()).list().unwrap_or_default();
     names.iter().any(|name| FileName::parse(name).is_some())
 }
 
@@ -166,7 +166,7 @@ pub struct SegmentFacts {
 /// ```
 #[derive(Debug)]
 pub struct Inspection {
-    pub(crate) storage: Arc<Looking>,
+    pub(crate) storage: Arc<ReadOnlyStorage>,
     pub(crate) spec: Spec,
     identity: IdentityChange,
     pub(crate) changes: KnownChanges,
@@ -208,10 +208,10 @@ impl Inspection {
     ///
     /// A folder that cannot be listed; a change 0 that is damaged or missing.
     pub fn open(dir: &Path) -> Result<Self> {
-        Self::of(Looking::new(dir.to_owned()))
+        Self::of(ReadOnlyStorage::new(dir.to_owned()))
     }
 
-    pub(crate) fn of(storage: Looking) -> Result<Self> {
+    pub(crate) fn of(storage: ReadOnlyStorage) -> Result<Self> {
         let storage = Arc::new(storage);
         let dir = storage.path();
         let failed = |e| Error::io("cannot list", dir, e);
@@ -221,9 +221,14 @@ impl Inspection {
         let spec = identity.spec().map_err(|what| Error::corrupt(dir, what))?;
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
-        let hot = Arc::new(HotTier::new(HOT_BYTES));
-        let segments =
-            SegmentSet::new(storage.clone(), schema, spec.leaves.clone().into(), hot, counters.clone());
+        let memory_cache = Arc::new(MemoryCache::new(MEMORY_CACHE_BYTES));
+        let segments = SegmentSet::new(
+            storage.clone(),
+            schema,
+            spec.leaves.clone().into(),
+            memory_cache,
+            counters.clone(),
+        );
         let mut live = Live::new(storage.clone(), spec.clone(), segments, counters, false);
         live.refresh()?;
         let names = storage.list().map_err(failed)?;
@@ -252,7 +257,7 @@ impl Inspection {
         time(self.identity.created)
     }
 
-    /// When a file was last read or added, as far as the file system records it. Looking is no use.
+    /// When a file was last read or added, as far as the file system records it. An inspection is no use.
     pub fn last_used(&self) -> Option<SystemTime> {
         self.last_used
     }
@@ -289,7 +294,7 @@ impl Inspection {
 }
 
 /// The segments of a listing, the oldest first, and what has become of each.
-pub(crate) fn inspected(live: &mut Live, storage: &Looking, names: &[String]) -> Vec<Inspected> {
+pub(crate) fn inspected(live: &mut Live, storage: &ReadOnlyStorage, names: &[String]) -> Vec<Inspected> {
     let replaced = live.segments.replaced(&live.changes);
     let segments = Listing::of(names).segments.into_iter().filter_map(|name| {
         let (segment, state) = match live.segments.opened(name) {
@@ -379,7 +384,7 @@ impl Spec {
     ///
     /// A change 0 that is damaged or missing.
     pub fn read(dir: &Path) -> Result<Self> {
-        let identity = read_identity(&Looking::new(dir.to_owned()))?;
+        let identity = read_identity(&ReadOnlyStorage::new(dir.to_owned()))?;
         identity.spec().map_err(|what| Error::corrupt(dir, what))
     }
 }

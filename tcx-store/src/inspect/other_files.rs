@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::inspect::verify::DAMAGED;
 use crate::sessions;
 use crate::storage::name::FileName;
-use crate::storage::{Looking, Storage};
+use crate::storage::{ReadOnlyStorage, Storage};
 
 /// The files of a folder besides the segments.
 ///
@@ -21,7 +21,7 @@ use crate::storage::{Looking, Storage};
 /// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
 /// # store.flush()?;
 /// let others = OtherFiles::read(&dir.path().join("m_v1"))?;
-/// assert_eq!((others.changes, others.temporary, others.strangers.len()), (1, 0, 0));
+/// assert_eq!((others.changes, others.temporary, others.unrecognised.len()), (1, 0, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct OtherFiles {
     /// Their bytes.
     pub temporary_bytes: u64,
     /// What is not tcx's and is left alone.
-    pub strangers: Vec<String>,
+    pub unrecognised: Vec<String>,
 }
 
 impl OtherFiles {
@@ -50,13 +50,13 @@ impl OtherFiles {
     ///
     /// A folder that cannot be listed.
     pub fn read(dir: &Path) -> Result<Self> {
-        let storage = Looking::new(dir.to_owned());
+        let storage = ReadOnlyStorage::new(dir.to_owned());
         let names = storage.list().map_err(|e| Error::io("cannot list", dir, e))?;
         Ok(other_files(&storage, &names))
     }
 }
 
-pub(crate) fn other_files(storage: &Looking, names: &[String]) -> OtherFiles {
+pub(crate) fn other_files(storage: &ReadOnlyStorage, names: &[String]) -> OtherFiles {
     let mut files = OtherFiles::default();
     for name in names {
         // One that has vanished takes no room.
@@ -68,13 +68,13 @@ pub(crate) fn other_files(storage: &Looking, names: &[String]) -> OtherFiles {
             Some(FileName::Temporary(_)) => (&mut files.temporary, &mut files.temporary_bytes),
             None if [DAMAGED, sessions::FOLDER, passed::FOLDER].contains(&name.as_str()) => continue,
             None => {
-                files.strangers.push(name.clone());
+                files.unrecognised.push(name.clone());
                 continue;
             }
         };
         *count += 1;
         *sum += bytes;
     }
-    files.strangers.sort();
+    files.unrecognised.sort();
     files
 }

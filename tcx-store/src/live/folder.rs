@@ -8,7 +8,7 @@ use crate::changes::instance::{KnownIdentity, refuse_other};
 use crate::changes::{Compared, KnownChanges, ListedChanges, MergePlan, Place, Replacement};
 use crate::error::{Error, Result};
 use crate::index::{Run, build_run};
-use crate::live::damage::Trouble;
+use crate::live::damage::DamagedFiles;
 use crate::live::retention::Retention;
 use crate::live::runs::RunSet;
 use crate::live::segments::SegmentSet;
@@ -251,12 +251,12 @@ impl Live {
     }
 
     /// Takes damaged files out of service.
-    pub(crate) fn drop_damaged(&mut self, trouble: &Trouble) {
-        for segment in &trouble.segments {
+    pub(crate) fn drop_damaged(&mut self, damaged: &DamagedFiles) {
+        for segment in &damaged.segments {
             self.segments.drop_damaged(segment, "a checksum is wrong");
         }
-        self.runs.drop_damaged(&trouble.runs);
-        for run in trouble.runs.iter().filter(|_| self.may_write) {
+        self.runs.drop_damaged(&damaged.runs);
+        for run in damaged.runs.iter().filter(|_| self.may_write) {
             // It would push the good ones aside in every process to come. What cannot be removed is met again.
             let _ = self.storage.remove(&FileName::Run(run.name()).to_string());
         }

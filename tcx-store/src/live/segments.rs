@@ -9,7 +9,7 @@ use arrow_schema::SchemaRef;
 use crate::changes::KnownChanges;
 use crate::changes::instance::KnownIdentity;
 use crate::schema::leaf::Leaf;
-use crate::segment::page_cache::HotTier;
+use crate::segment::memory_cache::MemoryCache;
 use crate::segment::{Segment, SegmentError};
 use crate::stats::Counters;
 use crate::stats::causes::Cause;
@@ -43,7 +43,7 @@ pub(crate) struct Opened {
 pub(crate) struct SegmentSet {
     storage: Arc<dyn Storage>,
     schema: SchemaRef,
-    hot: Arc<HotTier>,
+    memory_cache: Arc<MemoryCache>,
     leaves: Arc<[Leaf]>,
     counters: Arc<Counters>,
     known: BTreeMap<SegmentName, State>,
@@ -57,14 +57,14 @@ impl SegmentSet {
         storage: Arc<dyn Storage>,
         schema: SchemaRef,
         leaves: Arc<[Leaf]>,
-        hot: Arc<HotTier>,
+        memory_cache: Arc<MemoryCache>,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
             storage,
             schema,
             leaves,
-            hot,
+            memory_cache,
             counters,
             known: BTreeMap::new(),
             unopened: BTreeMap::new(),
@@ -116,7 +116,7 @@ impl SegmentSet {
         let file = self.storage.open(&name.to_string())?;
         let opened = Segment::open(
             file,
-            &self.hot,
+            &self.memory_cache,
             name,
             (&self.schema, &self.leaves),
             &identity.digest,

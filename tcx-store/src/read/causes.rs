@@ -8,13 +8,13 @@ use crate::stats::causes::Cause;
 /// Notes the cause of every miss in the lookup.
 pub(crate) fn note_causes(lookup: &mut Lookup, snapshot: &Snapshot) {
     let may_be_there =
-        lookup.replacer().is_some() || snapshot.tombstones.newest() > 0 || !snapshot.unserved.is_empty();
+        lookup.recompute().is_some() || snapshot.tombstones.newest() > 0 || !snapshot.unserved.is_empty();
     if lookup.missing() == 0 || !may_be_there {
         return;
     }
     // What was found under another stamp is known to be that.
     let missing: Vec<usize> =
-        lookup.missing_rows().filter(|&position| !lookup.is_replaced(position)).collect();
+        lookup.all_missing_positions().filter(|&position| !lookup.is_replaced(position)).collect();
     for position in missing {
         let cause = cause(lookup, snapshot, position);
         lookup.missed(position, cause);
@@ -43,7 +43,7 @@ fn of_served(lookup: &Lookup, snapshot: &Snapshot, indexed: &IndexedRun, positio
             Some(true) if snapshot.tombstones.kill_row(segment.base(), keys, position) => {
                 Some(Cause::Invalidated)
             }
-            Some(true) => Some(if lookup.replacer().is_some() { Cause::Recomputed } else { broken }),
+            Some(true) => Some(if lookup.recompute().is_some() { Cause::Recomputed } else { broken }),
         }
     })
 }
@@ -66,7 +66,7 @@ fn candidates<'a>(
     let mut place = Some(table.home(hash));
     std::iter::from_fn(move || {
         // A damaged run tells nothing.
-        let found = table.search(hash, place?).unwrap_or_default();
+        let found = table.probe_from(hash, place?).unwrap_or_default();
         place = found.map(|found| found.next);
         found.map(|found| (usize::from(found.segment), found.row as usize))
     })

@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 /// # store.flush()?;
 /// let mut memory: Vec<u8> = Vec::with_capacity(4);
 /// let bytes = &mut memory.spare_capacity_mut()[..4];
-/// let rows = store.lookup_into(Keys::ints([2, 1], 0), None, &mut [Destination { leaf: 0, bytes }])?;
+/// let rows = store.lookup_with(Keys::ints([2, 1], 0), LookupOptions { destinations: &mut [Destination { leaf: 0, bytes }], ..LookupOptions::default() })?;
 /// // What could not be copied at once is now, so that all of the memory is written.
 /// rows.copy_rest(0, &mut memory.spare_capacity_mut()[..4]);
 /// assert_eq!(rows.bytes(0, 0), [2, 20]);

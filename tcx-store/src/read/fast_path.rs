@@ -1,224 +1,263 @@
-//! The short way from keys to rows, for segments whose rows are served as they stand in the map: nearly all of them, nearly
-//! always. What it cannot decide for certain is left to the long way.
+//! Finds rows of segments that are mapped and not compressed: nearly all rows, nearly always. Keys that it cannot decide for
+//! certain are left to the [slow path](super::slow_path).
 //!
-//! The places in memory that a key leads to are far apart: the line of the index, what says where the key of the row is, the
-//! key, and the row. A few keys take each step together, and what they need for the next one is asked for meanwhile; where
-//! rows are wanted at a destination they are copied as soon as they are found, so that memory is busy with both.
+//! The bytes that a key leads to are far apart in memory: the line of the index, the offset of the row's key, the key, the row.
+//! A few keys take each step together, and each step prefetches what the next one reads. Rows with a destination are copied
+//! as soon as they are confirmed, so that the memory serves probes and copies at the same time.
 
 use std::ops::Range;
 
 use crate::changes::Tombstones;
-use crate::index::{Candidate, Look, Place, Table};
+use crate::index::{Candidate, Place, ProbeResult, Table};
 use crate::live::snapshot::IndexedRun;
 use crate::read::destination::Destinations;
 use crate::read::lookup::Lookup;
 use crate::schema::key::KeyHash;
-use crate::segment::{Plain, PlainKey};
+use crate::segment::{MappedKey, MappedRows};
 
-/// Keys that take a step together: enough for memory to answer meanwhile, and few enough that what it brings stays in the
-/// second-level cache while wide rows are copied.
+/// Keys that take a step together: enough for memory to answer before the next step, and few enough that what was prefetched
+/// stays in the second-level cache while wide rows are copied.
 const STEP: usize = 8;
 
-/// A key is looked for in so many lines after its own. Nearly all are in the first or second, but a run may be made of anything.
+/// The most lines after its own in which a key is probed here. Nearly all keys are in the first or second, but nothing bounds
+/// how far a damaged or hostile run sends a probe: the slow path ends at the end of the run.
 const MOST_LINES: u8 = 8;
 
-/// A segment that no key has led to yet.
-const NOT_MET: u32 = u32::MAX;
-/// A segment to whose rows the short way does not lead.
-const NOT_PLAIN: u32 = u32::MAX - 1;
+/// In [`FastPath::numbers`]: no key has led to the segment yet.
+const UNSEEN: u32 = u32::MAX;
+/// In [`FastPath::numbers`]: the segment's rows are left to the slow path. It and [`UNSEEN`] are the two greatest numbers, so
+/// that one comparison tells both from a number of [`FastPath::segments`].
+const NOT_MAPPED: u32 = u32::MAX - 1;
 
-/// A run, and what is known of the segments it leads to.
-pub(crate) struct Express<'a> {
+/// One index run, and what is known of the segments whose rows it names.
+pub(crate) struct FastPath<'a> {
     indexed: &'a IndexedRun,
     table: Table<'a>,
     tombstones: &'a Tombstones,
-    /// By the segment's number in the run: its number among those that were met.
+    /// By the segment's number in the run: its number in `segments`, [`UNSEEN`] or [`NOT_MAPPED`].
     numbers: Vec<u32>,
-    met: Vec<Met<'a>>,
-    /// A key that may stand in the line after this one comes once more.
-    looks: Vec<Glance>,
-    leads: Vec<Lead>,
-    /// Rows that were found and are not copied yet.
-    run: FoundRun,
+    segments: Vec<ProbedSegment<'a>>,
+    /// Lines to probe, in order. A key whose line is full is appended once more, for the next line.
+    probes: Vec<PendingProbe>,
+    /// Candidates, in order; each is confirmed or left to the slow path.
+    unconfirmed: Vec<Unconfirmed>,
+    /// The last confirmed rows, which are not copied yet.
+    uncopied: Confirmed,
 }
 
-/// Rows that stand one after the other both in a segment and in the batch: they are copied as one.
+/// Rows that follow one another both in a segment and in the batch: one copy serves all of them.
 #[derive(Clone, Copy, Default)]
-struct FoundRun {
+struct Confirmed {
     position: usize,
-    /// The number of the segment among those that were met.
-    met: u32,
+    /// The number of the segment in [`FastPath::segments`].
+    segment: u32,
     row: u32,
     rows: u32,
 }
 
-/// A line to be looked at.
+/// A line of the index that is to be probed for a key.
 #[derive(Clone, Copy)]
-struct Glance {
+struct PendingProbe {
     hash: KeyHash,
     place: Place,
     position: u32,
-    /// How many lines were looked at before.
+    /// How many lines were probed for the key before.
     before: u8,
 }
 
-/// A segment that a key has led to.
-struct Met<'a> {
-    plain: Plain<'a>,
+/// A segment to which a key has led.
+struct ProbedSegment<'a> {
+    rows: MappedRows<'a>,
     /// Its number in the lookup.
     source: u32,
 }
 
-/// Where a key leads to.
+/// A row whose hash begins as that of the key; whether it is the key's row is not known yet.
 #[derive(Clone, Copy)]
-struct Lead {
+struct Unconfirmed {
     position: u32,
-    /// The number of the segment among those that were met.
-    met: u32,
+    /// The number of the segment in [`FastPath::segments`].
+    segment: u32,
     row: u32,
-    key: PlainKey,
+    key: MappedKey,
 }
 
-/// What is looked for, and where its rows are to be copied.
-pub(crate) struct Asked<'l, 'a, 'd> {
+/// The rows to find, and where to copy them.
+pub(crate) struct Request<'l, 'a, 'd> {
     pub(crate) lookup: &'l mut Lookup,
     pub(crate) destinations: &'l mut Destinations<'a, 'd>,
 }
 
-impl<'a> Express<'a> {
+impl<'a> FastPath<'a> {
     pub(crate) fn new(indexed: &'a IndexedRun, tombstones: &'a Tombstones) -> Self {
-        let numbers = vec![NOT_MET; indexed.segments.len()];
-        let (met, looks, leads, run) = (Vec::new(), Vec::new(), Vec::new(), FoundRun::default());
-        Self { indexed, table: indexed.run.table(), tombstones, numbers, met, looks, leads, run }
+        let numbers = vec![UNSEEN; indexed.segments.len()];
+        let (segments, probes, unconfirmed) = (Vec::new(), Vec::new(), Vec::new());
+        let (table, uncopied) = (indexed.run.table(), Confirmed::default());
+        Self { indexed, table, tombstones, numbers, segments, probes, unconfirmed, uncopied }
     }
 
-    /// Finds rows that are missing, and copies them to their destinations. Those of which nothing can be said here are added to
-    /// `rest`.
-    pub(crate) fn find(&mut self, asked: &mut Asked<'_, '_, '_>, rest: &mut Vec<usize>) {
-        let (table, lookup) = (self.table, &*asked.lookup);
-        // Of a replacer's rows each is looked at by itself.
-        if lookup.replacer().is_some() || u32::try_from(lookup.len()).is_err() {
-            return rest.extend(lookup.missing_rows());
+    /// Finds missing rows and copies them to their destinations. Adds to `rest` the positions that it cannot decide; the others
+    /// are found, or certainly not in this run.
+    pub(crate) fn lookup(&mut self, request: &mut Request<'_, '_, '_>, rest: &mut Vec<usize>) {
+        let (table, lookup) = (self.table, &*request.lookup);
+        // A recompute session needs the newest tombstone of each row, which this path never reads. Positions are kept in 32 bits.
+        if lookup.recompute().is_some() || u32::try_from(lookup.len()).is_err() {
+            return rest.extend(lookup.all_missing_positions());
         }
-        self.looks.reserve(lookup.missing() + STEP);
-        self.looks.extend(lookup.missing_rows().map(|position| {
+        self.probes.reserve(lookup.missing() + STEP);
+        self.probes.extend(lookup.all_missing_positions().map(|position| {
             let hash = lookup.keys().hash(position);
-            Glance { hash, place: table.home(hash), position: position as u32, before: 0 }
+            PendingProbe { hash, place: table.home(hash), position: position as u32, before: 0 }
         }));
-        self.leads.reserve(self.looks.len());
-        let (mut looked, mut found, mut confirmed) = (0, 0, 0);
+        self.unconfirmed.reserve(self.probes.len());
+        // Each round probes a step of keys, prefetches the rows of the step before, and confirms those of the one before that:
+        // `confirmed <= found <= unconfirmed.len()` at every moment.
+        let (mut probed, mut found, mut confirmed) = (0, 0, 0);
         self.prefetch(0..STEP);
-        while looked < self.looks.len() || confirmed < self.leads.len() {
-            // Those that come once more are added behind it.
-            let end = self.looks.len().min(looked + STEP);
+        while probed < self.probes.len() || confirmed < self.unconfirmed.len() {
+            // `probe` may append to `probes`: its length is read again in each round.
+            let end = self.probes.len().min(probed + STEP);
             self.prefetch(end..end + STEP);
-            let known = self.leads.len();
-            self.look(asked, looked..end, rest);
-            self.locate(found..known);
-            self.confirm(asked, confirmed..found, rest);
-            (looked, found, confirmed) = (end, known, found);
+            let known = self.unconfirmed.len();
+            self.probe(request, probed..end, rest);
+            self.prefetch_rows(found..known);
+            self.confirm(request, confirmed..found, rest);
+            (probed, found, confirmed) = (end, known, found);
         }
-        self.copy_run(asked);
+        // `confirm` copies rows only when others follow that do not continue them.
+        self.copy_confirmed(request);
     }
 
     #[inline]
-    fn prefetch(&self, looks: Range<usize>) {
-        let end = looks.end.min(self.looks.len());
-        for look in self.looks.get(looks.start..end).unwrap_or_default() {
-            self.table.prefetch(look.place);
+    fn prefetch(&self, probes: Range<usize>) {
+        let end = probes.end.min(self.probes.len());
+        // `start` may lie behind the last probe: then there is nothing to prefetch.
+        for probe in self.probes.get(probes.start..end).unwrap_or_default() {
+            self.table.prefetch(probe.place);
         }
     }
 
-    /// First step: a line of the index.
+    /// First step: probes lines of the index for candidates.
     #[inline]
-    fn look(&mut self, asked: &mut Asked<'_, '_, '_>, looks: Range<usize>, rest: &mut Vec<usize>) {
-        for number in looks {
-            let look = self.looks[number];
-            match self.table.look(look.hash, look.place) {
-                Ok(Look::Found(Candidate { segment, row, .. })) => match self.follow(asked, segment, row) {
-                    Some(met) => {
-                        let key = PlainKey::default();
-                        self.leads.push(Lead { position: look.position, met, row, key });
+    fn probe(&mut self, request: &mut Request<'_, '_, '_>, probes: Range<usize>, rest: &mut Vec<usize>) {
+        for number in probes {
+            let probe = self.probes[number];
+            match self.table.probe(probe.hash, probe.place) {
+                Ok(ProbeResult::Found(Candidate { segment, row, .. })) => {
+                    match self.resolve(request, segment, row) {
+                        Some(segment) => {
+                            let key = MappedKey::default();
+                            self.unconfirmed.push(Unconfirmed {
+                                position: probe.position,
+                                segment,
+                                row,
+                                key,
+                            });
+                        }
+                        // The segment is not served, or not by this path; another candidate may follow in the run.
+                        None => rest.push(probe.position as usize),
                     }
-                    None => rest.push(look.position as usize),
-                },
-                Ok(Look::Absent) => {}
-                Ok(Look::Beyond(place)) if look.before < MOST_LINES => {
-                    self.table.prefetch(place);
-                    self.looks.push(Glance { place, before: look.before + 1, ..look });
                 }
-                Ok(Look::Beyond(_)) | Err(_) => rest.push(look.position as usize),
+                // Entries are sorted by their hashes: the run has no row of this key.
+                Ok(ProbeResult::Absent) => {}
+                Ok(ProbeResult::Beyond(place)) if probe.before < MOST_LINES => {
+                    self.table.prefetch(place);
+                    self.probes.push(PendingProbe { place, before: probe.before + 1, ..probe });
+                }
+                // The slow path reports a damaged run.
+                Ok(ProbeResult::Beyond(_)) | Err(_) => rest.push(probe.position as usize),
             }
         }
     }
 
-    /// Where a candidate leads to. What says where its key is is on its way.
+    /// The number in `segments` of the candidate's segment, if its rows are mapped. Prefetches the offset of the row's key.
     #[inline]
-    fn follow(&mut self, asked: &mut Asked<'_, '_, '_>, segment: u16, row: u32) -> Option<u32> {
-        let mut met = *self.numbers.get(usize::from(segment))?;
-        if met >= NOT_PLAIN {
-            met = self.meet(asked, usize::from(segment), met)?;
+    fn resolve(&mut self, request: &mut Request<'_, '_, '_>, segment: u16, row: u32) -> Option<u32> {
+        // A run may name more segments than its header lists: it is verified for what was written, not for what is true.
+        let mut number = *self.numbers.get(usize::from(segment))?;
+        if number >= NOT_MAPPED {
+            number = self.open_segment(request, usize::from(segment), number)?;
         }
-        let plain = &self.met[met as usize].plain;
-        if row as usize >= plain.rows() {
+        let rows = &self.segments[number as usize].rows;
+        // A run may name a row that the segment has not; behind this check `row` is one of the segment's.
+        if row as usize >= rows.len() {
             return None;
         }
-        plain.prefetch_key(row as usize);
-        Some(met)
+        rows.prefetch_offsets(row as usize);
+        Some(number)
     }
 
-    /// What all rows of a segment have in common is looked at once.
+    /// Looks once per lookup at what all rows of a segment have in common.
     #[cold]
-    fn meet(&mut self, asked: &mut Asked<'_, '_, '_>, number: usize, before: u32) -> Option<u32> {
-        if before == NOT_PLAIN {
+    fn open_segment(&mut self, request: &mut Request<'_, '_, '_>, number: usize, known: u32) -> Option<u32> {
+        if known == NOT_MAPPED {
             return None;
         }
-        self.numbers[number] = NOT_PLAIN;
-        let (lookup, segment) = (&mut *asked.lookup, self.indexed.segments.get(number)?.as_ref()?);
+        // Stays so where one of the next lines returns.
+        self.numbers[number] = NOT_MAPPED;
+        let (lookup, segment) = (&mut *request.lookup, self.indexed.segments.get(number)?.as_ref()?);
+        // Tombstones are compared with the base of a segment: if none is newer, none of its rows is dead, and no row needs a
+        // look at its own tombstones.
         if self.tombstones.may_kill(segment.base()) {
             return None;
         }
-        let plain = segment.plain(lookup.keys().view(), lookup.wanted(), asked.destinations.leaves())?;
-        self.numbers[number] = self.met.len() as u32;
-        self.met.push(Met { plain, source: lookup.add_source(segment) });
+        let destinations = request.destinations.leaves();
+        let rows = segment.mapped_rows(lookup.keys().view(), lookup.wanted(), destinations)?;
+        self.numbers[number] = self.segments.len() as u32;
+        self.segments.push(ProbedSegment { rows, source: lookup.add_source(segment) });
         Some(self.numbers[number])
     }
 
-    /// Second step: where the key of the row is.
+    /// Second step: reads where the key of each row is, and prefetches the key and the row.
     #[inline]
-    fn locate(&mut self, leads: Range<usize>) {
-        for lead in &mut self.leads[leads] {
-            lead.key = self.met[lead.met as usize].plain.find_key(lead.row as usize);
+    fn prefetch_rows(&mut self, unconfirmed: Range<usize>) {
+        for candidate in &mut self.unconfirmed[unconfirmed] {
+            candidate.key =
+                self.segments[candidate.segment as usize].rows.prefetch_row(candidate.row as usize);
         }
     }
 
-    /// Third step: the key itself, and the row.
+    /// Third step: compares the keys, and copies confirmed rows.
     #[inline]
-    fn confirm(&mut self, asked: &mut Asked<'_, '_, '_>, leads: Range<usize>, rest: &mut Vec<usize>) {
-        for number in leads {
-            let lead = self.leads[number];
-            let (met, position) = (&self.met[lead.met as usize], lead.position as usize);
-            if !met.plain.is_row_of(lead.row as usize, lead.key, asked.lookup.keys().key(position)) {
+    fn confirm(
+        &mut self,
+        request: &mut Request<'_, '_, '_>,
+        unconfirmed: Range<usize>,
+        rest: &mut Vec<usize>,
+    ) {
+        for number in unconfirmed {
+            let candidate = self.unconfirmed[number];
+            let (found, position) = (&self.segments[candidate.segment as usize], candidate.position as usize);
+            // Runs know 48 bits of a hash: another key may have the same ones. Bytes that were not verified yet are verified by
+            // the slow path, too.
+            if !found.rows.confirm(candidate.row as usize, candidate.key, request.lookup.keys().key(position))
+            {
                 rest.push(position);
                 continue;
             }
-            asked.lookup.found_open(position, met.source, lead.row);
-            let FoundRun { position: first, met, row, rows } = self.run;
-            if position == first + rows as usize && lead.row == row + rows && lead.met == met {
-                self.run.rows += 1;
+            // Each position has one probe at a time, and leaves `probes` for good when it is a candidate: it is missing still.
+            request.lookup.found_missing(position, found.source, candidate.row);
+            let Confirmed { position: first, segment, row, rows } = self.uncopied;
+            if position == first + rows as usize
+                && candidate.row == row + rows
+                && candidate.segment == segment
+            {
+                self.uncopied.rows += 1;
             } else {
-                self.copy_run(asked);
-                self.run = FoundRun { position, met: lead.met, row: lead.row, rows: 1 };
+                self.copy_confirmed(request);
+                self.uncopied =
+                    Confirmed { position, segment: candidate.segment, row: candidate.row, rows: 1 };
             }
         }
     }
 
     #[inline]
-    fn copy_run(&mut self, asked: &mut Asked<'_, '_, '_>) {
-        let FoundRun { position, met, row, rows } = std::mem::take(&mut self.run);
-        if let Some(met) = self.met.get(met as usize).filter(|_| rows > 0) {
+    fn copy_confirmed(&mut self, request: &mut Request<'_, '_, '_>) {
+        // Without rows, as at first, the segment of number 0 may not be there.
+        let Confirmed { position, segment, row, rows } = std::mem::take(&mut self.uncopied);
+        if let Some(segment) = self.segments.get(segment as usize).filter(|_| rows > 0) {
             let rows = row as usize..(row + rows) as usize;
-            asked.destinations.copy(position, rows.len(), met.plain.copied(rows));
+            request.destinations.copy(position, rows.len(), segment.rows.copied(rows));
         }
     }
 }

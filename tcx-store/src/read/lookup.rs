@@ -10,7 +10,7 @@ use crate::changes::Seen;
 use crate::computed::RowBatch;
 use crate::computed::attestation::Attestation;
 use crate::computed::losses::Losses;
-use crate::computed::recompute::Replacer;
+use crate::computed::recompute::RecomputeSession;
 use crate::error::Result;
 use crate::read::destination::{Copied, Destinations};
 use crate::read::loaded::LoadedRows;
@@ -42,7 +42,7 @@ pub(crate) struct Keeping<'a> {
     pub(crate) attestation: Option<Arc<Attestation>>,
     pub(crate) losses: Arc<Losses>,
     /// Whose rows take the place of those that were found and rejected.
-    pub(crate) rejections: &'a Arc<Replacer>,
+    pub(crate) rejections: &'a Arc<RecomputeSession>,
 }
 
 /// What is counted of a lookup.
@@ -65,8 +65,8 @@ const MISSING: Address = Address { source: u32::MAX, row: Cause::Absent as u32 }
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Spec};
 /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[2] };
 /// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
-/// let mut rows = spec.lookup_nothing(Keys::text(["a", "b", "a"], 0)?);
-/// assert_eq!((rows.missing(), rows.missing_positions()), (3, vec![0, 1]));
+/// let mut rows = spec.empty_lookup(Keys::text(["a", "b", "a"], 0)?);
+/// assert_eq!((rows.missing(), rows.distinct_missing_positions()), (3, vec![0, 1]));
 /// rows.complete(&[0, 1], vec![Column::dense(&[1, 2, 3, 4])])?;
 /// assert_eq!((rows.missing(), rows.bytes(0, 2)), (0, &[1, 2][..]));
 /// # Ok::<(), tcx_store::Error>(())
@@ -83,14 +83,19 @@ pub struct Lookup {
     /// What was known of the changes when the oldest part of this lookup was made.
     seen: Seen,
     /// Only rows that it has computed are found.
-    replacer: Option<Arc<Replacer>>,
+    recompute: Option<Arc<RecomputeSession>>,
     /// The leaves that are wanted; all, if none is said.
     wanted: Option<Arc<[usize]>>,
     copied: Copied,
 }
 
 impl Lookup {
-    pub(crate) fn new(keys: Keys, leaves: Arc<[Leaf]>, seen: Seen, replacer: Option<Arc<Replacer>>) -> Self {
+    pub(crate) fn new(
+        keys: Keys,
+        leaves: Arc<[Leaf]>,
+        seen: Seen,
+        recompute: Option<Arc<RecomputeSession>>,
+    ) -> Self {
         let missing = keys.len();
         let rows = vec![MISSING; missing];
         Self {
@@ -101,7 +106,7 @@ impl Lookup {
             missing,
             buffered: 0,
             seen,
-            replacer,
+            recompute,
             wanted: None,
             copied: Copied::default(),
         }
@@ -141,9 +146,9 @@ impl Lookup {
     }
 
     /// The positions of the missing rows, in order, each key once: what has to be computed.
-    pub fn missing_positions(&self) -> Vec<usize> {
+    pub fn distinct_missing_positions(&self) -> Vec<usize> {
         let mut seen = HashSet::<_, TakeBits>::with_capacity_and_hasher(self.missing, TakeBits::default());
-        self.missing_rows().filter(|&position| seen.insert(self.keys.hashed(position))).collect()
+        self.all_missing_positions().filter(|&position| seen.insert(self.keys.hashed(position))).collect()
     }
 
     /// The keys that were asked for.
@@ -173,11 +178,12 @@ impl Lookup {
     ) -> Result<Arc<RowBatch>> {
         let mut keys = self.keys.select(positions);
         columns.extend(keys.take_stamps());
-        let mut batch = RowBatch::new(keys, columns, &self.leaves, self.seen.clone(), self.replacer.clone())?;
+        let mut batch =
+            RowBatch::new(keys, columns, &self.leaves, self.seen.clone(), self.recompute.clone())?;
         if let Some(Keeping { attestation, losses, rejections }) = keeping {
             // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
             let rejected = positions.iter().any(|&position| self.is_replaced(position));
-            batch.replacer = batch.replacer.or_else(|| rejected.then(|| rejections.clone()));
+            batch.recompute = batch.recompute.or_else(|| rejected.then(|| rejections.clone()));
             (batch.attestation, batch.losses) = (attestation, Some(losses));
         }
         let batch = Arc::new(batch);
@@ -190,18 +196,18 @@ impl Lookup {
         Arc::ptr_eq(&self.leaves, leaves)
     }
 
-    pub(crate) fn replacer(&self) -> Option<&Arc<Replacer>> {
-        self.replacer.as_ref()
+    pub(crate) fn recompute(&self) -> Option<&Arc<RecomputeSession>> {
+        self.recompute.as_ref()
     }
 
     #[inline]
-    pub(crate) fn is_open(&self, position: usize) -> bool {
+    pub(crate) fn is_missing(&self, position: usize) -> bool {
         self.rows[position].source == MISSING.source
     }
 
     /// The positions that are missing, in order, repeated keys everywhere they stand.
-    pub fn missing_rows(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.rows.len()).filter(|&position| self.is_open(position))
+    pub fn all_missing_positions(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.rows.len()).filter(|&position| self.is_missing(position))
     }
 
     /// A number under which rows of this segment are found from now on.
@@ -213,8 +219,8 @@ impl Lookup {
     /// A row is found in the segment or batch of that number.
     #[inline]
     pub(crate) fn found(&mut self, position: usize, source: u32, row: u32) {
-        if self.is_open(position) {
-            self.found_open(position, source, row);
+        if self.is_missing(position) {
+            self.found_missing(position, source, row);
         } else {
             self.rows[position] = Address { source, row };
         }
@@ -222,8 +228,8 @@ impl Lookup {
 
     /// A missing row is found in the segment or batch of that number.
     #[inline]
-    pub(crate) fn found_open(&mut self, position: usize, source: u32, row: u32) {
-        debug_assert!(self.is_open(position), "row {position} was found before");
+    pub(crate) fn found_missing(&mut self, position: usize, source: u32, row: u32) {
+        debug_assert!(self.is_missing(position), "row {position} was found before");
         self.missing -= 1;
         self.rows[position] = Address { source, row };
     }
@@ -264,7 +270,7 @@ impl Lookup {
 
     /// A row that was found is missing, for this cause.
     pub(crate) fn reopen(&mut self, position: usize, cause: Cause) {
-        if !self.is_open(position) {
+        if !self.is_missing(position) {
             self.missing += 1;
             let source = &self.sources[self.rows[position].source as usize];
             // A row that completed the lookup was not counted.
@@ -278,14 +284,14 @@ impl Lookup {
     pub(crate) fn is_replaced(&self, position: usize) -> bool {
         const REJECTED: u32 = Cause::Rejected as u32;
         const OUTDATED: u32 = Cause::Outdated as u32;
-        self.is_open(position) && matches!(self.rows[position].row, REJECTED | OUTDATED)
+        self.is_missing(position) && matches!(self.rows[position].row, REJECTED | OUTDATED)
     }
 
     /// Rows of other stamps than those of the keys are missing, wherever they were copied.
     pub(crate) fn reject_outdated(&mut self, destinations: &mut Destinations<'_, '_>) {
         let Some(leaf) = self.keys.stamps().and(stamp_leaf(&self.leaves)) else { return };
         for position in 0..self.len() {
-            if !self.is_open(position) && self.keys.is_outdated(position, self.bytes(leaf, position)) {
+            if !self.is_missing(position) && self.keys.is_outdated(position, self.bytes(leaf, position)) {
                 self.reopen(position, Cause::Outdated);
                 destinations.forget(position);
             }
@@ -316,13 +322,13 @@ impl Lookup {
             self.sources.push(Source::Batch(found.batch));
             self.sources.len() - 1
         });
-        self.buffered += usize::from(self.is_open(position));
+        self.buffered += usize::from(self.is_missing(position));
         self.found(position, source as u32, found.row);
     }
 
     /// The missing rows that `batch` brings, those at `positions`, are found, repeated keys everywhere they stand.
     fn fill(&mut self, batch: &Arc<RowBatch>, positions: &[usize]) {
-        let open: Vec<usize> = self.missing_rows().collect();
+        let open: Vec<usize> = self.all_missing_positions().collect();
         self.sources.push(Source::Batch(batch.clone()));
         let source = (self.sources.len() - 1) as u32;
         if open == positions {
@@ -356,7 +362,7 @@ impl Lookup {
 
 impl Spec {
     /// A lookup that finds nothing and belongs to no store: its rows are computed and kept nowhere.
-    pub fn lookup_nothing(&self, keys: Keys) -> Lookup {
+    pub fn empty_lookup(&self, keys: Keys) -> Lookup {
         Lookup::new(keys, self.leaves.clone().into(), Seen::default(), None)
     }
 }

@@ -1,129 +1,126 @@
-//! Finding the rows of a batch in the index: those that the short way leaves, in steps as there, and whatever they are.
+//! Finds the rows that the fast path leaves, wherever they are: in compressed segments, in segments that are read piece by
+//! piece, in segments that tombstones may concern, and behind candidates of another key. It takes the same steps as the fast
+//! path, several keys at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::changes::Tombstones;
-use crate::index::{Candidate, DamagedRun, Look, Place, Table};
-use crate::live::damage::Trouble;
-use crate::live::snapshot::{IndexedRun, Snapshot};
-use crate::read::destination::Destinations;
-use crate::read::fast_path::{Asked, Express};
+use crate::index::{Candidate, DamagedRun, Place, ProbeResult, Table};
+use crate::live::damage::DamagedFiles;
+use crate::live::snapshot::IndexedRun;
 use crate::read::lookup::Lookup;
 use crate::segment::Segment;
-use crate::segment::page_cache::{HotKey, HotTier, Kept, Part};
+use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache, Part};
 
-/// Keys that take a step together, while what the next step of those before them reads is on its way: enough for memory to
-/// answer, and few enough that what it brings stays in the first-level cache.
+/// Keys that take a step together: enough for memory to answer before the next step, and few enough that what was prefetched
+/// stays in the first-level cache.
 const STEP: usize = 8;
-/// Keys whose steps follow each other without a pause.
+/// Keys whose steps follow each other without a pause: it bounds the memory of the candidates.
 const TOGETHER: usize = 512;
 
-/// Finds what it can of the missing rows of `lookup`.
-pub(crate) fn probe(
-    lookup: &mut Lookup,
-    destinations: &mut Destinations<'_, '_>,
-    snapshot: &Snapshot,
-    hot: &HotTier,
-) -> Trouble {
-    let mut rest = Vec::new();
-    let (mut beyond, mut hits) = (Vec::new(), Vec::new());
-    let (trouble, numbers, met) = (Trouble::default(), Vec::new(), Vec::new());
-    let mut probe =
-        Probe { lookup, tombstones: &snapshot.tombstones, hot, last: None, trouble, numbers, met };
-    for run in &snapshot.runs {
-        if probe.lookup.missing() == 0 {
-            break;
-        }
-        rest.clear();
-        let mut asked = Asked { lookup: &mut *probe.lookup, destinations: &mut *destinations };
-        Express::new(run, &snapshot.tombstones).find(&mut asked, &mut rest);
-        probe.met.clear();
-        probe.numbers.clear();
-        probe.numbers.resize(run.segments.len(), NOT_MET);
-        for keys in rest.chunks(TOGETHER) {
-            probe.find(run, keys, &mut beyond, &mut hits);
-        }
-    }
-    probe.trouble
-}
-
-struct Probe<'a> {
-    lookup: &'a mut Lookup,
-    tombstones: &'a Tombstones,
-    hot: &'a HotTier,
-    /// The record batch that was decompressed last.
-    last: Option<(HotKey, Arc<Kept>)>,
-    trouble: Trouble,
-    /// By the segment's number in the run: its number among those that were met.
-    numbers: Vec<u32>,
-    met: Vec<Met<'a>>,
-}
-
-/// A segment that no key has led to yet.
-const NOT_MET: u32 = u32::MAX;
-/// A segment in which nothing was found yet.
+/// In [`SlowPath::numbers`]: no key has led to the segment yet.
+const UNSEEN: u32 = u32::MAX;
+/// In [`ProbedSegment::source`]: no row of the segment was found yet.
 const NO_SOURCE: u32 = u32::MAX;
 
-/// A served segment that a key has led to.
-struct Met<'a> {
+/// A lookup of missing rows, in one index run after the other.
+pub(super) struct SlowPath<'a, 'l> {
+    pub(super) lookup: &'l mut Lookup,
+    tombstones: &'a Tombstones,
+    memory_cache: &'a MemoryCache,
+    /// The record batch that was decompressed last: rows of a batch are often next to each other.
+    last: Option<(CacheKey, Arc<CachedPart>)>,
+    /// What turned out to be damaged.
+    pub(super) damaged: DamagedFiles,
+    /// By the segment's number in the run: its number in `segments`, or [`UNSEEN`].
+    numbers: Vec<u32>,
+    segments: Vec<ProbedSegment<'a>>,
+    /// Keys that have to be probed in further lines, and where; empty between runs.
+    beyond: Vec<(usize, Place)>,
+    /// Candidates, in order; empty between runs.
+    unconfirmed: Vec<Unconfirmed>,
+}
+
+/// A served segment to which a key has led.
+struct ProbedSegment<'a> {
     segment: &'a Arc<Segment>,
     /// Its number in the lookup.
     source: u32,
 }
 
-/// A candidate whose segment is served.
-struct Hit {
+/// A row of a served segment whose hash begins as that of the key; whether it is the key's row is not known yet.
+struct Unconfirmed {
     position: usize,
     row: u32,
-    /// The number of its segment among those that were met.
-    met: u32,
-    /// Where the search for others goes on.
+    /// The number of the segment in [`SlowPath::segments`].
+    segment: u32,
+    /// Where the probe for further candidates goes on.
     next: Place,
-    /// Where its key is in the segment, once that was looked for.
+    /// Where the key of the row is in the segment, once that was read.
     key: Range<usize>,
 }
 
-/// Where no key is, since what says where it is cannot be trusted.
+/// A range in which no segment has a byte: the offsets of the key cannot be trusted, or were not read yet.
 const NOWHERE: Range<usize> = usize::MAX..usize::MAX;
 
-impl Hit {
+impl Unconfirmed {
     #[inline]
-    fn new(position: usize, candidate: &Candidate, met: u32) -> Self {
-        Self { position, row: candidate.row, met, next: candidate.next, key: NOWHERE }
+    fn new(position: usize, candidate: &Candidate, segment: u32) -> Self {
+        Self { position, row: candidate.row, segment, next: candidate.next, key: NOWHERE }
     }
 }
 
-impl<'a> Probe<'a> {
-    /// Finds these keys in the run, in three steps: their lines, where the keys of the rows are, and the keys.
-    fn find(
-        &mut self,
-        indexed: &'a IndexedRun,
-        positions: &[usize],
-        beyond: &mut Vec<(usize, Place)>,
-        hits: &mut Vec<Hit>,
-    ) {
+impl<'a, 'l> SlowPath<'a, 'l> {
+    pub(super) fn new(
+        lookup: &'l mut Lookup,
+        tombstones: &'a Tombstones,
+        memory_cache: &'a MemoryCache,
+    ) -> Self {
+        let (damaged, numbers, segments) = (DamagedFiles::default(), Vec::new(), Vec::new());
+        let (beyond, unconfirmed) = (Vec::new(), Vec::new());
+        Self { lookup, tombstones, memory_cache, last: None, damaged, numbers, segments, beyond, unconfirmed }
+    }
+
+    /// Looks the keys at the positions `rest` up in a run.
+    pub(super) fn lookup_rest(&mut self, indexed: &'a IndexedRun, rest: &[usize]) {
+        // Numbers of segments mean something in their own run only.
+        self.segments.clear();
+        self.numbers.clear();
+        self.numbers.resize(indexed.segments.len(), UNSEEN);
+        for positions in rest.chunks(TOGETHER) {
+            self.lookup_together(indexed, positions);
+        }
+    }
+
+    /// Looks these keys up in three steps: their lines of the index, the offsets of their candidates' keys, the keys.
+    fn lookup_together(&mut self, indexed: &'a IndexedRun, positions: &[usize]) {
         let table = indexed.run.table();
+        // Each round probes a step of keys, prefetches the rows of the step before, and confirms those of the one before that.
         let (mut found, mut confirmed) = (0, 0);
+        let mut unconfirmed = std::mem::take(&mut self.unconfirmed);
         let mut steps = positions.chunks(STEP).peekable();
         self.prefetch(&table, steps.peek().copied().unwrap_or_default());
         while let Some(step) = steps.next() {
             self.prefetch(&table, steps.peek().copied().unwrap_or_default());
-            let known = hits.len();
-            self.look(indexed, &table, step, beyond, hits);
-            self.find_keys(&mut hits[found..known]);
-            self.confirm_all(indexed, &hits[confirmed..found]);
+            let known = unconfirmed.len();
+            self.probe(indexed, &table, step, &mut unconfirmed);
+            self.prefetch_rows(&mut unconfirmed[found..known]);
+            self.confirm_all(indexed, &unconfirmed[confirmed..found]);
             (confirmed, found) = (found, known);
         }
+        let mut beyond = std::mem::take(&mut self.beyond);
         for (position, place) in beyond.drain(..) {
-            match self.search(indexed, &table, position, place) {
-                Ok(hit) => hits.extend(hit),
-                Err(DamagedRun) => self.trouble.runs.push(indexed.run.clone()),
+            match self.probe_from(indexed, &table, position, place) {
+                Ok(candidate) => unconfirmed.extend(candidate),
+                Err(DamagedRun) => self.damaged.runs.push(indexed.run.clone()),
             }
         }
-        self.find_keys(&mut hits[found..]);
-        self.confirm_all(indexed, &hits[confirmed..]);
-        hits.clear();
+        // The candidates of the last two rounds, and those of `beyond`.
+        self.prefetch_rows(&mut unconfirmed[found..]);
+        self.confirm_all(indexed, &unconfirmed[confirmed..]);
+        unconfirmed.clear();
+        (self.unconfirmed, self.beyond) = (unconfirmed, beyond);
     }
 
     fn prefetch(&self, table: &Table<'_>, positions: &[usize]) {
@@ -132,197 +129,208 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// First step: the keys that the run knows.
+    /// First step: probes the home line of each key.
     #[inline]
-    fn look(
+    fn probe(
         &mut self,
         indexed: &'a IndexedRun,
         table: &Table<'_>,
         positions: &[usize],
-        beyond: &mut Vec<(usize, Place)>,
-        hits: &mut Vec<Hit>,
+        unconfirmed: &mut Vec<Unconfirmed>,
     ) {
         for &position in positions {
             let hash = self.lookup.keys().hash(position);
-            match table.look(hash, table.home(hash)) {
-                Ok(Look::Absent) => {}
-                Ok(Look::Found(candidate)) => match self.follow(indexed, &candidate) {
-                    Some(met) => hits.push(Hit::new(position, &candidate, met)),
-                    None => beyond.push((position, candidate.next)),
+            match table.probe(hash, table.home(hash)) {
+                // Entries are sorted by their hashes: the run has no row of this key.
+                Ok(ProbeResult::Absent) => {}
+                Ok(ProbeResult::Found(candidate)) => match self.resolve(indexed, &candidate) {
+                    Some(segment) => unconfirmed.push(Unconfirmed::new(position, &candidate, segment)),
+                    // A run may be older than its segments' replacement: a served copy of the row may follow.
+                    None => self.beyond.push((position, candidate.next)),
                 },
-                Ok(Look::Beyond(place)) => {
+                Ok(ProbeResult::Beyond(place)) => {
                     table.prefetch(place);
-                    beyond.push((position, place));
+                    self.beyond.push((position, place));
                 }
-                Err(DamagedRun) => self.trouble.runs.push(indexed.run.clone()),
+                Err(DamagedRun) => self.damaged.runs.push(indexed.run.clone()),
             }
         }
     }
 
     /// The first candidate, from `place` on, whose segment is served.
-    fn search(
+    fn probe_from(
         &mut self,
         indexed: &'a IndexedRun,
         table: &Table<'_>,
         position: usize,
         mut place: Place,
-    ) -> Result<Option<Hit>, DamagedRun> {
+    ) -> Result<Option<Unconfirmed>, DamagedRun> {
         let hash = self.lookup.keys().hash(position);
-        while let Some(candidate) = table.search(hash, place)? {
-            if let Some(met) = self.follow(indexed, &candidate) {
-                return Ok(Some(Hit::new(position, &candidate, met)));
+        while let Some(candidate) = table.probe_from(hash, place)? {
+            if let Some(segment) = self.resolve(indexed, &candidate) {
+                return Ok(Some(Unconfirmed::new(position, &candidate, segment)));
             }
+            // Behind the candidate: the loop ends at the end of the run.
             place = candidate.next;
         }
         Ok(None)
     }
 
-    /// Where a candidate leads to, if its segment is served. What says where its key is is on its way.
+    /// The number in `segments` of the candidate's segment, if it is served. Prefetches the offset of the row's key.
     #[inline]
-    fn follow(&mut self, indexed: &'a IndexedRun, candidate: &Candidate) -> Option<u32> {
+    fn resolve(&mut self, indexed: &'a IndexedRun, candidate: &Candidate) -> Option<u32> {
+        // Segment and row come from a file: the run may list no such segment, and the segment may have no such row.
         let mut number = *self.numbers.get(usize::from(candidate.segment))?;
-        if number == NOT_MET {
-            number = self.meet(indexed, candidate.segment)?;
+        if number == UNSEEN {
+            number = self.add_segment(indexed, candidate.segment)?;
         }
-        let (met, row) = (&self.met[number as usize], candidate.row as usize);
-        (row < met.segment.rows()).then(|| met.segment.prefetch_key(row))?;
+        let (segment, row) = (self.segments[number as usize].segment, candidate.row as usize);
+        (row < segment.rows()).then(|| segment.prefetch_offsets(row))?;
         Some(number)
     }
 
-    /// What all rows of a segment have in common is looked at once.
     #[cold]
-    fn meet(&mut self, indexed: &'a IndexedRun, number: u16) -> Option<u32> {
+    fn add_segment(&mut self, indexed: &'a IndexedRun, number: u16) -> Option<u32> {
+        // `None` in the run is a segment that is not served.
         let segment = indexed.segments.get(usize::from(number))?.as_ref()?;
-        self.met.push(Met { segment, source: NO_SOURCE });
-        let met = (self.met.len() - 1) as u32;
-        self.numbers[usize::from(number)] = met;
-        Some(met)
+        // The lookup keeps a segment alive from its first found row on, not before.
+        self.segments.push(ProbedSegment { segment, source: NO_SOURCE });
+        let added = (self.segments.len() - 1) as u32;
+        self.numbers[usize::from(number)] = added;
+        Some(added)
     }
 
-    /// Second step.
+    /// Second step: reads where the key of each row is, and prefetches the key and the row.
     #[inline]
-    fn find_keys(&self, hits: &mut [Hit]) {
-        for hit in hits {
-            self.find_key(hit);
+    fn prefetch_rows(&self, unconfirmed: &mut [Unconfirmed]) {
+        for candidate in unconfirmed {
+            self.prefetch_row(candidate);
         }
     }
 
-    fn find_key(&self, hit: &mut Hit) {
-        let segment = self.met[hit.met as usize].segment;
-        hit.key = segment.find_key(hit.row as usize, self.lookup.wanted()).unwrap_or(NOWHERE);
+    fn prefetch_row(&self, candidate: &mut Unconfirmed) {
+        let segment = self.segments[candidate.segment as usize].segment;
+        let key = segment.prefetch_row(candidate.row as usize, self.lookup.wanted());
+        candidate.key = key.unwrap_or(NOWHERE);
     }
 
-    /// Third step.
+    /// Third step: confirms candidates, or others of the same hash.
     #[inline]
-    fn confirm_all(&mut self, indexed: &'a IndexedRun, hits: &[Hit]) {
-        for hit in hits {
-            if !self.confirm(hit) {
-                self.confirm_another(indexed, hit);
+    fn confirm_all(&mut self, indexed: &'a IndexedRun, unconfirmed: &[Unconfirmed]) {
+        for candidate in unconfirmed {
+            if !self.confirm(candidate) {
+                self.confirm_another(indexed, candidate);
             }
         }
     }
 
     /// Another row whose hash begins as the key's does; there is nearly never one.
     #[cold]
-    fn confirm_another(&mut self, indexed: &'a IndexedRun, first: &Hit) {
+    fn confirm_another(&mut self, indexed: &'a IndexedRun, first: &Unconfirmed) {
         let (position, mut next, table) = (first.position, first.next, indexed.run.table());
         loop {
-            match self.search(indexed, &table, position, next) {
-                Ok(Some(mut hit)) => {
-                    self.find_key(&mut hit);
-                    if self.confirm(&hit) {
+            match self.probe_from(indexed, &table, position, next) {
+                Ok(Some(mut candidate)) => {
+                    self.prefetch_row(&mut candidate);
+                    if self.confirm(&candidate) {
                         return;
                     }
-                    next = hit.next;
+                    next = candidate.next;
                 }
                 Ok(None) => return,
-                Err(DamagedRun) => return self.trouble.runs.push(indexed.run.clone()),
+                Err(DamagedRun) => return self.damaged.runs.push(indexed.run.clone()),
             }
         }
     }
 
     #[inline]
-    fn found(&mut self, hit: &Hit) {
-        let met = &mut self.met[hit.met as usize];
-        if met.source == NO_SOURCE {
-            met.source = self.lookup.add_source(met.segment);
+    fn found(&mut self, candidate: &Unconfirmed) {
+        let probed = &mut self.segments[candidate.segment as usize];
+        if probed.source == NO_SOURCE {
+            probed.source = self.lookup.add_source(probed.segment);
         }
-        self.lookup.found(hit.position, met.source, hit.row);
+        self.lookup.found(candidate.position, probed.source, candidate.row);
     }
 
-    /// Whether the candidate is the row: the same key and view, and every byte that is wanted of it as it was written.
+    /// Whether the candidate is the row: the same key and view, alive, and every wanted byte of it as it was written.
     #[inline(never)]
-    fn confirm(&mut self, hit: &Hit) -> bool {
-        let (segment, row) = (self.met[hit.met as usize].segment, hit.row as usize);
+    fn confirm(&mut self, candidate: &Unconfirmed) -> bool {
+        let (segment, row) = (self.segments[candidate.segment as usize].segment, candidate.row as usize);
+        // Another thread may have found the damage since the snapshot was taken.
         if segment.is_damaged() {
             return false;
         }
-        let (position, keys) = (hit.position, self.lookup.keys());
-        let same = segment.has_key(row, hit.key.clone(), keys.key(position), keys.view());
-        if same == Some(false) || same.is_some() && !self.is_wanted(segment.base(), position) {
+        let (position, keys) = (candidate.position, self.lookup.keys());
+        let same = segment.confirm_key(row, candidate.key.clone(), keys.key(position), keys.view());
+        // `None`, a key that cannot be read from the map, decides nothing: it is read in another way below.
+        if same == Some(false) || same.is_some() && !self.is_alive(segment.base(), position) {
             return false;
         }
+        // The wanted leaves are verified before the row counts as found: copying it later cannot fail.
         if same.is_none() || !segment.has_intact_leaves(row, self.lookup.wanted()) {
-            return self.confirm_slowly(position, segment, row);
+            return self.confirm_indirect(position, segment, row);
         }
-        self.found(hit);
+        self.found(candidate);
         true
     }
 
-    /// Whether the candidate is the row, if its bytes are not all to be had from a map. What they are not to be had from for
-    /// another reason is damaged.
+    /// Whether the candidate is the row, where the map does not hold all of its bytes. Bytes of a mapped segment that the map
+    /// does not hold as they were written are damaged.
     #[cold]
-    fn confirm_slowly(&mut self, position: usize, segment: &Arc<Segment>, row: usize) -> bool {
+    fn confirm_indirect(&mut self, position: usize, segment: &Arc<Segment>, row: usize) -> bool {
         let failures = segment.failures();
-        let found = if segment.is_direct() { None } else { self.find_slowly(position, segment, row) };
+        let found = if segment.is_direct() { None } else { self.copy_if_same(position, segment, row) };
         match found {
             Some(found) => return found,
-            None if segment.failures() > failures => self.trouble.unread += 1,
-            None => self.trouble.segments.push(segment.clone()),
+            // The file system failed: nothing is known of the bytes, and the segment stays in service.
+            None if segment.failures() > failures => self.damaged.unread += 1,
+            None => self.damaged.segments.push(segment.clone()),
         }
         false
     }
 
-    fn find_slowly(&mut self, position: usize, segment: &Segment, row: usize) -> Option<bool> {
+    /// Copies the row if it is that of the key; `None` if a byte of it is damaged or cannot be read.
+    fn copy_if_same(&mut self, position: usize, segment: &Segment, row: usize) -> Option<bool> {
         let keys = self.lookup.keys();
         let (key, view) = segment.key(row)?;
         let same = view == keys.view() && *key == *keys.key(position);
-        if !same || !self.is_wanted(segment.base(), position) {
+        if !same || !self.is_alive(segment.base(), position) {
             return Some(false);
         }
-        self.load(position, segment, row).map(|()| true)
+        self.copy(position, segment, row).map(|()| true)
     }
 
     /// Copies a row that has to be decompressed or read.
-    fn load(&mut self, position: usize, segment: &Segment, row: usize) -> Option<()> {
+    fn copy(&mut self, position: usize, segment: &Segment, row: usize) -> Option<()> {
         if !segment.is_compressed() {
             let leaves = segment.read_leaves(row, self.lookup.wanted())?;
             self.lookup.found_read(position, &leaves);
             return Some(());
         }
         let (number, row) = segment.batch_of(row)?;
-        let kept = self.unpacked(segment, number)?;
-        self.lookup.found_unpacked(position, kept.batch()?, row)
+        let batch = self.decompressed(segment, number)?;
+        self.lookup.found_unpacked(position, batch.batch()?, row)
     }
 
-    fn unpacked(&mut self, segment: &Segment, number: usize) -> Option<Arc<Kept>> {
-        let key = HotKey { segment: segment.name(), part: Part::Batch(number) };
+    fn decompressed(&mut self, segment: &Segment, number: usize) -> Option<Arc<CachedPart>> {
+        let key = CacheKey { segment: segment.name(), part: Part::Batch(number) };
         if let Some((_, batch)) = self.last.as_ref().filter(|(last, _)| *last == key) {
             return Some(batch.clone());
         }
-        let batch = self.hot.get(key, || segment.unpack(number).map(Kept::Batch))?;
+        let batch = self.memory_cache.get(key, || segment.unpack(number).map(CachedPart::Batch))?;
         self.last = Some((key, batch.clone()));
         Some(batch)
     }
 
-    /// Whether a row of the key, in a segment of this base, is alive, and the replacer's own if one looks.
+    /// Whether a row of the key, in a segment of this base, is alive, and the session's own where one recomputes.
     #[inline]
-    fn is_wanted(&self, base: u64, position: usize) -> bool {
-        let (keys, replacer) = (self.lookup.keys(), self.lookup.replacer());
-        if replacer.is_none() && !self.tombstones.may_kill(base) {
+    fn is_alive(&self, base: u64, position: usize) -> bool {
+        let (keys, recompute) = (self.lookup.keys(), self.lookup.recompute());
+        if recompute.is_none() && !self.tombstones.may_kill(base) {
             return true;
         }
         let newest = self.tombstones.newest_for_row(keys, position);
-        newest <= base && replacer.is_none_or(|replacer| replacer.has_computed(newest))
+        // A segment holds rows that were computed after all changes up to its base: an older tombstone was for older rows.
+        newest <= base && recompute.is_none_or(|recompute| recompute.has_computed(newest))
     }
 }

@@ -91,12 +91,12 @@ impl fmt::Display for DType {
 /// A dimension that differs from sample to sample, `_` in `#[tensor(f16, [_, 768])]`.
 ///
 /// ```
-/// use tcx_store::{ANY, ColumnType, DType};
+/// use tcx_store::{DYNAMIC_DIM, ColumnType, DType};
 ///
-/// let tokens = ColumnType::Ragged { dtype: DType::F16, shape: &[ANY, 768] };
+/// let tokens = ColumnType::Ragged { dtype: DType::F16, shape: &[DYNAMIC_DIM, 768] };
 /// assert_eq!(tokens.leaves()[0].kind.to_string(), "f16 [_, 768]");
 /// ```
-pub const ANY: usize = usize::MAX;
+pub const DYNAMIC_DIM: usize = usize::MAX;
 
 /// The type of an output or of a part of it. Its leaves, in order, are the columns.
 ///
@@ -127,7 +127,7 @@ pub enum ColumnType {
     Ragged {
         /// The type of an element.
         dtype: DType,
-        /// The per-sample shape, with at least one [`ANY`].
+        /// The per-sample shape, with at least one [`DYNAMIC_DIM`].
         shape: &'static [usize],
     },
     /// One UTF-8 string per sample.
@@ -202,7 +202,7 @@ pub enum LeafKind {
     Ragged {
         /// The type of an element.
         dtype: DType,
-        /// The per-sample shape, with [`ANY`] for the dimensions that differ.
+        /// The per-sample shape, with [`DYNAMIC_DIM`] for the dimensions that differ.
         shape: Vec<usize>,
     },
     /// A UTF-8 string.
@@ -225,7 +225,7 @@ impl LeafKind {
         match self {
             Self::Dense { shape, .. } => product(shape),
             Self::Ragged { shape, .. } => {
-                product(&shape.iter().copied().filter(|&dim| dim != ANY).collect::<Vec<_>>())
+                product(&shape.iter().copied().filter(|&dim| dim != DYNAMIC_DIM).collect::<Vec<_>>())
             }
             Self::Text | Self::Bytes => 1,
         }
@@ -271,7 +271,7 @@ fn product(shape: &[usize]) -> usize {
 const fn varying(shape: &[usize]) -> usize {
     let (mut varying, mut i) = (0, 0);
     while i < shape.len() {
-        varying += (shape[i] == ANY) as usize;
+        varying += (shape[i] == DYNAMIC_DIM) as usize;
         i += 1;
     }
     varying
@@ -281,7 +281,7 @@ impl fmt::Display for LeafKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dense { dtype, shape } | Self::Ragged { dtype, shape } => {
-                let dim = |&dim: &usize| if dim == ANY { "_".to_owned() } else { dim.to_string() };
+                let dim = |&dim: &usize| if dim == DYNAMIC_DIM { "_".to_owned() } else { dim.to_string() };
                 write!(f, "{dtype} [{}]", shape.iter().map(dim).collect::<Vec<_>>().join(", "))
             }
             Self::Text => f.write_str("String"),
@@ -374,8 +374,9 @@ mod tests {
 
     #[test]
     fn a_tensor_of_which_several_dimensions_differ_has_a_column_of_their_sizes() {
-        const MAPS: ColumnType = ColumnType::Ragged { dtype: DType::F16, shape: &[ANY, 3, ANY] };
-        const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F16, shape: &[ANY, 768] };
+        const MAPS: ColumnType =
+            ColumnType::Ragged { dtype: DType::F16, shape: &[DYNAMIC_DIM, 3, DYNAMIC_DIM] };
+        const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F16, shape: &[DYNAMIC_DIM, 768] };
         const OUTPUT: ColumnType = ColumnType::Struct(&[
             Field { name: "maps", column: ColumnType::Optional(&MAPS) },
             Field { name: "tokens", column: TOKENS },

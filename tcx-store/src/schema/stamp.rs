@@ -143,7 +143,7 @@ mod tests {
                 let keys = Keys::ints([7, 8], view);
                 let keys = keys.with_stamps(Column::dense(&[stamp.to_le_bytes(), [0; 8]].concat())).unwrap();
                 let mut rows = store.lookup(keys).unwrap();
-                let missing = rows.missing_positions();
+                let missing = rows.distinct_missing_positions();
                 assert_eq!(missing.len(), if stamp == 0 { 2 } else { 1 });
                 let values = vec![stamp as u8; missing.len()];
                 store.insert(&mut rows, &missing, vec![Column::dense(&values)]).unwrap();

@@ -45,7 +45,7 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ANY, DType};
+    use crate::{DType, DYNAMIC_DIM};
 
     fn accepts(kind: &LeafKind, row: &[u8], sizes: &[i64]) -> bool {
         let sizes: Vec<u8> = sizes.iter().flat_map(|size| size.to_le_bytes()).collect();
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_ragged_row_has_whole_parts() {
-        let tokens = LeafKind::Ragged { dtype: DType::F16, shape: vec![ANY, 3] };
+        let tokens = LeafKind::Ragged { dtype: DType::F16, shape: vec![DYNAMIC_DIM, 3] };
         for (bytes, whole) in [(0, true), (2, false), (6, true), (7, false), (600, true)] {
             assert_eq!(accepts(&tokens, &vec![0; bytes], &[]), whole, "{bytes} bytes");
         }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_ragged_row_is_as_large_as_its_sizes_say() {
-        let maps = LeafKind::Ragged { dtype: DType::I16, shape: vec![ANY, 3, ANY] };
+        let maps = LeafKind::Ragged { dtype: DType::I16, shape: vec![DYNAMIC_DIM, 3, DYNAMIC_DIM] };
         assert!(accepts(&maps, &[0; 36], &[2, 3]) && accepts(&maps, &[], &[0, 9]));
         for sizes in [[3, 3], [-2, -3], [1 << 62, 6], [0, 0], [i64::MAX, i64::MAX]] {
             assert!(!accepts(&maps, &[0; 36], &sizes), "{sizes:?}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::schema::key::KeyType;
-use crate::schema::leaf::{ANY, DType, Leaf, LeafKind};
+use crate::schema::leaf::{DType, DYNAMIC_DIM, Leaf, LeafKind};
 
 /// The key column, and the view column behind it; then the leaves.
 const KEY: &str = "__key";
@@ -56,7 +56,7 @@ fn field(leaf: &Leaf) -> Field {
 }
 
 fn json(shape: &[usize]) -> String {
-    let dim = |&dim: &usize| if dim == ANY { "null".to_owned() } else { dim.to_string() };
+    let dim = |&dim: &usize| if dim == DYNAMIC_DIM { "null".to_owned() } else { dim.to_string() };
     let dims: Vec<String> = shape.iter().map(dim).collect();
     format!("[{}]", dims.join(","))
 }

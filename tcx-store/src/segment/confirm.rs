@@ -10,7 +10,7 @@ use crate::sys::cache_line::prefetch;
 impl Segment {
     /// Tells the processor that `row` is wanted soon, first step: what says where its key is.
     #[inline]
-    pub(crate) fn prefetch_key(&self, row: usize) {
+    pub(crate) fn prefetch_offsets(&self, row: usize) {
         let Some((batch, row)) = self.locate(row) else { return };
         let key = &batch.key;
         match key.offsets {
@@ -29,7 +29,7 @@ impl Segment {
     /// Second step: where the key is; `None` if that cannot be trusted. Tells the processor that it is wanted, and the first
     /// line of each of the row's leaves that are. `row` is one of the segment's.
     #[inline]
-    pub(crate) fn find_key(&self, row: usize, wanted: Option<&[usize]>) -> Option<Range<usize>> {
+    pub(crate) fn prefetch_row(&self, row: usize, wanted: Option<&[usize]>) -> Option<Range<usize>> {
         let (batch, row) = self.locate(row)?;
         let key = batch.key.range(row, |range| self.in_map(range))?;
         prefetch(&self.map, key.start);
@@ -47,10 +47,10 @@ impl Segment {
         Some(key)
     }
 
-    /// Third step: whether this is the row of a key, which [`find_key`](Self::find_key) has found, and of a view; `None` if
+    /// Third step: whether this is the row of a key, which [`prefetch_row`](Self::prefetch_row) has found, and of a view; `None` if
     /// its bytes cannot be trusted, or are in no map.
     #[inline]
-    pub(crate) fn has_key(&self, row: usize, found: Range<usize>, key: &[u8], view: u32) -> Option<bool> {
+    pub(crate) fn confirm_key(&self, row: usize, found: Range<usize>, key: &[u8], view: u32) -> Option<bool> {
         let own = match self.view {
             Some(view) => view,
             None => self.key(row)?.1,

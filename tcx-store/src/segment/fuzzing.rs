@@ -6,12 +6,12 @@ use super::layout::{block_ranges, has_schema, layout, record_batch, spans};
 use super::open::{CLOSING, END_OF_STREAM, footer_metadata, tail_len};
 use super::*;
 use crate::schema::leaf::{ColumnType, DType, Field};
-use crate::segment::page_cache::HotTier;
+use crate::segment::memory_cache::MemoryCache;
 use crate::storage::{ReadAt, Sealed};
 use crate::sys::bytes::Random;
 use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::testing::fuzzing::mapped;
-use crate::{ANY, KeyType, Leaf};
+use crate::{DYNAMIC_DIM, KeyType, Leaf};
 
 /// The output of the module whose segments they seem to be.
 pub(crate) const OUTPUT: ColumnType = ColumnType::Struct(&[
@@ -23,7 +23,7 @@ pub(crate) const OUTPUT: ColumnType = ColumnType::Struct(&[
         column: ColumnType::Optional(&ColumnType::Dense { dtype: DType::I64, shape: &[] }),
     },
     Field { name: "image", column: ColumnType::Bytes },
-    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
+    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM, 2] } },
 ]);
 
 /// So many rows are both read and mapped.
@@ -103,8 +103,8 @@ fn open(bytes: &[u8], file: Sealed) -> Option<Segment> {
     let footer = arrow_ipc::root_as_footer(&tail[END_OF_STREAM..tail.len() - CLOSING]).ok()?;
     let metadata = footer_metadata(&footer).ok()?;
     let (schema, leaves) = (arrow_schema(KeyType::Text, &leaves()), leaves().into());
-    let hot = Arc::new(HotTier::new(2 * bytes.len()));
-    Segment::open(file, &hot, name, (&schema, &leaves), &metadata.identity, metadata.instance).ok()
+    let memory_cache = Arc::new(MemoryCache::new(2 * bytes.len()));
+    Segment::open(file, &memory_cache, name, (&schema, &leaves), &metadata.identity, metadata.instance).ok()
 }
 
 /// Reads every row in every way there is.
@@ -121,11 +121,11 @@ fn open_and_use(bytes: &[u8]) {
     assert!(rows * size_of::<u32>() <= bytes.len(), "{rows} rows have not room in {} bytes", bytes.len());
     let mut keys = HashMap::new();
     for row in 0..=rows {
-        segment.prefetch_key(row);
+        segment.prefetch_offsets(row);
         if let Some((key, view)) = segment.key(row) {
             keys.insert((key.to_vec(), view), row);
-            let found = segment.find_key(row, None).expect("a key that can be read can be found");
-            assert_eq!(segment.has_key(row, found, key.as_ref(), view), Some(true));
+            let found = segment.prefetch_row(row, None).expect("a key that can be read can be found");
+            assert_eq!(segment.confirm_key(row, found, key.as_ref(), view), Some(true));
         }
         let read = segment.read_row(row);
         assert!(row < rows || read.is_none());

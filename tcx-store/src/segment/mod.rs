@@ -11,13 +11,13 @@ pub(crate) mod fuzzing;
 mod indirect;
 mod layout;
 mod limits;
+mod mapped_rows;
+pub(crate) mod memory_cache;
 mod message;
 mod metadata;
 mod open;
 mod pack;
-pub(crate) mod page_cache;
 mod piece;
-mod plain;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -37,10 +37,10 @@ use arrow_schema::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
 pub(crate) use limits::{MAX_SEGMENT_BYTES, most_rows};
+pub(crate) use mapped_rows::{MappedKey, MappedRows};
 #[cfg(any(test, fuzzing))]
 pub(crate) use pack::MOST_UNPACKED;
 pub(crate) use piece::{Piece, Rows, Source};
-pub(crate) use plain::{Plain, PlainKey};
 #[cfg(test)]
 pub(crate) use tests::forged::forged;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};

@@ -14,7 +14,7 @@ use super::metadata::{Metadata, MetadataError};
 use super::reader::Reader;
 use super::{Segment, SegmentError, layout, verified};
 use crate::schema::leaf::Leaf;
-use crate::segment::page_cache::HotTier;
+use crate::segment::memory_cache::MemoryCache;
 use crate::storage::Sealed;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
@@ -32,7 +32,7 @@ impl Segment {
     /// Reads the footer and the batches' headers; the rows are verified when they are first used.
     pub(crate) fn open(
         file: Sealed,
-        hot: &Arc<HotTier>,
+        memory_cache: &Arc<MemoryCache>,
         name: SegmentName,
         (schema, leaves): (&SchemaRef, &Arc<[Leaf]>),
         identity: &str,
@@ -40,7 +40,7 @@ impl Segment {
     ) -> Result<Self, SegmentError> {
         let (map, reader) = match file {
             Sealed::Mapped(map) => (map, None),
-            Sealed::Read(file) => (Mapped::nothing(), Some(Reader::new(file, name, hot.clone()))),
+            Sealed::Read(file) => (Mapped::nothing(), Some(Reader::new(file, name, memory_cache.clone()))),
         };
         let bytes = reader.as_ref().map_or(map.len(), Reader::bytes);
         let tail_bytes = &*read_tail(&map, reader.as_ref())?;

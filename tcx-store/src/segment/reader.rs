@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::open::tail_len;
-use crate::segment::page_cache::{HotKey, HotTier, Kept, Part};
+use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache, Part};
 use crate::storage::ReadAt;
 use crate::storage::name::SegmentName;
 use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks};
@@ -17,19 +17,19 @@ const MANY: usize = 8;
 /// So much of a file's end is read at first: nearly always all of its tail.
 const TAIL: usize = CHECKSUM_BLOCK;
 
-/// Reads blocks, verifies each when it is read, and keeps them in the hot tier.
+/// Reads blocks, verifies each when it is read, and keeps them in the memory cache.
 #[derive(Debug)]
 pub(super) struct Reader {
     file: Box<dyn ReadAt>,
     segment: SegmentName,
-    hot: Arc<HotTier>,
+    memory_cache: Arc<MemoryCache>,
     /// How often the file could not be read.
     failures: AtomicUsize,
 }
 
 impl Reader {
-    pub(super) fn new(file: Box<dyn ReadAt>, segment: SegmentName, hot: Arc<HotTier>) -> Self {
-        Self { file, segment, hot, failures: AtomicUsize::new(0) }
+    pub(super) fn new(file: Box<dyn ReadAt>, segment: SegmentName, memory_cache: Arc<MemoryCache>) -> Self {
+        Self { file, segment, memory_cache, failures: AtomicUsize::new(0) }
     }
 
     /// How often the file could not be read so far. Whoever finds that something cannot be had, and that this number has
@@ -97,10 +97,11 @@ impl Reader {
         (bytes.len() == range.len()).then_some(bytes)
     }
 
-    fn block(&self, number: usize, blocks: &VerifiedBlocks) -> Option<Arc<Kept>> {
-        let key = HotKey { segment: self.segment, part: Part::Block(number) };
-        self.hot
-            .get(key, || self.read_blocks(blocks.range(number)?, number..number + 1, blocks).map(Kept::Block))
+    fn block(&self, number: usize, blocks: &VerifiedBlocks) -> Option<Arc<CachedPart>> {
+        let key = CacheKey { segment: self.segment, part: Part::Block(number) };
+        self.memory_cache.get(key, || {
+            self.read_blocks(blocks.range(number)?, number..number + 1, blocks).map(CachedPart::Block)
+        })
     }
 
     /// Reads whole blocks at once and cuts the range out of them.

@@ -14,7 +14,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::storage::{Steps, System};
+use crate::storage::{FileOperations, System};
 use crate::sys::bytes::Random;
 
 pub use record::Session;

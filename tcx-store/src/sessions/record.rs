@@ -33,7 +33,7 @@ const MOST_TEXTS: usize = 32;
 /// # drop(store);
 /// let session = &tcx_store::sessions(&dir.path().join("m_v1"))?[0];
 /// assert_eq!((&*session.module, session.process), ("m_v1", std::process::id()));
-/// assert_eq!(session.told("host"), Some("node7"));
+/// assert_eq!(session.provenance("host"), Some("node7"));
 /// assert_eq!(session.stats.rows_sealed, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -58,7 +58,7 @@ pub struct Session {
 
 impl Session {
     /// The value of an entry of the provenance.
-    pub fn told(&self, name: &str) -> Option<&str> {
+    pub fn provenance(&self, name: &str) -> Option<&str> {
         self.provenance.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 }
@@ -87,7 +87,7 @@ fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 20] {
         ("damaged_segments", &mut stats.damaged_segments),
         ("failed_reads", &mut stats.failed_reads),
         ("rebuilt_runs", &mut stats.rebuilt_runs),
-        ("troubles", &mut stats.troubles),
+        ("troubles", &mut stats.write_failures),
     ]
 }
 

@@ -7,15 +7,16 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::record::{decode, encode, with_checksum};
 use super::recorder::remove_old;
 use super::{FOLDER, MOST_BYTES, RecordName, Recorder, Session, sessions};
+use crate::LookupOptions;
 use crate::stats::Stats;
 use crate::storage::{LocalStorage, Storage, System};
 use crate::sys::bytes::Random;
 use crate::testing::{Fault, Faulty};
-use crate::testing::{compute, keys, process, reader, spec, values, with_steps};
-use crate::write::{Times, Writer};
+use crate::testing::{compute, keys, process, reader, spec, values, with_operations};
+use crate::write::{Writer, WriterIntervals};
 use crate::{Inspection, Options, OtherFiles, Store, verify};
 
-fn told(dir: &Path) -> Vec<Session> {
+fn recorded(dir: &Path) -> Vec<Session> {
     sessions(&dir.join("m_v1")).unwrap()
 }
 
@@ -48,9 +49,9 @@ fn a_closed_store_tells_what_was_done_with_it() {
     compute(&store, &["a", "b"], 7);
     store.computed(2, std::time::Instant::now());
     store.lookup(keys(&["a"])).unwrap();
-    assert!(told(dir.path()).is_empty(), "it is not closed");
+    assert!(recorded(dir.path()).is_empty(), "it is not closed");
     drop(store);
-    let [session] = &told(dir.path())[..] else { panic!("one session") };
+    let [session] = &recorded(dir.path())[..] else { panic!("one session") };
     let Stats { hits, misses, rows_computed, rows_sealed, seal_times, compute_times, .. } = session.stats;
     assert_eq!((hits, misses, rows_computed, rows_sealed), (1, 2, 2, 2));
     assert_eq!((seal_times.count, compute_times.count), (1, 1));
@@ -59,7 +60,7 @@ fn a_closed_store_tells_what_was_done_with_it() {
     let again = process(dir.path());
     assert_eq!(values(&again, &["a", "b"]), [7, 7]);
     drop(again);
-    let hits: Vec<u64> = told(dir.path()).iter().map(|session| session.stats.hits).collect();
+    let hits: Vec<u64> = recorded(dir.path()).iter().map(|session| session.stats.hits).collect();
     assert_eq!(hits, [1, 2], "in the order in which they began");
 }
 
@@ -68,10 +69,10 @@ fn a_session_that_was_ended_may_go_on_and_is_told_once_more() {
     let dir = tempfile::tempdir().unwrap();
     let store = filled(dir.path());
     store.end_session();
-    assert!(told(dir.path())[0].is_closed);
+    assert!(recorded(dir.path())[0].is_closed);
     store.lookup(keys(&["a"])).unwrap();
     drop(store);
-    let [session] = &told(dir.path())[..] else { panic!("one session") };
+    let [session] = &recorded(dir.path())[..] else { panic!("one session") };
     assert_eq!((session.stats.hits, session.is_closed), (1, true));
 }
 
@@ -83,11 +84,11 @@ fn a_session_has_one_record_the_newest() {
     for hits in 1..4 {
         store.lookup(keys(&["a"])).unwrap();
         recorder.record(false);
-        let [session] = &told(dir.path())[..] else { panic!("one session") };
+        let [session] = &recorded(dir.path())[..] else { panic!("one session") };
         assert_eq!((session.stats.hits, session.is_closed), (hits, false));
     }
     recorder.record(true);
-    assert!(told(dir.path())[0].is_closed);
+    assert!(recorded(dir.path())[0].is_closed);
     assert_eq!(std::fs::read_dir(records(dir.path())).unwrap().count(), 1, "nothing else is left");
 }
 
@@ -95,12 +96,15 @@ fn a_session_has_one_record_the_newest() {
 fn a_process_that_is_killed_has_told_what_it_did_until_then() {
     let dir = tempfile::tempdir().unwrap();
     let store = filled(dir.path());
-    let often = Times { record_every: Duration::from_millis(5), ..Times::new(&Options::default()) };
+    let often = WriterIntervals {
+        record_every: Duration::from_millis(5),
+        ..WriterIntervals::new(&Options::default())
+    };
     let writer = Writer::start(store.core.clone(), often).unwrap();
-    while told(dir.path()).is_empty() {
+    while recorded(dir.path()).is_empty() {
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert!(!told(dir.path())[0].is_closed);
+    assert!(!recorded(dir.path())[0].is_closed);
     drop(writer);
 }
 
@@ -111,7 +115,7 @@ fn a_store_that_is_open_to_read_only_or_was_not_asked_tells_nothing() {
     std::fs::remove_dir_all(records(dir.path())).unwrap();
     let store = process(dir.path());
     store.refresh().unwrap();
-    store.peek(keys(&["a"])).unwrap();
+    store.lookup_with(keys(&["a"]), LookupOptions::uncounted()).unwrap();
     store.end_session();
     drop(store);
     let reader = reader(dir.path());
@@ -146,7 +150,7 @@ fn a_folder_that_was_emptied_is_written_to_again_and_its_records_are_in_nobody_s
             std::fs::remove_file(path).unwrap();
         }
     }
-    assert_eq!(told(dir.path()).len(), 1);
+    assert_eq!(recorded(dir.path()).len(), 1);
     compute(&store, &["b"], 7);
     store.flush().unwrap();
     assert_eq!(values(&process(dir.path()), &["b"]), [7]);
@@ -164,12 +168,12 @@ fn a_record_that_cannot_be_written_keeps_nothing_from_the_disk() {
     let refused = Fault::Refused(std::io::ErrorKind::StorageFull);
     let of_record = |path: &Path| path.components().any(|part| part.as_os_str() == FOLDER);
     let steps = Faulty::with(move |_, _, path| of_record(path).then_some(refused));
-    let store = with_steps(dir.path(), steps.clone());
+    let store = with_operations(dir.path(), steps.clone());
     compute(&store, &["a"], 7);
     Recorder::new(store.core.clone()).record(false);
     store.flush().unwrap();
     Recorder::new(store.core.clone()).record(false);
-    assert!(steps.has_failed() && store.trouble().is_none());
+    assert!(steps.has_failed() && store.write_failure().is_none());
     drop(store);
     assert_eq!(values(&process(dir.path()), &["a"]), [7]);
 }
@@ -188,7 +192,7 @@ fn a_link_in_the_place_of_the_records_is_not_followed() {
     std::os::unix::fs::symlink(&outside, records(dir.path())).unwrap();
     drop(store);
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
-    assert!(told(dir.path()).is_empty());
+    assert!(recorded(dir.path()).is_empty());
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn what_is_no_record_is_left_out_and_left_alone() {
     std::fs::write(records(dir.path()).join(name(2)), vec![b'x'; 1 << 20]).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", records(dir.path()).join(name(3))).unwrap();
     std::fs::create_dir(records(dir.path()).join(name(4))).unwrap();
-    assert_eq!(told(dir.path()).len(), 1);
+    assert_eq!(recorded(dir.path()).len(), 1);
     assert_eq!(std::fs::read_dir(records(dir.path())).unwrap().count(), 6);
 }
 
@@ -219,11 +223,11 @@ fn nothing_else_takes_records_for_a_part_of_the_cache() {
     assert_eq!(store.collect(Duration::ZERO).unwrap(), 0);
     drop(store);
     let module = dir.path().join("m_v1");
-    assert_eq!(OtherFiles::read(&module).unwrap().strangers, [""; 0]);
+    assert_eq!(OtherFiles::read(&module).unwrap().unrecognised, [""; 0]);
     assert!(verify(&module, &mut |_, _| {}).unwrap().damage.is_empty());
     let used = Inspection::open(&module).unwrap().last_used();
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(told(dir.path()).len(), 1);
+    assert_eq!(recorded(dir.path()).len(), 1);
     assert_eq!(Inspection::open(&module).unwrap().last_used(), used, "looking is no use");
 }
 
@@ -309,5 +313,5 @@ fn a_refused_store_tells_nothing() {
     compute(&process(dir.path()), &["a"], 7);
     refused.core.remember(&crate::Error::of_kind(crate::ErrorKind::Incompatible, "another's"));
     drop(refused);
-    assert_eq!(told(dir.path()).len(), 1);
+    assert_eq!(recorded(dir.path()).len(), 1);
 }

@@ -57,7 +57,7 @@ pub(crate) fn publish(module: &str, stats: &Stats) {
         ("tcx_sealed_bytes_total", stats.bytes_sealed),
         ("tcx_damaged_segments_total", stats.damaged_segments),
         ("tcx_rebuilt_runs_total", stats.rebuilt_runs),
-        ("tcx_troubles_total", stats.troubles),
+        ("tcx_write_failures_total", stats.write_failures),
     ];
     for (name, count) in counts {
         counter!(name, "module" => module.to_owned()).absolute(count);
@@ -65,8 +65,11 @@ pub(crate) fn publish(module: &str, stats: &Stats) {
     for (cause, count) in stats.miss_causes.named() {
         counter!("tcx_misses_total", "module" => module.to_owned(), "cause" => cause).absolute(count);
     }
-    let tiers =
-        [("buffer", stats.tiers.buffer), ("segments", stats.tiers.segments), ("hot", stats.tiers.hot)];
+    let tiers = [
+        ("buffer", stats.tiers.buffer),
+        ("segments", stats.tiers.segments),
+        ("memory_cache", stats.tiers.memory_cache),
+    ];
     for (tier, counts) in tiers {
         let counts = [("tcx_tier_hits_total", counts.hits), ("tcx_tier_misses_total", counts.misses)];
         for (name, count) in counts {

@@ -76,7 +76,7 @@ pub struct Stats {
     /// Index runs that were made again because they were damaged or missing.
     pub rebuilt_runs: u64,
     /// How often writing was turned off.
-    pub troubles: u64,
+    pub write_failures: u64,
     /// Whether writing is off now.
     pub is_writing_off: bool,
     /// Computing what was missing, by the word of [`Store::computed`](crate::Store::computed).
@@ -124,7 +124,7 @@ pub struct Tiers {
     pub segments: TierCounts,
     /// Parts of compressed or read segments, not rows: found in memory, or decompressed or read. Nothing is counted where
     /// [`memory_cache_bytes`](crate::Options::memory_cache_bytes) is 0.
-    pub hot: TierCounts,
+    pub memory_cache: TierCounts,
 }
 
 /// Hits and misses of one of the [`Tiers`].
@@ -214,7 +214,7 @@ pub(crate) struct Counters {
     pub(crate) unknown_segments: Counter,
     pub(crate) failed_reads: Counter,
     pub(crate) rebuilt_runs: Counter,
-    pub(crate) troubles: Counter,
+    pub(crate) write_failures: Counter,
     /// By [`Work`].
     pub(crate) clocks: [Clock; Work::COUNT],
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::steps::Steps;
+use super::steps::FileOperations;
 use super::{FileInfo, Held};
 
 /// An open directory. Elsewhere than on Unix, where a program cannot remove files in one, it is known by its path: there nobody
@@ -77,13 +77,13 @@ pub(super) struct LocalHeld<S> {
     steps: S,
 }
 
-impl<S: Steps> LocalHeld<S> {
+impl<S: FileOperations> LocalHeld<S> {
     pub(crate) fn open(path: PathBuf, steps: S) -> io::Result<Self> {
         Ok(Self { dir: steps.hold(&path)?, path, steps })
     }
 }
 
-impl<S: Steps> Held for LocalHeld<S> {
+impl<S: FileOperations> Held for LocalHeld<S> {
     fn info(&self, name: &str) -> io::Result<FileInfo> {
         self.steps.info_in(&self.dir, &self.path.join(name))
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::file_system::is_remote;
 use super::held::LocalHeld;
 use super::sealed::{LocalFile, Sealed};
-use super::steps::{Stamp, Steps};
+use super::steps::{FileOperations, Stamp};
 use super::{Draft, FileInfo, Held, Storage};
 use crate::options::ReadMode;
 use crate::storage::name::FileName;
@@ -28,7 +28,7 @@ pub(crate) struct LocalStorage<S> {
     makes: bool,
 }
 
-impl<S: Steps + Clone> LocalStorage<S> {
+impl<S: FileOperations + Clone> LocalStorage<S> {
     pub(crate) fn new(dir: PathBuf, steps: S) -> Self {
         Self { dir, steps, named: AtomicBool::new(false), reads: false, makes: true }
     }
@@ -95,7 +95,7 @@ impl<S: Steps + Clone> LocalStorage<S> {
     }
 }
 
-impl<S: Steps + Clone> Storage for LocalStorage<S> {
+impl<S: FileOperations + Clone> Storage for LocalStorage<S> {
     fn path(&self) -> &Path {
         &self.dir
     }
@@ -196,7 +196,7 @@ fn is_of_another(error: &io::Error) -> bool {
 }
 
 /// A file under its temporary name.
-struct LocalDraft<S: Steps> {
+struct LocalDraft<S: FileOperations> {
     dir: PathBuf,
     /// `None` once the file has its name.
     path: Option<PathBuf>,
@@ -204,7 +204,7 @@ struct LocalDraft<S: Steps> {
     steps: S,
 }
 
-impl<S: Steps> LocalDraft<S> {
+impl<S: FileOperations> LocalDraft<S> {
     fn sealed_path(&self) -> io::Result<&Path> {
         // A courtesy to the careless; some network file systems refuse it.
         let _ = self.steps.seal(&self.file);
@@ -212,7 +212,7 @@ impl<S: Steps> LocalDraft<S> {
     }
 }
 
-impl<S: Steps> Write for LocalDraft<S> {
+impl<S: FileOperations> Write for LocalDraft<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.steps.write(&mut self.file, bytes)
     }
@@ -222,7 +222,7 @@ impl<S: Steps> Write for LocalDraft<S> {
     }
 }
 
-impl<S: Steps> Draft for LocalDraft<S> {
+impl<S: FileOperations> Draft for LocalDraft<S> {
     fn publish(mut self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
         if durable {
             self.steps.sync(&self.file)?;
@@ -257,7 +257,7 @@ impl<S: Steps> Draft for LocalDraft<S> {
     }
 }
 
-impl<S: Steps> Drop for LocalDraft<S> {
+impl<S: FileOperations> Drop for LocalDraft<S> {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             // What cannot be removed now is an orphan, which nobody reads.

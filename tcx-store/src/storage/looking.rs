@@ -8,13 +8,13 @@ use std::time::SystemTime;
 
 use super::file_system::is_remote;
 use super::sealed::{LocalFile, Sealed};
-use super::steps::{Stamp, Steps, System};
+use super::steps::{FileOperations, Stamp, System};
 use super::{Draft, FileInfo, Held, Storage};
 use crate::sys::mmap::Mapped;
 
 /// A directory of a file system, for whoever must leave no trace there.
 #[derive(Debug)]
-pub(crate) struct Looking {
+pub(crate) struct ReadOnlyStorage {
     dir: PathBuf,
     /// Whether files are read instead of mapped: another machine may take them away.
     reads: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Looking {
 /// So much of a file is read at a time.
 const PIECE: usize = 1 << 20;
 
-impl Looking {
+impl ReadOnlyStorage {
     pub(crate) fn new(dir: PathBuf) -> Self {
         Self { reads: is_remote(&dir), dir }
     }
@@ -61,7 +61,7 @@ impl Looking {
     }
 }
 
-impl Storage for Looking {
+impl Storage for ReadOnlyStorage {
     fn path(&self) -> &Path {
         &self.dir
     }

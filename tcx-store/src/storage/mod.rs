@@ -17,9 +17,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use local::LocalStorage;
-pub(crate) use looking::Looking;
+pub(crate) use looking::ReadOnlyStorage;
 pub(crate) use sealed::{ReadAt, Sealed};
-pub(crate) use steps::{Stamp, Steps, System};
+pub(crate) use steps::{FileOperations, Stamp, System};
 
 use crate::sys::mmap::Mapped;
 

@@ -125,7 +125,7 @@ mod tests {
         for name in names {
             assert_eq!(FileName::parse(&name.to_string()), Some(name));
         }
-        let strangers = [
+        let unrecognised = [
             "",
             "change-1",
             "change-+0000000000000000001",
@@ -135,7 +135,7 @@ mod tests {
             "change-99999999999999999999",
             "change-18446744073709551615",
         ];
-        for stranger in strangers {
+        for stranger in unrecognised {
             assert_eq!(FileName::parse(stranger), None, "{stranger}");
         }
     }

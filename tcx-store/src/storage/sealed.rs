@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use super::steps::Steps;
+use super::steps::FileOperations;
 use crate::sys::mmap::Mapped;
 
 /// A sealed file.
@@ -45,7 +45,7 @@ pub(super) struct LocalFile<S> {
     file: Mutex<std::sync::Arc<File>>,
 }
 
-impl<S: Steps> LocalFile<S> {
+impl<S: FileOperations> LocalFile<S> {
     pub(super) fn open(path: PathBuf, steps: S) -> io::Result<Self> {
         let file = steps.open(&path)?;
         Self::of(path, steps, file)
@@ -83,7 +83,7 @@ impl<S: Steps> LocalFile<S> {
     }
 }
 
-impl<S: Steps> ReadAt for LocalFile<S> {
+impl<S: FileOperations> ReadAt for LocalFile<S> {
     fn bytes(&self) -> usize {
         self.bytes
     }

@@ -23,7 +23,7 @@ impl Stamp {
 }
 
 /// One method is one step: it happens or fails as a whole.
-pub(crate) trait Steps: Send + Sync + std::fmt::Debug + 'static {
+pub(crate) trait FileOperations: Send + Sync + std::fmt::Debug + 'static {
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     fn create_file(&self, path: &Path) -> io::Result<File>;
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<usize>;
@@ -53,7 +53,7 @@ pub(crate) trait Steps: Send + Sync + std::fmt::Debug + 'static {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System;
 
-impl Steps for System {
+impl FileOperations for System {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         fs::create_dir(path)
     }

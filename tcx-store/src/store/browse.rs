@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::read::lookup::Lookup;
+use crate::read::lookup_options::LookupOptions;
 use crate::schema::key::Keys;
 use crate::store::Store;
 use crate::store::invalidate::Reach;
@@ -32,8 +33,8 @@ impl Store {
     }
 
     /// A lookup that finds nothing: its rows are computed and kept nowhere.
-    pub fn lookup_nothing(&self, keys: Keys) -> Lookup {
-        self.core.spec.lookup_nothing(keys)
+    pub fn empty_lookup(&self, keys: Keys) -> Lookup {
+        self.core.spec.empty_lookup(keys)
     }
 
     /// Brings the rows of these keys into memory, so that a lookup soon after does not wait for the disk. Tells how many of
@@ -56,7 +57,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn prefetch(&self, keys: Keys) -> Result<usize> {
-        let rows = self.peek(keys)?;
+        let rows = self.lookup_with(keys, LookupOptions::uncounted())?;
         rows.bring_into_memory();
         Ok(rows.len() - rows.missing())
     }

@@ -25,7 +25,7 @@ impl Store {
     /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 255])])?;
     /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
     /// store.reject(&mut rows, &[1]);
-    /// assert_eq!(rows.missing_positions(), [1]);
+    /// assert_eq!(rows.distinct_missing_positions(), [1]);
     /// store.insert(&mut rows, &[1], vec![Column::dense(&[20])])?;
     /// store.flush()?;
     /// assert_eq!(store.lookup(Keys::ints([2], 0))?.bytes(0, 0), [20]);
@@ -128,7 +128,7 @@ impl Store {
             core.counters.rows_dropped.add(batch.rows());
             return Ok(());
         };
-        if self.core.is_frozen() {
+        if self.core.is_full() {
             self.core.counters.rows_dropped.add(batch.rows());
             return Ok(());
         }

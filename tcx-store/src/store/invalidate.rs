@@ -27,9 +27,9 @@ impl Store {
     /// let mut rows = store.lookup(Keys::text(["train/a", "train/b", "test/c"], 0)?)?;
     /// store.insert(&mut rows, &[0, 1, 2], vec![Column::dense(&[1, 2, 3])])?;
     /// store.invalidate(&Keys::text(["train/a"], 0)?)?;
-    /// assert_eq!(store.lookup(rows.keys().clone())?.missing_positions(), [0]);
+    /// assert_eq!(store.lookup(rows.keys().clone())?.distinct_missing_positions(), [0]);
     /// store.invalidate_prefix(b"train/")?;
-    /// assert_eq!(store.lookup(rows.keys().clone())?.missing_positions(), [0, 1]);
+    /// assert_eq!(store.lookup(rows.keys().clone())?.distinct_missing_positions(), [0, 1]);
     /// store.invalidate_where(|key| key.ends_with(b"c"))?;
     /// assert_eq!(store.lookup(rows.keys().clone())?.missing(), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

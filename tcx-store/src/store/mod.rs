@@ -8,6 +8,7 @@ pub(crate) mod disk_usage;
 pub(crate) mod inherited;
 pub(crate) mod insert;
 pub(crate) mod invalidate;
+pub(crate) mod lookup;
 pub(crate) mod passed;
 pub(crate) mod sessions;
 pub(crate) mod upkeep;
@@ -19,20 +20,17 @@ use std::time::Instant;
 
 use crate::changes::IdentityChange;
 use crate::computed::losses::Losses;
-use crate::computed::recompute::Replacer;
+use crate::computed::recompute::RecomputeSession;
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
-use crate::read::destination::{Destination, Destinations};
-use crate::read::lookup::Lookup;
-use crate::schema::key::Keys;
 use crate::schema::spec::Spec;
 use crate::stats::{Stats, Work};
 use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};
 use crate::store::inherited::Reopened;
 use crate::sys::fork::{PerProcess, Process};
-use crate::write::{Times, Writer};
+use crate::write::{Writer, WriterIntervals};
 
 /// The open stores of this process, by folder: the last is shared, those before it were given up and may have rows that wait.
 static OPEN: PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>> = PerProcess::new();
@@ -55,7 +53,7 @@ static OPEN: PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>> = PerProcess:
 /// let store = Store::open(dir.path(), spec, &Options::default())?;
 ///
 /// let mut rows = store.lookup(Keys::text(["cat", "dog"], 0)?)?;
-/// let missing = rows.missing_positions();
+/// let missing = rows.distinct_missing_positions();
 /// assert_eq!(missing, [0, 1]);
 /// let columns = vec![Column::dense(&[1, 2, 3, 4]), Column::text(["a cat", "a dog"])];
 /// store.insert(&mut rows, &missing, columns)?;
@@ -69,15 +67,15 @@ pub struct Store {
     pub(crate) core: Arc<Core>,
     /// There is none as long as the store is open to read only.
     writer: OnceLock<Writer>,
-    times: Times,
+    times: WriterIntervals,
     pub(crate) options: Options,
     /// The one that has the threads of this store.
     pub(crate) process: Process,
     pub(crate) reopened: Reopened,
     /// Of those who insert without naming others.
     pub(crate) losses: Arc<Losses>,
-    /// Takes the place of rows that were found and rejected. One for all: each replacer costs a tombstone a seal.
-    pub(crate) rejections: Arc<Replacer>,
+    /// Takes the place of rows that were found and rejected. One for all: each recompute session costs a tombstone a seal.
+    pub(crate) rejections: Arc<RecomputeSession>,
 }
 
 impl Store {
@@ -132,12 +130,12 @@ impl Store {
         Self {
             core: Arc::new(core),
             writer: OnceLock::new(),
-            times: Times::new(options),
+            times: WriterIntervals::new(options),
             options: options.clone(),
             process: Process::current(),
             reopened: Reopened::new(),
             losses: Arc::default(),
-            rejections: Replacer::new(),
+            rejections: RecomputeSession::new(),
         }
     }
 
@@ -208,118 +206,6 @@ impl Store {
         Ok(self)
     }
 
-    /// Finds the rows of these keys.
-    ///
-    /// # Errors
-    ///
-    /// Keys of another type; a folder that turned out to be another's. Trouble with the disk is a miss.
-    pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
-        self.look_counted(keys, None, None, &mut [])
-    }
-
-    /// Finds the rows of these keys, of which only the leaves of these numbers are going to be read: nothing of the others is
-    /// read or verified.
-    ///
-    /// ```
-    /// # use std::mem::MaybeUninit;
-    /// # use tcx_store::{Column, ColumnType, DType, Field, Identity, KeyType, Keys, Options, Spec, Store};
-    /// # const NUMBER: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[] };
-    /// # const OUTPUT: ColumnType = ColumnType::Struct(&[
-    /// #     Field { name: "score", column: NUMBER },
-    /// #     Field { name: "label", column: NUMBER },
-    /// # ]);
-    /// # let dir = tempfile::tempdir()?;
-    /// # let spec = Spec::new("scores_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new())?;
-    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
-    /// # let mut rows = store.lookup(Keys::text(["cat"], 0)?)?;
-    /// # store.insert(&mut rows, &[0], vec![Column::dense(&[1]), Column::dense(&[7])])?;
-    /// let rows = store.lookup_leaves(Keys::text(["cat"], 0)?, &[1].into())?;
-    /// assert_eq!(rows.bytes(1, 0), [7]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// A leaf that the store has not; otherwise as [`lookup`](Self::lookup).
-    pub fn lookup_leaves(&self, keys: Keys, leaves: &Arc<[usize]>) -> Result<Lookup> {
-        self.core.check_leaves(leaves)?;
-        self.look_counted(keys, None, Some(leaves), &mut [])
-    }
-
-    /// Finds the rows of these keys, of which only the `leaves` of these numbers are going to be read, if any are said, and copies
-    /// some of them where they are wanted, while it looks for the next. The others are to be copied with
-    /// [`Lookup::copy_rest`].
-    ///
-    /// # Errors
-    ///
-    /// A destination that has not room for exactly one row of its leaf for each key; a leaf that the store has not, or that is not
-    /// among those that are going to be read; otherwise as [`lookup`](Self::lookup).
-    pub fn lookup_into(
-        &self,
-        keys: Keys,
-        leaves: Option<&Arc<[usize]>>,
-        destinations: &mut [Destination<'_>],
-    ) -> Result<Lookup> {
-        self.core.check_leaves(leaves.map_or(&[][..], |leaves| leaves))?;
-        for destination in &*destinations {
-            self.core.check_destination(destination, keys.len(), leaves.map(|leaves| &**leaves))?;
-        }
-        self.look_counted(keys, None, leaves, destinations)
-    }
-
-    /// Finds the rows of these keys without counting hits and misses: for a look at what is there.
-    ///
-    /// # Errors
-    ///
-    /// As [`lookup`](Self::lookup).
-    pub fn peek(&self, keys: Keys) -> Result<Lookup> {
-        self.reader()?.look(keys, None, None, &mut [])
-    }
-
-    /// Finds the rows of these keys that `replacer` has computed: all others are missing.
-    ///
-    /// # Errors
-    ///
-    /// As [`lookup`](Self::lookup).
-    pub fn lookup_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        self.look_counted(keys, Some(replacer.clone()), None, &mut [])
-    }
-
-    /// Finds as [`lookup_replacing`](Self::lookup_replacing) does, without counting.
-    ///
-    /// # Errors
-    ///
-    /// As [`lookup`](Self::lookup).
-    pub fn peek_replacing(&self, keys: Keys, replacer: &Arc<Replacer>) -> Result<Lookup> {
-        self.reader()?.look(keys, Some(replacer.clone()), None, &mut [])
-    }
-
-    fn look_counted(
-        &self,
-        keys: Keys,
-        replacer: Option<Arc<Replacer>>,
-        wanted: Option<&Arc<[usize]>>,
-        destinations: &mut [Destination<'_>],
-    ) -> Result<Lookup> {
-        let core = self.reader()?;
-        Ok(core.counted(core.look(keys, replacer, wanted, destinations)?))
-    }
-
-    /// Looks for the missing rows once more: another thread may have computed them meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// A folder that turned out to be another's.
-    pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
-        let core = self.reader()?;
-        core.check()?;
-        core.expire();
-        let before = lookup.counts();
-        core.find(lookup, &mut Destinations::default());
-        core.recounted(&before, lookup);
-        Ok(())
-    }
-
     /// Waits until every row accepted so far is durable: it survives kill -9 and power loss.
     ///
     /// # Errors
@@ -360,12 +246,12 @@ impl Store {
 
     /// Whether the folder is full, and nothing more is kept ([`WhenFull::StopWriting`](crate::WhenFull::StopWriting)).
     pub fn is_full(&self) -> bool {
-        self.reader().is_ok_and(|core| core.is_frozen())
+        self.reader().is_ok_and(|core| core.is_full())
     }
 
     /// Why writing is off, if it is.
-    pub fn trouble(&self) -> Option<Error> {
-        self.reader().map_or_else(Some, |core| core.buffer.trouble())
+    pub(crate) fn write_failure(&self) -> Option<Error> {
+        self.reader().map_or_else(Some, |core| core.buffer.write_failure())
     }
 
     /// How many index runs lead to the rows.
@@ -375,7 +261,7 @@ impl Store {
     }
 
     fn is_given_up(&self) -> bool {
-        let waits_for_folder = || self.trouble().is_some_and(|error| error.is_not_found());
+        let waits_for_folder = || self.write_failure().is_some_and(|error| error.is_not_found());
         let is_file = |name: &String| FileName::parse(name).is_some();
         let is_empty = || self.core.storage.list().is_ok_and(|names| !names.iter().any(is_file));
         self.core.check().is_err() || waits_for_folder() && is_empty()

@@ -26,14 +26,14 @@ impl Store {
     }
 
     /// Records that this module has passed `checks`, as soon as its folder is there; never, if the store is open to read only, or
-    /// [inherited](Self::is_inherited) by a forked process. What keeps the record from the disk is no trouble.
+    /// [inherited](Self::is_inherited) by a forked process. What keeps the record from the disk is ignored.
     pub fn record_passed(&self, checks: &str) {
         if !self.is_inherited() {
             self.core.record_passed(checks);
         }
     }
 
-    /// Removes what was recorded of `checks`, by whatever process. What keeps it from the disk is no trouble.
+    /// Removes what was recorded of `checks`, by whatever process. What keeps it from the disk is ignored.
     pub fn forget_passed(&self, checks: &str) {
         self.core.forget_passed(checks, self.is_inherited());
     }

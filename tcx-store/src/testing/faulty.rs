@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::storage::held::Dir;
-use crate::storage::{FileInfo, Stamp, Steps, System};
+use crate::storage::{FileInfo, FileOperations, Stamp, System};
 
 /// How a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +80,10 @@ impl std::fmt::Debug for Faulty {
     }
 }
 
-/// Steps that work on an open file have no path.
+/// Operations that work on an open file have no path.
 const OPEN_FILE: &str = "";
 
-impl Steps for Faulty {
+impl FileOperations for Faulty {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.step("create_dir", path, || System.create_dir(path))
     }

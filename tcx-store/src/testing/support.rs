@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::storage::{LocalStorage, Steps, System};
+use crate::LookupOptions;
+use crate::storage::{FileOperations, LocalStorage, System};
 use crate::write::sealer::Sealer;
-use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Replacer, Spec, Store};
+use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
 
@@ -16,7 +17,7 @@ pub(crate) fn spec() -> Spec {
 
 /// A store of its own on the folder, as another process has it. Rows are sealed only by `flush`.
 pub(crate) fn process(dir: &Path) -> Store {
-    with_steps(dir, System)
+    with_operations(dir, System)
 }
 
 /// One that only reads.
@@ -24,11 +25,11 @@ pub(crate) fn reader(dir: &Path) -> Store {
     with_options(dir, System, true)
 }
 
-pub(crate) fn with_steps(dir: &Path, steps: impl Steps + Clone) -> Store {
+pub(crate) fn with_operations(dir: &Path, steps: impl FileOperations + Clone) -> Store {
     with_options(dir, steps, false)
 }
 
-fn with_options(dir: &Path, steps: impl Steps + Clone, read_only: bool) -> Store {
+fn with_options(dir: &Path, steps: impl FileOperations + Clone, read_only: bool) -> Store {
     let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
     let options = Options { flush_interval, refresh_every, read_only, ..Options::default() };
     Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), steps)), spec(), &options).unwrap()
@@ -47,7 +48,7 @@ pub(crate) fn values_in_view(store: &Store, wanted: Keys) -> Vec<i64> {
     store.refresh().unwrap();
     let rows = store.lookup(wanted).unwrap();
     let value = |position| i64::from_le_bytes(rows.bytes(0, position).try_into().unwrap());
-    (0..rows.len()).map(|position| if rows.is_open(position) { -1 } else { value(position) }).collect()
+    (0..rows.len()).map(|position| if rows.is_missing(position) { -1 } else { value(position) }).collect()
 }
 
 pub(crate) fn column(values: &[i64]) -> Vec<Column> {
@@ -57,18 +58,30 @@ pub(crate) fn column(values: &[i64]) -> Vec<Column> {
 /// Computes the missing rows: each is `value`.
 pub(crate) fn compute(store: &Store, wanted: &[&str], value: i64) {
     let mut rows = store.lookup(keys(wanted)).unwrap();
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
 }
 
-pub(crate) fn replace(store: &Store, replacer: &Arc<Replacer>, wanted: &[&str], value: i64) -> usize {
-    replace_view(store, replacer, keys(wanted), value)
+pub(crate) fn replace(
+    store: &Store,
+    recompute: &Arc<RecomputeSession>,
+    wanted: &[&str],
+    value: i64,
+) -> usize {
+    replace_view(store, recompute, keys(wanted), value)
 }
 
-/// Recomputes the rows that the replacer has not, in the view of the keys; returns how many.
-pub(crate) fn replace_view(store: &Store, replacer: &Arc<Replacer>, wanted: Keys, value: i64) -> usize {
-    let mut rows = store.lookup_replacing(wanted, replacer).unwrap();
-    let missing = rows.missing_positions();
+/// Recomputes the rows that the recompute session has not, in the view of the keys; returns how many.
+pub(crate) fn replace_view(
+    store: &Store,
+    recompute: &Arc<RecomputeSession>,
+    wanted: Keys,
+    value: i64,
+) -> usize {
+    let mut rows = store
+        .lookup_with(wanted, LookupOptions { recompute: Some(recompute), ..LookupOptions::default() })
+        .unwrap();
+    let missing = rows.distinct_missing_positions();
     store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
     missing.len()
 }

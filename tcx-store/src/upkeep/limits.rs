@@ -12,7 +12,7 @@ use crate::upkeep::compaction::evict;
 
 impl Core {
     /// Whether the folder is full, and nothing more is kept.
-    pub(crate) fn is_frozen(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         let sealed = self.counters.bytes_sealed.get();
         let since = sealed.saturating_sub(self.sealed_when_measured.load(Ordering::Relaxed));
         let is_full = |max| {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::engine::Core;
 use crate::error::Result;
 use crate::index::{Run, write_merged};
-use crate::live::damage::Trouble;
+use crate::live::damage::DamagedFiles;
 use crate::live::folder::Listing;
 use crate::options::GC_GRACE;
 use crate::stats::Work;
@@ -31,7 +31,7 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
             |run: &Run| !run.is_intact() || run.segments().iter().all(|name| gone.contains(name));
         let useless: Vec<_> = runs.iter().filter(|run| is_useless(run)).cloned().collect();
         if !useless.is_empty() {
-            core.drop_damaged(&Trouble { runs: useless, ..Trouble::default() });
+            core.drop_damaged(&DamagedFiles { runs: useless, ..DamagedFiles::default() });
             continue;
         }
         let gone = gone_segments(core, &runs);

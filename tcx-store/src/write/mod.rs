@@ -34,14 +34,14 @@ const RECORD_EVERY: Duration = Duration::from_mins(1);
 
 /// When things are done that nobody waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct WriterIntervals {
     pub(crate) flush_interval: Duration,
     pub(crate) gc_grace: Duration,
     /// How often the session is recorded.
     pub(crate) record_every: Duration,
 }
 
-impl Times {
+impl WriterIntervals {
     pub(crate) fn new(options: &Options) -> Self {
         let Options { flush_interval, gc_grace, .. } = *options;
         Self { flush_interval, gc_grace, record_every: RECORD_EVERY }
@@ -93,7 +93,7 @@ impl Writer {
     /// # Errors
     ///
     /// A thread that cannot be started.
-    pub(crate) fn start(core: Arc<Core>, times: Times) -> Result<Self> {
+    pub(crate) fn start(core: Arc<Core>, times: WriterIntervals) -> Result<Self> {
         let failed = |e| Error::io("cannot start the writer of", core.storage.path(), e);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
         let (commands, receiver) = unbounded_channel();
@@ -172,11 +172,11 @@ struct WriterOff(Arc<Core>);
 
 impl Drop for WriterOff {
     fn drop(&mut self) {
-        self.0.buffer.set_trouble(Some(stopped(&self.0)));
+        self.0.buffer.set_write_failure(Some(stopped(&self.0)));
     }
 }
 
-async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: Times) {
+async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: WriterIntervals) {
     let mut sealer = Sealer::new(core.clone());
     let mut retry: Option<(Instant, Duration)> = None;
     let mut upkeeper = Upkeeper::new(core.clone(), times.gc_grace);

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::fate::{Fate, doomed, expire, refuse, replaced, replacers, tried};
+use crate::buffer::fate::{Fate, doomed, expire, recomputes, refuse, replaced, tried};
 use crate::buffer::generation::Generation;
 use crate::changes::instance::KnownIdentity;
 use crate::changes::{Attempt, KnownChanges, Replacement, Tombstones};
@@ -23,8 +23,8 @@ use crate::storage::name::FileName;
 /// Turns writing off; rows of a folder that refuses them are dropped.
 pub(crate) fn give_up(core: &Core, error: &Error) {
     core.remember(error);
-    if core.buffer.set_trouble(Some(error.clone())).is_none() {
-        core.counters.troubles.add(1);
+    if core.buffer.set_write_failure(Some(error.clone())).is_none() {
+        core.counters.write_failures.add(1);
         tracing::error!("writing is off, rows are computed but not kept: {error:#}");
     }
     if error.kind() == ErrorKind::Io {
@@ -71,7 +71,7 @@ pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Vec<Writte
     }
     published?;
     core.buffer.release_oldest();
-    if core.buffer.set_trouble(None).is_some() {
+    if core.buffer.set_write_failure(None).is_some() {
         tracing::info!(path = %core.storage.path().display(), "writing works again");
     }
     Ok(())
@@ -157,24 +157,24 @@ struct Settling<'a> {
 }
 
 impl Settling<'_> {
-    /// Writes a tombstone for each replacer, so that none takes the rows of another for its own.
+    /// Writes a tombstone for each recompute session, so that none takes the rows of another for its own.
     fn replace(&mut self, core: &Core, changes: &mut KnownChanges, fates: &mut [Fate]) -> io::Result<()> {
         let batches = &self.generation.batches;
-        for replacer in replacers(fates, batches) {
+        for recompute in recomputes(fates, batches) {
             let mut before = Tombstones::default();
             let attempt = Attempt::new();
             let created = changes.create(&*core.storage, &attempt, |tombstones, newest| {
                 self.died += self.generation.advance(fates, tombstones, newest);
                 before = tombstones.clone();
-                doomed(fates, batches, &replacer)
+                doomed(fates, batches, &recompute)
             });
             if created.is_err() {
                 // It may be written all the same: then the rows must outlive it.
                 changes.tried(&attempt);
-                tried(fates, batches, &replacer, &attempt);
+                tried(fates, batches, &recompute, &attempt);
             }
             if let Some(number) = created? {
-                replaced(fates, batches, &replacer, number);
+                replaced(fates, batches, &recompute, number);
                 self.replacements.push(Replacement { number, before });
             }
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tcx_store::{
-    Attestation, Column, Destination, Keys, Lookup, Losses, Options, Replacer, Spec, Stats, Store,
+    Attestation, Column, Destination, Keys, Lookup, LookupOptions, Losses, Options, RecomputeSession, Spec,
+    Stats, Store,
 };
 
 use crate::{Error, ErrorKind, Result};
@@ -67,7 +68,7 @@ pub(crate) struct Rows {
 enum Used {
     ReadWrite(Arc<Store>),
     ReadOnly(Arc<Store>),
-    Recompute(Arc<Store>, Arc<Replacer>),
+    Recompute(Arc<Store>, Arc<RecomputeSession>),
     Off(Spec),
 }
 
@@ -85,7 +86,7 @@ impl Rows {
         let used = match mode {
             Mode::ReadWrite => Used::ReadWrite(open(spec)?),
             Mode::ReadOnly => Used::ReadOnly(open(spec)?),
-            Mode::Recompute => Used::Recompute(open(spec)?, Replacer::new()),
+            Mode::Recompute => Used::Recompute(open(spec)?, RecomputeSession::new()),
             Mode::Off => Used::Off(spec),
         };
         Ok(Self { used, losses: Losses::new().within(losses) })
@@ -106,8 +107,11 @@ impl Rows {
     pub(crate) fn lookup(&self, keys: Keys) -> Result<Lookup> {
         Ok(match &self.used {
             Used::ReadWrite(store) | Used::ReadOnly(store) => store.lookup(keys)?,
-            Used::Recompute(store, replacer) => store.lookup_replacing(keys, replacer)?,
-            Used::Off(spec) => spec.lookup_nothing(keys),
+            Used::Recompute(store, recompute) => store.lookup_with(
+                keys,
+                LookupOptions { recompute: Some(recompute), ..LookupOptions::default() },
+            )?,
+            Used::Off(spec) => spec.empty_lookup(keys),
         })
     }
 
@@ -120,9 +124,8 @@ impl Rows {
         destinations: &mut [Destination<'_>],
     ) -> Result<Lookup> {
         match &self.used {
-            Used::ReadWrite(store) | Used::ReadOnly(store) => {
-                Ok(store.lookup_into(keys, leaves, destinations)?)
-            }
+            Used::ReadWrite(store) | Used::ReadOnly(store) => Ok(store
+                .lookup_with(keys, LookupOptions { leaves, destinations, ..LookupOptions::default() })?),
             Used::Recompute(..) | Used::Off(_) => self.lookup(keys),
         }
     }
@@ -135,9 +138,14 @@ impl Rows {
     /// As [`lookup`](Self::lookup), without counting.
     pub(crate) fn peek(&self, keys: Keys) -> Result<Lookup> {
         Ok(match &self.used {
-            Used::ReadWrite(store) | Used::ReadOnly(store) => store.peek(keys)?,
-            Used::Recompute(store, replacer) => store.peek_replacing(keys, replacer)?,
-            Used::Off(spec) => spec.lookup_nothing(keys),
+            Used::ReadWrite(store) | Used::ReadOnly(store) => {
+                store.lookup_with(keys, LookupOptions::uncounted())?
+            }
+            Used::Recompute(store, recompute) => store.lookup_with(
+                keys,
+                LookupOptions { recompute: Some(recompute), uncounted: true, ..LookupOptions::default() },
+            )?,
+            Used::Off(spec) => spec.empty_lookup(keys),
         })
     }
 

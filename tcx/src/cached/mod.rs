@@ -263,7 +263,7 @@ impl<M: CachedModule> Cached<M> {
     ) -> Result<()> {
         self.shared.check_process()?;
         // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
-        let asked = rows.missing_positions();
+        let asked = rows.distinct_missing_positions();
         let loaded = call_loader::<M>(asked.len(), || load(&asked))?;
         let samples = asked.len();
         self.complete(rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))
@@ -310,7 +310,7 @@ impl<M: CachedModule> Cached<M> {
 
     /// The positions of the ids that are not in the cache.
     pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Vec<usize>> {
-        Ok(self.rows.peek(self.pack(ids, view)?)?.missing_rows().collect())
+        Ok(self.rows.peek(self.pack(ids, view)?)?.all_missing_positions().collect())
     }
 
     /// The module, once no other thread computes with it.
@@ -348,7 +348,7 @@ impl<M: CachedModule> Cached<M> {
         let mut compute = self.compute()?;
         // Another thread may have computed them meanwhile.
         self.rows.lookup_again(rows)?;
-        let positions = rows.missing_positions();
+        let positions = rows.distinct_missing_positions();
         if positions.is_empty() {
             return Ok(());
         }

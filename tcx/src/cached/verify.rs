@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use tcx_store::{Leaf, Lookup};
+use tcx_store::{Leaf, Lookup, LookupOptions};
 
 use crate::cached::Cached;
 use crate::cached::checks::compare::{Tolerance, difference, distance};
@@ -162,7 +162,9 @@ impl<M: CachedModule> Cached<M> {
         let leaves = M::Output::COLUMN.leaves();
         let mut report = VerifyReport { checked: 0, mismatches: Vec::new(), largest_difference: 0. };
         for some in sample.chunks(self.batch_size) {
-            let found = self.readable()?.peek(self.pack_as::<PlainIds<M>, _>(some, view)?)?;
+            let found = self
+                .readable()?
+                .lookup_with(self.pack_as::<PlainIds<M>, _>(some, view)?, LookupOptions::uncounted())?;
             let (ids, there) = Self::found(&found);
             if there.is_empty() {
                 continue;
@@ -199,7 +201,7 @@ impl<M: CachedModule> Cached<M> {
 
     /// The ids of the rows that are there, with the stamps that they were computed under, and their positions.
     fn found(found: &Lookup) -> (Vec<OwnId<M>>, Vec<usize>) {
-        let missing: BTreeSet<usize> = found.missing_rows().collect();
+        let missing: BTreeSet<usize> = found.all_missing_positions().collect();
         let there = (0..found.len()).filter(|position| !missing.contains(position));
         let stamps = M::Key::STAMPS.map(|_| M::Output::COLUMN.leaves().len());
         let own = |position| {
@@ -215,7 +217,7 @@ impl<M: CachedModule> Cached<M> {
         let named = |row: usize| name(&keys, row);
         // What is compared here anyway is not compared once more.
         let columns = self.compute()?.columns(inputs, ids.len(), &named, None)?;
-        let mut computed = self.readable()?.lookup_nothing(keys);
+        let mut computed = self.readable()?.empty_lookup(keys);
         let all: Vec<usize> = (0..ids.len()).collect();
         computed.complete(&all, columns)?;
         Ok(computed)

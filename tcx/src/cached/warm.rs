@@ -130,7 +130,7 @@ impl<M: CachedModule> Cached<M> {
         let (mut flushed, mut pause) = (Instant::now(), FLUSH_EVERY);
         for (part, some) in ids.chunks(TOGETHER).enumerate() {
             let there = self.rows().peek(self.pack(some, view)?)?;
-            let missing = there.missing_positions();
+            let missing = there.distinct_missing_positions();
             bar.found(some.len() - missing.len());
             for batch in missing.chunks(self.batch_size) {
                 if !goes_on() {

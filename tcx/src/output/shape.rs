@@ -1,6 +1,6 @@
 //! The shapes of columns, checked while the user's program is compiled.
 
-use tcx_store::{ANY, ColumnType};
+use tcx_store::{ColumnType, DYNAMIC_DIM};
 
 use crate::output::leaf::{Dense, Varying};
 use crate::output::typed::Shape;
@@ -41,7 +41,7 @@ const fn check_shape(dims: &[usize]) {
     let mut i = 0;
     while i < dims.len() {
         assert!(dims[i] > 0, "a dimension must be at least 1");
-        if dims[i] != ANY {
+        if dims[i] != DYNAMIC_DIM {
             elements = elements.checked_mul(dims[i]).expect("the shape has too many elements");
         }
         i += 1;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tch::Device;
-use tcx_store::{Column, Keys, Lookup, Replacer, Stats, Store};
+use tcx_store::{Column, Keys, Lookup, LookupOptions, RecomputeSession, Stats, Store};
 
 use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
@@ -136,7 +136,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         // Another thread may have computed them meanwhile.
         self.rows.lookup_again(&mut rows)?;
         self.reject_invalid(&mut rows)?;
-        let positions = rows.missing_positions();
+        let positions = rows.distinct_missing_positions();
         if !positions.is_empty() {
             let start = Instant::now();
             let values = compute(Missing::new(ids, &positions))?;
@@ -154,7 +154,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         }
         // What is looked at has to be what is served in the end: another thread may have replaced a row that was found before.
         *rows = self.rows.peek(rows.keys().clone())?.into();
-        let missing: BTreeSet<usize> = rows.missing_rows().collect();
+        let missing: BTreeSet<usize> = rows.all_missing_positions().collect();
         let found: Vec<usize> = (0..rows.len()).filter(|position| !missing.contains(position)).collect();
         if found.is_empty() || self.are_valid(rows, &found)? {
             return Ok(());
@@ -192,7 +192,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     ///
     /// A malformed id, a closed cache.
     pub fn coverage<I: Id<K>>(&self, ids: &[I]) -> Result<Coverage> {
-        let missing = self.rows.peek(self.pack(ids)?)?.missing_rows().collect();
+        let missing = self.rows.peek(self.pack(ids)?)?.all_missing_positions().collect();
         Ok(Coverage::new(ids.len(), missing))
     }
 
@@ -237,7 +237,14 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let keys = self.pack(ids)?;
         let store = self.with_room()?;
         let _alone = self.compute_alone()?;
-        let mut rows = store.peek_replacing(keys, &Replacer::new())?;
+        let mut rows = store.lookup_with(
+            keys,
+            LookupOptions {
+                recompute: Some(&RecomputeSession::new()),
+                uncounted: true,
+                ..LookupOptions::default()
+            },
+        )?;
         self.check_distinct(&rows)?;
         self.rows.complete(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns, None)?;
         self.rows.flush()
@@ -305,7 +312,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// Keeps the rows of the columns that are missing in `rows`.
     fn keep(&self, mut rows: Lookup, columns: &[Column]) -> Result<()> {
         self.check_distinct(&rows)?;
-        let missing = rows.missing_positions();
+        let missing = rows.distinct_missing_positions();
         if missing.is_empty() {
             return Ok(());
         }

@@ -84,7 +84,7 @@ pub fn values(store: &Store, ids: &[String]) -> Vec<Option<i64>> {
 fn try_values(store: &Store, ids: &[String]) -> Result<Vec<Option<i64>>> {
     store.refresh()?;
     let rows = store.lookup(Keys::text(ids, 0)?)?;
-    let missing: Vec<usize> = rows.missing_rows().collect();
+    let missing: Vec<usize> = rows.all_missing_positions().collect();
     let value = |(position, id): (usize, &String)| {
         if missing.contains(&position) {
             return None;

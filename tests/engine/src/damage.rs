@@ -89,7 +89,7 @@ impl Maker {
     fn add(&mut self, prefix: &str, rows: usize, value: i64) {
         let ids: Vec<String> = (0..rows).map(|row| format!("{prefix}{row}")).collect();
         let mut lookup = self.store.lookup(Keys::text(&ids, 0).unwrap()).unwrap();
-        let missing = lookup.missing_positions();
+        let missing = lookup.distinct_missing_positions();
         let added: Vec<String> = missing.iter().map(|&position| ids[position].clone()).collect();
         self.store.insert(&mut lookup, &missing, block_rows(&added, value)).unwrap();
         self.store.flush().unwrap();

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcx_store::{
-    ANY, Column, ColumnType, DType, Field, Identity, KeyType, Keys, Lookup, Options, Spec, Store,
+    Column, ColumnType, DType, DYNAMIC_DIM, Field, Identity, KeyType, Keys, Lookup, Options, Spec, Store,
 };
 
 /// A tensor, a number and a text; bytes, a number that not every sample has, and a tensor that differs in size.
@@ -39,7 +39,7 @@ pub const OUTPUT: ColumnType = ColumnType::Struct(&[
         name: "maybe",
         column: ColumnType::Optional(&ColumnType::Dense { dtype: DType::I64, shape: &[] }),
     },
-    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2] } },
+    Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM, 2] } },
 ]);
 
 /// The module; `size` stands for its configuration.
@@ -108,7 +108,7 @@ pub fn lookup(store: &Store, ids: &[&str]) -> Lookup {
 /// Looks up, computes what is missing, and checks every row; tells how many were missing.
 pub fn get_or_compute(store: &Store, ids: &[&str]) -> usize {
     let mut rows = lookup(store, ids);
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     let missing_ids: Vec<&str> = missing.iter().map(|&position| ids[position]).collect();
     store.insert(&mut rows, &missing, columns(&missing_ids)).unwrap();
     check(&rows, ids);
@@ -125,7 +125,7 @@ pub fn check(rows: &Lookup, ids: &[&str]) {
 /// Rows that are not there, and rows that are not those of their ids.
 pub fn judge(rows: &Lookup, ids: &[&str]) -> Findings {
     let mut findings = Findings::default();
-    let mut missing = rows.missing_rows().peekable();
+    let mut missing = rows.all_missing_positions().peekable();
     for (position, id) in ids.iter().enumerate() {
         if missing.next_if_eq(&position).is_some() {
             findings.lost.push((*id).to_owned());

@@ -34,7 +34,7 @@ fn write(store: &Store, said: &Said) {
     for value in 1.. {
         said.computing.store(value, Ordering::SeqCst);
         let mut rows = store.lookup(Keys::text(&ids, 0).unwrap()).unwrap();
-        let missing = rows.missing_positions();
+        let missing = rows.distinct_missing_positions();
         assert_eq!(missing.len(), ids.len());
         store.insert(&mut rows, &missing, block_rows(&ids, value)).unwrap();
         store.flush().unwrap();

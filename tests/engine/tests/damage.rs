@@ -8,7 +8,7 @@ use std::path::Path;
 
 use tcx_engine_tests::damage::{Campaign, Damage, Effect, overwrite};
 use tcx_engine_tests::{Dice, check, files, get_or_compute, lookup, open, options, row, spec};
-use tcx_store::{Compression, ErrorKind, Inspection, Keys, Store};
+use tcx_store::{Compression, ErrorKind, Inspection, Keys, LookupOptions, Store};
 
 const IDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -70,7 +70,9 @@ fn a_damaged_column_costs_nothing_to_who_reads_others() {
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let store = open(dir.path());
     let keys = || Keys::text(&ids, 0).unwrap();
-    let rows = store.lookup_leaves(keys(), &[1, 2].into()).unwrap();
+    let rows = store
+        .lookup_with(keys(), LookupOptions { leaves: Some(&[1, 2].into()), ..LookupOptions::default() })
+        .unwrap();
     assert_eq!((rows.missing(), store.stats().damaged_segments), (0, 0));
     for (position, id) in ids.iter().enumerate() {
         let (_, number, caption) = row(id);
@@ -78,7 +80,7 @@ fn a_damaged_column_costs_nothing_to_who_reads_others() {
         assert_eq!(rows.text(2, position).unwrap(), caption);
     }
     let whole = store.lookup(keys()).unwrap();
-    assert!(whole.missing_rows().any(|position| position == 1500));
+    assert!(whole.all_missing_positions().any(|position| position == 1500));
     // From then on the segment is out of service.
     assert_eq!(store.stats().damaged_segments, 1);
     assert_eq!(store.lookup(keys()).unwrap().missing(), ids.len());
@@ -146,7 +148,7 @@ fn a_segment_of_another_cache_is_not_served() {
         fs::copy(&file, dir.path().join("m_v1").join(file.file_name().unwrap())).unwrap();
     }
     let store = open(dir.path());
-    assert_eq!(lookup(&store, &["x", "a"]).missing_positions(), [0]);
+    assert_eq!(lookup(&store, &["x", "a"]).distinct_missing_positions(), [0]);
     assert_eq!(store.stats().damaged_segments, 0, "another instance is no damage");
 }
 

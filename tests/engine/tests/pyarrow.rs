@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tcx_engine_tests::{files, get_or_compute, open, options, row, spec};
 use tcx_store::{
-    ANY, Column, ColumnType, Compression, DType, Field, Identity, KeyType, Keys, Options, Spec, Store,
+    Column, ColumnType, Compression, DType, DYNAMIC_DIM, Field, Identity, KeyType, Keys, Options, Spec, Store,
 };
 
 /// The Python with pyarrow, or the reason why there is none.
@@ -129,11 +129,14 @@ print(table.column('vector').chunk(0).storage.flatten().to_pylist()[0:2])
 
 #[test]
 fn pyarrow_shows_bytes_tensors_that_differ_in_size_and_nulls() {
-    const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F32, shape: &[ANY, 2] };
+    const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F32, shape: &[DYNAMIC_DIM, 2] };
     const OUTPUT: ColumnType = ColumnType::Struct(&[
         Field { name: "image", column: ColumnType::Bytes },
         Field { name: "tokens", column: TOKENS },
-        Field { name: "maps", column: ColumnType::Ragged { dtype: DType::U8, shape: &[ANY, ANY] } },
+        Field {
+            name: "maps",
+            column: ColumnType::Ragged { dtype: DType::U8, shape: &[DYNAMIC_DIM, DYNAMIC_DIM] },
+        },
         Field {
             name: "score",
             column: ColumnType::Optional(&ColumnType::Dense { dtype: DType::F64, shape: &[] }),

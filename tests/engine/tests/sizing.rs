@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tcx_engine_tests::options;
-use tcx_store::{ANY, Column, ColumnType, DType, Field, Identity, KeyType, Keys, Spec, Store};
+use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM, Field, Identity, KeyType, Keys, Spec, Store};
 
 const ROW: usize = 256;
 const ROWS: usize = 40_000;
@@ -48,7 +48,7 @@ fn outputs_whose_size_differs_take_8_bytes_more_for_each_row() {
     let output = ColumnType::Struct(&[
         Field { name: "vector", column: DENSE },
         Field { name: "caption", column: ColumnType::Text },
-        Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[ANY] } },
+        Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM] } },
     ]);
     let columns = vec![dense(), Column::text((0..ROWS).map(caption)), Column::varying(tokens, ends)];
     judge(&output, columns, ROW + (4 + 8) + (6 + 8) + 29);

@@ -36,7 +36,7 @@ fn a_repeated_key_is_missing_once_and_found_everywhere() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let ids = ["a", "b", "a", "a", "b"];
-    assert_eq!(lookup(&store, &ids).missing_positions(), [0, 1]);
+    assert_eq!(lookup(&store, &ids).distinct_missing_positions(), [0, 1]);
     assert_eq!(get_or_compute(&store, &ids), 2);
     store.flush().unwrap();
     assert_eq!(get_or_compute(&store, &ids), 0);
@@ -83,7 +83,7 @@ fn rows_are_sealed_by_themselves_when_they_are_old_or_many() {
             Spec::new(module, KeyType::Int, &ColumnType::Text, Identity::default(), Vec::new()).unwrap();
         let store = Store::open(dir.path(), spec, &options).unwrap();
         let mut rows = store.lookup(Keys::ints(0..100, 0)).unwrap();
-        let positions = rows.missing_positions();
+        let positions = rows.distinct_missing_positions();
         store
             .insert(&mut rows, &positions, vec![Column::text((0..100).map(|i| format!("{i:0100}")))])
             .unwrap();

@@ -135,7 +135,7 @@ fn check_all(store: &Store, count: u64) -> (u64, u64) {
         let (keys, packed) = keys(first..count.min(first + BATCH));
         let rows = store.lookup(packed).unwrap();
         lost += rows.missing() as u64;
-        let mut missing = rows.missing_rows().peekable();
+        let mut missing = rows.all_missing_positions().peekable();
         for (position, key) in keys.into_iter().enumerate() {
             let is_there = missing.next_if_eq(&position).is_none();
             wrong += u64::from(is_there && rows.bytes(0, position) != [value(key)]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tcx_store::{Keys, Store};
+use tcx_store::{Keys, LookupOptions, Store};
 
 use crate::Result;
 use crate::figures::{Figures, best, median};
@@ -60,7 +60,8 @@ fn each(seconds: f64) -> f64 {
 /// Looks up every key once.
 fn warm(store: &Store, count: usize) -> Result<()> {
     for start in (0..count).step_by(1 << 14) {
-        let rows = store.peek(keys(start..count.min(start + (1 << 14)))?)?;
+        let rows =
+            store.lookup_with(keys(start..count.min(start + (1 << 14)))?, LookupOptions::uncounted())?;
         if rows.missing() > 0 {
             return Err(format!("{} rows from {start} on are missing", rows.missing()).into());
         }
@@ -91,7 +92,7 @@ fn batch(store: &Store, dice: &mut Dice, count: usize, times: &mut Times) -> Res
     let packed = Keys::text(&ids, 0)?;
     times.keys.push(start.elapsed());
     let start = Instant::now();
-    let rows = store.peek(packed)?;
+    let rows = store.lookup_with(packed, LookupOptions::uncounted())?;
     times.present.push(start.elapsed());
     if rows.missing() > 0 {
         return Err("a row is missing".into());
@@ -102,7 +103,7 @@ fn batch(store: &Store, dice: &mut Dice, count: usize, times: &mut Times) -> Res
     }
     let strangers = keys(numbers.iter().map(|number| number + STRANGERS))?;
     let start = Instant::now();
-    let rows = store.peek(strangers)?;
+    let rows = store.lookup_with(strangers, LookupOptions::uncounted())?;
     times.absent.push(start.elapsed());
     if rows.missing() < BATCH {
         return Err("a row that was never written".into());

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use super::verdicts::{Judged, verdicts};
-use super::{Damage, DamagedFile, Verified};
+use super::{Damage, DamagedFile, VerifyReport};
 use crate::changes::{check_change, map_change};
 use crate::index::Run;
 use crate::inspect::{Inspected, Inspection, SegmentState};
@@ -19,7 +19,7 @@ use crate::sys::mmap::Mapped;
 /// A verification that is going on.
 pub(super) struct Check<'a> {
     pub(super) inspection: &'a Inspection,
-    pub(super) verified: Verified,
+    pub(super) verified: VerifyReport,
     pub(super) progress: &'a mut dyn FnMut(u64, u64),
     pub(super) total: u64,
 }

@@ -99,7 +99,7 @@ pub struct Damage {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Verified {
+pub struct VerifyReport {
     /// Segments of this module.
     pub segments: u64,
     /// Rows in them.
@@ -140,17 +140,17 @@ pub struct Verified {
 /// # Errors
 ///
 /// A folder that cannot be listed; a change 0 that cannot be read, or is damaged or missing, which nothing can repair.
-pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     verify_all(&Inspection::open(dir)?, progress)
 }
 
-fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     let failed = |e| Error::io("cannot list", inspection.storage_path(), e);
     let names = inspection.storage.list().map_err(failed)?;
     let listing = Listing::of(&names);
     let sizes = names.iter().filter(|name| FileName::parse(name).is_some());
     let total = sizes.filter_map(|name| inspection.storage.info(name).ok()).map(|info| info.bytes).sum();
-    let mut check = Check { inspection, verified: Verified::default(), progress, total };
+    let mut check = Check { inspection, verified: VerifyReport::default(), progress, total };
     check.segments();
     check.changes(&listing);
     check.runs(&listing);

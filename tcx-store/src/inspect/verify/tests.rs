@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::*;
 use crate::index::build_run;
 use crate::segment::Verdict;
-use crate::storage::{LocalStorage, Looking};
+use crate::storage::{LocalStorage, ReadOnlyStorage};
 use crate::sys::bytes::Random;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{compute, names, process, seal_all, values};
@@ -38,7 +38,7 @@ fn damage(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-fn verified(dir: &Path) -> Verified {
+fn verified(dir: &Path) -> VerifyReport {
     verify(&dir.join("m_v1"), &mut |read, total| assert!(read <= total)).unwrap()
 }
 
@@ -180,7 +180,7 @@ fn what_cannot_be_read_is_told_and_left_where_it_is() {
 fn a_segment_that_is_collected_meanwhile_is_not_told() {
     let dir = filled();
     let (module, gone) = (dir.path().join("m_v1"), file(dir.path(), "seg-"));
-    for storage in [Looking::new(module.clone()), Looking::reading(module)] {
+    for storage in [ReadOnlyStorage::new(module.clone()), ReadOnlyStorage::reading(module)] {
         let inspection = Inspection::of(storage).unwrap();
         let kept = fs::read(&gone).unwrap();
         fs::remove_file(&gone).unwrap();
@@ -200,8 +200,8 @@ fn files_that_are_read_and_not_mapped_are_verified_and_gone_through_as_others_ar
         (verify_all(&inspection, &mut |_, _| {}).unwrap(), inspection.count(), rows)
     };
     let module = dir.path().join("m_v1");
-    let read = look(Looking::reading(module.clone()));
-    assert_eq!(read, look(Looking::new(module)));
+    let read = look(ReadOnlyStorage::reading(module.clone()));
+    assert_eq!(read, look(ReadOnlyStorage::new(module)));
     assert_eq!((read.0.damage.len(), read.0.unreadable.len(), read.2.len()), (1, 0, 2));
 }
 

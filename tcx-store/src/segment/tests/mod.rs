@@ -20,11 +20,13 @@ use super::open::tail_len;
 use super::*;
 use crate::changes::Seen;
 use crate::computed::RowBatch;
-use crate::segment::page_cache::HotTier;
+use crate::segment::memory_cache::MemoryCache;
 use crate::storage::{LocalStorage, Storage, System};
 use crate::sys::bytes::Random;
 use crate::sys::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
-use crate::{ANY, Column, ColumnType, Compression, DType, Field, KeyType, Keys, Leaf, LeafKind, ReadMode};
+use crate::{
+    Column, ColumnType, Compression, DType, DYNAMIC_DIM, Field, KeyType, Keys, Leaf, LeafKind, ReadMode,
+};
 
 const fn dense(name: &'static str, dtype: DType, shape: &'static [usize]) -> Field {
     Field { name, column: ColumnType::Dense { dtype, shape } }
@@ -34,8 +36,8 @@ const fn optional(name: &'static str, column: &'static ColumnType) -> Field {
     Field { name, column: ColumnType::Optional(column) }
 }
 
-const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F32, shape: &[ANY, 3] };
-const MAPS: ColumnType = ColumnType::Ragged { dtype: DType::I16, shape: &[ANY, 2, ANY] };
+const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F32, shape: &[DYNAMIC_DIM, 3] };
+const MAPS: ColumnType = ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM, 2, DYNAMIC_DIM] };
 
 /// Every dtype, several shapes, text, bytes, tensors that differ in size, what not every row has, and rows that are long enough to be written as they lie.
 const OUTPUT: ColumnType = ColumnType::Struct(&[
@@ -199,7 +201,7 @@ impl Folder {
     fn open_from(&self, storage: &dyn Storage, name: SegmentName) -> Result<Segment, SegmentError> {
         let file = storage.open(&name.to_string()).unwrap();
         let columns = (&self.schema, &self.leaves.clone().into());
-        Segment::open(file, &Arc::new(HotTier::new(0)), name, columns, "ab", INSTANCE)
+        Segment::open(file, &Arc::new(MemoryCache::new(0)), name, columns, "ab", INSTANCE)
     }
 
     /// The same rows as in `name`, in record batches of so many rows, as another writer may have made them.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
+use crate::LookupOptions;
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, values, with_steps};
-use crate::{Attestation, Losses, Replacer, Result, Store};
+use crate::testing::{column, compute, keys, names, process, values, with_operations};
+use crate::{Attestation, Losses, RecomputeSession, Result, Store};
 
 /// A source, and what changes it.
 fn source() -> (Arc<Attestation>, Arc<AtomicBool>) {
@@ -76,7 +77,12 @@ fn rows_computed_again_by_a_changed_source_replace_nothing() {
     compute(&store, &["a"], 1);
     store.flush().unwrap();
     let (attestation, changed) = source();
-    let mut rows = store.lookup_replacing(keys(&["a"]), &Replacer::new()).unwrap();
+    let mut rows = store
+        .lookup_with(
+            keys(&["a"]),
+            LookupOptions { recompute: Some(&RecomputeSession::new()), ..LookupOptions::default() },
+        )
+        .unwrap();
     store.insert_attested(&mut rows, &[0], column(&[2]), &attestation).unwrap();
     changed.store(true, SeqCst);
     store.flush().unwrap_err();
@@ -109,7 +115,7 @@ fn a_row_that_made_way_for_one_of_a_changed_source_is_written_after_all() {
         (step == "rename" && is_segment && first.load(SeqCst))
             .then_some(Fault::Refused(ErrorKind::StorageFull))
     });
-    let store = with_steps(dir.path(), steps);
+    let store = with_operations(dir.path(), steps);
     let (attestation, changed) = source();
     let (mine, others) = (Arc::new(Losses::new()), Arc::new(Losses::new()));
     // Two users have looked at once.

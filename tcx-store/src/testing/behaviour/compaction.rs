@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::segment::forged;
 use crate::storage::name::SegmentName;
 use crate::testing::Faulty;
-use crate::testing::{compute, keys, names, process, reader, seal_all, values, with_steps};
+use crate::testing::{compute, keys, names, process, reader, seal_all, values, with_operations};
 use crate::upkeep::compaction::Effort;
 use crate::{Column, ColumnType, Identity, KeyType, Keys, Options, Spec, Store};
 
@@ -63,7 +63,7 @@ fn a_collection_removes_no_file_of_a_copy_that_comes_in_the_place_of_the_folder(
         }
         let comes = Arc::new(AtomicBool::new(false));
         let (due, set_aside) = (comes.clone(), aside.clone());
-        let store = with_steps(
+        let store = with_operations(
             dir.path(),
             Faulty::with(move |_, step, _| {
                 if step == at && due.swap(false, SeqCst) {
@@ -195,8 +195,8 @@ fn only_files_of_tcx_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let writer = process(dir.path());
     fill(&writer, &ABC);
-    let strangers = ["notes.txt", "seg-1.arrow", "tmp-notes", "run-.idx"];
-    for stranger in strangers {
+    let unrecognised = ["notes.txt", "seg-1.arrow", "tmp-notes", "run-.idx"];
+    for stranger in unrecognised {
         std::fs::write(dir.path().join("m_v1").join(stranger), "mine").unwrap();
     }
     let orphan = dir.path().join(format!("m_v1/tmp-{}", "0".repeat(32)));
@@ -207,7 +207,7 @@ fn only_files_of_tcx_are_removed() {
     std::fs::write(&young, "of a living one").unwrap();
     writer.invalidate_all().unwrap();
     writer.collect(Duration::ZERO).unwrap();
-    for stranger in strangers {
+    for stranger in unrecognised {
         assert!(dir.path().join("m_v1").join(stranger).exists());
     }
     assert!(!orphan.exists() && young.exists());
@@ -289,5 +289,5 @@ fn a_segment_that_is_intact_and_holds_no_rows_does_not_keep_the_others_from_bein
     let store = open();
     store.compact().unwrap();
     assert_eq!((store.stats().segments, store.stats().damaged_segments), (1, 1));
-    assert_eq!(store.lookup(keys(&ABC)).unwrap().missing_positions(), [1]);
+    assert_eq!(store.lookup(keys(&ABC)).unwrap().distinct_missing_positions(), [1]);
 }

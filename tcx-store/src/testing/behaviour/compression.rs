@@ -75,7 +75,7 @@ fn lookup(store: &Store, ids: impl IntoIterator<Item = i64>) -> Lookup {
 /// The rows that are found are those of their ids; tells how many are missing.
 pub(crate) fn check(store: &Store, ids: &[i64]) -> usize {
     let rows = lookup(store, ids.iter().copied());
-    for (position, &id) in ids.iter().enumerate().filter(|(position, _)| !rows.is_open(*position)) {
+    for (position, &id) in ids.iter().enumerate().filter(|(position, _)| !rows.is_missing(*position)) {
         let expected = row(id);
         assert!(rows.bytes(0, position) == expected.0 && rows.bytes(1, position) == expected.1, "row {id}");
         assert_eq!(rows.text(2, position).unwrap(), expected.2, "row {id}");

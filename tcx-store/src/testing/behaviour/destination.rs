@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use crate::LookupOptions;
 use crate::{ColumnType, DType, Destination, Field, Identity, KeyType, Keys, Options, Spec, Store};
 
 const NUMBERS: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[3] };
@@ -20,7 +21,13 @@ fn a_destination_that_does_not_fit_is_an_error_that_says_why() {
     let refused = |leaf: usize, len: usize, wanted: Option<&Arc<[usize]>>| {
         let mut bytes = vec![MaybeUninit::uninit(); len];
         let mut destinations = [Destination { leaf, bytes: &mut bytes }];
-        store.lookup_into(Keys::ints([1, 2], 0), wanted, &mut destinations).unwrap_err().to_string()
+        store
+            .lookup_with(
+                Keys::ints([1, 2], 0),
+                LookupOptions { leaves: wanted, destinations: &mut destinations, ..LookupOptions::default() },
+            )
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(refused(3, 6, None), "there is no leaf 3: the store has 3");
     assert_eq!(refused(0, 5, None), "the destination of leaf 0 has 5 bytes, and 2 rows have 6");

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::changes::Doomed;
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_steps};
+use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_operations};
 use crate::upkeep::maintain::merge_changes;
-use crate::{Replacer, Store};
+use crate::{RecomputeSession, Store};
 
 /// A store on a disk that is full while the switch is on.
 fn on_a_full_disk(dir: &Path) -> (Store, Arc<AtomicBool>) {
@@ -19,7 +19,7 @@ fn on_a_full_disk(dir: &Path) -> (Store, Arc<AtomicBool>) {
     let rule = move |_, step: &str, _: &Path| {
         (step == "create_file" && is_full.load(SeqCst)).then_some(Fault::Refused(ErrorKind::StorageFull))
     };
-    (with_steps(dir, Faulty::with(rule)), full)
+    (with_operations(dir, Faulty::with(rule)), full)
 }
 
 #[test]
@@ -94,17 +94,17 @@ fn an_invalidation_of_another_process_kills_rows_that_outlive_a_failed_one() {
 fn a_row_that_is_recomputed_after_a_failed_invalidation_outlives_it() {
     let dir = tempfile::tempdir().unwrap();
     let (store, full) = on_a_full_disk(dir.path());
-    let replacer = Replacer::new();
+    let recompute = RecomputeSession::new();
     compute(&store, &["x", "y"], 1);
-    assert_eq!(replace(&store, &replacer, &["x", "y"], 2), 2);
+    assert_eq!(replace(&store, &recompute, &["x", "y"], 2), 2);
     full.store(true, SeqCst);
     store.invalidate(&keys(&["x"])).unwrap_err();
-    assert_eq!(replace(&store, &replacer, &["x", "y"], 3), 1);
+    assert_eq!(replace(&store, &recompute, &["x", "y"], 3), 1);
     assert_eq!(values(&store, &["x", "y"]), [3, 2]);
     full.store(false, SeqCst);
     store.flush().unwrap();
     assert_eq!(values(&store, &["x", "y"]), [3, 2]);
-    assert_eq!(replace(&store, &replacer, &["x", "y"], 4), 0);
+    assert_eq!(replace(&store, &recompute, &["x", "y"], 4), 0);
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [3, 2]);
 }
 
@@ -121,7 +121,7 @@ fn without_replies(dir: &Path) -> (Store, Arc<AtomicBool>) {
         };
         (is_change && broken.load(SeqCst)).then_some(fault)
     };
-    (with_steps(dir, Faulty::with(rule)), off)
+    (with_operations(dir, Faulty::with(rule)), off)
 }
 
 fn lost(dir: &Path, refreshes: bool) {
@@ -159,8 +159,8 @@ fn recomputed_rows_outlive_their_tombstone_whose_reply_was_lost() {
         let (store, off) = without_replies(dir.path());
         compute(&store, &["x", "y"], 1);
         store.flush().unwrap();
-        let replacer = Replacer::new();
-        assert_eq!(replace(&store, &replacer, &["x"], 2), 1);
+        let recompute = RecomputeSession::new();
+        assert_eq!(replace(&store, &recompute, &["x"], 2), 1);
         off.store(true, SeqCst);
         store.flush().unwrap_err();
         assert_eq!(names(dir.path(), "change-").len(), 2, "it is written all the same");
@@ -172,7 +172,7 @@ fn recomputed_rows_outlive_their_tombstone_whose_reply_was_lost() {
         assert_eq!(store.stats().rows_dropped, 0);
         assert_eq!(values(&store, &["x", "y"]), [2, 1]);
         assert_eq!(values(&process(dir.path()), &["x", "y"]), [2, 1]);
-        assert_eq!(replace(&store, &replacer, &["x"], 3), 0);
+        assert_eq!(replace(&store, &recompute, &["x"], 3), 0);
     }
 }
 
@@ -182,8 +182,8 @@ fn recomputed_rows_outlive_their_unread_tombstone_that_another_process_has_merge
     let (store, off) = without_replies(dir.path());
     compute(&store, &["x", "y"], 1);
     store.flush().unwrap();
-    let replacer = Replacer::new();
-    assert_eq!(replace(&store, &replacer, &["x"], 2), 1);
+    let recompute = RecomputeSession::new();
+    assert_eq!(replace(&store, &recompute, &["x"], 2), 1);
     off.store(true, SeqCst);
     store.flush().unwrap_err();
     let other = process(dir.path());
@@ -212,7 +212,7 @@ fn a_change_that_was_created_is_not_removed_because_change_0_is_not_found_once()
         let is_zero = step == "open" && name == "change-00000000000000000000";
         (is_zero && is_created.swap(false, SeqCst)).then_some(Fault::Refused(ErrorKind::NotFound))
     });
-    let store = with_steps(dir.path(), steps.clone());
+    let store = with_operations(dir.path(), steps.clone());
     compute(&store, &["x", "y"], 1);
     seal_all(&store);
     let other = process(dir.path());

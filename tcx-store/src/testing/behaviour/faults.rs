@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::storage::{LocalStorage, Steps};
+use crate::storage::{FileOperations, LocalStorage};
 use crate::testing::{Fault, Faulty};
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Lookup, Options, Spec, Store};
 
@@ -26,7 +26,7 @@ fn options() -> Options {
 /// The row of a key is its square.
 fn compute(store: &Store, keys: Range<i64>) -> usize {
     let mut rows = store.lookup(Keys::ints(keys.clone(), 0)).unwrap();
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     let squares =
         missing.iter().map(|&position| keys.start + position as i64).flat_map(|k| (k * k).to_le_bytes());
     store.insert(&mut rows, &missing, vec![Column::dense(&squares.collect::<Vec<_>>())]).unwrap();
@@ -79,10 +79,10 @@ fn missing(dir: &Path, keys: Range<i64>) -> usize {
 
 /// A store of its own on the same folder, as another process has it.
 fn other_process(dir: &Path) -> Store {
-    with_steps(dir, crate::storage::System, &options())
+    with_operations(dir, crate::storage::System, &options())
 }
 
-fn with_steps(dir: &Path, steps: impl Steps + Clone, options: &Options) -> Store {
+fn with_operations(dir: &Path, steps: impl FileOperations + Clone, options: &Options) -> Store {
     let storage = LocalStorage::new(dir.join("cache/m_v1"), steps);
     Store::with_storage(Arc::new(storage), spec(), options).unwrap()
 }
@@ -128,7 +128,7 @@ fn while_writing_is_off_rows_are_served_but_not_queued() {
     std::fs::write(dir.path().join("cache"), "a file where the directory should be").unwrap();
     assert_eq!(compute(&store, 0..10), 10);
     assert!(store.flush().is_err());
-    assert!(store.trouble().is_some());
+    assert!(store.write_failure().is_some());
     assert_eq!(compute(&store, 0..10), 0, "rows of before stay readable");
     assert_eq!(compute(&store, 10..15), 5);
     assert_eq!(compute(&store, 10..15), 5, "not queued, but not an error either");
@@ -137,7 +137,7 @@ fn while_writing_is_off_rows_are_served_but_not_queued() {
     let error = format!("{:#}", store.flush().unwrap_err());
     assert!(error.contains("10 computed rows were not kept"), "{error}");
     store.flush().unwrap();
-    assert!(store.trouble().is_none(), "writing is on again");
+    assert!(store.write_failure().is_none(), "writing is on again");
     assert_eq!(missing(dir.path(), 0..10), 0);
 }
 
@@ -148,14 +148,14 @@ fn rows_that_were_dropped_unnoticed_are_told_by_the_next_flush() {
     let broken = off.clone();
     let rule = move |_, step: &str, _: &Path| (step == "sync" && broken.load(SeqCst)).then_some(REFUSED);
     let options = Options { flush_interval: Duration::from_millis(1), ..options() };
-    let store = with_steps(dir.path(), Faulty::with(rule), &options);
+    let store = with_operations(dir.path(), Faulty::with(rule), &options);
     compute(&store, 0..3);
-    while store.trouble().is_none() {
+    while store.write_failure().is_none() {
         std::thread::sleep(Duration::from_millis(2));
     }
     compute(&store, 3..10);
     off.store(false, SeqCst);
-    while store.trouble().is_some() {
+    while store.write_failure().is_some() {
         std::thread::sleep(Duration::from_millis(2));
     }
     let error = format!("{:#}", store.flush().unwrap_err());
@@ -179,7 +179,7 @@ fn the_name_of_the_folder_is_synced_before_anything_in_it_is_acknowledged() {
             (step == "sync_dir" && path == name && first.swap(false, SeqCst)).then_some(REFUSED)
         };
         let steps = Faulty::with(rule);
-        let store = with_steps(dir.path(), steps.clone(), &options());
+        let store = with_operations(dir.path(), steps.clone(), &options());
         compute(&store, 0..3);
         while store.flush().is_err() {}
         assert!(steps.has_failed());
@@ -194,7 +194,7 @@ fn failed_seals_leave_no_runs_behind() {
     let off = Arc::new(AtomicBool::new(true));
     let broken = off.clone();
     let rule = move |_, step: &str, _: &Path| (step == "sync" && broken.load(SeqCst)).then_some(REFUSED);
-    let store = with_steps(dir.path(), Faulty::with(rule), &options());
+    let store = with_operations(dir.path(), Faulty::with(rule), &options());
     compute(&store, 0..30);
     for _ in 0..10 {
         store.flush().unwrap_err();
@@ -215,7 +215,7 @@ fn what_a_failed_seal_has_learned_of_other_processes_is_served() {
     let fails = broken.clone();
     let rule =
         move |_, step: &str, _: &Path| (step == "create_file" && fails.load(SeqCst)).then_some(REFUSED);
-    let store = with_steps(dir.path(), Faulty::with(rule), &options());
+    let store = with_operations(dir.path(), Faulty::with(rule), &options());
     compute(&store, 0..3);
     store.flush().unwrap();
     let other = other_process(dir.path());
@@ -272,12 +272,12 @@ fn a_refused_store_is_opened_anew() {
 fn odd_settings_mean_what_they_say() {
     let dir = tempfile::tempdir().unwrap();
     let never = Options { flush_interval: Duration::MAX, ..options() };
-    let store = with_steps(dir.path(), crate::storage::System, &never);
+    let store = with_operations(dir.path(), crate::storage::System, &never);
     compute(&store, 0..3);
     store.flush().unwrap();
     drop(store);
     let at_once = Options { flush_bytes: 0, write_buffer_bytes: 0, ..options() };
-    let store = with_steps(dir.path(), crate::storage::System, &at_once);
+    let store = with_operations(dir.path(), crate::storage::System, &at_once);
     compute(&store, 0..6);
     while store.stats().rows_sealed < 3 {
         std::thread::sleep(Duration::from_millis(2));
@@ -313,7 +313,7 @@ fn runs_that_cannot_be_opened_cost_misses_of_nothing_and_end_no_flush() {
         let run = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("run-"));
         (step == "open" && run && fails.load(SeqCst)).then_some(REFUSED)
     };
-    let store = with_steps(dir.path(), Faulty::with(rule), &options());
+    let store = with_operations(dir.path(), Faulty::with(rule), &options());
     for start in 0..3 {
         compute(&store, start * 10..start * 10 + 10);
         store.flush().unwrap();
@@ -335,7 +335,7 @@ fn a_file_system_above_the_cache_that_knows_no_sync_of_directories_is_no_trouble
         (step == "sync_dir" && path == above).then_some(Fault::Refused(ErrorKind::InvalidInput))
     };
     let steps = Faulty::with(rule);
-    let store = with_steps(dir.path(), steps.clone(), &options());
+    let store = with_operations(dir.path(), steps.clone(), &options());
     compute(&store, 0..3);
     store.flush().unwrap();
     assert!(steps.has_failed());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::error::ErrorKind;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
-use crate::testing::{compute, keys, names, process, reader, spec, values, with_steps};
+use crate::testing::{compute, keys, names, process, reader, spec, values, with_operations};
 use crate::upkeep::maintain::merge_changes;
 use crate::{Options, ReadMode, Result, Store};
 
@@ -193,7 +193,7 @@ fn a_newest_change_that_cannot_be_read_for_a_moment_is_waited_for() {
         (step == "open" && is_newest && fails > 0).then(|| Fault::Refused(kinds[fails - 1]))
     });
     opened(dir.path());
-    let store = with_steps(dir.path(), steps);
+    let store = with_operations(dir.path(), steps);
     assert_eq!(values(&store, &["x"]), [1]);
     for (kind, key) in [(1, "v"), (2, "w")] {
         process(dir.path()).invalidate(&keys(&["x"])).unwrap();
@@ -222,7 +222,7 @@ fn swapped(dir: &Path, away: usize, back: usize, run: impl Fn(&Store)) -> bool {
         }
         None
     });
-    let store = with_steps(dir, faulty);
+    let store = with_operations(dir, faulty);
     assert_eq!(values(&store, &["x", "y"]), [1, 1]);
     compute(&store, &["w"], 5);
     from.store(steps.load(SeqCst), SeqCst);
@@ -313,7 +313,7 @@ fn a_folder_that_is_removed_while_a_file_is_created_is_not_left_with_a_change_al
                 }
                 None
             });
-            let store = with_steps(dir.path(), faulty);
+            let store = with_operations(dir.path(), faulty);
             from.store(steps.load(SeqCst), SeqCst);
             let invalidated = store.invalidate(&keys(&["x"]));
             let happened = steps.load(SeqCst) - from.swap(usize::MAX, SeqCst);
@@ -350,7 +350,7 @@ fn a_large_damaged_change_is_not_read_at_every_listing_and_its_repair_is_noticed
         counted.fetch_add(usize::from(step == "open" && path.ends_with(CHANGE_1)), SeqCst);
         None
     });
-    let store = with_steps(dir.path(), steps);
+    let store = with_operations(dir.path(), steps);
     for _ in 0..100 {
         assert_eq!(values(&store, &["x", "y"]), [-1, -1]);
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::LookupOptions;
 use crate::index::build_run;
 use crate::live::runs::publish_run;
 use crate::schema::key::{KeyHash, hash};
@@ -47,7 +48,7 @@ fn hashes(keys: &[&str]) -> Vec<KeyHash> {
 /// What is found of these keys.
 fn found(store: &Store, keys: &[&str]) -> Vec<Option<u8>> {
     let rows = store.lookup(Keys::text(keys, 0).unwrap()).unwrap();
-    let missing: Vec<usize> = rows.missing_rows().collect();
+    let missing: Vec<usize> = rows.all_missing_positions().collect();
     (0..keys.len()).map(|i| (!missing.contains(&i)).then(|| rows.bytes(0, i)[0])).collect()
 }
 
@@ -102,11 +103,11 @@ fn rows_behind_full_lines_are_found_and_strangers_are_not() {
     store.insert(&mut rows, &positions, vec![Column::dense(&vec![7; keys.len()])]).unwrap();
     store.flush().unwrap();
     assert_eq!(store.lookup(Keys::text(&keys, 0).unwrap()).unwrap().missing(), 0);
-    let strangers = keys.iter().map(|key| format!("{key}, no"));
-    assert_eq!(store.lookup(Keys::text(strangers, 0).unwrap()).unwrap().missing(), keys.len());
+    let unrecognised = keys.iter().map(|key| format!("{key}, no"));
+    assert_eq!(store.lookup(Keys::text(unrecognised, 0).unwrap()).unwrap().missing(), keys.len());
     let some = (0..3000).map(|i| if i % 3 == 0 { format!("no {i}") } else { format!("key {i}") });
     let rows = store.lookup(Keys::text(some, 0).unwrap()).unwrap();
-    assert!(rows.missing_rows().eq((0..3000).step_by(3)));
+    assert!(rows.all_missing_positions().eq((0..3000).step_by(3)));
 }
 
 /// A row of each kind that the short way has to leave to the long one, and of those that it takes: in segments of one view and
@@ -152,11 +153,13 @@ fn rows_are_the_same_whichever_way_leads_to_them() {
     let check = |store: &Store, wanted: &[usize], view: u32, missing: &[usize]| {
         let asked: Vec<usize> = (0..250).map(|i| i * 77 % 250).collect();
         let keys = Keys::text(asked.iter().map(|&number| key(number)), view).unwrap();
-        let rows = store.lookup_leaves(keys, &wanted.into()).unwrap();
-        let mut lacking: Vec<usize> = rows.missing_rows().map(|position| asked[position]).collect();
+        let rows = store
+            .lookup_with(keys, LookupOptions { leaves: Some(&wanted.into()), ..LookupOptions::default() })
+            .unwrap();
+        let mut lacking: Vec<usize> = rows.all_missing_positions().map(|position| asked[position]).collect();
         lacking.sort_unstable();
         assert_eq!(lacking, missing, "{wanted:?} of view {view}");
-        for position in (0..asked.len()).filter(|&position| !rows.is_open(position)) {
+        for position in (0..asked.len()).filter(|&position| !rows.is_missing(position)) {
             let byte = (asked[position] + view as usize) as u8;
             for &leaf in wanted {
                 let expected = match leaf {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::Store;
 use crate::changes::Doomed;
 use crate::testing::Faulty;
-use crate::testing::{compute, names, process, seal_all, values, with_steps};
+use crate::testing::{compute, names, process, seal_all, values, with_operations};
 use crate::upkeep::maintain::merge_changes;
 
 /// Invalidates keys of which there are no rows, without the writer, which would merge.
@@ -49,7 +49,7 @@ fn merged_changes_of_an_older_copy_are_not_taken_for_those_that_are_known() {
         }
         None
     });
-    let store = with_steps(dir.path(), steps);
+    let store = with_operations(dir.path(), steps);
     (0..17).for_each(|_| invalidate(&store, "x"));
     assert_eq!(values(&store, &["x", "y"]), [-1, 1]);
     is_due.store(true, SeqCst);
@@ -84,7 +84,7 @@ fn merged_changes_are_not_known_in_an_older_copy_that_comes_in_place_while_they_
         }
         None
     });
-    let store = with_steps(dir.path(), steps);
+    let store = with_operations(dir.path(), steps);
     assert_eq!(values(&store, &["x", "y"]), [1, 1]);
     compute(&store, &["w"], 2);
     (0..16).for_each(|_| invalidate(&first, "z"));

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::LookupOptions;
 use crate::inspect::{SegmentState, inspected};
 use crate::segment::forged;
-use crate::storage::{LocalStorage, Looking, Sealed, Storage, System};
+use crate::storage::{LocalStorage, ReadOnlyStorage, Sealed, Storage, System};
 use crate::testing::behaviour::compression::{add, check, open_with, options, segments, spec};
 use crate::testing::{Fault, Faulty};
 use crate::testing::{compute, process, values};
@@ -109,7 +110,7 @@ fn a_segment_that_could_not_be_read_is_told_by_whoever_looks() {
     store.refresh().unwrap();
     // By now the disk has recovered, which does not bring its rows.
     fails.store(0, SeqCst);
-    let storage = Looking::new(dir.path().join("m_v1"));
+    let storage = ReadOnlyStorage::new(dir.path().join("m_v1"));
     let segments = inspected(&mut store.core.live(), &storage, &storage.list().unwrap());
     let states: Vec<_> = segments.iter().map(|own| (own.facts.rows, own.facts.state.hides_rows())).collect();
     assert_eq!(states, [(0, true), (10, false)]);
@@ -130,13 +131,24 @@ fn of_rows_that_are_read_only_the_leaves_that_are_wanted_are() {
     let reads_of = |wanted: &[usize]| {
         let before = reads.load(SeqCst);
         let keys = crate::Keys::ints([3, 1_000, 1_999], 0);
-        assert_eq!(store.lookup_leaves(keys, &wanted.into()).unwrap().missing(), 0);
+        assert_eq!(
+            store
+                .lookup_with(keys, LookupOptions { leaves: Some(&wanted.into()), ..LookupOptions::default() })
+                .unwrap()
+                .missing(),
+            0
+        );
         reads.load(SeqCst) - before
     };
     let (all, none) = (reads_of(&[0, 1, 2]), reads_of(&[]));
     assert_eq!(reads_of(&[1]), none + 3, "the rows of a leaf that all have the same length");
     assert!(all >= none + 9, "{all} of all leaves, {none} of none");
-    let rows = store.lookup_leaves(crate::Keys::ints([3], 0), &[1].into()).unwrap();
+    let rows = store
+        .lookup_with(
+            crate::Keys::ints([3], 0),
+            LookupOptions { leaves: Some(&[1].into()), ..LookupOptions::default() },
+        )
+        .unwrap();
     let is_there = |ask: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_ok();
     assert!(is_there(&|| drop(rows.bytes(1, 0).to_vec())));
     assert!(!is_there(&|| drop(rows.bytes(0, 0).to_vec())) && !is_there(&|| _ = rows.is_present(0, 0)));

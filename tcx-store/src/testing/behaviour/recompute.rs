@@ -7,14 +7,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use crate::LookupOptions;
 use crate::changes::Doomed;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{
     column, compute, keys, names, process, replace, replace_view, seal_all, values, values_in_view,
-    with_steps,
+    with_operations,
 };
 use crate::write::sealer::Sealer;
-use crate::{Keys, Replacer, Store};
+use crate::{Keys, RecomputeSession, Store};
 
 fn view(view: u32) -> Keys {
     Keys::text(["x", "y"], view).unwrap()
@@ -34,10 +35,10 @@ fn rows_of_several_views_are_recomputed_once_each_and_all_of_them_stay() {
     let dir = tempfile::tempdir().unwrap();
     let store = process(dir.path());
     three_views(&store);
-    let replacer = Replacer::new();
+    let recompute = RecomputeSession::new();
     let epoch = |value| {
         let views = (0..3).map(|number| {
-            let computed = replace_view(&store, &replacer, view(number), value + i64::from(number));
+            let computed = replace_view(&store, &recompute, view(number), value + i64::from(number));
             store.flush().unwrap();
             computed
         });
@@ -60,7 +61,7 @@ fn views_that_are_not_recomputed_keep_their_rows() {
     let dir = tempfile::tempdir().unwrap();
     let store = process(dir.path());
     three_views(&store);
-    assert_eq!(replace_view(&store, &Replacer::new(), view(1), 10), 2);
+    assert_eq!(replace_view(&store, &RecomputeSession::new(), view(1), 10), 2);
     store.flush().unwrap();
     for own in [&store, &process(dir.path())] {
         let found = (0..3).map(|number| values_in_view(own, view(number)));
@@ -77,7 +78,10 @@ fn a_merged_file_says_the_same_of_views_as_its_changes() {
     let store = process(dir.path());
     three_views(&store);
     for round in 0..20 {
-        assert_eq!(replace_view(&store, &Replacer::new(), view(round % 2), 100 + i64::from(round)), 2);
+        assert_eq!(
+            replace_view(&store, &RecomputeSession::new(), view(round % 2), 100 + i64::from(round)),
+            2
+        );
         store.flush().unwrap();
     }
     while names(dir.path(), "merged-").is_empty() {
@@ -95,7 +99,7 @@ fn the_newest_of_two_recomputed_rows_is_served_before_and_after_a_flush() {
     let store = process(dir.path());
     compute(&store, &["x"], 1);
     store.flush().unwrap();
-    let (a, b) = (Replacer::new(), Replacer::new());
+    let (a, b) = (RecomputeSession::new(), RecomputeSession::new());
     assert_eq!(replace(&store, &a, &["x"], 2), 1);
     assert_eq!(replace(&store, &b, &["x"], 3), 1);
     assert_eq!(values(&store, &["x"]), [3]);
@@ -118,7 +122,7 @@ fn a_replacer_takes_no_row_of_another_for_its_own() {
     let store = process(dir.path());
     compute(&store, &["x", "y"], 1);
     store.flush().unwrap();
-    let (a, b) = (Replacer::new(), Replacer::new());
+    let (a, b) = (RecomputeSession::new(), RecomputeSession::new());
     assert_eq!(replace(&store, &a, &["x"], 2), 1);
     assert_eq!(replace(&store, &b, &["y"], 3), 1);
     store.flush().unwrap();
@@ -133,7 +137,7 @@ fn a_row_that_was_recomputed_later_outlives_the_seal_of_the_earlier_one() {
     let store = process(dir.path());
     compute(&store, &["x"], 1);
     store.flush().unwrap();
-    let (a, b) = (Replacer::new(), Replacer::new());
+    let (a, b) = (RecomputeSession::new(), RecomputeSession::new());
     replace(&store, &a, &["x"], 2);
     store.core.buffer.freeze();
     replace(&store, &b, &["x"], 3);
@@ -156,19 +160,19 @@ fn a_row_that_was_looked_up_before_another_was_recomputed_takes_its_place_nowher
         let dir = tempfile::tempdir().unwrap();
         let store = process(dir.path());
         let mut rows = store.lookup(keys(&["x"])).unwrap();
-        let replacer = Replacer::new();
-        replace(&store, &replacer, &["x"], 2);
+        let recompute = RecomputeSession::new();
+        replace(&store, &recompute, &["x"], 2);
         if freeze {
             store.core.buffer.freeze();
         }
         store.insert(&mut rows, &[0], column(&[1])).unwrap();
         assert_eq!(values(&store, &["x"]), [2], "before the flush");
-        assert_eq!(replace(&store, &replacer, &["x"], 3), 0);
+        assert_eq!(replace(&store, &recompute, &["x"], 3), 0);
         store.flush().unwrap();
         for own in [&store, &process(dir.path())] {
             assert_eq!(values(own, &["x"]), [2], "after the flush");
         }
-        assert_eq!(replace(&store, &replacer, &["x"], 3), 0);
+        assert_eq!(replace(&store, &recompute, &["x"], 3), 0);
     }
 }
 
@@ -192,7 +196,7 @@ fn an_invalidation_by_another_process_kills_recomputed_rows_that_wait() {
     let (a, b) = (process(dir.path()), process(dir.path()));
     three_views(&a);
     assert_eq!(values_in_view(&b, view(0)), [0, 0]);
-    let (first, second) = (Replacer::new(), Replacer::new());
+    let (first, second) = (RecomputeSession::new(), RecomputeSession::new());
     replace_view(&b, &first, view(0), 10);
     replace_view(&b, &second, view(1), 11);
     b.core.buffer.freeze();
@@ -216,10 +220,10 @@ fn of_two_replacers_one_of_whose_tombstones_fails_no_row_is_lost() {
         let is_second = path.ends_with("change-00000000000000000002");
         (step != "open" && is_second && broken.load(SeqCst)).then_some(Fault::Refused(ErrorKind::StorageFull))
     };
-    let store = with_steps(dir.path(), Faulty::with(rule));
+    let store = with_operations(dir.path(), Faulty::with(rule));
     compute(&store, &["x", "y"], 1);
     seal_all(&store);
-    let (a, b) = (Replacer::new(), Replacer::new());
+    let (a, b) = (RecomputeSession::new(), RecomputeSession::new());
     replace(&store, &a, &["x"], 2);
     replace(&store, &b, &["y"], 3);
     Sealer::new(store.core.clone()).seal_all().unwrap_err();
@@ -239,14 +243,19 @@ fn a_row_that_is_recomputed_while_an_earlier_one_is_sealed_outlives_its_tombston
     let (store, other) = (process(dir.path()), process(dir.path()));
     compute(&store, &["x", "y"], 0);
     store.flush().unwrap();
-    assert_eq!(replace(&store, &Replacer::new(), &["x", "y"], 10), 2);
-    let second = Replacer::new();
-    let mut late = store.lookup_replacing(keys(&["x", "y"]), &second).unwrap();
+    assert_eq!(replace(&store, &RecomputeSession::new(), &["x", "y"], 10), 2);
+    let second = RecomputeSession::new();
+    let mut late = store
+        .lookup_with(
+            keys(&["x", "y"]),
+            LookupOptions { recompute: Some(&second), ..LookupOptions::default() },
+        )
+        .unwrap();
     // The tombstone for the rows of 10 is newer than the lookup, and so is an invalidation.
     store.flush().unwrap();
     other.invalidate(&keys(&["y"])).unwrap();
     store.refresh().unwrap();
-    assert_eq!(replace(&store, &Replacer::new(), &["z"], 11), 1);
+    assert_eq!(replace(&store, &RecomputeSession::new(), &["z"], 11), 1);
     store.flush().unwrap();
     store.insert(&mut late, &[0, 1], column(&[20, 20])).unwrap();
     assert_eq!(values(&store, &["x", "y", "z"]), [20, -1, 11]);

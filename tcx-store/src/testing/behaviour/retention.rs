@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::LookupOptions;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{compute, go_ahead, keys, names, seal_all, spec, values};
 use crate::{Compression, Options, Store, WhenFull};
@@ -52,7 +53,7 @@ fn rows_whose_time_is_over_are_neither_served_from_the_write_buffer_nor_written(
     assert_eq!(values(&store, &["a", "b"]), [1, 1]);
     go_ahead(Duration::from_hours(5));
     assert_eq!(values(&store, &["a", "b"]), [-1, -1]);
-    assert_eq!(store.peek(keys(&["a"])).unwrap().missing(), 1);
+    assert_eq!(store.lookup_with(keys(&["a"]), LookupOptions::uncounted()).unwrap().missing(), 1);
     assert_eq!(store.prefetch(keys(&["a"])).unwrap(), 0);
     store.each_key(|key, _| panic!("{key:?} is listed")).unwrap();
     compute(&store, &["a"], 2);
@@ -78,7 +79,7 @@ fn rows_whose_time_is_over_are_not_served_from_memory() {
     assert_eq!(before.missing(), 1);
     store.each_key(|key, _| panic!("{key:?} is listed")).unwrap();
     assert_eq!(values(&store, &["a"]), [-1]);
-    assert_eq!(store.peek(keys(&["a"])).unwrap().missing(), 1);
+    assert_eq!(store.lookup_with(keys(&["a"]), LookupOptions::uncounted()).unwrap().missing(), 1);
     assert_eq!(store.prefetch(keys(&["a"])).unwrap(), 0);
 }
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::LookupOptions;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{column, compute, keys, names, process, seal_all, spec, values};
-use crate::{MissCauses, Options, Replacer, Store};
+use crate::{MissCauses, Options, RecomputeSession, Store};
 
 /// Counts the misses of these keys.
 fn causes(store: &Store, wanted: &[&str]) -> MissCauses {
@@ -110,7 +111,15 @@ fn joined_rows_are_hits_and_those_left_out_are_absent() {
 fn rows_that_are_computed_anew_are_counted_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let store = filled(dir.path());
-    let rows = store.lookup_replacing(keys(&["a", "x"]), &Arc::new(Replacer::default())).unwrap();
+    let rows = store
+        .lookup_with(
+            keys(&["a", "x"]),
+            LookupOptions {
+                recompute: Some(&Arc::new(RecomputeSession::default())),
+                ..LookupOptions::default()
+            },
+        )
+        .unwrap();
     assert_eq!(rows.missing(), 2);
     let expected = MissCauses { recomputed: 1, absent: 1 + 3, ..Default::default() };
     assert_eq!(store.stats().miss_causes, expected);
@@ -123,7 +132,7 @@ fn a_miss_that_another_thread_has_computed_meanwhile_is_a_hit_whatever_its_cause
     store.invalidate(&keys(&["a"])).unwrap();
     let before = store.stats();
     let mut rows = store.lookup(keys(&["a", "x", "y"])).unwrap();
-    let mut others = store.peek(keys(&["a", "x"])).unwrap();
+    let mut others = store.lookup_with(keys(&["a", "x"]), LookupOptions::uncounted()).unwrap();
     store.insert(&mut others, &[0, 1], column(&[8, 9])).unwrap();
     store.lookup_again(&mut rows).unwrap();
     let after = store.stats();
@@ -145,7 +154,7 @@ fn rows_and_bytes_are_counted_on_their_way_to_the_disk() {
     assert_eq!((stats.buffered_rows, stats.buffered_bytes, stats.rows_sealed), (0, 0, 3));
     assert_eq!((stats.flush_times.count, stats.seal_times.count), (1, 1));
     assert!(stats.flush_times.total >= stats.flush_times.longest && !stats.flush_times.longest.is_zero());
-    assert_eq!((stats.compaction_times.count, stats.troubles, stats.is_writing_off), (0, 0, false));
+    assert_eq!((stats.compaction_times.count, stats.write_failures, stats.is_writing_off), (0, 0, false));
     compute(&store, &["d"], 7);
     seal_all(&store);
     store.compact().unwrap();

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
 
+use crate::LookupOptions;
 use crate::store::invalidate::Reach;
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, reader, replace, values, with_steps};
-use crate::{Keys, Replacer};
+use crate::testing::{column, compute, keys, names, process, reader, replace, values, with_operations};
+use crate::{Keys, RecomputeSession};
 
 #[test]
 fn an_invalidated_row_is_dead_in_every_process_and_can_be_computed_again() {
@@ -93,7 +94,7 @@ fn an_invalidation_is_of_all_views_of_a_sample() {
     store.insert(&mut rows, &[0, 1], column(&[3, 3])).unwrap();
     store.flush().unwrap();
     store.invalidate(&keys(&["x"])).unwrap();
-    assert_eq!(store.lookup(view()).unwrap().missing_positions(), [0]);
+    assert_eq!(store.lookup(view()).unwrap().distinct_missing_positions(), [0]);
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn an_invalidation_that_cannot_be_written_holds_here_and_is_written_later() {
         (step == "create_file" && broken.load(SeqCst))
             .then_some(Fault::Refused(std::io::ErrorKind::StorageFull))
     };
-    let store = with_steps(dir.path(), Faulty::with(rule));
+    let store = with_operations(dir.path(), Faulty::with(rule));
     compute(&store, &["x", "y"], 1);
     store.flush().unwrap();
     off.store(true, SeqCst);
@@ -127,18 +128,18 @@ fn a_replacer_computes_each_row_once_and_takes_the_place_of_the_old_ones() {
     let (a, b) = (process(dir.path()), process(dir.path()));
     compute(&a, &["x", "y", "z"], 1);
     a.flush().unwrap();
-    let replacer = Replacer::new();
-    assert_eq!(replace(&b, &replacer, &["x", "y"], 2), 2);
-    assert_eq!(replace(&b, &replacer, &["x", "y"], 3), 0, "before the flush");
+    let recompute = RecomputeSession::new();
+    assert_eq!(replace(&b, &recompute, &["x", "y"], 2), 2);
+    assert_eq!(replace(&b, &recompute, &["x", "y"], 3), 0, "before the flush");
     b.flush().unwrap();
-    assert_eq!(replace(&b, &replacer, &["x", "y"], 3), 0, "after the flush");
+    assert_eq!(replace(&b, &recompute, &["x", "y"], 3), 0, "after the flush");
     for store in [&a, &b, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y", "z"]), [2, 2, 1]);
     }
-    assert_eq!(replace(&a, &Replacer::new(), &["x"], 4), 1, "another replacer has computed nothing");
+    assert_eq!(replace(&a, &RecomputeSession::new(), &["x"], 4), 1, "another recompute has computed nothing");
     a.flush().unwrap();
     assert_eq!(values(&b, &["x", "y", "z"]), [4, 2, 1]);
-    assert_eq!(replace(&b, &replacer, &["x", "y"], 5), 1, "another has taken its place");
+    assert_eq!(replace(&b, &recompute, &["x", "y"], 5), 1, "another has taken its place");
 }
 
 #[test]
@@ -147,14 +148,14 @@ fn a_replaced_row_that_is_invalidated_before_it_is_sealed_is_dead() {
     let (a, b) = (process(dir.path()), process(dir.path()));
     compute(&a, &["x", "y"], 1);
     a.flush().unwrap();
-    let replacer = Replacer::new();
-    assert_eq!(replace(&b, &replacer, &["x", "y"], 2), 2);
+    let recompute = RecomputeSession::new();
+    assert_eq!(replace(&b, &recompute, &["x", "y"], 2), 2);
     a.invalidate(&keys(&["x"])).unwrap();
     b.flush().unwrap();
     for store in [&a, &b, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [-1, 2]);
     }
-    assert_eq!(replace(&b, &replacer, &["x", "y"], 3), 1);
+    assert_eq!(replace(&b, &recompute, &["x", "y"], 3), 1);
 }
 
 #[test]
@@ -166,15 +167,15 @@ fn a_replaced_row_whose_file_is_taken_away_is_written_again() {
         let now = names && path.parent().unwrap().join("change-00000000000000000001").exists();
         (now && !taken.swap(true, SeqCst)).then_some(Fault::Refused(std::io::ErrorKind::NotFound))
     };
-    let store = with_steps(dir.path(), Faulty::with(rule));
+    let store = with_operations(dir.path(), Faulty::with(rule));
     compute(&store, &["x", "y"], 1);
     store.flush().unwrap();
-    let replacer = Replacer::new();
-    assert_eq!(replace(&store, &replacer, &["x", "y"], 2), 2);
+    let recompute = RecomputeSession::new();
+    assert_eq!(replace(&store, &recompute, &["x", "y"], 2), 2);
     store.flush().unwrap();
     assert_eq!(store.stats().rows_dropped, 0);
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [2, 2]);
-    assert_eq!(replace(&store, &replacer, &["x", "y"], 3), 0);
+    assert_eq!(replace(&store, &recompute, &["x", "y"], 3), 0);
 }
 
 #[test]
@@ -261,12 +262,14 @@ fn a_leaf_that_is_not_there_is_an_error_and_no_damage() {
     let store = process(dir.path());
     compute(&store, &["a"], 1);
     store.flush().unwrap();
-    let error = store.lookup_leaves(keys(&["a"]), &[7].into()).unwrap_err();
+    let error = store
+        .lookup_with(keys(&["a"]), LookupOptions { leaves: Some(&[7].into()), ..LookupOptions::default() })
+        .unwrap_err();
     assert!(error.to_string().contains("no leaf 7"), "{error}");
     assert_eq!((values(&store, &["a"]), store.stats().damaged_segments), (vec![1], 0));
 }
 
-/// Steps of a process that cannot open change 1 as long as this is set.
+/// The file operations of a process that cannot open change 1 as long as this is set.
 fn without_change_1() -> (Faulty, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(false));
     let failing = fails.clone();
@@ -282,7 +285,7 @@ fn without_change_1() -> (Faulty, Arc<AtomicBool>) {
 fn a_change_that_cannot_be_read_for_a_moment_hides_what_is_before_it_and_no_longer() {
     let dir = tempfile::tempdir().unwrap();
     let (steps, fails) = without_change_1();
-    let (a, b) = (process(dir.path()), with_steps(dir.path(), steps));
+    let (a, b) = (process(dir.path()), with_operations(dir.path(), steps));
     compute(&a, &["x", "y"], 1);
     a.flush().unwrap();
     a.invalidate(&keys(&["x"])).unwrap();
@@ -308,7 +311,7 @@ fn a_change_that_cannot_be_read_for_a_moment_hides_what_is_before_it_and_no_long
 fn a_change_of_another_folder_does_not_take_the_place_of_one_that_could_not_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let (steps, fails) = without_change_1();
-    let (a, b) = (process(dir.path()), with_steps(dir.path(), steps));
+    let (a, b) = (process(dir.path()), with_operations(dir.path(), steps));
     compute(&a, &["z"], 1);
     a.flush().unwrap();
     compute(&b, &["x"], 1);
@@ -331,7 +334,7 @@ fn a_change_of_another_folder_does_not_take_the_place_of_one_that_could_not_be_r
 fn rows_that_wait_to_be_written_are_kept_until_a_change_can_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let (steps, fails) = without_change_1();
-    let (a, b) = (process(dir.path()), with_steps(dir.path(), steps));
+    let (a, b) = (process(dir.path()), with_operations(dir.path(), steps));
     compute(&a, &["z"], 1);
     a.flush().unwrap();
     compute(&b, &["x", "y"], 1);
@@ -351,7 +354,7 @@ fn rows_that_wait_to_be_written_are_kept_until_a_change_can_be_read() {
 fn a_predicate_reaches_rows_that_a_change_hides_for_a_moment() {
     let dir = tempfile::tempdir().unwrap();
     let (steps, fails) = without_change_1();
-    let (a, b) = (process(dir.path()), with_steps(dir.path(), steps));
+    let (a, b) = (process(dir.path()), with_operations(dir.path(), steps));
     compute(&a, &["x", "y"], 1);
     a.flush().unwrap();
     a.invalidate(&keys(&["z"])).unwrap();

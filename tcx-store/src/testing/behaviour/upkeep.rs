@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Store;
 use crate::testing::Faulty;
-use crate::testing::{compute, names, process, seal_all, values, with_steps};
+use crate::testing::{compute, names, process, seal_all, values, with_operations};
 
 /// Ends a test that would hang; nothing is measured.
 const HANGS_AFTER: Duration = Duration::from_secs(20);
@@ -53,7 +53,7 @@ fn flushes(store: &Arc<Store>, key: &'static str) {
 
 /// Runs `upkeep` on a thread of its own, holds it up where the gate is, and flushes meanwhile.
 fn flush_during(dir: &Path, gate: Gate, upkeep: impl FnOnce(&Store) + Send + 'static) {
-    let store = Arc::new(with_steps(dir, gate.steps));
+    let store = Arc::new(with_operations(dir, gate.steps));
     for key in ["a", "b", "c"] {
         compute(&store, &[key], 1);
         seal_all(&store);
@@ -98,7 +98,7 @@ fn a_flush_does_not_wait_for_what_the_writer_joins_and_removes_by_itself() {
     let dir = tempfile::tempdir().unwrap();
     // What was joined leaves an index run that leads nowhere.
     let gate = Gate::at(|step, name| step == "remove" && name.starts_with("run-"));
-    let store = Arc::new(with_steps(dir.path(), gate.steps));
+    let store = Arc::new(with_operations(dir.path(), gate.steps));
     for key in ["a", "b", "c", "d"] {
         flushes(&store, key);
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, spec, values, with_steps};
+use crate::testing::{column, compute, keys, names, process, spec, values, with_operations};
 use crate::{Losses, Options, Store};
 
 /// What the whole program has logged: the writer's thread has no subscriber of its own.
@@ -44,7 +44,7 @@ fn listen() {
 }
 
 /// How many lines about this folder say so.
-fn told(dir: &Path, what: &str) -> usize {
+fn warned(dir: &Path, what: &str) -> usize {
     let logged = LOGGED.lock().unwrap();
     let text = String::from_utf8_lossy(&logged);
     text.lines().filter(|line| line.contains(what) && line.contains(dir.to_str().unwrap())).count()
@@ -81,7 +81,7 @@ fn whatever_the_disk_says_writing_goes_off_is_told_once_and_goes_on_again() {
     for kind in kinds {
         let dir = tempfile::tempdir().unwrap();
         let (steps, off) = unwritable(kind);
-        let store = with_steps(dir.path(), steps);
+        let store = with_operations(dir.path(), steps);
         compute(&store, &["a"], 1);
         store.flush().unwrap();
         for round in 1..=2 {
@@ -96,11 +96,11 @@ fn whatever_the_disk_says_writing_goes_off_is_told_once_and_goes_on_again() {
             off.store(false, SeqCst);
             store.flush().unwrap_err();
             store.flush().unwrap();
-            assert!(store.trouble().is_none());
+            assert!(store.write_failure().is_none());
             assert_eq!(store.stats().rows_dropped, round);
             assert_eq!(values(&process(dir.path()), &["a", &kept]), [1, 2], "{kind:?}");
-            assert_eq!(told(dir.path(), "writing is off"), round as usize, "{kind:?}");
-            assert_eq!(told(dir.path(), "writing works again"), round as usize, "{kind:?}");
+            assert_eq!(warned(dir.path(), "writing is off"), round as usize, "{kind:?}");
+            assert_eq!(warned(dir.path(), "writing works again"), round as usize, "{kind:?}");
         }
     }
 }
@@ -110,7 +110,7 @@ fn what_fails_in_the_background_is_told_once_and_again_after_it_has_worked() {
     listen();
     let dir = tempfile::tempdir().unwrap();
     let (steps, off) = unwritable(ErrorKind::StorageFull);
-    let store = with_steps(dir.path(), steps);
+    let store = with_operations(dir.path(), steps);
     for round in 1..=2 {
         // Of the same size, so that they are joined, or their runs merged.
         off.store(false, SeqCst);
@@ -120,7 +120,7 @@ fn what_fails_in_the_background_is_told_once_and_again_after_it_has_worked() {
         }
         off.store(true, SeqCst);
         (0..5).for_each(|_| store.core.tidy());
-        assert_eq!(told(dir.path(), "cannot join segments"), round, "{}", told(dir.path(), ""));
+        assert_eq!(warned(dir.path(), "cannot join segments"), round, "{}", warned(dir.path(), ""));
         off.store(false, SeqCst);
         store.core.tidy();
     }
@@ -134,7 +134,7 @@ fn a_disk_that_cannot_be_read_costs_misses_and_no_errors() {
     let rule = move |_, _: &str, _: &Path| {
         is_lost.load(SeqCst).then_some(Fault::Refused(ErrorKind::StaleNetworkFileHandle))
     };
-    let store = with_steps(dir.path(), Faulty::with(rule));
+    let store = with_operations(dir.path(), Faulty::with(rule));
     compute(&store, &["a"], 1);
     store.flush().unwrap();
     let other = process(dir.path());
@@ -144,7 +144,7 @@ fn a_disk_that_cannot_be_read_costs_misses_and_no_errors() {
     for _ in 0..3 {
         let rows = store.lookup(keys(&["a", "b"])).unwrap();
         assert_eq!(
-            rows.missing_positions(),
+            rows.distinct_missing_positions(),
             [1],
             "what is mapped is served, what would have to be opened is missed"
         );
@@ -218,7 +218,7 @@ fn a_module_is_opened_anew_where_its_folder_is_gone() {
 fn each_user_of_a_store_learns_of_its_own_losses_once_whoever_flushes_first() {
     let dir = tempfile::tempdir().unwrap();
     let (steps, off) = unwritable(ErrorKind::StorageFull);
-    let store = with_steps(dir.path(), steps);
+    let store = with_operations(dir.path(), steps);
     let program = Arc::new(Losses::new());
     let [a, b, idle] = [(); 3].map(|()| Losses::new().within(&program));
     let insert = |losses: &Arc<Losses>, key: &str| {
@@ -257,7 +257,7 @@ fn names_of_others_that_cannot_be_synced_keep_no_row_waiting() {
     let rule = move |_, step: &str, _: &Path| {
         (step == "sync_dir" && is_off.load(SeqCst)).then_some(Fault::Refused(ErrorKind::Other))
     };
-    let (store, other) = (with_steps(dir.path(), Faulty::with(rule)), process(dir.path()));
+    let (store, other) = (with_operations(dir.path(), Faulty::with(rule)), process(dir.path()));
     compute(&other, &["a"], 1);
     other.flush().unwrap();
     assert_eq!(values(&store, &["a"]), [1]);

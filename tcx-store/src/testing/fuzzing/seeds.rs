@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::LookupOptions;
 use crate::segment::fuzzing::{OUTPUT, batch_headers, footer_of};
 use crate::sessions;
 use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, System};
-use crate::{Column, Compression, Identity, KeyType, Keys, Lookup, Options, Replacer, Spec, Store};
+use crate::{Column, Compression, Identity, KeyType, Keys, Lookup, Options, RecomputeSession, Spec, Store};
 
 /// Bytes for one decoder, and a name for them.
 pub(super) struct Seed {
@@ -33,7 +34,12 @@ fn add(store: &Store, rows: Range<u8>, view: u32) {
 
 /// Adds rows that take the place of others: a tombstone that names a view.
 fn recompute(store: &Store, rows: Range<u8>, view: u32) {
-    let lookup = store.lookup_replacing(keys(rows.clone(), view), &Replacer::new()).unwrap();
+    let lookup = store
+        .lookup_with(
+            keys(rows.clone(), view),
+            LookupOptions { recompute: Some(&RecomputeSession::new()), ..LookupOptions::default() },
+        )
+        .unwrap();
     insert(store, lookup, rows);
 }
 

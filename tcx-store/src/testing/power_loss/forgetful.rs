@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 
 use super::disk::{Disk, Event};
 use crate::storage::held::Dir;
-use crate::storage::{FileInfo, Stamp, Steps, System};
+use crate::storage::{FileInfo, FileOperations, Stamp, System};
 
 /// Takes its steps in a real directory and keeps a log of them, from which [`after`](Self::after) tells what was on the
 /// disk at any time. Nothing is synced in truth, which only takes time.
 ///
 #[derive(Clone)]
-pub(crate) struct Forgetful {
+pub(crate) struct PowerLossDisk {
     root: Arc<Path>,
     log: Arc<Mutex<Log>>,
     before: Arc<dyn Fn() + Send + Sync>,
@@ -30,7 +30,7 @@ struct Log {
     numbers: HashMap<u64, usize>,
 }
 
-impl Forgetful {
+impl PowerLossDisk {
     /// A machine that has just started, with the directory `root` as its disk.
     pub(crate) fn new(root: &Path) -> Self {
         let start = Disk::read(root);
@@ -120,13 +120,13 @@ impl Log {
     }
 }
 
-impl std::fmt::Debug for Forgetful {
+impl std::fmt::Debug for PowerLossDisk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Forgetful")
+        f.write_str("PowerLossDisk")
     }
 }
 
-impl Steps for Forgetful {
+impl FileOperations for PowerLossDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.change(|| System.create_dir(path), |_, ()| Event::CreateDir(self.path(path)))
     }

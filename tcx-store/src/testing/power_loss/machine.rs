@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Forgetful, Left, dice};
+use super::{Left, PowerLossDisk, dice};
 use crate::storage::LocalStorage;
 use crate::storage::name::FileName;
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -27,7 +27,7 @@ const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[2] };
 
 /// A disk, and what the processes that use it were told.
 pub(super) struct Machine {
-    disk: Forgetful,
+    disk: PowerLossDisk,
     dir: TempDir,
     told: Mutex<Told>,
     /// How it came about, for those who look for the reason of a failure.
@@ -102,7 +102,7 @@ impl Machine {
 
     fn start(dir: TempDir, first_age: usize, past: String) -> Arc<Self> {
         let told = Mutex::new(Told { first_age, ..Told::default() });
-        Arc::new(Self { disk: Forgetful::new(dir.path()), dir, told, past })
+        Arc::new(Self { disk: PowerLossDisk::new(dir.path()), dir, told, past })
     }
 
     /// A process that calls `before` before each step.
@@ -129,7 +129,7 @@ impl Machine {
         self.disk.events()
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn provenance(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap()
     }
 
@@ -149,7 +149,7 @@ impl Machine {
     /// Power is lost where it can hurt: as soon as something was promised, and when a file has just got or lost its name, which
     /// may last while what it counts on does not; then in any way anywhere. But not before event number `first`.
     pub(super) fn loses_power_somewhere(&self, first: usize, seed: u64) {
-        let promised = self.told().promised();
+        let promised = self.provenance().promised();
         for &events in promised.range(first..) {
             self.restarts(events, Left::Nothing);
         }
@@ -174,13 +174,13 @@ impl Machine {
         let dir = disk_in_memory();
         self.disk.after(events).leave(dir.path(), left);
         let past = format!("{}\nOf what was not synced, {left:?} was left.", self.story(events));
-        let machine = Self::start(dir, self.told().age(), past);
+        let machine = Self::start(dir, self.provenance().age(), past);
         machine.check_changes();
         let found = machine.found();
         self.check(events, &found);
         // What is on the disk now stays.
         let rows = found.into_iter().map(|(key, _)| Row { key, looked_up: 0, flushed: 0 });
-        machine.told().rows.extend(rows);
+        machine.provenance().rows.extend(rows);
         machine
     }
 
@@ -212,7 +212,7 @@ impl Machine {
 
     /// The rows that are found are as good as what was promised up to an event.
     fn check(&self, events: usize, found: &[(i64, usize)]) {
-        let told = self.told();
+        let told = self.provenance();
         for &(key, age) in found {
             assert!(told.oldest(key, events) <= age, "the row of {key} was dead: {}", self.story(events));
         }
@@ -247,8 +247,8 @@ impl Process {
         let looked_up = self.machine.events();
         self.store.refresh().unwrap();
         let mut rows = self.store.lookup(Keys::ints(keys.clone(), 0)).unwrap();
-        let age = self.machine.told().age();
-        let missing = rows.missing_positions();
+        let age = self.machine.provenance().age();
+        let missing = rows.distinct_missing_positions();
         let computed: Vec<i64> = missing.iter().map(|&position| keys.start + position as i64).collect();
         let values = computed.iter().flat_map(|key| [key * key, age as i64]);
         let values: Vec<u8> = values.flat_map(i64::to_le_bytes).collect();
@@ -261,7 +261,7 @@ impl Process {
         let looked_up = self.machine.events();
         self.store.refresh().unwrap();
         let rows = self.store.lookup(Keys::ints(keys.clone(), 0)).unwrap();
-        let found = keys.enumerate().filter(|(position, _)| !rows.is_open(*position));
+        let found = keys.enumerate().filter(|(position, _)| !rows.is_missing(*position));
         self.unflushed.lock().unwrap().extend(found.map(|(_, key)| (key, looked_up)));
     }
 
@@ -270,18 +270,18 @@ impl Process {
         self.store.flush().unwrap();
         let flushed = self.machine.events();
         let rows = unflushed.into_iter().map(|(key, looked_up)| Row { key, looked_up, flushed });
-        self.machine.told().rows.extend(rows);
+        self.machine.provenance().rows.extend(rows);
     }
 
     pub(super) fn invalidate(&self, keys: Range<i64>) {
         let number = {
-            let (mut told, begun) = (self.machine.told(), self.machine.events());
+            let (mut told, begun) = (self.machine.provenance(), self.machine.events());
             told.invalidations.push(Invalidation { keys: keys.clone(), begun, done: None });
             told.invalidations.len() - 1
         };
         self.store.invalidate(&Keys::ints(keys, 0)).unwrap();
         let done = self.machine.events();
-        self.machine.told().invalidations[number].done = Some(done);
+        self.machine.provenance().invalidations[number].done = Some(done);
     }
 
     /// Everything that is on the disk is durable for this process.
@@ -302,7 +302,7 @@ impl Process {
         let story = || self.machine.story(self.machine.events());
         let rows = self.store.lookup(Keys::ints(ALL, 0)).unwrap();
         let found =
-            ALL.enumerate().filter(|(position, _)| !rows.is_open(*position)).map(|(position, key)| {
+            ALL.enumerate().filter(|(position, _)| !rows.is_missing(*position)).map(|(position, key)| {
                 let (square, age) = rows.bytes(0, position).split_first_chunk::<8>().unwrap();
                 assert_eq!(i64::from_le_bytes(*square), key * key, "{}", story());
                 (key, i64::from_le_bytes(age.try_into().unwrap()) as usize)

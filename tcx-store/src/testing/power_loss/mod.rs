@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use disk::{Left, dice};
-use forgetful::Forgetful;
+use forgetful::PowerLossDisk;
 use machine::{Machine, Process, disk_in_memory};
 use turns::Turns;
 
@@ -246,7 +246,7 @@ fn what_three_processes_do_at_once_survives_a_loss_of_power() {
 fn a_folder_that_several_begin_at_once_is_durable_for_each_of_them() {
     for seed in 0..200 {
         let (dir, name) = (disk_in_memory(), Path::new("data/cache/m_v1"));
-        let disk = Forgetful::new(dir.path());
+        let disk = PowerLossDisk::new(dir.path());
         let turns = Turns::new(3, by_dice(3, seed));
         in_turns(&turns, 3, |own| {
             let turns = turns.clone();
@@ -263,7 +263,7 @@ fn a_folder_that_several_begin_at_once_is_durable_for_each_of_them() {
 fn a_name_that_is_found_taken_is_durable() {
     for at in 0.. {
         let dir = disk_in_memory();
-        let disk = Forgetful::new(dir.path());
+        let disk = PowerLossDisk::new(dir.path());
         let begun = Arc::new(OnceLock::new());
         let begins = {
             let begun = begun.clone();
@@ -285,7 +285,7 @@ fn a_name_that_is_found_taken_is_durable() {
 }
 
 /// What is in a file at least, should the power fail now.
-fn least_left(disk: &Forgetful, file: &Path) -> Option<Vec<u8>> {
+fn least_left(disk: &PowerLossDisk, file: &Path) -> Option<Vec<u8>> {
     let dir = disk_in_memory();
     disk.after(disk.events()).leave(dir.path(), Left::Nothing);
     std::fs::read(dir.path().join(file)).ok()

@@ -34,8 +34,8 @@ pub(super) struct Row {
     pub(super) session: usize,
     /// The time of the folder by then, in milliseconds.
     pub(super) born: u64,
-    /// The replacer that computed it.
-    pub(super) replacer: Option<usize>,
+    /// The recompute session that computed it.
+    pub(super) recompute: Option<usize>,
     /// When the lookup that missed it ended.
     pub(super) looked: u64,
     /// The folder that was in place when it began.
@@ -58,7 +58,7 @@ impl Row {
     /// What orders the rows of a key and view that are sealed together: a recomputed one is newer than any other, then the
     /// one that was accepted last is.
     pub(super) fn age(&self) -> (bool, Option<u64>) {
-        (self.replacer.is_some(), self.accepted)
+        (self.recompute.is_some(), self.accepted)
     }
 }
 
@@ -90,7 +90,7 @@ impl Invalidation {
     /// Whether the row is dead for whoever knows this.
     pub(super) fn kills(&self, number: usize, row: &Row) -> bool {
         // A row that waits to take the place of others gets its number later than its lookup.
-        let is_late = row.replacer.is_some() && row.acknowledged.is_none_or(|at| at >= self.begun);
+        let is_late = row.recompute.is_some() && row.acknowledged.is_none_or(|at| at >= self.begun);
         row.looked < self.begun && !is_late && self.may_kill(number, row)
     }
 

@@ -9,7 +9,7 @@ use super::process::{Pending, Process, Session};
 use super::schedule::{fresh, in_process};
 use crate::upkeep::compaction::Effort;
 use crate::upkeep::maintain::{merge_changes, merge_runs};
-use crate::{Column, ErrorKind, Keys};
+use crate::{Column, ErrorKind, Keys, LookupOptions};
 
 /// All keys of the simulation.
 pub(super) const KEYS: [&str; 6] = ["a1", "a2", "a3", "b1", "b2", "b3"];
@@ -207,7 +207,10 @@ fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Optio
     let mut glance = process.world.oracle().lookup_begins(number, by, process.millis());
     let ids = Keys::text(&keys, view).unwrap();
     let looked_up = match replaces {
-        Some(handle) => session.store.lookup_replacing(ids, &session.replacers[handle]),
+        Some(handle) => session.store.lookup_with(
+            ids,
+            LookupOptions { recompute: Some(&session.recomputes[handle]), ..LookupOptions::default() },
+        ),
         None => session.store.lookup(ids),
     };
     let lookup = match looked_up {
@@ -239,7 +242,7 @@ fn lookup_again(process: &Process, pending: usize) {
 
 fn insert(process: &Process, pending: usize, most: usize, handle: usize) {
     let Some(mut pending) = process.take(pending) else { return };
-    let mut positions = pending.lookup.missing_positions();
+    let mut positions = pending.lookup.distinct_missing_positions();
     positions.truncate(most);
     let view = pending.lookup.keys().view();
     let mut oracle = process.world.oracle();
@@ -323,7 +326,7 @@ fn refresh(process: &Process, session: &Session) {
 
 impl Pending {
     fn value(&self, position: usize) -> Option<i64> {
-        let missing = self.lookup.is_open(position);
+        let missing = self.lookup.is_missing(position);
         (!missing).then(|| i64::from_le_bytes(self.lookup.bytes(0, position).try_into().unwrap()))
     }
 

@@ -32,8 +32,8 @@ struct Session {
 #[derive(Clone, Debug)]
 pub(super) struct Glance {
     session: usize,
-    /// The replacer that looks.
-    replacer: Option<usize>,
+    /// The recompute session that looks.
+    recompute: Option<usize>,
     begun: u64,
     ended: u64,
     fresh_since: u64,
@@ -119,7 +119,7 @@ impl Oracle {
         self.sessions[session].misled = true;
     }
 
-    pub(super) fn lookup_begins(&mut self, session: usize, replacer: Option<usize>, at: u64) -> Glance {
+    pub(super) fn lookup_begins(&mut self, session: usize, recompute: Option<usize>, at: u64) -> Glance {
         let begun = self.now();
         let Session { fresh_since, honours, settled, .. } = &self.sessions[session];
         let (fresh_since, honours, mut settled) = (*fresh_since, honours.clone(), settled.clone());
@@ -128,7 +128,7 @@ impl Oracle {
             settled.clear();
         }
         let place = self.places.current();
-        Glance { session, replacer, begun, ended: u64::MAX, fresh_since, at, place, honours, settled }
+        Glance { session, recompute, begun, ended: u64::MAX, fresh_since, at, place, honours, settled }
     }
 
     /// What the lookup has found for a key: a value, or nothing.
@@ -151,7 +151,7 @@ impl Oracle {
             identity: self.sessions[glance.session].identity,
             session: glance.session,
             born,
-            replacer: glance.replacer,
+            recompute: glance.recompute,
             looked: glance.ended,
             looked_in: glance.place,
             settled: glance.settled.clone(),
@@ -195,7 +195,7 @@ impl Oracle {
         }
     }
 
-    /// A seal begins: the rows that it has to make durable. Those of replacers have their keys invalidated by it.
+    /// A seal begins: the rows that it has to make durable. Those of recompute sessions have their keys invalidated by it.
     pub(super) fn seal_begins(&mut self, session: usize) -> Vec<usize> {
         let waits =
             |row: &Row| row.session == session && row.accepted.is_some() && row.acknowledged.is_none();
@@ -208,7 +208,7 @@ impl Oracle {
             row.generation = row.generation.or(generation);
             row.sealing = row.sealing.or(Some(now));
         }
-        let new = |row: &&usize| self.rows[**row].replacer.is_some() && self.rows[**row].replaces.is_none();
+        let new = |row: &&usize| self.rows[**row].recompute.is_some() && self.rows[**row].replaces.is_none();
         let new: Vec<usize> = rows.iter().filter(new).copied().collect();
         for &row in &new {
             // One that failed to be sealed before is in a generation of its own: the newer may kill it.

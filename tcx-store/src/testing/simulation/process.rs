@@ -11,7 +11,7 @@ use super::oracle::{Glance, Oracle};
 use super::run::Setup;
 use super::schedule::{Task, Tasks, in_process};
 use crate::write::sealer::Sealer;
-use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, Replacer, Spec, Store};
+use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
 
@@ -43,7 +43,7 @@ pub(super) struct Session {
     forks: u64,
     number: AtomicUsize,
     /// By which its handles recompute.
-    pub(super) replacers: [Arc<Replacer>; HANDLES],
+    pub(super) recomputes: [Arc<RecomputeSession>; HANDLES],
     /// What they have lost.
     pub(super) losses: [Arc<Losses>; HANDLES],
 }
@@ -190,13 +190,13 @@ impl Process {
             Ok(store) => {
                 let number = self.world.oracle().opened(identity, fresh.then_some(since));
                 let sealer = Mutex::new(Sealer::new(store.core.clone()));
-                let replacers = std::array::from_fn(|_| Replacer::new());
+                let recomputes = std::array::from_fn(|_| RecomputeSession::new());
                 self.memory().session = Some(Arc::new(Session {
                     store,
                     sealer,
                     forks: self.forks(),
                     number: number.into(),
-                    replacers,
+                    recomputes,
                     losses: std::array::from_fn(|_| Arc::default()),
                 }));
                 true

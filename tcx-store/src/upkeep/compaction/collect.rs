@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::live::damage::Trouble;
+use crate::live::damage::DamagedFiles;
 use crate::live::folder::Listing;
 use crate::segment::Segment;
 use crate::storage::Held;
@@ -185,7 +185,7 @@ impl Collection<'_> {
             Some(true) => segment.inputs().iter().for_each(|input| self.remove_segment(*input)),
             Some(false) => {
                 let segments = vec![segment.clone()];
-                self.core.drop_damaged(&Trouble { segments, ..Trouble::default() });
+                self.core.drop_damaged(&DamagedFiles { segments, ..DamagedFiles::default() });
             }
             None => self.collected.is_unfinished = true,
         }

@@ -19,7 +19,7 @@ use crate::changes::instance::KnownIdentity;
 use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::damage::Trouble;
+use crate::live::damage::DamagedFiles;
 use crate::schema::key::{KeyHash, hash};
 use crate::segment::{Piece, Rows, Segment, SegmentHeader, Source, Verdict, most_rows, write_segment};
 use crate::stats::Work;
@@ -182,6 +182,6 @@ fn drop_damaged(core: &Core, inputs: &[Arc<Segment>]) -> bool {
     let is_damaged = |input: &&Arc<Segment>| matches!(input.judge_all(), Verdict::Damaged(_));
     let segments: Vec<_> = inputs.iter().filter(is_damaged).cloned().collect();
     let any = !segments.is_empty();
-    core.drop_damaged(&Trouble { segments, ..Trouble::default() });
+    core.drop_damaged(&DamagedFiles { segments, ..DamagedFiles::default() });
     any
 }

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     const NUMBER: ColumnType = ColumnType::Dense { dtype: DType::F32, shape: &[] };
-    const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F16, shape: &[tcx_store::ANY, 8] };
+    const TOKENS: ColumnType = ColumnType::Ragged { dtype: DType::F16, shape: &[tcx_store::DYNAMIC_DIM, 8] };
     const INNER: ColumnType = ColumnType::Struct(&[
         Field { name: "tokens", column: TOKENS },
         Field { name: "caption", column: ColumnType::Text },
@@ -172,8 +172,9 @@ mod tests {
         let other = |name| Some(format!("field `{name}` has another type in the output of the module"));
         assert_eq!(said(of("score", NUMBER)), other("score"));
         assert_eq!(said(of("inner", ColumnType::Text)), other("inner"));
-        let longer = ColumnType::Ragged { dtype: DType::F16, shape: &[tcx_store::ANY, 8, 1] };
-        for tokens in [longer, ColumnType::Ragged { dtype: DType::BF16, shape: &[tcx_store::ANY, 8] }] {
+        let longer = ColumnType::Ragged { dtype: DType::F16, shape: &[tcx_store::DYNAMIC_DIM, 8, 1] };
+        for tokens in [longer, ColumnType::Ragged { dtype: DType::BF16, shape: &[tcx_store::DYNAMIC_DIM, 8] }]
+        {
             assert_eq!(said(of("inner", of("tokens", tokens))), other("tokens"));
         }
         assert!(said(NUMBER).is_some());

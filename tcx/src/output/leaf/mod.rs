@@ -7,7 +7,7 @@ mod storage;
 mod varying;
 
 use tch::Tensor;
-use tcx_store::{ANY, Column, ColumnType};
+use tcx_store::{Column, ColumnType, DYNAMIC_DIM};
 
 use crate::identity::Identity;
 use crate::output::typed::{Element, Shape};
@@ -68,7 +68,7 @@ impl<E: Element, S: Shape, T: Element> TensorField<Dense<E, S, T>> for Tensor {
     }
 }
 
-/// Compares a tensor with its declaration; `shape` has [`ANY`] where it may have any size. It may be that of one sample.
+/// Compares a tensor with its declaration; `shape` has [`DYNAMIC_DIM`] where it may have any size. It may be that of one sample.
 fn check<E: Element>(
     value: &Tensor,
     shape: &[usize],
@@ -76,7 +76,7 @@ fn check<E: Element>(
     writer: &ColumnWriter,
 ) -> Result<()> {
     let mismatch = |found: String| {
-        let dim = |&dim: &usize| if dim == ANY { "_".to_owned() } else { dim.to_string() };
+        let dim = |&dim: &usize| if dim == DYNAMIC_DIM { "_".to_owned() } else { dim.to_string() };
         let dims: Vec<_> = shape.iter().map(dim).collect();
         let of = sample.map_or_else(String::new, |sample| format!(" for sample {sample} of the batch"));
         writer.mismatch(format!("{} [{}]", E::DTYPE, dims.join(", ")), format!("{found}{of}"))
@@ -86,7 +86,7 @@ fn check<E: Element>(
     }
     let (kind, size) = (value.f_kind(), value.size());
     let fits = size.len() == shape.len()
-        && size.iter().zip(shape).all(|(&found, &dim)| dim == ANY || found == dim as i64);
+        && size.iter().zip(shape).all(|(&found, &dim)| dim == DYNAMIC_DIM || found == dim as i64);
     match kind {
         Ok(kind) if kind == E::KIND && fits => Ok(()),
         Ok(kind) => Err(mismatch(format!("{} {size:?}", kind_name(kind)))),

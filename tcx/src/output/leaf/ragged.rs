@@ -1,7 +1,7 @@
 //! Tensors that differ in their first dimension, joined along it.
 
 use tch::{Kind, Tensor};
-use tcx_store::{ANY, Column, ColumnType};
+use tcx_store::{Column, ColumnType, DYNAMIC_DIM};
 
 use super::{TensorField, Varying, check, storage, with_elements};
 use crate::Result;
@@ -115,7 +115,10 @@ impl Ragged {
 const fn check_first(dims: &[usize]) {
     let mut i = 0;
     while i < dims.len() {
-        assert!((dims[i] == ANY) == (i == 0), "a `Ragged` differs in its first dimension only: `[_, 768]`");
+        assert!(
+            (dims[i] == DYNAMIC_DIM) == (i == 0),
+            "a `Ragged` differs in its first dimension only: `[_, 768]`"
+        );
         i += 1;
     }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use tch::Tensor;
-use tcx_store::{ANY, Column, ColumnType};
+use tcx_store::{Column, ColumnType, DYNAMIC_DIM};
 
 use super::{TensorField, check, storage, with_elements};
 use crate::Result;
@@ -12,7 +12,7 @@ use crate::output::typed::{Element, Shape};
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::tensor;
 
-/// Marks tensors of one dtype whose shape has dimensions of [`ANY`] size, stored as `T`.
+/// Marks tensors of one dtype whose shape has dimensions of [`DYNAMIC_DIM`] size, stored as `T`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Varying<E, S, T = E>(PhantomData<(E, S, T)>);
@@ -22,7 +22,7 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
 
     /// How many dimensions differ. If more than one does, their sizes have a column of their own.
     fn varying() -> usize {
-        S::DIMS.iter().filter(|&&dim| dim == ANY).count()
+        S::DIMS.iter().filter(|&&dim| dim == DYNAMIC_DIM).count()
     }
 
     fn write<'a>(
@@ -36,7 +36,7 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
                 with_elements(tensor, writer, |bytes| {
                     values.extend_from_slice(&storage::narrow::<E, T>(bytes));
                 })?;
-                let own = tensor.size().into_iter().zip(S::DIMS).filter(|(_, dim)| **dim == ANY);
+                let own = tensor.size().into_iter().zip(S::DIMS).filter(|(_, dim)| **dim == DYNAMIC_DIM);
                 sizes.extend(own.flat_map(|(size, _)| size.to_le_bytes()));
             } else {
                 sizes.resize(sizes.len() + Self::varying() * size_of::<i64>(), 0);
@@ -66,7 +66,7 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
         row: usize,
     ) -> Result<Vec<i64>> {
         let elements = reader.rows().bytes(leaf, row).len() / T::DTYPE.size();
-        let known: usize = S::DIMS.iter().filter(|&&dim| dim != ANY).product();
+        let known: usize = S::DIMS.iter().filter(|&&dim| dim != DYNAMIC_DIM).product();
         let sizes: Vec<i64> = match sizes {
             Some(sizes) => {
                 let (chunks, _) = reader.rows().bytes(sizes, row).as_chunks();
@@ -75,7 +75,7 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
             None => vec![(elements / known) as i64],
         };
         let mut own = sizes.iter().copied();
-        let dim = |&dim: &usize| if dim == ANY { own.next().unwrap_or(-1) } else { dim as i64 };
+        let dim = |&dim: &usize| if dim == DYNAMIC_DIM { own.next().unwrap_or(-1) } else { dim as i64 };
         let size: Vec<i64> = S::DIMS.iter().map(dim).collect();
         let whole = size.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim.try_into().ok()?));
         if whole == Some(elements) {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tch::{Device, Kind, Tensor};
 use tcx_store::{
-    Column, ColumnType, Compression, DType, Field, Identity, KeyType, Keys, Lookup, Options, Spec, Store,
+    Column, ColumnType, Compression, DType, Field, Identity, KeyType, Keys, Lookup, LookupOptions, Options,
+    Spec, Store,
 };
 
 use super::{NewTensor, with_bytes};
@@ -50,7 +51,7 @@ fn columns(ids: &[i64]) -> Vec<Column> {
 
 fn add(store: &Store, ids: &[i64]) {
     let mut rows = store.lookup(Keys::ints(ids.iter().copied(), 0)).unwrap();
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     let ids: Vec<i64> = missing.iter().map(|&position| ids[position]).collect();
     store.insert(&mut rows, &missing, columns(&ids)).unwrap();
 }
@@ -71,7 +72,14 @@ fn bytes(tensor: &Tensor) -> Vec<u8> {
 fn look_up(store: &Store, ids: &[i64], view: u32, tensors: &mut [NewTensor]) -> Lookup {
     let wanted: Arc<[usize]> = tensors.iter().map(|tensor| tensor.leaf).collect();
     let keys = Keys::ints(ids.iter().copied(), view);
-    NewTensor::lend(tensors, |memory| store.lookup_into(keys, Some(&wanted), memory)).unwrap().unwrap()
+    NewTensor::lend(tensors, |memory| {
+        store.lookup_with(
+            keys,
+            LookupOptions { leaves: Some(&wanted), destinations: memory, ..LookupOptions::default() },
+        )
+    })
+    .unwrap()
+    .unwrap()
 }
 
 /// The rows of these ids come into every tensor, whether while they are looked up or, after those that are missing were
@@ -80,7 +88,7 @@ fn check(store: &Store, ids: &[i64], leaves: &[(usize, usize)]) -> usize {
     let mut lent = tensors(leaves, ids.len());
     let mut rows = look_up(store, ids, 0, &mut lent);
     store.lookup_again(&mut rows).unwrap();
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     let computed: Vec<i64> = missing.iter().map(|&position| ids[position]).collect();
     rows.complete(&missing, columns(&computed)).unwrap();
     let mut others = tensors(leaves, ids.len());
@@ -142,7 +150,7 @@ fn rows_that_a_tombstone_has_killed_are_not_copied() {
     assert_eq!(check(&store, &[1, 2, 3], &WIDTHS[..1]), 3);
     store.invalidate(&Keys::ints([2], 0)).unwrap();
     let mut lent = tensors(&WIDTHS[..1], 3);
-    assert_eq!(look_up(&store, &[1, 2, 3], 0, &mut lent).missing_positions(), [1]);
+    assert_eq!(look_up(&store, &[1, 2, 3], 0, &mut lent).distinct_missing_positions(), [1]);
     assert_eq!(bytes(&lent[0].tensor)[3..6], [UNWRITTEN; 3]);
     check(&store, &[3, 2, 1], &WIDTHS[..1]);
 }

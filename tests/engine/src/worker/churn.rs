@@ -28,7 +28,7 @@ pub(super) fn run(dir: &str, prefix: &str) -> ! {
         say(&Event::Dead(block).to_string());
         say(&Event::Computing(block, value).to_string());
         let mut rows = store.lookup(keys).unwrap();
-        let missing = rows.missing_positions();
+        let missing = rows.distinct_missing_positions();
         assert_eq!(missing.len(), ids.len(), "what was invalidated is dead");
         store.insert(&mut rows, &missing, block_rows(&ids, value)).unwrap();
         store.flush().unwrap();

@@ -54,7 +54,7 @@ fn step(store: &Store, prefix: &str, block: usize, value: i64) -> Result<(), Err
     say(&Event::Dead(block).to_string());
     say(&Event::Computing(block, value).to_string());
     let mut rows = store.lookup(keys)?;
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     assert_eq!(missing.len(), ids.len(), "invalidated rows are served");
     store.insert(&mut rows, &missing, block_rows(&ids, value))?;
     store.flush()?;

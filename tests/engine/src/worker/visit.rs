@@ -66,7 +66,7 @@ fn work(store: &Store, made_up: AreMadeUp) {
 
 fn compute(store: &Store, ids: &[&str], made_up: AreMadeUp) {
     let mut rows = lookup(store, ids);
-    let missing = rows.missing_positions();
+    let missing = rows.distinct_missing_positions();
     let missing_ids: Vec<&str> = missing.iter().map(|&position| ids[position]).collect();
     store.insert(&mut rows, &missing, columns(&missing_ids)).unwrap();
     check(&rows, ids, made_up);

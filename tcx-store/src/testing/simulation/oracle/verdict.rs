@@ -13,8 +13,8 @@ impl Oracle {
         if (row.key, row.view, row.identity) != (key, view, identity) {
             return Some(format!("wrong: found row {value}, which is {row:?}"));
         }
-        if !self.is_own(glance.replacer, row) {
-            return Some(format!("wrong: a replacer found row {value}, which it has not computed: {row:?}"));
+        if !self.is_own(glance.recompute, row) {
+            return Some(format!("wrong: a recompute found row {value}, which it has not computed: {row:?}"));
         }
         if self.time_to_live.is_some_and(|time| glance.at.saturating_sub(row.born) > time) {
             return Some(format!("wrong: found row {value} that has expired by {}: {row:?}", glance.at));
@@ -54,15 +54,15 @@ impl Oracle {
             && self.invalidations.iter().any(was_known)
     }
 
-    /// Whether a replacer may take the row for its own: it is, or it was computed after the replacer has had it replaced.
-    fn is_own(&self, replacer: Option<usize>, row: &Row) -> bool {
+    /// Whether a recompute session may take the row for its own: it is, or it was computed after the recompute session has had it replaced.
+    fn is_own(&self, recompute: Option<usize>, row: &Row) -> bool {
         let after = |own: &Row| {
             let since = own.replaces.map(|number| self.invalidations[number].begun);
-            let is_same = own.replacer == replacer && (own.key, own.view) == (row.key, row.view);
+            let is_same = own.recompute == recompute && (own.key, own.view) == (row.key, row.view);
             is_same && since.is_some_and(|since| since < row.looked)
         };
-        let is_plain = row.replacer.is_none();
-        replacer.is_none() || row.replacer == replacer || is_plain && self.rows.iter().any(after)
+        let is_plain = row.recompute.is_none();
+        recompute.is_none() || row.recompute == recompute || is_plain && self.rows.iter().any(after)
     }
 
     /// The row that must have been found instead of this one: of those that a session seals together, the newest lives.
@@ -72,7 +72,7 @@ impl Oracle {
                 == (row.key, row.view, row.session, row.generation)
                 && own.age() > row.age()
                 && own.accepted.is_some_and(|at| at < glance.begun)
-                && self.is_own(glance.replacer, own)
+                && self.is_own(glance.recompute, own)
                 // What was looked up in another folder may know less of the changes of this one than it seems.
                 && own.looked_in == row.looked_in
                 && !self.may_be_dead(*other, own)
@@ -98,7 +98,7 @@ impl Oracle {
             });
             !(refused || misled)
                 && (row.key, row.view, row.identity) == (key, view, identity)
-                && (glance.replacer.is_none() || row.replacer == glance.replacer)
+                && (glance.recompute.is_none() || row.recompute == glance.recompute)
                 && !self.is_superseded(row)
                 && (own && is_kept || visible && !places.switched_since(glance.fresh_since))
                 && !self.may_be_dead(*number, row)
@@ -109,8 +109,8 @@ impl Oracle {
     /// Whether another handle of the process has recomputed the row since: only that one finds a row of its own.
     fn is_superseded(&self, row: &Row) -> bool {
         let newer =
-            |own: &Row| own.replacer.is_some() && own.replacer != row.replacer && own.age() > row.age();
-        row.replacer.is_some()
+            |own: &Row| own.recompute.is_some() && own.recompute != row.recompute && own.age() > row.age();
+        row.recompute.is_some()
             && self
                 .rows
                 .iter()

@@ -17,7 +17,7 @@ const NARROW: usize = 4 * LINE;
 /// A segment whose rows are of one view, and each leaf of them that is wanted so many bytes of its map, whatever they are. What
 /// is said of a row is sure; where nothing can be said, it is looked at more closely.
 #[derive(Debug)]
-pub(crate) struct Plain<'a> {
+pub(crate) struct MappedRows<'a> {
     map: &'a [u8],
     rows: usize,
     /// `None` once all of them are verified.
@@ -26,10 +26,10 @@ pub(crate) struct Plain<'a> {
     /// Where the keys begin, and how many bytes they are.
     keys_at: usize,
     keys_len: usize,
-    first: PlainLeaf,
-    others: Vec<PlainLeaf>,
+    first: MappedLeaf,
+    others: Vec<MappedLeaf>,
     /// The leaves that are copied when a row is found.
-    copied: Vec<PlainLeaf>,
+    copied: Vec<MappedLeaf>,
 }
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ enum Keys<'a> {
 
 /// Where a key is among the keys of a segment; the empty range is that of none.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PlainKey {
+pub(crate) struct MappedKey {
     start: u32,
     end: u32,
 }
@@ -52,7 +52,7 @@ const OFFSET: usize = size_of::<u64>();
 
 /// The rows of a leaf, one after the other.
 #[derive(Clone, Copy, Debug, Default)]
-struct PlainLeaf {
+struct MappedLeaf {
     at: usize,
     width: usize,
 }
@@ -60,12 +60,12 @@ struct PlainLeaf {
 impl Segment {
     /// The short way to the leaves that are wanted of this view's rows, if there is one; some of them, of so many bytes each, are
     /// to be copied.
-    pub(crate) fn plain(
+    pub(crate) fn mapped_rows(
         &self,
         view: u32,
         wanted: Option<&[usize]>,
         copied: impl Iterator<Item = (usize, usize)>,
-    ) -> Option<Plain<'_>> {
+    ) -> Option<MappedRows<'_>> {
         let is_served = self.is_direct && self.batches.is_one() && self.view == Some(view);
         if !is_served || self.is_damaged() || u32::try_from(self.batch.key.len).is_err() {
             return None;
@@ -81,32 +81,33 @@ impl Segment {
         };
         let own = &self.batch.leaves;
         let (first, others) = match wanted {
-            None => plain_leaves(own.iter().map(Some))?,
-            Some(wanted) => plain_leaves(wanted.iter().map(|&leaf| own.get(leaf)))?,
+            None => mapped_leaves(own.iter().map(Some))?,
+            Some(wanted) => mapped_leaves(wanted.iter().map(|&leaf| own.get(leaf)))?,
         };
         let copied =
-            copied.map(|(leaf, width)| PlainLeaf::of(own.get(leaf)?).filter(|leaf| leaf.width == width));
+            copied.map(|(leaf, width)| MappedLeaf::of(own.get(leaf)?).filter(|leaf| leaf.width == width));
         let copied = copied.collect::<Option<_>>()?;
         let (rows, keys_at, keys_len) = (self.batch.rows, values, len);
-        let mut plain = Plain { map, rows, blocks: None, keys, keys_at, keys_len, first, others, copied };
-        plain.blocks = Some(&self.blocks).filter(|blocks| !plain.was_verified(blocks));
-        Some(plain)
+        let mut mapped =
+            MappedRows { map, rows, blocks: None, keys, keys_at, keys_len, first, others, copied };
+        mapped.blocks = Some(&self.blocks).filter(|blocks| !mapped.was_verified(blocks));
+        Some(mapped)
     }
 }
 
 /// The first leaf and the others, which nearly no output has.
-fn plain_leaves<'p>(
+fn mapped_leaves<'p>(
     mut places: impl Iterator<Item = Option<&'p Place>>,
-) -> Option<(PlainLeaf, Vec<PlainLeaf>)> {
-    let first = places.next().map_or(Some(PlainLeaf::default()), |place| PlainLeaf::of(place?))?;
-    Some((first, places.map(|place| PlainLeaf::of(place?)).collect::<Option<_>>()?))
+) -> Option<(MappedLeaf, Vec<MappedLeaf>)> {
+    let first = places.next().map_or(Some(MappedLeaf::default()), |place| MappedLeaf::of(place?))?;
+    Some((first, places.map(|place| MappedLeaf::of(place?)).collect::<Option<_>>()?))
 }
 
-impl PlainLeaf {
+impl MappedLeaf {
     /// A leaf of which each row has a value, at a place that follows from its number, and any bytes are one.
     fn of(place: &Place) -> Option<Self> {
-        let is_plain = place.offsets.is_none() && place.validity.is_none() && place.content == Content::Any;
-        is_plain.then_some(Self { at: place.values, width: place.width })
+        let is_mapped = place.offsets.is_none() && place.validity.is_none() && place.content == Content::Any;
+        is_mapped.then_some(Self { at: place.values, width: place.width })
     }
 
     #[inline]
@@ -129,7 +130,7 @@ impl PlainLeaf {
     }
 }
 
-impl Plain<'_> {
+impl MappedRows<'_> {
     /// Whether every byte was that can be served.
     fn was_verified(&self, blocks: &VerifiedBlocks) -> bool {
         let offsets = match self.keys {
@@ -141,17 +142,17 @@ impl Plain<'_> {
         ranges.all(|range| blocks.were_all_verified(range.start, range.end))
     }
 
-    fn leaves(&self) -> impl Iterator<Item = &PlainLeaf> {
+    fn leaves(&self) -> impl Iterator<Item = &MappedLeaf> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    pub(crate) fn rows(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rows
     }
 
     /// First step: tells the processor that what says where the key of a row is is wanted soon.
     #[inline]
-    pub(crate) fn prefetch_key(&self, row: usize) {
+    pub(crate) fn prefetch_offsets(&self, row: usize) {
         match self.keys {
             Keys::Fixed(width) => prefetch(self.map, self.keys_at + row * width),
             Keys::Varying(offsets, _) => {
@@ -163,8 +164,8 @@ impl Plain<'_> {
 
     /// Second step: where the key of a row is. Tells the processor that it is wanted, and the row.
     #[inline]
-    pub(crate) fn find_key(&self, row: usize) -> PlainKey {
-        let Some(key) = self.key_range(row) else { return PlainKey::default() };
+    pub(crate) fn prefetch_row(&self, row: usize) -> MappedKey {
+        let Some(key) = self.key_range(row) else { return MappedKey::default() };
         prefetch(self.map, self.keys_at + key.start as usize);
         // A short key may reach into a second line.
         prefetch(self.map, self.keys_at + (key.end - 1) as usize);
@@ -175,7 +176,7 @@ impl Plain<'_> {
 
     /// `None` if nothing can be said.
     #[inline]
-    fn key_range(&self, row: usize) -> Option<PlainKey> {
+    fn key_range(&self, row: usize) -> Option<MappedKey> {
         let (start, end) = match self.keys {
             Keys::Fixed(width) => ((row * width) as u64, ((row + 1) * width) as u64),
             Keys::Varying(offsets, at) => {
@@ -186,13 +187,13 @@ impl Plain<'_> {
             }
         };
         let is_key = start < end && end <= self.keys_len as u64;
-        is_key.then_some(PlainKey { start: start as u32, end: end as u32 })
+        is_key.then_some(MappedKey { start: start as u32, end: end as u32 })
     }
 
-    /// Third step: whether this is the row of a key, which [`find_key`](Self::find_key) has found, and its leaves are as they
+    /// Third step: whether this is the row of a key, which [`prefetch_row`](Self::prefetch_row) has found, and its leaves are as they
     /// were written; `false` if nothing can be said.
     #[inline]
-    pub(crate) fn is_row_of(&self, row: usize, found: PlainKey, key: &[u8]) -> bool {
+    pub(crate) fn confirm(&self, row: usize, found: MappedKey, key: &[u8]) -> bool {
         let found = self.keys_at + found.start as usize..self.keys_at + found.end as usize;
         self.map.get(found.clone()).is_some_and(|found| same_bytes(found, key))
             && self.blocks.is_none_or(|blocks| {

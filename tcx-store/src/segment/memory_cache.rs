@@ -1,4 +1,4 @@
-//! The hot tier: what was decompressed or read lately, so that it is there when it is wanted again.
+//! The memory cache: what was decompressed or read lately, so that it is there when it is wanted again.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -13,7 +13,7 @@ const ENTRY: usize = 200;
 
 /// A part of a segment: its name tells it from every other, those too that somebody has made by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HotKey {
+pub(crate) struct CacheKey {
     pub(crate) segment: SegmentName,
     pub(crate) part: Part,
 }
@@ -29,12 +29,12 @@ pub(crate) enum Part {
 
 /// What stands under a key.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum CachedPart {
     Batch(Unpacked),
     Block(Vec<u8>),
 }
 
-impl Kept {
+impl CachedPart {
     pub(crate) fn batch(&self) -> Option<&Unpacked> {
         match self {
             Self::Batch(batch) => Some(batch),
@@ -58,18 +58,18 @@ impl Kept {
 }
 
 /// Filled by the thread that comes first; the others wait for it. Nothing stands for what cannot be had.
-type Cell = Arc<OnceLock<Option<Arc<Kept>>>>;
+type Cell = Arc<OnceLock<Option<Arc<CachedPart>>>>;
 
 /// What was used lately, of no more than so many bytes together.
 #[derive(Debug)]
-pub(crate) struct HotTier {
+pub(crate) struct MemoryCache {
     limit: usize,
     entries: Mutex<Entries>,
 }
 
 #[derive(Debug)]
 struct Entries {
-    parts: LruCache<HotKey, Entry>,
+    parts: LruCache<CacheKey, Entry>,
     bytes: usize,
     /// How often something was wanted.
     wanted: u64,
@@ -84,7 +84,7 @@ struct Entry {
     bytes: usize,
 }
 
-impl HotTier {
+impl MemoryCache {
     /// One of at most so many bytes; of none, it keeps nothing.
     pub(crate) fn new(limit: usize) -> Self {
         let entries = Entries { parts: LruCache::unbounded(), bytes: 0, wanted: 0, loaded: 0 };
@@ -93,7 +93,11 @@ impl HotTier {
 
     /// What stands under the key; `load` brings it if nothing does. Of several threads that want the same at once, one
     /// loads it. Nothing is locked meanwhile.
-    pub(crate) fn get(&self, key: HotKey, load: impl Fn() -> Option<Kept>) -> Option<Arc<Kept>> {
+    pub(crate) fn get(
+        &self,
+        key: CacheKey,
+        load: impl Fn() -> Option<CachedPart>,
+    ) -> Option<Arc<CachedPart>> {
         if self.limit == 0 {
             return load().map(Arc::new);
         }
@@ -108,7 +112,7 @@ impl HotTier {
             load().map(Arc::new)
         });
         if is_new {
-            self.settle(key, &cell, loaded.as_deref().map(Kept::heap_bytes));
+            self.settle(key, &cell, loaded.as_deref().map(CachedPart::heap_bytes));
         }
         // Why another could not have it is not known here.
         if !is_new && loaded.is_none() { load().map(Arc::new) } else { loaded.clone() }
@@ -116,7 +120,7 @@ impl HotTier {
 
     /// Counts what was loaded, and lets go of what was not used for the longest time. What could not be loaded is tried
     /// again when it is wanted again.
-    fn settle(&self, key: HotKey, cell: &Cell, bytes: Option<usize>) {
+    fn settle(&self, key: CacheKey, cell: &Cell, bytes: Option<usize>) {
         // Freed when the lock is.
         let mut gone = Vec::new();
         let mut kept = self.kept();
@@ -163,24 +167,24 @@ mod tests {
     use super::*;
     use crate::sys::bytes::Random;
 
-    fn key(number: usize) -> HotKey {
+    fn key(number: usize) -> CacheKey {
         let segment = SegmentName { random: Random([7; 16]), tail: 7 };
-        HotKey { segment, part: Part::Block(number) }
+        CacheKey { segment, part: Part::Block(number) }
     }
 
     #[test]
     fn what_was_not_used_for_the_longest_time_goes_first() {
-        let hot = HotTier::new(3 * (1000 + ENTRY));
+        let memory_cache = MemoryCache::new(3 * (1000 + ENTRY));
         let get = |number| {
             let mut is_new = false;
             let loads = std::cell::Cell::new(false);
-            let kept = hot.get(key(number), || {
+            let kept = memory_cache.get(key(number), || {
                 loads.set(true);
-                Some(Kept::Block(vec![number as u8; 1000]))
+                Some(CachedPart::Block(vec![number as u8; 1000]))
             });
             is_new |= loads.get();
             assert_eq!(kept.unwrap().block().unwrap()[0], number as u8);
-            assert!(hot.bytes() <= 3 * (1000 + ENTRY));
+            assert!(memory_cache.bytes() <= 3 * (1000 + ENTRY));
             is_new
         };
         assert!(get(1) && get(2) && get(3));
@@ -192,24 +196,24 @@ mod tests {
 
     #[test]
     fn what_is_too_large_and_what_cannot_be_loaded_is_not_kept() {
-        let hot = HotTier::new(5000);
-        assert!(hot.get(key(1), || Some(Kept::Block(vec![0; 5000]))).is_some());
-        assert!(hot.get(key(2), || None).is_none());
-        assert_eq!((hot.bytes(), hot.kept().parts.len()), (0, 0));
-        assert!(hot.get(key(2), || Some(Kept::Block(vec![0; 10]))).is_some());
-        assert_eq!(hot.bytes(), 10 + ENTRY);
+        let memory_cache = MemoryCache::new(5000);
+        assert!(memory_cache.get(key(1), || Some(CachedPart::Block(vec![0; 5000]))).is_some());
+        assert!(memory_cache.get(key(2), || None).is_none());
+        assert_eq!((memory_cache.bytes(), memory_cache.kept().parts.len()), (0, 0));
+        assert!(memory_cache.get(key(2), || Some(CachedPart::Block(vec![0; 10]))).is_some());
+        assert_eq!(memory_cache.bytes(), 10 + ENTRY);
     }
 
     #[test]
     fn of_many_threads_that_want_the_same_one_loads_it() {
-        let (hot, loads, start) = (HotTier::new(1 << 20), AtomicUsize::new(0), Barrier::new(8));
+        let (memory_cache, loads, start) = (MemoryCache::new(1 << 20), AtomicUsize::new(0), Barrier::new(8));
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     start.wait();
-                    let kept = hot.get(key(1), || {
+                    let kept = memory_cache.get(key(1), || {
                         loads.fetch_add(1, Ordering::SeqCst);
-                        Some(Kept::Block(vec![5; 100]))
+                        Some(CachedPart::Block(vec![5; 100]))
                     });
                     assert_eq!(kept.unwrap().block(), Some(&[5; 100][..]));
                 });

@@ -1,0 +1,52 @@
+//! Looking up rows.
+
+use super::Store;
+use crate::error::Result;
+use crate::read::destination::Destinations;
+use crate::read::lookup::Lookup;
+use crate::read::lookup_options::LookupOptions;
+use crate::schema::key::Keys;
+
+impl Store {
+    /// Finds the rows of these keys.
+    ///
+    /// # Errors
+    ///
+    /// Keys of another type; a folder that turned out to be another's. Disk failures are not returned as errors: a row that
+    /// cannot be read is missing.
+    pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
+        self.lookup_with(keys, LookupOptions::default())
+    }
+
+    /// As [`lookup`](Self::lookup): of some leaves only, into memory of the caller, for a recompute session, or without being
+    /// counted.
+    ///
+    /// # Errors
+    ///
+    /// A leaf that the store has not; a destination that has not room for exactly one row of its leaf for each key, or whose leaf
+    /// is not looked up; otherwise as [`lookup`](Self::lookup).
+    pub fn lookup_with(&self, keys: Keys, options: LookupOptions<'_, '_>) -> Result<Lookup> {
+        self.core.check_leaves(options.leaves.map_or(&[][..], |leaves| leaves))?;
+        for destination in &*options.destinations {
+            self.core.check_destination(destination, keys.len(), options.leaves.map(|leaves| &**leaves))?;
+        }
+        let (core, is_counted) = (self.reader()?, !options.uncounted);
+        let lookup = core.lookup(keys, options)?;
+        Ok(if is_counted { core.counted(lookup) } else { lookup })
+    }
+
+    /// Looks for the missing rows once more: another thread may have computed them meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// A folder that turned out to be another's.
+    pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
+        let core = self.reader()?;
+        core.check()?;
+        core.expire();
+        let before = lookup.counts();
+        core.lookup_missing(lookup, &mut Destinations::default());
+        core.recounted(&before, lookup);
+        Ok(())
+    }
+}
