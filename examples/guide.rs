@@ -5,8 +5,8 @@
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{
-    Cache, CacheableOutput, ContentId, D1, Extractor, Frozen, Identity, Keyed, Mode, Ragged, Table, Typed,
-    Weights, WhenFull, cached_module,
+    Cache, CacheableOutput, ContentId, D1, ErrorKind, Extractor, Frozen, Identity, Keyed, Mode, Ragged,
+    Table, Typed, Weights, WhenFull, cached_module,
 };
 
 #[derive(CacheableOutput)]
@@ -222,6 +222,14 @@ fn main() -> tcx::Result<()> {
             Ok(missing.ids().map(|id| (*id).to_owned()).collect())
         }))?;
     assert_eq!(counts, [2]);
+
+    // Errors.
+    let counts = match cache.table::<Vec<f32>>("id_lengths_v1") {
+        // Rows of another type are in this folder: bump the id.
+        Err(error) if error.kind() == ErrorKind::Mismatch => cache.table("id_lengths_v2"),
+        opened => opened,
+    }?;
+    counts.put(&["a cat"], &vec![5.])?;
 
     // Limits.
     let small = Cache::builder().max_bytes(10 << 30, WhenFull::StopWriting).open(dir)?;

@@ -114,7 +114,7 @@ impl Pair {
                 for () in rounds {
                     let mut own = batches.iter().skip(own).step_by(2);
                     let read = own.try_for_each(|(rows, ids)| reader.read(rows, ids));
-                    let sent = sender.send(read.map_err(|error| error.to_string()));
+                    let sent = sender.send(read.map_err(|error| format!("{error:#}")));
                     assert!(sent.is_ok(), "the main thread waits for the result");
                 }
             });

@@ -211,7 +211,7 @@ impl<M: CachedModule> Cached<M> {
     /// for epoch in 0..2 {
     ///     let found = lengths.fetch(&[7], |missing| {
     ///         assert_eq!(epoch, 0, "nothing is read twice");
-    ///         missing.ids().map(|id| read(id).map_err(tcx::Error::loader)).collect()
+    ///         missing.ids().map(|id| Ok(read(id)?)).collect()
     ///     })?;
     ///     assert_eq!(found, [5]);
     /// }

@@ -135,7 +135,7 @@ mod tests {
         if tch::Cuda::is_available() {
             assert_eq!(Vec::<f32>::try_from(moved.unwrap().to_device(Device::Cpu)).unwrap(), values);
         } else {
-            assert!(moved.unwrap_err().to_string().contains("CUDA"));
+            assert!(format!("{:#}", moved.unwrap_err()).contains("CUDA"));
         }
     }
 
