@@ -13,10 +13,10 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::answer::Answer;
-use crate::catalog::Modules;
-use crate::depth;
 use crate::error::{Error, Result};
+use crate::query::answer::Answer;
+use crate::query::depth;
+use crate::tables::catalog::Modules;
 
 /// The stack of the thread that plans.
 const STACK: usize = 64 << 20;

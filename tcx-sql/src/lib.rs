@@ -5,16 +5,12 @@
 
 #![cfg(feature = "datafusion")]
 
-mod answer;
-mod catalog;
-mod columns;
 mod database;
-mod depth;
 mod error;
-mod table;
-mod value;
+mod query;
+mod tables;
 
-pub use answer::{Answer, Column};
 pub use database::Database;
 pub use error::{Error, Result};
-pub use value::Value;
+pub use query::answer::{Answer, Column};
+pub use query::value::Value;

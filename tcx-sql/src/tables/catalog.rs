@@ -10,7 +10,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableType;
 use tcx_store::Inspection;
 
-use crate::table::ModuleTable;
+use super::table::ModuleTable;
 
 #[derive(Debug)]
 pub(crate) struct Modules {

@@ -15,7 +15,7 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use tcx_store::{Inspection, Row};
 
-use crate::columns::{self, OF_SAMPLE};
+use super::columns::{self, OF_SAMPLE};
 
 /// The maximum of rows in a batch.
 const BATCH: usize = 4096;

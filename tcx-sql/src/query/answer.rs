@@ -8,9 +8,9 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use tokio::runtime::Runtime;
 
-use crate::catalog::Modules;
+use super::value::{Value, value};
 use crate::error::Result;
-use crate::value::{Value, value};
+use crate::tables::catalog::Modules;
 
 /// A column of an answer.
 ///

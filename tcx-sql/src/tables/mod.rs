@@ -1,0 +1,5 @@
+//! The modules of a cache as tables of DataFusion.
+
+pub(crate) mod catalog;
+mod columns;
+mod table;
