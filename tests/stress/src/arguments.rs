@@ -4,21 +4,21 @@ use std::path::PathBuf;
 
 use tcx_engine_tests::Workers;
 
-/// What is to be done.
+/// The arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Arguments {
-    /// All trials together take no longer.
+    /// The maximum time of all trials together.
     pub(crate) minutes: f64,
     only: Vec<String>,
     /// The program of `fuzz/`, if it could be built.
     pub(crate) fuzzer: Option<PathBuf>,
-    /// Where the report goes: as Markdown if the name ends with `.md`, else as JSON, in place of
+    /// The file of the report: Markdown if the name ends with `.md`, else as JSON, in place of
     /// `target/stress/report.json`.
     pub(crate) report: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// Understands the words, or says which it does not.
+    /// Parses the words, or names the one that is wrong.
     pub(crate) fn parse(words: &[String], trials: &[&str]) -> Result<Self, String> {
         let mut arguments = Self { minutes: 60.0, only: Vec::new(), fuzzer: None, report: None };
         let mut words = words.iter();
@@ -39,12 +39,12 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Whether this trial is to be made.
+    /// Whether this trial is chosen.
     pub(crate) fn wants(&self, trial: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == trial)
     }
 
-    /// The command line that does the same on any machine.
+    /// The command line to repeat the run on another machine.
     pub(crate) fn command(&self) -> String {
         let mut words = vec!["cargo xtask stress --minutes".to_owned(), self.minutes.to_string()];
         words.extend(self.only.iter().map(|name| format!("--only {name}")));

@@ -1,13 +1,13 @@
-//! How long a trial may take, and how much of it is to be done.
+//! The time and the amount of work of a trial.
 
 use std::time::{Duration, Instant};
 
-/// The share of one trial.
+/// The budget of one trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     time: Duration,
     end: Instant,
-    /// Of what is done in an hour.
+    /// The share of the work of an hour.
     part: f64,
 }
 
@@ -16,12 +16,12 @@ impl Budget {
         Self { time, end: Instant::now() + time, part: part.min(1.0) }
     }
 
-    /// Of so many in an hour.
+    /// The part of `in_an_hour` for this run; at least 1.
     pub(crate) fn count(&self, in_an_hour: usize) -> usize {
         ((in_an_hour as f64 * self.part) as usize).max(1)
     }
 
-    /// All of it.
+    /// The time of the trial.
     pub(crate) fn time(&self) -> Duration {
         self.time
     }

@@ -1,4 +1,4 @@
-//! Flipped bits and cuts in a large cache with files of every kind.
+//! Flips bits and cuts files in a large cache with files of every kind.
 
 use tcx_engine_tests::Dice;
 use tcx_engine_tests::damage::{Campaign, Damage, Effect};

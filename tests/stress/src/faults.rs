@@ -1,5 +1,5 @@
-//! System calls that fail now and then: a process goes on computing, nothing acknowledged is lost, and once they work again,
-//! so does writing. libfiu makes them fail.
+//! Makes system calls fail with libfiu: a process continues to compute, no acknowledged row is lost, and writing works again
+//! when the calls do.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +13,8 @@ use crate::budget::Budget;
 use crate::machine::runs;
 use crate::outcome::Outcome;
 
-/// What may fail, in libfiu's names. A file that is not there would be a lie of another kind: it is another process's doing. Nor
-/// does `mmap` fail: Rust ends a process that has no memory for the signals of a new thread.
+/// The calls that fail, in libfiu's names. They never report a missing file, which only another process can cause. `mmap` does
+/// not fail, because Rust ends a process that has no memory for the signal stack of a new thread.
 const CALLS: [&str; 7] = [
     "posix/io/oc/open",
     "posix/io/rw/pread",
@@ -27,7 +27,7 @@ const CALLS: [&str; 7] = [
 /// Input/output error, out of memory, too many open files, no space left, permission denied.
 const ERRORS: [usize; 5] = [5, 12, 24, 28, 13];
 
-/// A process makes its first rows in so long.
+/// The time in which a process makes its first rows.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
@@ -58,7 +58,7 @@ fn try_one(seed: u64, outcome: &mut Outcome) -> Findings {
     // From now on: what a process needs to start is not in question.
     let failing: Vec<String> = (0..=dice.roll(3)).map(|_| enable(&mut dice)).collect();
     for what in &failing {
-        if !tell(&control, worker.id(), what) {
+        if !send(&control, worker.id(), what) {
             return Findings::of_wrong(format!(
                 "fiu-ctrl does not reach the process: {}",
                 worker.complaints()
@@ -98,8 +98,8 @@ fn enable(dice: &mut Dice) -> String {
     format!("enable_random name={call},probability={probability},failinfo={info}")
 }
 
-/// Makes calls fail in a process that runs already.
-fn tell(control: &Path, process: u32, what: &str) -> bool {
+/// Makes calls fail in a running process.
+fn send(control: &Path, process: u32, what: &str) -> bool {
     let mut controller = Command::new("fiu-ctrl");
     controller.args(["-c", what, "-f"]).arg(control).arg(process.to_string());
     Worker::start(&mut controller)

@@ -1,5 +1,5 @@
-//! A disk that is full, read-only or not there, and then good again: processes go on computing, nothing acknowledged is lost,
-//! and writing works again. The disk is a small tmpfs in a mount namespace of its own.
+//! A disk that is full, read-only or missing, and later works again: processes continue to compute, no acknowledged row is
+//! lost, and writing works again. The disk is a small tmpfs in a mount namespace of its own.
 
 mod outage;
 
@@ -18,17 +18,17 @@ use crate::machine::free_bytes;
 use crate::outcome::Outcome;
 use outage::Outage;
 
-/// The command of the process that stands on the small disk.
+/// The command of the process that runs on the small disk.
 pub(crate) const INSIDE: &str = "in-small-disk";
 
-/// So long a process may take to notice that something is wrong with the disk, or is not any more: it looks at every flush.
+/// The time in which a process must notice that the disk has failed, or works again: it notices at a flush.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     let dir = tempfile::tempdir().unwrap();
     let exe = std::env::current_exe().unwrap();
     let (rounds, seconds) = (budget.count(60).to_string(), budget.left().as_secs().to_string());
-    // Without being root, as root of a user namespace.
+    // Other users become root of a user namespace.
     let options: &[&str] = if is_root() { &["-m"] } else { &["-rm"] };
     let script =
         "mount -t tmpfs -o size=256m,mode=0755 tcx-stress \"$1\" && exec \"$0\" \"$2\" \"$1\" \"$3\" \"$4\"";
@@ -60,7 +60,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Says its outcome as the last line.
+/// Prints its outcome as the last line.
 pub(crate) fn inside(words: &[String]) {
     let [dir, rounds, seconds] = words else { panic!("{INSIDE} DIR ROUNDS SECONDS, found {words:?}") };
     let (dir, rounds): (&Path, u64) = (dir.as_ref(), rounds.parse().unwrap());
@@ -118,10 +118,10 @@ fn writers(dir: &Path, cache: &Path, outage: Outage, seed: u64, outcome: &mut Ou
                 said.lines().last().unwrap_or_default(),
             ));
         }
-        // The flush after it may tell of rows that were not kept meanwhile.
+        // The next flush may report rows that were not stored during the outage.
         if let Some(other) = said.lines().find(|line| line.starts_with("failed") && !outage.is_told_by(line))
         {
-            findings.wrong.push(format!("{name}: an error that does not tell of the disk: {other}"));
+            findings.wrong.push(format!("{name}: an error that does not name the disk: {other}"));
         }
         let after = durable(&said);
         outcome.count("batches kept", after.len());
@@ -132,10 +132,11 @@ fn writers(dir: &Path, cache: &Path, outage: Outage, seed: u64, outcome: &mut Ou
     findings
 }
 
-/// Waits until it is so for every process, and does something `meanwhile`; `false` if it takes too long or one has ended.
+/// Waits until the condition holds for every process and calls `during` again and again; `false` if it takes too long or a
+/// process has ended.
 fn wait<const N: usize>(
     writers: &mut [(&str, Worker); N],
-    meanwhile: impl Fn(),
+    during: impl Fn(),
     is_so: impl Fn(&str) -> bool,
 ) -> bool {
     let start = Instant::now();
@@ -143,13 +144,13 @@ fn wait<const N: usize>(
         if writers.iter().all(|(_, writer)| is_so(&writer.said())) {
             return true;
         }
-        meanwhile();
+        during();
         std::thread::sleep(Duration::from_millis(10));
     }
     false
 }
 
-/// What is invalidated while the disk is full is dead here at once, and everywhere as soon as it can be written.
+/// Rows invalidated while the disk is full are dead in this process at once, and in others when the change is written.
 fn invalidation(dir: &Path, cache: &Path) -> Findings {
     let ids: Vec<String> = (0..50).map(|id| format!("i{id}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();

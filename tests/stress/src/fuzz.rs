@@ -12,7 +12,7 @@ use crate::budget::Budget;
 use crate::machine::{cores, target};
 use crate::outcome::Outcome;
 
-/// A decoder may take so many seconds for one input, and so many megabytes.
+/// The limits for a decoder and one input, in seconds and in megabytes.
 const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=2048"];
 
 pub(crate) fn run(budget: &Budget, arguments: &Arguments, outcome: &mut Outcome) {
@@ -80,8 +80,8 @@ fn judge(decoder: &str, ended: &Ended, outcome: &mut Outcome) {
     let mut findings = Findings::default();
     if !ended.status.success() {
         // The panic and the path of the input; not the whole log.
-        let told: Vec<&str> = lines().filter(|line| is_of_crash(line)).take(6).collect();
-        findings.wrong.push(format!("{decoder}: {}: {}", ended.status, told.join(" | ")));
+        let shown: Vec<&str> = lines().filter(|line| is_of_crash(line)).take(6).collect();
+        findings.wrong.push(format!("{decoder}: {}: {}", ended.status, shown.join(" | ")));
     }
     outcome.tried_many(tried.unwrap_or(1), findings);
     outcome.figure(&format!("edges of {decoder}"), covered.unwrap_or(0));

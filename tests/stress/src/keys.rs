@@ -1,4 +1,4 @@
-//! 100 million keys with rows of a byte: what the index costs on disk, in memory and in time.
+//! Measures the index of 100 million keys with rows of one byte: disk, memory and time.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,12 +13,12 @@ use crate::budget::Budget;
 use crate::machine::{free_bytes, target};
 use crate::outcome::Outcome;
 
-/// The command of the process that measures what another has written.
+/// The command of the process that measures the cache of another.
 pub(crate) const MEASURE: &str = "measure-keys";
 
 /// Keys that are added or looked up together.
 const BATCH: u64 = 1 << 16;
-/// On disk a key takes 17 bytes in the index and 13 in its segment, and both are there twice while they are joined.
+/// On disk a key takes 17 bytes in the index and 13 in its segment, and joining needs twice of both.
 const ROOM: u64 = 100;
 /// Keys looked up to measure a hit and a miss, and how many of them together.
 const MEASURED: usize = 2_000_000;
@@ -66,11 +66,11 @@ pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
         ));
     };
     let number = |name: &str| report[name].as_u64().unwrap_or(0);
-    let told = |what: &str| {
+    let findings = |what: &str| {
         let rows = number(what);
         (rows > 0).then(|| format!("{rows} of {count} keys")).into_iter().collect()
     };
-    outcome.tried_many(count, Findings { lost: told("lost"), wrong: told("wrong") });
+    outcome.tried_many(count, Findings { lost: findings("lost"), wrong: findings("wrong") });
     outcome.figure("keys written a second", (count as f64 / took.as_secs_f64()) as u64);
     let bytes = |prefix: &str| folder_bytes(&dir.path().join("keys_v1"), prefix) as f64 / count as f64;
     outcome.figure("bytes a key on disk", bytes(""));
@@ -80,7 +80,7 @@ pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     }
 }
 
-/// Adds keys until there are so many, or it `is_enough`; tells how many.
+/// Adds keys until their number is reached or it `is_enough`; returns their number.
 fn add(dir: &Path, wanted: u64, is_enough: impl Fn() -> bool) -> u64 {
     let store = open(dir);
     let mut count = 0;
@@ -104,7 +104,7 @@ fn folder_bytes(folder: &Path, prefix: &str) -> u64 {
     own.map(|file| file.metadata().unwrap().len()).sum()
 }
 
-/// Opens the cache as a new process does; says a line of figures.
+/// Opens the cache in a new process and prints a line of figures.
 pub(crate) fn measure(words: &[String]) {
     let [dir, count, measured] = words else { panic!("{MEASURE} DIR COUNT MEASURED, found {words:?}") };
     let (dir, count): (&Path, u64) = (dir.as_ref(), count.parse().unwrap());
@@ -128,7 +128,7 @@ pub(crate) fn measure(words: &[String]) {
     println!("{}", json!({ "lost": lost, "wrong": wrong, "figures": figures }));
 }
 
-/// How many keys are not there, and how many rows are not their own.
+/// The numbers of missing keys and of wrong rows.
 fn check_all(store: &Store, count: u64) -> (u64, u64) {
     let (mut lost, mut wrong) = (0, 0);
     for first in (0..count).step_by(BATCH as usize) {
@@ -144,7 +144,7 @@ fn check_all(store: &Store, count: u64) -> (u64, u64) {
     (lost, wrong)
 }
 
-/// Nanoseconds a key, keys chosen at random among these.
+/// Nanoseconds for each of some random keys.
 fn lookups(store: &Store, numbers: std::ops::Range<u64>, batches: usize) -> u64 {
     let mut dice = Dice(7);
     let mut time = Duration::ZERO;
@@ -159,7 +159,7 @@ fn lookups(store: &Store, numbers: std::ops::Range<u64>, batches: usize) -> u64 
     (time.as_nanos() / (batches * TOGETHER) as u128) as u64
 }
 
-/// Bytes of memory that are this process's own, not of mapped files.
+/// Bytes of private memory, without mapped files.
 fn heap() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -27,7 +27,7 @@ pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     }
 }
 
-/// Tells how many rounds there were.
+/// Returns the number of rounds.
 fn fill(rounds: usize, seed: u64, budget: &Budget, outcome: &mut Outcome) -> usize {
     let (dir, workers, mut dice) = (tempfile::tempdir().unwrap(), workers(), Dice(seed));
     let mut durable = Vec::new();

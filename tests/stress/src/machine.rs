@@ -1,4 +1,4 @@
-//! What the trials run on, and where they write.
+//! The machine of the trials, and their files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ pub(crate) fn target() -> PathBuf {
     target.canonicalize().unwrap()
 }
 
-/// The processor, as the system calls it.
+/// The name of the processor.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -37,7 +37,7 @@ pub(crate) fn free_bytes(folder: &Path) -> u64 {
     rustix::fs::statvfs(folder).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Whether a program is there and runs.
+/// Whether a program is installed and runs.
 pub(crate) fn runs(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }

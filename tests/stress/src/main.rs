@@ -1,13 +1,13 @@
-//! `cargo xtask stress`: what the engine's tests do in seconds, for up to an hour.
+//! `cargo xtask stress`: runs the trials of the engine's tests, which take seconds, for up to an hour.
 //!
 //! | trial | |
 //! |---|---|
 //! | `kill` | processes that fill a cache, and processes that compute, invalidate, join and remove, killed at any moment |
-//! | `full` | a disk that is full, read-only or not there, and then good again |
+//! | `full` | a disk that is full, read-only or missing, and later works again |
 //! | `faults` | system calls that fail |
 //! | `moved` | a folder that is moved away under running processes, and comes back |
 //! | `growth` | 20,000 small flushes |
-//! | `hostile` | directories that somebody has prepared |
+//! | `hostile` | directories that an attacker has prepared |
 //! | `damage` | flipped bits and cut files of every kind |
 //! | `crowd` | eight writers, four readers and two that join and remove, on one directory |
 //! | `keys` | 100 million keys in the index |
@@ -16,7 +16,7 @@
 //! A row that is lost after an acknowledged flush, a wrong one, a panic or a process that hangs is a failure. So is a trial
 //! that is skipped, if `TCX_REQUIRE` contains its name or `all`.
 
-#![expect(clippy::unwrap_used, reason = "a trial that cannot go on panics, which the report tells")]
+#![expect(clippy::unwrap_used, reason = "a trial that cannot continue panics, which the report shows")]
 
 mod arguments;
 mod budget;
@@ -46,7 +46,7 @@ use report::Report;
 /// One of the trials.
 struct Trial {
     name: &'static str,
-    /// Its share of the hour. What it leaves is for those behind it.
+    /// Its share of the hour. Unused time is left to later trials.
     minutes: f64,
     run: fn(&Budget, &Arguments, &mut Outcome),
 }

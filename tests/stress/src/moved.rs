@@ -1,4 +1,4 @@
-//! A folder that is moved away under running processes, with nothing or another instance in its place, and comes back.
+//! Moves a folder away from running processes, puts nothing or another instance in its place, and moves it back.
 
 use tcx_engine_tests::moved::{Instead, move_folder};
 

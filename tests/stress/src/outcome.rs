@@ -1,13 +1,13 @@
-//! What came of a trial.
+//! The outcome of a trial.
 
 use indicatif::HumanCount;
 use serde_json::{Map, Value, json};
 use tcx_engine_tests::Findings;
 
-/// How many findings of each kind a report quotes.
+/// The findings of each kind that a report quotes.
 const QUOTED: usize = 10;
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     tried: u64,
@@ -39,12 +39,12 @@ impl Counts {
 }
 
 impl Outcome {
-    /// Something was tried; nothing must be found.
+    /// Counts one attempt, with its findings.
     pub(crate) fn tried(&mut self, findings: Findings) {
         self.tried_many(1, findings);
     }
 
-    /// Several things were tried at once; each finding is one that did not survive.
+    /// Counts several attempts; each finding is one that did not survive.
     pub(crate) fn tried_many(&mut self, count: u64, findings: Findings) {
         let failed = (findings.lost.len() + findings.wrong.len()) as u64;
         self.tried += count;
@@ -52,7 +52,7 @@ impl Outcome {
         self.findings.add(findings);
     }
 
-    /// Something that must not be, beside what was tried.
+    /// Adds a finding without an attempt.
     pub(crate) fn wrong(&mut self, what: impl Into<String>) {
         self.findings.wrong.push(what.into());
     }
@@ -67,12 +67,12 @@ impl Outcome {
         self.figure(name, before + more as u64);
     }
 
-    /// It cannot be tried here.
+    /// Skips the trial.
     pub(crate) fn skip(&mut self, why: impl Into<String>) {
         self.skipped = Some(why.into());
     }
 
-    /// The end of the trial. One that has neither tried anything nor said why would look like a pass.
+    /// Ends the trial. Without an attempt or a reason it fails, since it would look like a pass.
     pub(crate) fn end(&mut self) {
         if self.tried == 0 && self.skipped.is_none() && self.findings.are_none() {
             self.wrong("nothing was tried");
@@ -93,7 +93,7 @@ impl Outcome {
         }
     }
 
-    /// Whether nothing was found. A skipped trial has found nothing, too.
+    /// Whether there are no findings; a skipped trial has none.
     pub(crate) fn is_good(&self) -> bool {
         self.findings.are_none() && self.survived == self.tried
     }
@@ -104,14 +104,14 @@ impl Outcome {
         figures.join(", ")
     }
 
-    /// The first findings, each with what it is.
+    /// The first findings, each with its kind.
     pub(crate) fn quoted(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let Findings { lost, wrong } = &self.findings;
         let lost = lost.iter().take(QUOTED).map(|what| ("lost", what.as_str()));
         lost.chain(wrong.iter().take(QUOTED).map(|what| ("wrong", what.as_str())))
     }
 
-    /// All of it in a line.
+    /// All figures on one line.
     pub(crate) fn line(&self) -> String {
         match &self.skipped {
             Some(why) => format!("skipped: {why}"),
@@ -129,7 +129,7 @@ impl Outcome {
         })
     }
 
-    /// Takes in what another process has made of the trial.
+    /// Adds the outcome of another process.
     pub(crate) fn add_json(&mut self, other: &Value) -> Option<()> {
         let number = |name: &str| other.get(name)?.as_u64();
         let texts = |name: &str| {

@@ -38,7 +38,7 @@ impl Report {
         self.trials.push((name, outcome, took));
     }
 
-    /// Prints and writes everything; whether all is as it should be.
+    /// Prints and writes the report; returns whether all trials passed.
     pub(crate) fn write(&self) -> bool {
         println!("\n{}", self.table());
         let markdown = self.markdown.iter().map(|file| (file, self.markdown()));
@@ -50,7 +50,7 @@ impl Report {
         self.is_good(is_required)
     }
 
-    /// Whether nothing was found, and no trial that is required was skipped.
+    /// Whether there are no findings and no required trial was skipped.
     fn is_good(&self, is_required: impl Fn(&str) -> bool) -> bool {
         self.trials.iter().all(|(name, outcome, _)| {
             outcome.is_good() && (outcome.skipped().is_none() || !is_required(name))
@@ -63,7 +63,7 @@ impl Report {
         total
     }
 
-    /// The line that decides.
+    /// The line with the verdict.
     fn summary(&self) -> String {
         let Counts { lost, wrong, skipped, .. } = self.total();
         let names = self.trials.iter().filter(|(_, outcome, _)| outcome.skipped().is_some());
@@ -139,7 +139,7 @@ impl Report {
     }
 }
 
-/// A bar or a line break would end the cell.
+/// Escapes the characters that would end the cell.
 fn cell(text: &str) -> String {
     text.trim().replace('|', "\\|").replace('\n', " ")
 }

@@ -46,14 +46,14 @@ impl Outage {
         }
     }
 
-    /// Whether an error leads whoever reads it to the disk.
+    /// Whether an error names the disk as the cause.
     pub(super) fn is_told_by(self, error: &str) -> bool {
         match self {
             Self::Full => error.contains("No space left"),
             Self::ReadOnly => error.contains("Read-only file system"),
             Self::Gone => ["Read-only file system", "empty or gone", "No such file"]
                 .iter()
-                .any(|told| error.contains(told)),
+                .any(|word| error.contains(word)),
         }
     }
 }
