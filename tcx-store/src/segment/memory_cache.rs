@@ -1,4 +1,8 @@
 //! The memory cache: what was decompressed or read lately, so that it is there when it is wanted again.
+//!
+//! The crate `lru` keeps the order of use; this file adds what a general cache does not give together: one thread loads an
+//! entry while others wait for it without a lock, an entry whose load fails is not kept, and the limit counts bytes. A cache
+//! with an approximate order (`quick_cache`) would still need all of it.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
