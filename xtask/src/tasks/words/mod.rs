@@ -183,6 +183,7 @@ fn other_senses_of_these_words_pass() {
         "It has as many sizes as dimensions. There are so many rows that memory is short.",
         "Meanwhile the processor fetches the next line. What is\n\nthere?",
         "The value is. None of them is a stand-in for `superfluous_bytes`.",
+        "`Session::told` is called `Session::provenance`.",
     ] {
         assert_eq!(findings("a.md", &[texts::of_document(text)]), [""; 0], "{text}");
     }

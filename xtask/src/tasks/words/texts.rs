@@ -20,6 +20,8 @@ fn push(words: &mut Vec<Word>, line: usize, text: &str) {
     for (number, text) in text.split('\n').enumerate() {
         begins |= text.trim().is_empty();
         for part in text.split_whitespace() {
+            // A path is a name, and no prose.
+            let part = part.replace("::", "_");
             for (index, text) in
                 part.split(|c: char| !(c.is_alphanumeric() || "_-'’".contains(c))).enumerate()
             {
