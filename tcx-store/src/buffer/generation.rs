@@ -125,13 +125,13 @@ struct Active {
 
 /// A generation that is being sealed, and what became of its batches since they were accepted.
 #[derive(Debug)]
-pub(crate) struct Frozen {
+pub(crate) struct Closed {
     pub(crate) generation: Arc<Generation>,
     /// One for each batch.
     fates: Arc<Vec<Fate>>,
 }
 
-impl Frozen {
+impl Closed {
     fn is(&self, generation: *const Generation) -> bool {
         Arc::as_ptr(&self.generation) == generation
     }
@@ -141,7 +141,7 @@ impl Frozen {
 #[derive(Debug, Default)]
 pub(crate) struct Generations {
     active: Active,
-    frozen: VecDeque<Frozen>,
+    frozen: VecDeque<Closed>,
 }
 
 impl Generations {
@@ -160,13 +160,13 @@ impl Generations {
     pub(crate) fn freeze(&mut self) {
         if !self.active.generation.batches.is_empty() {
             let Active { generation, fates } = std::mem::take(&mut self.active);
-            self.frozen.push_back(Frozen { generation: Arc::new(generation), fates: Arc::new(fates) });
+            self.frozen.push_back(Closed { generation: Arc::new(generation), fates: Arc::new(fates) });
         }
     }
 
     /// The oldest frozen generation but for `written`.
     pub(crate) fn after(&self, written: Option<&Weak<Generation>>) -> Option<&Arc<Generation>> {
-        let after = |frozen: &&Frozen| written.is_none_or(|written| !frozen.is(written.as_ptr()));
+        let after = |frozen: &&Closed| written.is_none_or(|written| !frozen.is(written.as_ptr()));
         self.frozen.iter().find(after).map(|frozen| &frozen.generation)
     }
 
@@ -175,7 +175,7 @@ impl Generations {
         self.after(written).map_or(self.active.generation.since, |generation| generation.since)
     }
 
-    pub(crate) fn release_oldest(&mut self) -> Option<Frozen> {
+    pub(crate) fn release_oldest(&mut self) -> Option<Closed> {
         self.frozen.pop_front()
     }
 

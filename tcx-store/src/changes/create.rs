@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::encode;
 use super::known::{KnownChanges, Read};
+use super::known_tombstones::Tombstones;
+use super::new_tombstone::Doomed;
 use super::pending::Attempt;
 use super::read::Doubt;
 use super::same::{Compared, listed};
 use super::table::{ChangeBytes, TombstoneTable};
-use super::tombstone::Doomed;
-use super::tombstones::Tombstones;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::table::{Asked, ChangeBytes, Named, TombstoneTable, key_hash};
-use super::tombstone::write_merged;
+use super::new_tombstone::write_merged;
+use super::table::{ChangeBytes, HashedKey, Named, TombstoneTable, key_hash};
 use super::*;
 use crate::segment::fuzzing::OUTPUT;
 use crate::sys::bytes::u64_at;
@@ -52,7 +52,7 @@ fn use_table(number: u64, bytes: Vec<u8>) {
     let own = table.iter().map(|entry| (entry.name, view_of(entry.named)));
     for (key, view) in own.chain([(&b"a"[..], 0), (b"sample 1", 0), (&[255; 300], 1)]) {
         let (hash, view_hash) = (key_hash(key), crate::schema::key::hash(key, view));
-        let _ = table.newest_for(Asked { key, view, hash, view_hash });
+        let _ = table.newest_for(HashedKey { key, view, hash, view_hash });
     }
     let other = encode(1, KIND_TOMBSTONE, NONCE, &Doomed::Prefix((*b"sample").into()).payload(1));
     let other = TombstoneTable::open(1, ChangeBytes::Heap(other)).expect("what was just encoded can be read");

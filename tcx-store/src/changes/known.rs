@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Weak};
 
+use super::known_tombstones::Tombstones;
 use super::merge::MergePlan;
 use super::pending::Attempt;
 use super::read::{Doubt, map, nonce, read};
 use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
-use super::tombstones::Tombstones;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 

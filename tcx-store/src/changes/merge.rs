@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::most_bytes;
+use super::new_tombstone::write_merged;
 use super::table::TombstoneTable;
-use super::tombstone::write_merged;
 use crate::storage::name::FileName;
 use crate::storage::{Draft, Storage};
 use crate::sys::bytes::Random;

@@ -1,31 +1,31 @@
 //! The numbered changes of a module: immutable records, created only where their number is free.
 
+mod check;
 mod create;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod identity;
 pub(crate) mod instance;
 mod known;
+mod known_tombstones;
 mod merge;
+mod new_tombstone;
 mod pending;
 mod read;
 mod replacements;
 mod same;
 mod table;
-mod tombstone;
-mod tombstones;
-mod verify;
 
+pub(crate) use check::{check_change, tombstone_for_everything};
 pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges};
+pub(crate) use known_tombstones::Tombstones;
 pub(crate) use merge::MergePlan;
+pub(crate) use new_tombstone::Doomed;
 pub(crate) use pending::{Attempt, Seen};
 pub(crate) use read::map as map_change;
 pub(crate) use replacements::{Place, Replacement};
 pub(crate) use same::{Compared, Origin};
-pub(crate) use tombstone::Doomed;
-pub(crate) use tombstones::Tombstones;
-pub(crate) use verify::{check_change, tombstone_for_everything};
 
 use crate::sys::bytes::{Cursor, Random};
 use crate::sys::checksum::checksum;

@@ -7,10 +7,10 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use super::known_tombstones::Tombstones;
+use super::new_tombstone::Doomed;
 use super::replacements::{Place, Replacement};
 use super::table::{ChangeBytes, TombstoneTable};
-use super::tombstone::Doomed;
-use super::tombstones::Tombstones;
 use super::{KnownChanges, encode};
 use crate::schema::key::Keys;
 use crate::sys::bytes::Random;

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::tombstones::Tombstones;
+use super::known_tombstones::Tombstones;
 
 /// A tombstone of this process for the rows that it has recomputed.
 #[derive(Clone, Debug)]

@@ -55,7 +55,7 @@ pub(super) enum Named {
 
 /// A key in a view, as tables are asked for it.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct HashedKey<'a> {
     pub(super) key: &'a [u8],
     pub(super) view: u32,
     /// The key's [`key_hash`].
@@ -159,8 +159,8 @@ impl TombstoneTable {
     }
 
     /// The newest change that names this key in this view; 0 if none does.
-    pub(super) fn newest_for(&self, asked: Asked<'_>) -> u64 {
-        let Asked { key, view, hash, view_hash } = asked;
+    pub(super) fn newest_for(&self, asked: HashedKey<'_>) -> u64 {
+        let HashedKey { key, view, hash, view_hash } = asked;
         let of_key = self.find(hash, key, Named::Key).max(self.all);
         let of_view = if self.is_of_views { self.find(view_hash, key, Named::View(view)) } else { 0 };
         let prefixes = self.lengths.iter().map_while(|&len| key.get(..usize::from(len)));

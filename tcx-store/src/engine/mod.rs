@@ -20,7 +20,7 @@ use crate::live::damage::DamagedFiles;
 use crate::live::folder::Live;
 use crate::live::refresh::{ListAt, Refresh};
 use crate::live::retention::Retention;
-use crate::live::segments::SegmentSet;
+use crate::live::segment_set::SegmentSet;
 use crate::live::snapshot::Snapshot;
 use crate::options::{Compression, Options};
 use crate::read::destination::{Destination, Destinations};

@@ -6,7 +6,7 @@ use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::index::build_run;
 use crate::live::folder::Live;
-use crate::live::runs::publish_run;
+use crate::live::run_set::publish_run;
 use crate::schema::key::KeyHash;
 use crate::segment::WrittenSegment;
 use crate::storage::name::{FileName, SegmentName};

@@ -15,7 +15,7 @@ use crate::changes::{IdentityChange, KnownChanges};
 use crate::error::{Error, Result};
 use crate::inspect::other_files::{OtherFiles, other_files};
 use crate::live::folder::{Listing, Live};
-use crate::live::segments::SegmentSet;
+use crate::live::segment_set::SegmentSet;
 use crate::schema::spec::Spec;
 use crate::segment::memory_cache::MemoryCache;
 use crate::segment::{Segment, SegmentError, arrow_schema};

@@ -4,6 +4,6 @@ pub(crate) mod damage;
 pub(crate) mod folder;
 pub(crate) mod refresh;
 pub(crate) mod retention;
-pub(crate) mod runs;
-pub(crate) mod segments;
+pub(crate) mod run_set;
+pub(crate) mod segment_set;
 pub(crate) mod snapshot;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use crate::schema::constraint::Constraint;
 use crate::schema::leaf::{Leaf, LeafKind};
 use crate::schema::presence::Presence;
-use crate::schema::validity::Content;
 use crate::sys::buffer_pool::SpareBytes;
 
 /// The rows of one leaf: their bytes, for rows of differing length where each begins and ends, and for an optional leaf
@@ -157,7 +157,7 @@ impl Column {
             (None, Some(offsets)) => {
                 let end = offsets.last().is_some_and(|&end| end == self.values.len() as i64);
                 let ascending = end && offsets.len() == rows + 1 && offsets.is_sorted();
-                let (content, width) = (Content::of(&leaf.kind), leaf.kind.varying() * size_of::<i64>());
+                let (content, width) = (Constraint::of(&leaf.kind), leaf.kind.varying() * size_of::<i64>());
                 let sizes = |row| next?.values.get(row * width..(row + 1) * width);
                 let accepts = |row| content.accepts(self.row_of_width(row, 0), || sizes(row));
                 ascending && (0..rows).all(accepts)

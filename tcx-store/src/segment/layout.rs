@@ -10,8 +10,8 @@ use arrow_schema::{DataType, FieldRef, Schema};
 use super::codec::Codec;
 use super::columns::KEY_COLUMNS;
 use super::piece::Stored;
+use crate::schema::constraint::Constraint;
 use crate::schema::leaf::Leaf;
-use crate::schema::validity::Content;
 use crate::sys::bytes::u64_at;
 
 /// Bytes before the flatbuffer of a message: the continuation marker and a length.
@@ -33,7 +33,7 @@ pub(super) struct Place {
     /// Where the bits begin that say which rows have a value, if not all have.
     pub(super) validity: Option<NonZeroUsize>,
     /// What the row of a leaf has to be.
-    pub(super) content: Content,
+    pub(super) content: Constraint,
 }
 
 /// The columns of one record batch: key, view, leaves.
@@ -154,8 +154,8 @@ pub(super) fn layout(
     let mut nulls = batch.nodes()?.iter().map(|node| usize::try_from(node.null_count()).ok());
     let mut buffers = Buffers { rows, buffers: spans };
     let mut columns = Vec::with_capacity(fields.len());
-    let contents = std::iter::repeat_n(Content::Any, KEY_COLUMNS)
-        .chain(leaves.iter().map(|leaf| Content::of(&leaf.kind)));
+    let contents = std::iter::repeat_n(Constraint::Any, KEY_COLUMNS)
+        .chain(leaves.iter().map(|leaf| Constraint::of(&leaf.kind)));
     for (field, content) in fields.iter().zip(contents) {
         let (absent, bitmap) = (nulls.next()??, buffers.next()?);
         if matches!(field.data_type(), DataType::FixedSizeList(..) | DataType::LargeList(_)) {
@@ -206,7 +206,7 @@ impl<I: Iterator<Item = Option<(usize, usize)>>> Buffers<I> {
         }
         let (values, bytes) = self.next()?;
         let len = if offsets.is_some() { bytes } else { self.rows.checked_mul(width)? };
-        let place = Place { values, len, offsets, width, validity: None, content: Content::Any };
+        let place = Place { values, len, offsets, width, validity: None, content: Constraint::Any };
         (len <= bytes).then_some(place)
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::Segment;
 use super::layout::Place;
+use crate::schema::constraint::Constraint;
 use crate::schema::key::same_bytes;
-use crate::schema::validity::Content;
 use crate::sys::cache_line::{LINE, prefetch};
 use crate::sys::checksum::VerifiedBlocks;
 
@@ -106,7 +106,8 @@ fn mapped_leaves<'p>(
 impl MappedLeaf {
     /// A leaf of which each row has a value, at a place that follows from its number, and any bytes are one.
     fn of(place: &Place) -> Option<Self> {
-        let is_mapped = place.offsets.is_none() && place.validity.is_none() && place.content == Content::Any;
+        let is_mapped =
+            place.offsets.is_none() && place.validity.is_none() && place.content == Constraint::Any;
         is_mapped.then_some(Self { at: place.values, width: place.width })
     }
 

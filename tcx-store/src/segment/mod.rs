@@ -3,6 +3,7 @@
 
 mod batches;
 mod body;
+mod check;
 mod codec;
 mod columns;
 mod confirm;
@@ -23,7 +24,6 @@ mod reader;
 mod tests;
 mod unpacked;
 mod verdict;
-mod verify;
 mod writer;
 
 use std::borrow::Cow;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::steps::FileOperations;
+use super::operations::FileOperations;
 use super::{FileInfo, Held};
 
 /// An open directory. Elsewhere than on Unix, where a program cannot remove files in one, it is known by its path: there nobody

@@ -5,10 +5,10 @@ use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::file_system::is_remote;
 use super::held::LocalHeld;
+use super::operations::{FileOperations, Stamp};
+use super::remote::is_remote;
 use super::sealed::{LocalFile, Sealed};
-use super::steps::{FileOperations, Stamp};
 use super::{Draft, FileInfo, Held, Storage};
 use crate::options::ReadMode;
 use crate::storage::name::FileName;

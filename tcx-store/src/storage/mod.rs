@@ -1,13 +1,13 @@
 //! Where the files of a module live. Everything above speaks to [`Storage`] only, so that an object store can
 //! stand beneath it later; [`LocalStorage`] is a directory of a file system.
 
-mod file_system;
 pub(crate) mod held;
 mod local;
-mod looking;
 pub(crate) mod name;
+mod operations;
+mod read_only;
+mod remote;
 mod sealed;
-mod steps;
 pub(crate) mod warn_once;
 
 use std::fmt;
@@ -17,9 +17,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use local::LocalStorage;
-pub(crate) use looking::ReadOnlyStorage;
+pub(crate) use operations::{FileOperations, Stamp, System};
+pub(crate) use read_only::ReadOnlyStorage;
 pub(crate) use sealed::{ReadAt, Sealed};
-pub(crate) use steps::{FileOperations, Stamp, System};
 
 use crate::sys::mmap::Mapped;
 

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use super::steps::FileOperations;
+use super::operations::FileOperations;
 use crate::sys::mmap::Mapped;
 
 /// A sealed file.

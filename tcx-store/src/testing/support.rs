@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::LookupOptions;
 use crate::storage::{FileOperations, LocalStorage, System};
-use crate::write::sealer::Sealer;
+use crate::write::seal_queue::SealQueue;
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
@@ -88,7 +88,7 @@ pub(crate) fn replace_view(
 
 /// Seals what has been computed, without the writer, which would tidy up afterwards.
 pub(crate) fn seal_all(store: &Store) {
-    Sealer::new(store.core.clone()).seal_all().unwrap();
+    SealQueue::new(store.core.clone()).seal_all().unwrap();
 }
 
 /// The files of the folder whose names begin so.

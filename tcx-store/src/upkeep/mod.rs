@@ -2,5 +2,5 @@
 
 pub(crate) mod compaction;
 pub(crate) mod limits;
-pub(crate) mod maintain;
-pub(crate) mod upkeeper;
+pub(crate) mod tasks;
+pub(crate) mod thread;

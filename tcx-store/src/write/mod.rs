@@ -1,8 +1,8 @@
 //! The background writer: a thread of its own with a current-thread runtime, so that it works from sync code
 //! and inside any runtime.
 
-pub(crate) mod seal;
-pub(crate) mod sealer;
+pub(crate) mod generation;
+pub(crate) mod seal_queue;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::sessions::Recorder;
 use crate::sys::buffer_pool::{self, Writes};
 use crate::sys::bytes::Random;
 use crate::sys::wait::wait;
-use crate::upkeep::upkeeper::{Due, Upkeeper};
-use crate::write::sealer::Sealer;
+use crate::upkeep::thread::{Due, UpkeepThread};
+use crate::write::seal_queue::SealQueue;
 
 /// How soon writing is tried again after a failure, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -177,21 +177,21 @@ impl Drop for WriterOff {
 }
 
 async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: WriterIntervals) {
-    let mut sealer = Sealer::new(core.clone());
+    let mut seal_queue = SealQueue::new(core.clone());
     let mut retry: Option<(Instant, Duration)> = None;
-    let mut upkeeper = Upkeeper::new(core.clone(), times.gc_grace);
+    let mut upkeep = UpkeepThread::new(core.clone(), times.gc_grace);
     // Who only reads leaves joining and removing to those that write: there may be hundreds of readers.
     let mut idle = None;
     let mut recorder = Recorder::new(core.clone());
     let mut record = Instant::now().checked_add(times.record_every);
     loop {
         let time = retry.map(|(at, _)| at);
-        let time = time.or_else(|| sealer.oldest_since()?.checked_add(times.flush_interval));
+        let time = time.or_else(|| seal_queue.oldest_since()?.checked_add(times.flush_interval));
         let command = tokio::select! {
             biased;
             command = commands.recv() => command,
-            published = sealer.published() => Some(Command::Published(published)),
-            is_unfinished = upkeeper.done() => Some(Command::Upkept { is_unfinished }),
+            published = seal_queue.published() => Some(Command::Published(published)),
+            is_unfinished = upkeep.done() => Some(Command::Upkept { is_unfinished }),
             () = at(time) => Some(Command::Seal),
             () = at(idle) => Some(Command::Idle),
             () = at(record) => Some(Command::Record),
@@ -199,13 +199,13 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
         let result = match command {
             Some(Command::Rows) => continue,
             Some(Command::Tidy) => {
-                upkeeper.want(Due::Changes);
+                upkeep.want(Due::Changes);
                 continue;
             }
             Some(Command::Idle) => {
                 buffer_pool::free();
                 idle = None;
-                upkeeper.want(Due::Everything);
+                upkeep.want(Due::Everything);
                 continue;
             }
             Some(Command::Upkept { is_unfinished }) => {
@@ -226,12 +226,12 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             }
             // Writing that has just failed is tried again in its time, not for every batch.
             Some(Command::Seal) if retry.is_some_and(|(at, _)| at > Instant::now()) => continue,
-            Some(Command::Seal) if retry.is_none() => sealer.write_all(),
-            Some(Command::Seal) => sealer.seal_all(),
+            Some(Command::Seal) if retry.is_none() => seal_queue.write_all(),
+            Some(Command::Seal) => seal_queue.seal_all(),
             Some(Command::Published(published)) => published,
             Some(Command::Flush(done)) => {
-                let written = sealer.seal_all();
-                let flushed = written.clone().and_then(|()| sealer.sync_names());
+                let written = seal_queue.seal_all();
+                let flushed = written.clone().and_then(|()| seal_queue.sync_names());
                 // Whoever asked may have gone.
                 let _ = done.send(flushed);
                 // Names of others that cannot be synced do not keep own rows waiting.
@@ -239,8 +239,8 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             }
             None => {
                 let result =
-                    sealer.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error:#}"));
-                upkeeper.end();
+                    seal_queue.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error:#}"));
+                upkeep.end();
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
                 }
@@ -251,7 +251,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
         };
         retry = result.is_err().then(|| next_retry(retry));
         // After the answer, and by another thread: the next seal does not wait for a faster index.
-        upkeeper.want_after_seal(IDLE);
+        upkeep.want_after_seal(IDLE);
         core.write_passed();
         idle = Some(Instant::now() + idle_after());
     }

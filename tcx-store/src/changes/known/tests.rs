@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::Keys;
 use crate::changes::merge::MergePlan;
+use crate::changes::new_tombstone::Doomed;
 use crate::changes::same::Origin;
-use crate::changes::tombstone::Doomed;
 use crate::changes::{KIND_IDENTITY, KnownChanges, ListedChanges, encode};
 use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use super::verdicts::{Judged, verdicts};
+use super::segments::{Judged, verdicts};
 use super::{Damage, DamagedFile, VerifyReport};
 use crate::changes::{check_change, map_change};
 use crate::index::Run;

@@ -5,9 +5,9 @@
 
 mod check;
 mod repair;
+mod segments;
 #[cfg(test)]
 mod tests;
-mod verdicts;
 
 use std::path::Path;
 

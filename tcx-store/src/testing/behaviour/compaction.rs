@@ -238,7 +238,7 @@ fn merged_runs_forget_segments_that_are_long_gone() {
     let writer = process(dir.path());
     fill(&writer, &ABC);
     // A run that knows the three, kept as if nobody had come to removing it.
-    crate::upkeep::maintain::merge_runs(&writer.core, true);
+    crate::upkeep::tasks::merge_runs(&writer.core, true);
     let [run] = &names(dir.path(), "run-")[..] else { panic!("one run") };
     let path = dir.path().join("m_v1").join(run);
     let kept = std::fs::read(&path).unwrap();
@@ -255,7 +255,7 @@ fn merged_runs_forget_segments_that_are_long_gone() {
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
     let later = process(dir.path());
     assert_eq!(values(&later, &ABC), [0, 1, 2]);
-    crate::upkeep::maintain::merge_runs(&later.core, true);
+    crate::upkeep::tasks::merge_runs(&later.core, true);
     let [run] = &names(dir.path(), "run-")[..] else { panic!("one run") };
     let bytes = std::fs::read(dir.path().join("m_v1").join(run)).unwrap();
     assert_eq!(u32::from_le_bytes(bytes[12..16].try_into().unwrap()), 1, "segments in the run");

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::changes::Doomed;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_operations};
-use crate::upkeep::maintain::merge_changes;
+use crate::upkeep::tasks::merge_changes;
 use crate::{RecomputeSession, Store};
 
 /// A store on a disk that is full while the switch is on.

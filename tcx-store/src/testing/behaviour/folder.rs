@@ -12,7 +12,7 @@ use crate::error::ErrorKind;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::testing::{compute, keys, names, process, reader, spec, values, with_operations};
-use crate::upkeep::maintain::merge_changes;
+use crate::upkeep::tasks::merge_changes;
 use crate::{Options, ReadMode, Result, Store};
 
 const CHANGE_1: &str = "change-00000000000000000001";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::LookupOptions;
 use crate::index::build_run;
-use crate::live::runs::publish_run;
+use crate::live::run_set::publish_run;
 use crate::schema::key::{KeyHash, hash};
 use crate::storage::name::{FileName, SegmentName};
 use crate::storage::{LocalStorage, Storage, System};
@@ -238,9 +238,9 @@ fn a_run_with_a_wrong_number_of_entries_does_not_keep_others_from_being_merged()
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, bytes).unwrap();
     let store = crate::testing::process(dir.path());
-    crate::upkeep::maintain::merge_runs(&store.core, true);
+    crate::upkeep::tasks::merge_runs(&store.core, true);
     assert!(!path.exists(), "it is made again");
-    crate::upkeep::maintain::merge_runs(&store.core, true);
+    crate::upkeep::tasks::merge_runs(&store.core, true);
     assert_eq!(crate::testing::names(dir.path(), "run-").len(), 1);
     assert_eq!(crate::testing::values(&store, &["a", "b", "c", "d"]), [1, 1, 1, 1]);
 }

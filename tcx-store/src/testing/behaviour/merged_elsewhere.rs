@@ -10,7 +10,7 @@ use crate::Store;
 use crate::changes::Doomed;
 use crate::testing::Faulty;
 use crate::testing::{compute, names, process, seal_all, values, with_operations};
-use crate::upkeep::maintain::merge_changes;
+use crate::upkeep::tasks::merge_changes;
 
 /// Invalidates keys of which there are no rows, without the writer, which would merge.
 fn invalidate(store: &Store, key: &str) {

@@ -14,7 +14,7 @@ use crate::testing::{
     column, compute, keys, names, process, replace, replace_view, seal_all, values, values_in_view,
     with_operations,
 };
-use crate::write::sealer::Sealer;
+use crate::write::seal_queue::SealQueue;
 use crate::{Keys, RecomputeSession, Store};
 
 fn view(view: u32) -> Keys {
@@ -144,8 +144,8 @@ fn a_row_that_was_recomputed_later_outlives_the_seal_of_the_earlier_one() {
     assert_eq!(values(&store, &["x"]), [3]);
     // Only the generation of the first.
     let first = store.core.buffer.oldest_after(None).unwrap();
-    let written = crate::write::seal::write(&store.core, &first).unwrap();
-    crate::write::seal::publish(&store.core, &first, written).unwrap();
+    let written = crate::write::generation::write(&store.core, &first).unwrap();
+    crate::write::generation::publish(&store.core, &first, written).unwrap();
     assert_eq!(values(&store, &["x"]), [3], "it waits in the buffer");
     store.flush().unwrap();
     for own in [&store, &process(dir.path())] {
@@ -226,7 +226,7 @@ fn of_two_replacers_one_of_whose_tombstones_fails_no_row_is_lost() {
     let (a, b) = (RecomputeSession::new(), RecomputeSession::new());
     replace(&store, &a, &["x"], 2);
     replace(&store, &b, &["y"], 3);
-    Sealer::new(store.core.clone()).seal_all().unwrap_err();
+    SealQueue::new(store.core.clone()).seal_all().unwrap_err();
     assert_eq!(values(&store, &["x", "y"]), [2, 3]);
     off.store(false, SeqCst);
     seal_all(&store);

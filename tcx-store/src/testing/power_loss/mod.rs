@@ -2,8 +2,8 @@
 //! acknowledged is there, nothing wrong is served, and writing goes on.
 
 mod disk;
-mod forgetful;
 mod machine;
+mod power_loss_disk;
 mod turns;
 
 use std::path::Path;
@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use disk::{Left, dice};
-use forgetful::PowerLossDisk;
 use machine::{Machine, Process, disk_in_memory};
+use power_loss_disk::PowerLossDisk;
 use turns::Turns;
 
 use crate::storage::{LocalStorage, Storage};

@@ -8,7 +8,7 @@ use super::history::Matcher;
 use super::process::{Pending, Process, Session};
 use super::schedule::{fresh, in_process};
 use crate::upkeep::compaction::Effort;
-use crate::upkeep::maintain::{merge_changes, merge_runs};
+use crate::upkeep::tasks::{merge_changes, merge_runs};
 use crate::{Column, ErrorKind, Keys, LookupOptions};
 
 /// All keys of the simulation.
@@ -160,7 +160,7 @@ impl Operation {
             (Self::Flush { handle }, Some(session)) => flush(process, session, handle),
             (Self::Write, Some(session)) => {
                 process.world.oracle().seal_begins(session.number());
-                let written = session.sealer().write_all();
+                let written = session.seal_queue().write_all();
                 written.unwrap_or_else(|error| process.failed(&error));
             }
             (Self::MergeRuns { ends }, Some(session)) => merge_runs(&session.store.core, ends),
@@ -273,7 +273,7 @@ fn insert(process: &Process, pending: usize, most: usize, handle: usize) {
 /// Seals what is buffered; `true` if that is durable.
 fn seal(process: &Process, session: &Session) -> bool {
     let rows = process.world.oracle().seal_begins(session.number());
-    let sealed = session.sealer().seal_all();
+    let sealed = session.seal_queue().seal_all();
     match sealed {
         Ok(()) => {
             process.world.oracle().acknowledged(&rows, session.number());

@@ -10,7 +10,7 @@ use super::operation::HANDLES;
 use super::oracle::{Glance, Oracle};
 use super::run::Setup;
 use super::schedule::{Task, Tasks, in_process};
-use crate::write::sealer::Sealer;
+use crate::write::seal_queue::SealQueue;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession, Spec, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
@@ -38,7 +38,7 @@ impl World {
 /// One opening of the store.
 pub(super) struct Session {
     pub(super) store: Store,
-    sealer: Mutex<Sealer>,
+    seal_queue: Mutex<SealQueue>,
     /// How often the process had forked when it opened the store.
     forks: u64,
     number: AtomicUsize,
@@ -55,8 +55,8 @@ impl Session {
     }
 
     /// What the process's writer has; only one thread of it asks.
-    pub(super) fn sealer(&self) -> MutexGuard<'_, Sealer> {
-        self.sealer.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn seal_queue(&self) -> MutexGuard<'_, SealQueue> {
+        self.seal_queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -189,11 +189,11 @@ impl Process {
         match opened {
             Ok(store) => {
                 let number = self.world.oracle().opened(identity, fresh.then_some(since));
-                let sealer = Mutex::new(Sealer::new(store.core.clone()));
+                let seal_queue = Mutex::new(SealQueue::new(store.core.clone()));
                 let recomputes = std::array::from_fn(|_| RecomputeSession::new());
                 self.memory().session = Some(Arc::new(Session {
                     store,
-                    sealer,
+                    seal_queue,
                     forks: self.forks(),
                     number: number.into(),
                     recomputes,

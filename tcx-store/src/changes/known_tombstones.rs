@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::pending::Pending;
-use super::table::{Asked, TombstoneTable, key_hash};
+use super::table::{HashedKey, TombstoneTable, key_hash};
 use crate::schema::key::{KeyHash, Keys, hash};
 
 /// The tombstones known at one moment; immutable, shared by snapshots.
@@ -51,7 +51,7 @@ impl Tombstones {
         spared: impl Fn(&Pending) -> bool,
     ) -> u64 {
         let hash = if view == 0 { view_hash } else { key_hash(key) };
-        let asked = Asked { key, view, hash, view_hash };
+        let asked = HashedKey { key, view, hash, view_hash };
         let pending = self.pending.iter().filter(|pending| !spared(pending)).map(|pending| &pending.table);
         let newest_first = pending.rev().chain(self.tables.iter().map(|table| &**table).rev());
         newest_first

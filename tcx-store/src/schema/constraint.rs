@@ -4,7 +4,7 @@ use crate::schema::leaf::LeafKind;
 
 /// What the bytes of a row have to be, beyond being as many as a row has: nothing else is taken, and nothing else is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum Constraint {
     Any,
     /// UTF-8.
     Text,
@@ -14,7 +14,7 @@ pub(crate) enum Content {
     Sized(usize),
 }
 
-impl Content {
+impl Constraint {
     pub(crate) fn of(kind: &LeafKind) -> Self {
         match kind {
             LeafKind::Dense { .. } | LeafKind::Bytes => Self::Any,
@@ -49,7 +49,7 @@ mod tests {
 
     fn accepts(kind: &LeafKind, row: &[u8], sizes: &[i64]) -> bool {
         let sizes: Vec<u8> = sizes.iter().flat_map(|size| size.to_le_bytes()).collect();
-        Content::of(kind).accepts(row, || Some(&sizes))
+        Constraint::of(kind).accepts(row, || Some(&sizes))
     }
 
     #[test]
@@ -74,6 +74,6 @@ mod tests {
         for sizes in [[3, 3], [-2, -3], [1 << 62, 6], [0, 0], [i64::MAX, i64::MAX]] {
             assert!(!accepts(&maps, &[0; 36], &sizes), "{sizes:?}");
         }
-        assert!(!Content::of(&maps).accepts(&[0; 36], || None::<&[u8]>));
+        assert!(!Constraint::of(&maps).accepts(&[0; 36], || None::<&[u8]>));
     }
 }

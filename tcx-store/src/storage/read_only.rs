@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::file_system::is_remote;
+use super::operations::{FileOperations, Stamp, System};
+use super::remote::is_remote;
 use super::sealed::{LocalFile, Sealed};
-use super::steps::{FileOperations, Stamp, System};
 use super::{Draft, FileInfo, Held, Storage};
 use crate::sys::mmap::Mapped;
 

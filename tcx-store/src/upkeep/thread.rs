@@ -10,7 +10,7 @@ use crate::engine::Core;
 use crate::error::Error;
 use crate::sys::runtime::spawn;
 use crate::sys::wait::wait;
-use crate::upkeep::maintain::merge_changes;
+use crate::upkeep::tasks::merge_changes;
 
 /// What is due; a later one includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub(crate) enum Due {
 }
 
 /// Starts the thread when something is due; it ends when nothing is.
-pub(crate) struct Upkeeper {
+pub(crate) struct UpkeepThread {
     core: Arc<Core>,
     gc_grace: Duration,
     due: Option<Due>,
@@ -35,7 +35,7 @@ pub(crate) struct Upkeeper {
     collected: Instant,
 }
 
-impl Upkeeper {
+impl UpkeepThread {
     pub(crate) fn new(core: Arc<Core>, gc_grace: Duration) -> Self {
         Self { core, gc_grace, due: None, running: None, collected: Instant::now() }
     }

@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::stats::Work;
 use crate::sys::runtime::spawn;
 use crate::sys::wait::wait;
-use crate::write::seal::{Written, give_up, publish, write};
+use crate::write::generation::{Written, give_up, publish, write};
 
 /// Moves rows from the buffer to the disk.
-pub(crate) struct Sealer {
+pub(crate) struct SealQueue {
     core: Arc<Core>,
     publishing: Option<Publishing>,
 }
@@ -29,7 +29,7 @@ struct Publishing {
     published: oneshot::Receiver<Result<()>>,
 }
 
-impl Sealer {
+impl SealQueue {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         Self { core, publishing: None }
     }
@@ -136,7 +136,7 @@ impl Sealer {
     }
 }
 
-impl Drop for Sealer {
+impl Drop for SealQueue {
     fn drop(&mut self) {
         // Nobody takes rows out of the buffer, or turns writing on, once the writer has ended.
         let _ = self.wait_for_publishing();
