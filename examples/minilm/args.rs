@@ -72,7 +72,7 @@ impl Args {
 pub(crate) fn default_model() -> PathBuf {
     let named = std::env::var_os("TCX_MODEL").filter(|named| !named.is_empty());
     named.map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/models/all-MiniLM-L6-v2"),
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/models/all-MiniLM-L6-v2"),
         PathBuf::from,
     )
 }

@@ -127,8 +127,8 @@ fn registry() -> Option<PathBuf> {
 
 /// The folder of the project that this program belongs to.
 fn own_project() -> PathBuf {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR"));
-    examples.parent().unwrap_or(examples).to_owned()
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package).to_owned()
 }
 
 /// The text files below a folder, sorted.

@@ -1,5 +1,5 @@
 //! Shows: a real model on real text, through the cache.
-//! Run: `cargo xtask demo`, which provides libtorch and the model (`cargo run --example minilm` where they are).
+//! Run: `cargo xtask demo`, which provides libtorch and the model (`cargo run --package tcx-minilm` where they are).
 //! Look at: the table: the second epoch and another process compute nothing, and an edited text is computed again.
 //!
 //! Embeds paragraphs of documentation with all-MiniLM-L6-v2: one epoch that computes them, one that finds them,
@@ -65,7 +65,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
         eprintln!("model    {model} (loaded in {seconds:.1} s, {} threads)\n", tcx_examples::cores());
     }
 
-    let cache = Cache::builder().progress(true).open(place.rows())?;
+    // The epochs draw a bar of their own.
+    let cache = Cache::open(place.rows())?;
     let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
     let cached = cache.module(module).map_err(|error| match error.kind() {
         ErrorKind::Mismatch => anyhow!("{error}\n  {elsewhere}"),

@@ -64,7 +64,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let module = ResNet50::load(args.weights.as_deref())?;
     let seconds = start.elapsed().as_secs_f64();
     eprintln!("weights  {}, ready in {seconds:.1} s", model::described(args.weights.as_deref()));
-    let cache = Cache::builder().progress(true).open(place.rows())?;
+    // The epochs draw a bar of their own.
+    let cache = Cache::open(place.rows())?;
     eprintln!("cache    {}\n", cache.path().display());
     let elsewhere = "or remove this cache with `--fresh`, or name another one with `--cache`";
     let cached = cache.module(module).map_err(|error| match error.kind() {

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
 use tch::Tensor;
 use tcx::{Cached, CachedModule};
+
+use crate::progress::Progress;
 
 /// Set by the first Ctrl-C: the epoch ends after the current batch.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -57,7 +58,7 @@ pub fn epoch<M: CachedModule, T>(
     mut each: impl FnMut(Tensor),
 ) -> anyhow::Result<Epoch> {
     let before = cached.stats();
-    let bar = progress_bar(samples.len() as u64, what);
+    let mut progress = Progress::of(samples.len() as u64, what);
     let mut took = Duration::ZERO;
     let mut hasher = blake3::Hasher::new();
     let mut done = 0;
@@ -71,12 +72,12 @@ pub fn epoch<M: CachedModule, T>(
         digest(&mut hasher, &rows)?;
         each(rows);
         done += samples.len();
-        bar.inc(samples.len() as u64);
+        progress.add(samples.len() as u64);
     }
     let start = Instant::now();
     cached.flush()?;
     took += start.elapsed();
-    bar.finish_and_clear();
+    progress.end();
     if done < samples.len() {
         eprintln!("{done} of {} {what} done", samples.len());
         return Err(Stopped.into());
@@ -96,13 +97,6 @@ fn digest(hasher: &mut blake3::Hasher, rows: &Tensor) -> anyhow::Result<()> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     hasher.update(&bytes);
     Ok(())
-}
-
-/// Shown on a terminal only.
-fn progress_bar(rows: u64, what: &str) -> ProgressBar {
-    let style = format!("{{wide_bar}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
-    let style = ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(rows).with_style(style)
 }
 
 /// The form in which processes and runs pass on the figures of an epoch.

@@ -4,6 +4,7 @@ mod args;
 mod cores;
 mod epoch;
 mod place;
+mod progress;
 mod table;
 
 pub use args::positive;

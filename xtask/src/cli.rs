@@ -7,7 +7,7 @@ pub(crate) const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
 commands:
-  demo [ARGS…]      provide libtorch and the model, then run the example `minilm` with ARGS
+  demo [ARGS…]      provide libtorch and the model, then compile and run the example `minilm` with ARGS
                     (`cargo xtask demo -- --help` shows the example's own options;
                     with `--model DIR` among them no model is downloaded)
   bench [--quick]   measure reads, fills and epochs against the limits of the machine and against other stores

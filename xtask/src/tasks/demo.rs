@@ -11,15 +11,19 @@ use crate::workspace::{Workspace, cargo};
 /// Runs the example in the user's folder, so that relative paths among the arguments mean what they say.
 pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
     toolchain::require_compiler()?;
+    eprintln!("1/3  libtorch");
     eprintln!("{}", libtorch::provide(workspace)?);
-    let mut example = cargo("run");
-    example.args(["--release", "--package", "tcx-examples", "--example", "minilm", "--manifest-path"]);
-    example.arg(workspace.root().join("Cargo.toml")).arg("--");
+    let mut demo = cargo("run");
+    // A profile and a package of its own: what the other examples need is not compiled.
+    demo.args(["--profile", "demo", "--package", "tcx-minilm", "--manifest-path"]);
+    demo.arg(workspace.root().join("Cargo.toml")).arg("--");
     if !names_model(arguments) {
-        example.arg("--model").arg(model::provide(workspace)?);
+        eprintln!("2/3  the model, all-MiniLM-L6-v2");
+        demo.arg("--model").arg(model::provide(workspace)?);
     }
-    example.args(arguments);
-    process::hand_over(&mut example)
+    demo.args(arguments);
+    eprintln!("3/3  compile the demo (minutes the first time), and run it");
+    process::hand_over(&mut demo)
 }
 
 /// Measures, in release mode, with the rivals.
