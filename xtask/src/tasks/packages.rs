@@ -1,28 +1,41 @@
-//! The packages that are published: each is packed, and built from what was packed.
+//! `cargo xtask package`: the packages that are published are packed, and each is built from what was packed.
 
 use std::process::Command;
+
+use crate::failure::Result;
+use crate::process;
+use crate::provision::{libtorch, toolchain};
+use crate::workspace::{Workspace, cargo};
 
 /// The packages for the public registry, in the order in which they are published.
 pub(crate) const PUBLISHED: [&str; 5] = ["tcx-derive", "tcx-store", "tcx-sql", "tcx-cli", "tcx-cache"];
 
 /// Cargo's settings for the build of the packed sources. They repeat the profile of the workspace, which a packed manifest does
-/// not have, so that the dependencies of the tests serve. The packages themselves are compiled as fast as can be.
-const PROFILE: [&str; 5] = [
+/// not have, so that dependencies that the tests were built with serve again.
+const PROFILE: [&str; 3] = [
     "profile.dev.debug='line-tables-only'",
     "profile.dev.package.'*'.opt-level=2",
     "profile.dev.package.'*'.debug=false",
-    "profile.dev.package.tcx-store.opt-level=0",
-    "profile.dev.package.tcx-derive.opt-level=0",
 ];
+
+/// Packs all packages and builds each. `cargo xtask test` packs them too, and builds none, which would take minutes.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    toolchain::require_compiler()?;
+    eprintln!("{}", libtorch::provide(workspace)?);
+    let mut package = cargo("package");
+    package.current_dir(workspace.root());
+    pack(&mut package);
+    for setting in PROFILE {
+        package.args(["--config", setting]);
+    }
+    process::run(&mut package, "packing the packages and building them")
+}
 
 /// Completes a `cargo package`, which may run before the sources are committed.
 pub(crate) fn pack(package: &mut Command) {
-    package.args(["--allow-dirty", "--quiet"]);
+    package.arg("--allow-dirty");
     for name in PUBLISHED {
         package.args(["--package", name]);
-    }
-    for setting in PROFILE {
-        package.args(["--config", setting]);
     }
 }
 
@@ -35,8 +48,6 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::process;
-    use crate::workspace::{Workspace, cargo};
 
     /// What Cargo says of each member of the workspace.
     fn members(workspace: &Workspace) -> Vec<Value> {

@@ -11,10 +11,6 @@ use crate::process;
 use crate::provision::{libtorch, model, pyarrow, toolchain};
 use crate::workspace::{self, Workspace};
 
-/// These build and pass without a libtorch.
-const WITHOUT_LIBTORCH: [&str; 6] =
-    ["tcx-store", "tcx-cli", "tcx-derive", "tcx-engine-tests", "tcx-stress", "tcx-test-skips"];
-
 /// The examples that need neither arguments nor a model.
 const WITHOUT_ARGUMENTS: [&str; 14] = [
     "quickstart",
@@ -32,6 +28,11 @@ const WITHOUT_ARGUMENTS: [&str; 14] = [
     "ddp",
     "async_service",
 ];
+
+/// What the tests and examples are built with. All steps build the whole workspace with the same features, so that nothing is built
+/// twice: Cargo chooses the features of shared dependencies by the packages that a command names.
+const METRICS: [&str; 2] = ["--features", "tcx-store/metrics"];
+const ALL: [&str; 3] = ["--workspace", METRICS[0], METRICS[1]];
 
 /// One check with a name.
 struct Step {
@@ -107,73 +108,40 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     packages::pack(&mut package);
     let mut steps = vec![
         Step::new("formatting", cargo("fmt"), &["--all", "--check"]),
+        Step::new("packages", package, &["--no-verify", "--quiet"]),
         Step::new("lints", cargo("clippy"), &lints),
         Step::new("documentation", documentation, &["--workspace", "--no-deps"]),
-        Step::new(
-            "tests without libtorch",
-            without_libtorch(cargo("test")),
-            &[&packages("--package")[..], &["--features", "tcx-store/metrics"]].concat(),
-        ),
-        Step::new(
-            "tests with libtorch",
-            cargo("test"),
-            &[&["--workspace"], &packages("--exclude")[..]].concat(),
-        ),
-        Step::new("packages, each built from what is packed", package, &[]),
+        Step::new("tests", cargo("test"), &ALL),
         Step::new(
             "instructions of the hot paths",
             cargo("run"),
             &["--quiet", "--package", "xtask", "counts"],
         ),
     ];
+    steps.push(command_on_minilm(workspace, cargo("test")));
     for (name, arguments) in examples(workspace) {
         let mut run = cargo("run");
-        run.args(["--package", "tcx-examples", "--example", name, "--"]).args(arguments);
+        // Without `--package`, which would choose other features of what is shared, and build all of it again.
+        run.args([METRICS[0], METRICS[1], "--example", name, "--"]).args(arguments);
         steps.push(Step::new(format!("example {name}"), run, &[]));
-        if name == "minilm" {
-            steps.push(command_on_minilm(workspace, cargo("test")));
-        }
     }
     steps
 }
 
-/// The command `tcx` on the cache that the example has left. Built as for the other tests, so that nothing is built again.
-fn command_on_minilm(workspace: &Workspace, test: Command) -> Step {
-    let mut test = without_libtorch(test);
+/// The command `tcx` on the cache that the test of the example `minilm` has left.
+fn command_on_minilm(workspace: &Workspace, mut test: Command) -> Step {
     test.env("TCX_MINILM_CACHE", workspace.root().join("target/xtask/minilm-cache/rows"));
-    let only = [
-        "--features",
-        "tcx-store/metrics",
-        "--test",
-        "sessions",
-        "--",
-        "the_commands_work_on_the_cache_of_a_real",
-    ];
-    Step::new("the command on the cache of minilm", test, &[&packages("--package")[..], &only].concat())
+    let only = ["--test", "sessions", "--", "the_commands_work_on_the_cache_of_a_real"];
+    Step::new("the command on the cache of minilm", test, &[&ALL[..], &only].concat())
 }
 
-/// Every example, with arguments with which it ends within seconds.
+/// Every example but `minilm`, which has a test that runs it, with arguments with which it ends within seconds.
 fn examples(workspace: &Workspace) -> Vec<(&'static str, Vec<OsString>)> {
-    // Under `target/`, and made anew by `--fresh`: what an earlier run left must not make this one pass.
-    let small = |cache: &str, limit: &str| -> [OsString; 5] {
-        let cache = workspace.root().join("target/xtask").join(cache);
-        ["--cache".into(), cache.into(), "--limit".into(), limit.into(), "--fresh".into()]
-    };
-    let model = ["--model".into(), workspace.model().into()];
-    let minilm = model.into_iter().chain(small("minilm-cache", "40")).collect();
-    let resnet50 = small("resnet50-cache", "8").into();
+    // Under `target/`, and emptied by `--fresh`: what an earlier run left must not make this one pass.
+    let cache = workspace.root().join("target/xtask/resnet50-cache");
+    let resnet50 = vec!["--cache".into(), cache.into(), "--limit".into(), "8".into(), "--fresh".into()];
     let alone = WITHOUT_ARGUMENTS.map(|name| (name, Vec::new()));
-    alone.into_iter().chain([("minilm", minilm), ("resnet50", resnet50)]).collect()
-}
-
-/// A folder that does not exist: should a dependency on tch creep in, building it fails at once.
-fn without_libtorch(mut command: Command) -> Command {
-    command.env_remove("LIBTORCH_USE_PYTORCH").env("LIBTORCH", "/no-libtorch-for-these-packages");
-    command
-}
-
-fn packages(option: &'static str) -> Vec<&'static str> {
-    WITHOUT_LIBTORCH.iter().flat_map(|package| [option, package]).collect()
+    alone.into_iter().chain([("resnet50", resnet50)]).collect()
 }
 
 fn seconds(time: Duration) -> String {
@@ -184,16 +152,22 @@ fn seconds(time: Duration) -> String {
 mod tests {
     use super::*;
 
+    /// These build and pass without a libtorch.
+    const WITHOUT_LIBTORCH: [&str; 7] =
+        ["tcx-store", "tcx-cli", "tcx-derive", "tcx-sql", "tcx-engine-tests", "tcx-stress", "tcx-test-skips"];
+
     #[test]
-    fn each_package_is_tested_once() {
-        let steps = steps(&Workspace::find().unwrap());
-        let line = |name: &str| {
-            let step = steps.iter().find(|step| step.name == name).unwrap();
-            step.command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    fn packages_without_libtorch_depend_on_nothing_that_needs_it() {
+        let workspace = Workspace::find().unwrap();
+        let tree = |package: &str| {
+            let mut tree = workspace::cargo("tree");
+            tree.args(["--prefix", "none", "--edges", "normal,build,dev", "--package", package]);
+            process::output(tree.current_dir(workspace.root())).unwrap()
         };
+        let needs = |package: &str| tree(package).lines().any(|line| line.starts_with("torch-sys "));
+        assert!(needs("tcx-cache"));
         for package in WITHOUT_LIBTORCH {
-            assert!(line("tests without libtorch").contains(&format!("--package {package}")));
-            assert!(line("tests with libtorch").contains(&format!("--exclude {package}")));
+            assert!(!needs(package), "{package} depends on torch-sys");
         }
     }
 
