@@ -5,13 +5,14 @@ use crate::schema::key::KeyHash;
 use crate::sys::cache_line::prefetch;
 use crate::sys::checksum::VerifiedBlocks;
 
-/// The lines of a run.
+/// The lines of a run. Entries ascend by their marks over all lines, and empty slots, which have the greatest mark, end the lines
+/// that are not full. An entry is in the home line of its hash, or in a line behind it if every line between is full.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
     bytes: &'a [u8],
     lines: &'a [[u8; LINE]],
     homes: usize,
-    /// `None` once all of them are verified.
+    /// `None` if all of them were verified when the table was made: then no line costs a look at the bits of its block.
     blocks: Option<&'a VerifiedBlocks>,
 }
 
@@ -64,7 +65,7 @@ impl<'a> Table<'a> {
         Place { line: home(hash, self.homes) as u32, slot: 0 }
     }
 
-    /// Tells the processor that this place is going to be looked at.
+    /// Prefetches the line of a place.
     #[inline]
     pub(crate) fn prefetch(&self, place: Place) {
         if let Some(line) = self.lines.get(place.line as usize) {
@@ -79,18 +80,26 @@ impl<'a> Table<'a> {
     /// A checksum that is wrong.
     #[inline]
     pub(crate) fn probe(&self, hash: KeyHash, place: Place) -> Result<ProbeResult, DamagedRun> {
+        // Behind the last line is no entry.
         let Some(line) = self.line(place.line)? else { return Ok(ProbeResult::Absent) };
         let wanted = known_bits(hash);
-        // Counted without a branch: in which slot an entry stands cannot be foretold.
+        // Counted without a branch, which the processor could not predict. Entries ascend within a line, so the count is the
+        // slot of the first entry that is not smaller. Marks are compared whole: the wanted bits with a segment number of zero
+        // are the smallest mark of this hash.
         let smaller: usize = (0..SLOTS).map(|slot| usize::from(entry(line, slot).mark < wanted)).sum();
+        // A search that goes on behind a candidate must not find it again.
         let slot = smaller.max(place.slot as usize);
         if slot >= SLOTS {
+            // Every slot is taken by a smaller mark, or by candidates that were seen before: others may be in the next line.
             return Ok(ProbeResult::Beyond(Place { line: place.line + 1, slot: 0 }));
         }
         let Entry { mark, row } = entry(line, slot);
+        // A greater mark, or an empty slot: nothing of this hash follows. The empty mark has the known bits of the greatest hashes,
+        // and is no entry.
         if known_bits(mark) != wanted || mark == EMPTY {
             return Ok(ProbeResult::Absent);
         }
+        // Equal hashes stand side by side: the next candidate is in the next slot.
         let next = Place { line: place.line, slot: slot as u32 + 1 };
         Ok(ProbeResult::Found(Candidate { segment: mark as u16, row, next }))
     }
@@ -114,7 +123,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A verified line, if there are so many.
+    /// A line, verified before its first use in this process; `None` behind the last one.
     #[inline]
     fn line(&self, line: u32) -> Result<Option<&'a [u8; LINE]>, DamagedRun> {
         let Some(bytes) = self.lines.get(line as usize) else { return Ok(None) };

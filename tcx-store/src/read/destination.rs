@@ -1,4 +1,4 @@
-//! Where rows are copied to as soon as they are found, while those that are looked for next are on their way from memory.
+//! Memory of the caller to which rows are copied as soon as they are confirmed, while the next ones are probed.
 
 use std::mem::MaybeUninit;
 
@@ -42,9 +42,9 @@ pub(crate) struct Destinations<'a, 'd> {
 /// Rows that were copied when they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
-    /// By number, and where in memory the rows are.
+    /// Their numbers, and the addresses of their memory: by the address, the copies are told from a copy into other memory.
     leaves: Vec<(usize, usize)>,
-    /// By the position of the row; nothing if there are no destinations.
+    /// By the position of the row; empty if there are no destinations.
     rows: Vec<bool>,
 }
 
@@ -53,6 +53,7 @@ impl<'a, 'd> Destinations<'a, 'd> {
     pub(crate) fn new(all: &'a mut [Destination<'d>], rows: usize) -> Self {
         let leaves =
             all.iter().map(|destination| (destination.leaf, destination.bytes.as_ptr().addr())).collect();
+        // The caller has checked that each has room for exactly these rows. Without rows, the width does not matter.
         let widths = all.iter().map(|destination| destination.bytes.len() / rows.max(1)).collect();
         let rows = if all.is_empty() { Vec::new() } else { vec![false; rows] };
         Self { all, widths, copied: Copied { leaves, rows } }
@@ -67,11 +68,14 @@ impl<'a, 'd> Destinations<'a, 'd> {
     /// says.
     #[inline]
     pub(crate) fn copy<'v>(&mut self, position: usize, rows: usize, leaves: impl Iterator<Item = &'v [u8]>) {
+        // Empty without destinations: the common lookup ends here.
         let Some(copied) = self.copied.rows.get_mut(position..position + rows) else { return };
         for ((destination, width), bytes) in self.all.iter_mut().zip(&self.widths).zip(leaves) {
+            // `bytes` are as many rows of `width` bytes: they end within the destination, which has a row for each position.
             let start = position * width;
             destination.bytes[start..start + bytes.len()].write_copy_of_slice(bytes);
         }
+        // Last: a row counts as copied only when every destination has it.
         copied.fill(true);
     }
 
@@ -95,6 +99,7 @@ impl Copied {
 
     /// By the position of the row, whether it was copied, if it is this memory of a leaf to which rows were.
     pub(crate) fn rows_in(&self, leaf: usize, memory: &[MaybeUninit<u8>]) -> Option<&[bool]> {
+        // An address says nothing of what was freed and allocated in between; `Lookup::copy_rest` says so to its caller.
         self.leaves.contains(&(leaf, memory.as_ptr().addr())).then_some(&*self.rows)
     }
 }

@@ -19,8 +19,8 @@ use crate::segment::{MappedKey, MappedRows};
 /// stays in the second-level cache while wide rows are copied.
 const STEP: usize = 8;
 
-/// The most lines after its own in which a key is probed here. Nearly all keys are in the first or second, but nothing bounds
-/// how far a damaged or hostile run sends a probe: the slow path ends at the end of the run.
+/// The most lines after its own in which a key is probed here. Nearly all keys are in the first or second. Where hashes crowd,
+/// the slow path goes on, and the other keys of a step do not wait.
 const MOST_LINES: u8 = 8;
 
 /// In [`FastPath::numbers`]: no key has led to the segment yet.
@@ -173,13 +173,13 @@ impl<'a> FastPath<'a> {
     /// The number in `segments` of the candidate's segment, if its rows are mapped. Prefetches the offset of the row's key.
     #[inline]
     fn resolve(&mut self, request: &mut Request<'_, '_, '_>, segment: u16, row: u32) -> Option<u32> {
-        // A run may name more segments than its header lists: it is verified for what was written, not for what is true.
+        // The number comes from a file: the run may list no such segment.
         let mut number = *self.numbers.get(usize::from(segment))?;
         if number >= NOT_MAPPED {
             number = self.open_segment(request, usize::from(segment), number)?;
         }
         let rows = &self.segments[number as usize].rows;
-        // A run may name a row that the segment has not; behind this check `row` is one of the segment's.
+        // So does the row: the segment may have no such one. Everything behind this check relies on `row` being one of its rows.
         if row as usize >= rows.len() {
             return None;
         }
@@ -196,8 +196,8 @@ impl<'a> FastPath<'a> {
         // Stays so where one of the next lines returns.
         self.numbers[number] = NOT_MAPPED;
         let (lookup, segment) = (&mut *request.lookup, self.indexed.segments.get(number)?.as_ref()?);
-        // Tombstones are compared with the base of a segment: if none is newer, none of its rows is dead, and no row needs a
-        // look at its own tombstones.
+        // Only tombstones that are newer than its base kill rows of a segment. If there are none, no row needs a probe of the
+        // tombstones.
         if self.tombstones.may_kill(segment.base()) {
             return None;
         }

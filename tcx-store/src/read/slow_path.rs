@@ -330,7 +330,7 @@ impl<'a, 'l> SlowPath<'a, 'l> {
             return true;
         }
         let newest = self.tombstones.newest_for_row(keys, position);
-        // A segment holds rows that were computed after all changes up to its base: an older tombstone was for older rows.
+        // Rows that changes up to the base name were dropped before the segment was sealed: only newer tombstones kill its rows.
         newest <= base && recompute.is_none_or(|recompute| recompute.has_computed(newest))
     }
 }

@@ -58,6 +58,7 @@ impl Place {
             return Some(start..start + self.width);
         };
         let at = offsets.get() + row * size_of::<i64>();
+        // `read` verifies them. What they say is checked all the same: a checksum proves who wrote it, not that it is right.
         let both = read(at..at + 2 * size_of::<i64>())?;
         let position = |at| usize::try_from(u64_at(&both, at)?).ok()?.checked_mul(self.width);
         let (start, end) = (position(0)?, position(size_of::<i64>())?);
@@ -205,6 +206,7 @@ impl<I: Iterator<Item = Option<(usize, usize)>>> Buffers<I> {
             self.next()?;
         }
         let (values, bytes) = self.next()?;
+        // No row of fixed width ends behind its buffer: readers of a row rely on it.
         let len = if offsets.is_some() { bytes } else { self.rows.checked_mul(width)? };
         let place = Place { values, len, offsets, width, validity: None, content: Constraint::Any };
         (len <= bytes).then_some(place)

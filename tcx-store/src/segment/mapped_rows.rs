@@ -1,5 +1,5 @@
-//! The short way to a row: what the rows of a segment have in common is looked at once for a batch, and for each row
-//! only what is its own.
+//! Rows of a mapped segment for the fast path: what all rows of the segment have in common is checked once per lookup, so that
+//! each row costs only its own reads.
 
 use std::ops::Range;
 
@@ -10,22 +10,24 @@ use crate::schema::key::same_bytes;
 use crate::sys::cache_line::{LINE, prefetch};
 use crate::sys::checksum::VerifiedBlocks;
 
-/// Rows of so many bytes are told to the processor when their keys are found. Of wider ones it fetches as much by itself while
-/// they are copied, and faster.
+/// The most bytes of a row that is prefetched. While a wider row is copied, the processor's own prefetcher follows the copy, and
+/// is faster than one instruction per line.
 const NARROW: usize = 4 * LINE;
 
-/// A segment whose rows are of one view, and each leaf of them that is wanted so many bytes of its map, whatever they are. What
-/// is said of a row is sure; where nothing can be said, it is looked at more closely.
+/// A segment with one record batch, whose rows have one view, and whose wanted leaves have a fixed width, no nulls and no bytes
+/// that would be invalid. `Some` and `true` are definitive; otherwise the caller falls back to the slow path.
 #[derive(Debug)]
 pub(crate) struct MappedRows<'a> {
     map: &'a [u8],
     rows: usize,
-    /// `None` once all of them are verified.
+    /// `None` if every byte that this serves was verified before: then rows need no look at the bits of their blocks. Bytes of
+    /// a sealed file do not change, so the answer stays right as long as the map lives.
     blocks: Option<&'a VerifiedBlocks>,
     keys: Keys<'a>,
-    /// Where the keys begin, and how many bytes they are.
+    /// Where the keys begin in the map, and how many bytes they are: fewer than 2³², so that a key's range fits in 32 bits.
     keys_at: usize,
     keys_len: usize,
+    /// Apart from the others, since nearly every output has one leaf: no pointer is followed for it.
     first: MappedLeaf,
     others: Vec<MappedLeaf>,
     /// The leaves that are copied when a row is found.
@@ -34,13 +36,14 @@ pub(crate) struct MappedRows<'a> {
 
 #[derive(Debug)]
 enum Keys<'a> {
-    /// Each of so many bytes.
+    /// The bytes of each.
     Fixed(usize),
-    /// Where each begins, and where the last one ends; this begins itself at a place in the map.
+    /// Where each begins, and where the last one ends: one offset more than there are rows. The number is the place of these
+    /// offsets in the map, by which their checksums are found.
     Varying(&'a [[u8; OFFSET]], usize),
 }
 
-/// Where a key is among the keys of a segment; the empty range is that of none.
+/// Where a key is among the keys of a segment. The empty range is no key: every key has a byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MappedKey {
     start: u32,
@@ -50,7 +53,8 @@ pub(crate) struct MappedKey {
 /// Bytes of an offset.
 const OFFSET: usize = size_of::<u64>();
 
-/// The rows of a leaf, one after the other.
+/// The rows of a leaf, one after the other. The layout of the segment was checked when it was opened: every row of a leaf ends
+/// within the file. The default is a leaf without bytes, for a lookup of no leaves.
 #[derive(Clone, Copy, Debug, Default)]
 struct MappedLeaf {
     at: usize,
@@ -66,14 +70,17 @@ impl Segment {
         wanted: Option<&[usize]>,
         copied: impl Iterator<Item = (usize, usize)>,
     ) -> Option<MappedRows<'_>> {
+        // With one batch, the number of a row is its place in every column.
         let is_served = self.is_direct && self.batches.is_one() && self.view == Some(view);
         if !is_served || self.is_damaged() || u32::try_from(self.batch.key.len).is_err() {
             return None;
         }
         let (map, Place { values, len, offsets, width, .. }) = (&*self.map, self.batch.key);
         let keys = match offsets {
+            // Integers.
             None => Keys::Fixed(width),
             Some(at) if width == 1 => {
+                // One slice of exactly the segment's offsets: a row below `rows` has its two in it.
                 let offsets = map.get(at.get()..)?.as_chunks().0;
                 Keys::Varying(offsets.get(..=self.batch.rows)?, at.get())
             }
@@ -84,6 +91,7 @@ impl Segment {
             None => mapped_leaves(own.iter().map(Some))?,
             Some(wanted) => mapped_leaves(wanted.iter().map(|&leaf| own.get(leaf)))?,
         };
+        // A destination whose rows have another width than the stored ones would be filled with bytes of other rows.
         let copied =
             copied.map(|(leaf, width)| MappedLeaf::of(own.get(leaf)?).filter(|leaf| leaf.width == width));
         let copied = copied.collect::<Option<_>>()?;
@@ -106,6 +114,8 @@ fn mapped_leaves<'p>(
 impl MappedLeaf {
     /// A leaf of which each row has a value, at a place that follows from its number, and any bytes are one.
     fn of(place: &Place) -> Option<Self> {
+        // Text may be invalid, an absent row has bytes that are no value, and rows of differing length have offsets: all of that is
+        // the slow path's.
         let is_mapped =
             place.offsets.is_none() && place.validity.is_none() && place.content == Constraint::Any;
         is_mapped.then_some(Self { at: place.values, width: place.width })
@@ -123,6 +133,7 @@ impl MappedLeaf {
             return;
         }
         let Range { start, end } = self.range(row);
+        // From the line in which the row begins: the map begins at a page, so offsets are aligned as addresses are.
         let mut line = start & !(LINE - 1);
         while line < end {
             prefetch(map, line);
@@ -132,7 +143,7 @@ impl MappedLeaf {
 }
 
 impl MappedRows<'_> {
-    /// Whether every byte was that can be served.
+    /// Whether every byte that can be served was verified.
     fn was_verified(&self, blocks: &VerifiedBlocks) -> bool {
         let offsets = match self.keys {
             Keys::Fixed(_) => 0..0,
@@ -151,53 +162,62 @@ impl MappedRows<'_> {
         self.rows
     }
 
-    /// First step: tells the processor that what says where the key of a row is is wanted soon.
+    /// First step: prefetches the offsets of a row's key, or the key itself where its place follows from the row. `row` is below
+    /// [`len`](Self::len).
     #[inline]
     pub(crate) fn prefetch_offsets(&self, row: usize) {
         match self.keys {
             Keys::Fixed(width) => prefetch(self.map, self.keys_at + row * width),
             Keys::Varying(offsets, _) => {
+                // The two offsets may be in two lines.
                 prefetch(offsets.as_flattened(), row * OFFSET);
                 prefetch(offsets.as_flattened(), (row + 1) * OFFSET);
             }
         }
     }
 
-    /// Second step: where the key of a row is. Tells the processor that it is wanted, and the row.
+    /// Second step: reads where the key of a row is, and prefetches the key and the row's leaves. The empty key where that cannot
+    /// be trusted.
     #[inline]
     pub(crate) fn prefetch_row(&self, row: usize) -> MappedKey {
         let Some(key) = self.key_range(row) else { return MappedKey::default() };
         prefetch(self.map, self.keys_at + key.start as usize);
-        // A short key may reach into a second line.
+        // A short key may reach into a second line. `key_range` gives no empty range: the subtraction cannot wrap.
         prefetch(self.map, self.keys_at + (key.end - 1) as usize);
+        // Before the key is confirmed: nearly every candidate is the row, and the copy waits for these bytes.
         self.first.prefetch(self.map, row);
         self.others.iter().for_each(|leaf| leaf.prefetch(self.map, row));
         key
     }
 
-    /// `None` if nothing can be said.
+    /// `None` if the offsets were not verified yet, or cannot be right.
     #[inline]
     fn key_range(&self, row: usize) -> Option<MappedKey> {
         let (start, end) = match self.keys {
             Keys::Fixed(width) => ((row * width) as u64, ((row + 1) * width) as u64),
             Keys::Varying(offsets, at) => {
                 let &[start, end] = offsets.get(row..)?.first_chunk()?;
+                // Before the values are used: an offset with a wrong checksum may point anywhere.
                 let at = at + row * OFFSET;
                 self.is_verified(at..at + 2 * OFFSET).then_some(())?;
                 (u64::from_le_bytes(start), u64::from_le_bytes(end))
             }
         };
         let is_key = start < end && end <= self.keys_len as u64;
+        // `keys_len` fits in 32 bits, and so do both.
         is_key.then_some(MappedKey { start: start as u32, end: end as u32 })
     }
 
-    /// Third step: whether this is the row of a key, which [`prefetch_row`](Self::prefetch_row) has found, and its leaves are as they
-    /// were written; `false` if nothing can be said.
+    /// Third step: whether this is the row of a key, which [`prefetch_row`](Self::prefetch_row) has found, and its leaves are as
+    /// they were written; `false` if it is another's, or its bytes were not verified yet.
     #[inline]
     pub(crate) fn confirm(&self, row: usize, found: MappedKey, key: &[u8]) -> bool {
+        // The empty range of no key equals no key: none is empty. Comparing before verifying is safe: equal bytes count only if
+        // their blocks were verified, and different ones only send the key to the slow path.
         let found = self.keys_at + found.start as usize..self.keys_at + found.end as usize;
         self.map.get(found.clone()).is_some_and(|found| same_bytes(found, key))
             && self.blocks.is_none_or(|blocks| {
+                // The second is for rows of three blocks and more.
                 let were_verified = |Range { start, end }: Range<usize>| {
                     blocks.were_verified(start, end) || blocks.were_all_verified(start, end)
                 };
@@ -205,7 +225,7 @@ impl MappedRows<'_> {
             })
     }
 
-    /// The leaves that are copied of rows that were found.
+    /// The bytes that are copied of confirmed rows, which follow one another in the segment: one slice for each destination.
     #[inline]
     pub(crate) fn copied(&self, rows: Range<usize>) -> impl Iterator<Item = &[u8]> {
         self.copied

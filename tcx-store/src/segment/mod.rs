@@ -197,9 +197,10 @@ impl Segment {
         !self.damaged.swap(true, Ordering::Relaxed)
     }
 
+    /// The batch of a row, and the row's number in it.
     #[inline]
     fn locate(&self, row: usize) -> Option<(&BatchLayout, usize)> {
-        // No division on the hot path.
+        // Segments that are not compressed have one batch: no division for their rows.
         if row < self.batch.rows { Some((&self.batch, row)) } else { self.locate_further(row) }
     }
 
@@ -357,6 +358,7 @@ fn verified<'m>(
 
 #[inline]
 fn in_map<'m>(map: &'m [u8], blocks: &VerifiedBlocks, range: Range<usize>) -> Option<&'m [u8]> {
+    // Verified before a byte is returned. In a segment that is not mapped, `map` is empty: no range lies in it.
     let good = blocks.verify(map, range.start, range.end);
     map.get(range).filter(|_| good)
 }

@@ -111,7 +111,8 @@ impl VerifiedBlocks {
             return start == end && end <= self.len;
         }
         let (first, last) = (start / CHECKSUM_BLOCK, (end - 1) / CHECKSUM_BLOCK);
-        // Nearly always one block or two: their bits are in one word.
+        // Nearly always one block or two. Where the second is in the next word, `bits_from` gives 0 for it: the answer is no, and the
+        // caller verifies or asks for all.
         let wanted = if first == last { 0b1 } else { 0b11 };
         last - first <= 1 && self.bits_from(first) & wanted == wanted
     }
@@ -136,7 +137,7 @@ impl VerifiedBlocks {
     /// A bit for each verified block, from `block` on, as far as they are in its word.
     #[inline]
     fn bits_from(&self, block: usize) -> u64 {
-        // Relaxed is enough: the bits say something of bytes that never change.
+        // Relaxed is enough: a bit orders nothing. It says that bytes which never change have been compared.
         self.verified.get(block / 64).map_or(0, |word| word.load(Ordering::Relaxed) >> (block % 64))
     }
 
@@ -174,6 +175,7 @@ impl VerifiedBlocks {
     fn verify_block(&self, bytes: &[u8], block: usize) -> bool {
         let bytes = self.range(block).and_then(|range| bytes.get(range));
         let good = bytes.is_some_and(|bytes| self.is_block(block, bytes));
+        // Only good blocks are remembered: a bad one is computed again each time, and never served.
         if let Some(word) = self.verified.get(block / 64).filter(|_| good) {
             word.fetch_or(1 << (block % 64), Ordering::Relaxed);
         }

@@ -32,6 +32,7 @@ impl Lookup {
     /// As [`copy_dense`](Self::copy_dense).
     pub fn copy_rest(&self, leaf: usize, dst: &mut [MaybeUninit<u8>]) {
         match self.copied.rows_in(leaf, dst) {
+            // Nothing to copy, and the promises of `# Panics` hold all the same.
             Some(copied) if copied.iter().all(|copied| *copied) => self.assert_fits(leaf, dst),
             Some(copied) => self.copy_unless(leaf, dst, |position| copied[position]),
             None => self.copy_dense(leaf, dst),
@@ -51,7 +52,10 @@ impl Lookup {
         if width == 0 {
             return;
         }
+        // Once per source instead of once per row: where the rows of a leaf follow one another, a row is a slice of them. These bytes
+        // are not verified as a whole, but each found row was, when it was confirmed.
         let whole: Vec<Option<&[u8]>> = self.sources.iter().map(|source| source.dense(leaf)).collect();
+        // `assert_fits` has compared the lengths: there is a chunk for each position, and none is left over.
         for (position, to) in dst.chunks_exact_mut(width).enumerate() {
             if is_copied(position) {
                 continue;
@@ -66,7 +70,7 @@ impl Lookup {
         }
     }
 
-    /// The bytes of the others have not been verified, or are nothing.
+    /// Leaves that were not looked up were neither verified nor read: their bytes must not be served.
     #[inline]
     fn assert_looked_up(&self, leaf: usize) {
         assert!(self.wanted().is_none_or(|wanted| wanted.contains(&leaf)), "leaf {leaf} was not looked up");
