@@ -11,7 +11,8 @@ use crate::sys::fork::Process;
 /// the newest tombstone that names the row's key and view is. No two recompute sessions share a tombstone.
 ///
 /// ```
-/// use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};
+/// use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// use tcx_store::{LookupOptions, RecomputeSession};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
@@ -20,8 +21,9 @@ use crate::sys::fork::Process;
 /// let mut rows = store.lookup(Keys::ints([7], 0))?;
 /// store.insert(&mut rows, &[0], vec![Column::dense(&[1])])?;
 ///
-/// let recompute session = RecomputeSession::new();
-/// let mut again = store.lookup_with(Keys::ints([7], 0), LookupOptions { recompute: Some(&recompute session), ..LookupOptions::default() })?;
+/// let session = RecomputeSession::new();
+/// let recompute = LookupOptions { recompute: Some(&session), ..LookupOptions::default() };
+/// let mut again = store.lookup_with(Keys::ints([7], 0), recompute)?;
 /// assert_eq!(again.missing(), 1);
 /// store.insert(&mut again, &[0], vec![Column::dense(&[2])])?;
 /// store.flush()?;

@@ -2,11 +2,13 @@
 
 use std::mem::MaybeUninit;
 
-/// Memory for the rows of a dense leaf, one after the other in the order of the keys; given to
-/// [`Store::lookup_into`](crate::Store::lookup_into).
+/// Memory for the rows of a dense leaf, one after the other in the order of the keys; one of
+/// [`LookupOptions::destinations`](crate::LookupOptions::destinations).
 ///
 /// ```
-/// # use tcx_store::{Column, ColumnType, DType, Destination, Identity, KeyType, Keys, Options, Spec, Store};
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// use tcx_store::{Destination, LookupOptions};
+///
 /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[2] };
 /// # let dir = tempfile::tempdir()?;
 /// # let spec = Spec::new("pairs_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
@@ -16,8 +18,10 @@ use std::mem::MaybeUninit;
 /// # store.flush()?;
 /// let mut memory: Vec<u8> = Vec::with_capacity(4);
 /// let bytes = &mut memory.spare_capacity_mut()[..4];
-/// let rows = store.lookup_with(Keys::ints([2, 1], 0), LookupOptions { destinations: &mut [Destination { leaf: 0, bytes }], ..LookupOptions::default() })?;
-/// // What could not be copied at once is now, so that all of the memory is written.
+/// let destinations = &mut [Destination { leaf: 0, bytes }];
+/// let options = LookupOptions { destinations, ..LookupOptions::default() };
+/// let rows = store.lookup_with(Keys::ints([2, 1], 0), options)?;
+/// // Copies the rows that the lookup could not copy: now all of the memory is written.
 /// rows.copy_rest(0, &mut memory.spare_capacity_mut()[..4]);
 /// assert_eq!(rows.bytes(0, 0), [2, 20]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -22,8 +22,8 @@ impl Lookup {
         self.copy_unless(leaf, dst, |_| false);
     }
 
-    /// Copies every row of a dense leaf to its place in `dst`, except those that
-    /// [`lookup_into`](crate::Store::lookup_into) has copied there: they stand in `dst` already, if it is the destination. Memory
+    /// Copies every row of a dense leaf to its place in `dst`, except those that the lookup has copied there: they are in `dst`
+    /// already, if it is one of its [`destinations`](crate::LookupOptions::destinations). Memory
     /// at the address of a destination is taken for it, and must be unchanged since; for any other there is
     /// [`copy_dense`](Self::copy_dense).
     ///
