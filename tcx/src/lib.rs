@@ -18,7 +18,7 @@
 //!     pooled: Tensor, // [N, 4] for a batch of N samples
 //! }
 //!
-//! #[cached_module(id = "projection_v1")]
+//! #[cached_module(id = "first_projection_v1")]
 //! struct Projection {
 //!     layer: Frozen<nn::Linear>, // a bare `nn::Linear` does not compile
 //! }
