@@ -129,7 +129,7 @@ impl Error {
         Self(Arc::new(Repr::Message(kind, message.into())))
     }
 
-    /// This error has kept so many rows from the disk.
+    /// This error has kept `rows` rows from the disk.
     pub(crate) fn dropped(self, rows: usize) -> Self {
         Self(Arc::new(Repr::Dropped { rows, source: self }))
     }

@@ -2,8 +2,8 @@
 //! directory. It knows keys, schemas and columns; tensors are the business of the crate `tcx`.
 //!
 //! A [`Store`] is one module's folder. Rows are found by [`Keys`] with [`Store::lookup`], added with
-//! [`Store::insert`], and durable after [`Store::flush`]. What stands on disk is described in `docs/format.md`,
-//! why it is so in `docs/design.md`.
+//! [`Store::insert`], and durable after [`Store::flush`]. `docs/format.md` describes the files, `docs/design.md`
+//! explains the design.
 //!
 //! Every process may write; nothing is locked, and no file is changed once it has its name. The one thing asked
 //! of the user: no other program edits the files of a cache directory, since they are mapped into memory.

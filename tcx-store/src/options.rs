@@ -16,7 +16,7 @@ pub(crate) const GC_GRACE: Duration = Duration::from_mins(1);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Buffered rows are sealed into a segment when they reach so many bytes (64 MiB).
+    /// Buffered rows are sealed into a segment when they reach this number of bytes (64 MiB).
     pub flush_bytes: usize,
     /// Buffered rows are sealed when the oldest has waited so long (5 s): what a crash costs as long as the disk keeps up.
     pub flush_interval: Duration,
@@ -125,7 +125,7 @@ impl fmt::Display for Difference {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// Nothing more is kept. Right for epochs that do not fit: what is there is found in each of them.
+    /// Nothing more is kept. Right for epochs that do not fit: the stored rows are found in each of them.
     #[default]
     StopWriting,
     /// The oldest rows make room for new ones. Files that cannot be removed so (damaged ones, and those of another cache or a newer

@@ -178,7 +178,7 @@ impl WriteBuffer {
         self.more_room.notify_all();
     }
 
-    /// Turns writing off for this reason, or on; tells what it was before.
+    /// Turns writing off for this reason, or on; returns the previous reason.
     pub(crate) fn set_write_failure(&self, write_failure: Option<Error>) -> Option<Error> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut room.write_failure, write_failure);

@@ -6,7 +6,7 @@ use super::{Doomed, KIND_TOMBSTONE, encode};
 use crate::sys::bytes::Random;
 use crate::sys::mmap::Mapped;
 
-/// Verifies change `number` or a merged file of that number; tells the instance of a merged one.
+/// Verifies change `number` or a merged file of that number; returns the instance of a merged one.
 ///
 /// # Errors
 ///

@@ -161,7 +161,7 @@ impl KnownChanges {
         }
         match storage.info(&FileName::Change(number).to_string()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
-                "change {number} is missing, and others or rows count on it: the folder is a part of a copy. Copy the rest, or run `tcx \
+                "change {number} is missing, and other changes or rows depend on it: the folder is an incomplete copy; copy the rest, or run `tcx \
                  verify --repair`"
             ))),
             found => found.map(drop),

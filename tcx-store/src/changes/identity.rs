@@ -14,13 +14,13 @@ const DENSE: u8 = 1;
 const TEXT: u8 = 2;
 const BYTES: u8 = 3;
 const RAGGED: u8 = 4;
-/// Stands before the kind of a leaf that not every sample has.
+/// Precedes the kind of an optional leaf.
 const OPTIONAL: u8 = 5;
 
 /// What change 0 holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IdentityChange {
-    /// Tells this folder from one that is removed and made again under the same name.
+    /// Distinguishes this folder from one that is removed and created again under the same name.
     pub(crate) instance: Random,
     /// Of the file.
     pub(crate) nonce: Random,
@@ -76,7 +76,7 @@ impl IdentityChange {
             .map_err(|error| error.to_string())
     }
 
-    /// Stands in every segment, so that none of another identity can be taken for one of this.
+    /// In the footer of every segment, so that a segment of another identity is recognised.
     pub(crate) fn digest(&self) -> String {
         blake3::hash(&self.digested()).to_hex().to_string()
     }

@@ -36,7 +36,7 @@ pub(crate) struct KnownChanges {
     pub(super) next: u64,
     pub(super) tombstones: Arc<Tombstones>,
     /// Changes that could not be read or verified: each kills everything before it, until it can be. Nothing is compacted,
-    /// merged or collected meanwhile.
+    /// merged or collected until then.
     pub(super) unread: BTreeMap<u64, Doubt>,
     /// The newest number that must have been given: it was listed, or a segment counts on it.
     pub(super) given: u64,
@@ -107,10 +107,10 @@ impl KnownChanges {
         self.durable = self.durable.max(u64::from(is_durable));
     }
 
-    /// Reads what the listing shows and is not known yet. Tells whether the listing has a gap: it is stale, or a file
+    /// Reads what the listing shows and is not known yet. Returns whether the listing has a gap: it is stale, or a file
     /// has vanished that another took the place of, and is made again.
     ///
-    /// Numbers behind a gap stay unknown until it is closed; their segments are not served meanwhile.
+    /// Numbers behind a gap stay unknown until it is closed; until then their segments are not served.
     pub(crate) fn learn(&mut self, storage: &dyn Storage, listed: &ListedChanges) -> bool {
         if self.next == 0 {
             return false;

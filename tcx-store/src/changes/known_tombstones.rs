@@ -25,7 +25,7 @@ impl Tombstones {
         self.newest
     }
 
-    /// The newest tombstone for everything that could be read; 0 if there is none.
+    /// The newest tombstone for everything that could be read; 0 without one.
     pub(super) fn all(&self) -> u64 {
         self.tables.iter().map(|table| table.all).max().unwrap_or(0)
     }

@@ -28,7 +28,7 @@ pub(crate) struct MergePlan {
 }
 
 impl MergePlan {
-    /// Of the tables of all changes up to `number`, if there are enough that are not merged: so many, and so much in them,
+    /// Of the tables of all changes up to `number`, if there are enough that are not merged: enough changes, and enough bytes in them,
     /// that writing it all once more is worth it, and not more than fits into one.
     pub(super) fn new(number: u64, tables: &[Arc<TombstoneTable>]) -> Option<Self> {
         let (merged, single): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.merged_in.is_some());
@@ -46,7 +46,7 @@ impl MergePlan {
         Ok(draft)
     }
 
-    /// Gives the merged file its name. Tells its number.
+    /// Gives the merged file its name. Returns its number.
     pub(crate) fn publish(&self, draft: Box<dyn Draft>) -> io::Result<u64> {
         // Another process may have merged the same: then this is not needed.
         draft.create(&FileName::Merged(self.number).to_string())?;

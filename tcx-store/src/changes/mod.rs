@@ -54,7 +54,7 @@ const KIND_MERGED: u32 = 2;
 const KIND_TOMBSTONE_OF_VIEWS: u32 = 3;
 const KIND_MERGED_OF_VIEWS: u32 = 4;
 
-/// What stands before a payload of so many bytes.
+/// The bytes before a payload of `payload` bytes.
 fn header(number: u64, kind: u32, nonce: Random, payload: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER);
     bytes.extend_from_slice(MAGIC);
@@ -83,7 +83,7 @@ struct Change<'a> {
     payload: &'a [u8],
 }
 
-/// Reads change `number`, or tells what is wrong with the bytes.
+/// Reads change `number`, or returns what is wrong with the bytes.
 fn decode(number: u64, bytes: &[u8]) -> Result<Change<'_>, String> {
     // First: it would take hours to read a file of nothing but holes.
     read::check_length(bytes, bytes.len())?;
@@ -92,9 +92,9 @@ fn decode(number: u64, bytes: &[u8]) -> Result<Change<'_>, String> {
         return Err("its checksum is wrong".to_owned());
     }
     let mut cursor = Cursor::new(body);
-    let short = || "it is cut short".to_owned();
+    let short = || "it is truncated".to_owned();
     if cursor.take(8).ok_or_else(short)? != MAGIC {
-        return Err("it is no change of tcx".to_owned());
+        return Err("it is not a change of tcx".to_owned());
     }
     let version = cursor.u32().ok_or_else(short)?;
     if version != VERSION {
@@ -103,7 +103,7 @@ fn decode(number: u64, bytes: &[u8]) -> Result<Change<'_>, String> {
     let kind = cursor.u32().ok_or_else(short)?;
     let own = cursor.u64().ok_or_else(short)?;
     if own != number {
-        return Err(format!("it says that it is change {own}"));
+        return Err(format!("its header says that it is change {own}"));
     }
     let nonce = cursor.random().ok_or_else(short)?;
     Ok(Change { kind, nonce, payload: &body[HEADER..] })
@@ -125,7 +125,7 @@ mod tests {
     fn a_file_of_another_length_than_it_says_is_not_even_read() {
         let bytes = encode(3, 1, Random::new(), b"payload");
         for other in [[&bytes[..], b"x"].concat(), bytes[..bytes.len() - 1].to_vec(), vec![0; 1 << 20]] {
-            assert_eq!(decode(3, &other), Err("it has not the length it says".to_owned()));
+            assert_eq!(decode(3, &other), Err("its length differs from its header".to_owned()));
         }
     }
 

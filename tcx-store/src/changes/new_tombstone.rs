@@ -128,7 +128,7 @@ pub(super) fn write_merged(
 /// The entries of several tables in ascending order of their hashes, each name once, with its newest number.
 struct Merge<'a> {
     heads: Vec<Peekable<Box<dyn Iterator<Item = Entry<'a>> + 'a>>>,
-    /// Names of one hash that wait to be told.
+    /// Names of one hash that are not returned yet.
     group: Vec<Entry<'a>>,
     /// Entries up to this number say nothing: everything older is dead.
     all: u64,

@@ -108,7 +108,7 @@ pub(super) fn check_length(header: &[u8], len: usize) -> Result<(), String> {
     let payload = u64_at(header, HEADER - 8);
     let said = payload.and_then(|payload| payload.checked_add(HEADER as u64 + 8));
     if said != Some(len as u64) {
-        return Err("it has not the length it says".to_owned());
+        return Err("its length differs from its header".to_owned());
     }
     let most = most_bytes();
     if len > most {

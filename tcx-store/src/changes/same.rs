@@ -52,7 +52,7 @@ impl Compared {
         match self {
             Self::Same => Ok(()),
             Self::Removed => Err(io::Error::new(ErrorKind::NotFound, "the folder is empty or gone")),
-            Self::OtherOrigin => other("another folder has come in its place".to_owned()),
+            Self::OtherOrigin => other("another folder has taken its place".to_owned()),
             Self::OtherChange(number) => other(format!("its change {number} is not the one read before")),
             Self::Repaired(table) => {
                 other(format!("its change {} was just repaired: try again", table.number))

@@ -1,7 +1,7 @@
 //! A table of tombstones: for each key and prefix the newest change that names it. Probed straight from its bytes, so
 //! that any number of them takes no heap.
 //!
-//! Entries stand in ascending order of their hashes. Hashes are spread evenly, so that the place of one is known
+//! Entries are in ascending order of their hashes. Hashes are spread evenly, so that the place of one is known
 //! within a few √n before the first look.
 
 use std::ops::Deref;
@@ -23,7 +23,7 @@ const VIEW: u64 = 1 << 62;
 /// Prefixes are hashed with a seed that is no view's, so that a prefix is not found as a key.
 const PREFIX_SEED: u64 = u64::MAX;
 
-/// The hash under which a key stands, whatever its view.
+/// The hash of the entry of a key, whatever its view.
 pub(crate) fn key_hash(key: &[u8]) -> KeyHash {
     crate::schema::key::hash(key, 0)
 }
@@ -92,7 +92,7 @@ pub(crate) struct TombstoneTable {
     pub(super) nonce: Random,
     /// The instance whose tombstones are merged here; `None` for a single change.
     pub(super) merged_in: Option<Random>,
-    /// The newest tombstone for everything; 0 if there is none.
+    /// The newest tombstone for everything; 0 without one.
     pub(super) all: u64,
     /// The newest number of any entry or of `all`.
     pub(super) newest: u64,
@@ -141,7 +141,7 @@ impl TombstoneTable {
         }
         match (0..table.len).find(|&at| !table.is_sound(at)) {
             None => Ok(table),
-            Some(at) => Err(format!("entry {at} of its table leads nowhere, or stands in the wrong place")),
+            Some(at) => Err(format!("entry {at} of its table leads out of the file, or is out of order")),
         }
     }
 
@@ -258,7 +258,7 @@ fn read_header(payload: &[u8]) -> Option<Header> {
     Some(Header { all, newest, lengths, len, entries, names })
 }
 
-/// What stands before the entries. `lengths` are those of the prefixes, ascending, each once.
+/// The bytes before the entries. `lengths` are those of the prefixes, ascending, each once.
 pub(super) fn header(all: u64, newest: u64, len: u64, lengths: &[u16]) -> Vec<u8> {
     let mut out = Vec::with_capacity(FIXED + 2 * lengths.len());
     for number in [all, newest, len, lengths.len() as u64] {

@@ -20,7 +20,7 @@ pub(crate) struct RowBatch {
     pub(crate) seen: Seen,
     /// Milliseconds since 1970.
     pub(crate) born: u64,
-    /// Who computed the rows anew: they take the place of what was there.
+    /// The session that recomputed the rows: they replace the stored ones.
     pub(crate) recompute: Option<Arc<RecomputeSession>>,
     /// Asked before the rows become durable.
     pub(crate) attestation: Option<Arc<Attestation>>,
@@ -47,7 +47,7 @@ impl RowBatch {
             if !column.fits(leaf, keys.len(), columns.get(number + 1)) {
                 let (name, kind, rows, bytes) = (&leaf.name, leaf.described(), keys.len(), column.bytes());
                 let message = format!(
-                    "column `{name}`: expected {rows} rows of {kind}, found {bytes} bytes that are not"
+                    "column `{name}`: expected {rows} rows of {kind}, found {bytes} bytes in another form"
                 );
                 return Err(Error::invalid(message));
             }

@@ -1,4 +1,4 @@
-//! Counting what is done, and telling it.
+//! Counts the work of a store, and passes the counters to the recorder of metrics.
 
 use std::time::Instant;
 

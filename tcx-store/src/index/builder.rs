@@ -11,10 +11,10 @@ use crate::storage::name::SegmentName;
 use crate::sys::aligned_writer::LargeWrites;
 use crate::sys::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
 
-/// Of a hundred slots, so many are taken: 17.1 bytes an entry, and one probe in five looks at a second line.
+/// The percentage of slots that are taken: 17.1 bytes an entry, and one probe in five looks at a second line.
 const LOAD: usize = 75;
 
-/// Home lines for so many entries.
+/// Home lines for `entries` entries.
 fn homes_for(entries: usize) -> usize {
     (entries as u128 * 100).div_ceil((LOAD * SLOTS) as u128).max(1) as usize
 }
@@ -56,7 +56,7 @@ pub(super) fn write_run(
         placed += 1;
     }
     if placed != count {
-        let what = format!("{placed} entries of {count} came into an index run");
+        let what = format!("{placed} of {count} entries fit into an index run");
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     table.finish(homes)

@@ -14,7 +14,7 @@ impl Run {
         bytes.starts_with(name) && found.is_some_and(|found| found != version)
     }
 
-    /// In what this run disagrees with the keys of its segments, whose hashes `hashes` knows: each row stands in it once, under
+    /// Where this run disagrees with the keys of its segments, whose hashes `hashes` knows: each row is in it once, under
     /// the hash of its key. A segment that is not known is passed over.
     pub(crate) fn disagreement(
         &self,

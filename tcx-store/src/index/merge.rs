@@ -9,9 +9,9 @@ use super::table::Entries;
 use super::{EMPTY, Entry, MOST_SEGMENTS, Run, known_bits};
 use crate::storage::name::SegmentName;
 
-/// So many runs of one size class are merged.
+/// The number of runs of one size class that are merged.
 const FAN_IN: usize = 4;
-/// At most so many at a time; there are more only where runs were removed or never made.
+/// The largest number at a time; there are more only where runs were removed or never made.
 const MOST_AT_ONCE: usize = 16;
 
 /// The runs to merge next: of the smallest size class that is full. Classes are powers of [`FAN_IN`].

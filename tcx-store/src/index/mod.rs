@@ -35,7 +35,7 @@ const SEGMENT: usize = 24;
 /// A row and what a run knows of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
-    /// The key's hash, in place of whose lowest 16 bits stands the segment's number in the run.
+    /// The key's hash, with its lowest 16 bits replaced by the segment's number in the run.
     mark: u64,
     row: u32,
 }
@@ -56,18 +56,18 @@ fn known_bits(hash: u64) -> u64 {
     hash & !0xffff
 }
 
-/// The line that a hash or mark calls home, of so many. Ascending hashes have ascending homes.
+/// The line that a hash or mark calls home, of `homes` lines. Ascending hashes have ascending homes.
 #[inline]
 fn home(hash: u64, homes: usize) -> usize {
     ((u128::from(known_bits(hash)) * homes as u128) >> 64) as usize
 }
 
-/// Bytes of the header of a run of so many segments: a multiple of a line, so that lines are aligned.
+/// Bytes of the header of a run of `segments` segments: a multiple of a line, so that lines are aligned.
 fn header_bytes(segments: usize) -> Option<usize> {
     FIXED_HEADER.checked_add(segments.checked_mul(SEGMENT)?)?.checked_add(8)?.checked_next_multiple_of(LINE)
 }
 
-/// Bytes behind so many lines: their checksums, their number, and a checksum of both.
+/// Bytes after `lines` lines: their checksums, their number, and a checksum of both.
 fn trailer_bytes(lines: usize) -> Option<usize> {
     let blocks = lines.checked_mul(LINE)?.div_ceil(crate::sys::checksum::CHECKSUM_BLOCK);
     blocks.checked_mul(8)?.checked_add(16)

@@ -26,14 +26,14 @@ pub(crate) struct Candidate {
     pub(crate) next: Place,
 }
 
-/// What stands in a line.
+/// What a line says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeResult {
     /// An entry that may be the one.
     Found(Candidate),
     /// None is, here and in what follows.
     Absent,
-    /// None here, but it may stand in the next line.
+    /// Not in this line, but it may be in the next one.
     Beyond(Place),
 }
 

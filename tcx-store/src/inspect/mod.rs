@@ -1,5 +1,4 @@
-//! Looking at a module's folder from outside, by what stands in its change 0: nothing is written, and no program that knows
-//! the module is needed.
+//! Inspects a module's folder from outside, by its change 0: writes nothing, and needs no program that knows the module.
 
 pub(crate) mod other_files;
 pub(crate) mod rows;
@@ -102,7 +101,7 @@ pub enum SegmentState {
 }
 
 impl SegmentState {
-    /// Whether it may hold rows that nobody sees: it is damaged or cannot be read, or counts on a change that is not there.
+    /// Whether it may hold hidden rows: it is damaged or cannot be read, or counts on a change that is not there.
     pub fn hides_rows(&self) -> bool {
         matches!(self, Self::Ahead | Self::Damaged(_) | Self::Unreadable(_))
     }
@@ -247,7 +246,7 @@ impl Inspection {
         self.identity.digest()
     }
 
-    /// What tells this folder from one that is removed and made again: 32 hex digits.
+    /// What distinguishes this folder from one that is removed and created again: 32 hex digits.
     pub fn instance(&self) -> String {
         self.identity.instance.to_string()
     }
@@ -355,12 +354,12 @@ fn read_identity(storage: &dyn Storage) -> Result<IdentityChange> {
     let map = storage.map(&name).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corrupt(
             &path,
-            "it is missing, and without it nobody can tell what the rows are: restore it, or remove the module",
+            "it is missing, so the module's rows cannot be interpreted: restore this file from a backup, or delete the module with `tcx rm`",
         ),
         _ => Error::io("cannot read", &path, error),
     })?;
     IdentityChange::decode(&map).map_err(|what| {
-        let advice = "nobody can tell what the rows are: restore it from a copy, or remove the module";
+        let advice = "the module's rows cannot be interpreted: restore this file from a backup, or delete the module with `tcx rm`";
         Error::corrupt(path, format!("{what}; {advice}"))
     })
 }

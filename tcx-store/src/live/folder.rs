@@ -111,7 +111,7 @@ impl Live {
         self.segments.unopened()
     }
 
-    /// Lists the folder and learns what is new in it. Tells whether readers have to be shown anything, be it that something
+    /// Lists the folder and learns what is new in it. Returns whether readers need a new snapshot, even if something
     /// failed after it was learned.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Live {
         Ok(())
     }
 
-    /// The identity that new segments carry; change 0 is created if nobody has.
+    /// The identity that new segments carry; change 0 is created if it does not exist.
     ///
     /// # Errors
     ///
@@ -305,7 +305,7 @@ impl Live {
         self.runs.mergeable(ends)
     }
 
-    /// A run that this process has made of others takes their place; tells the names of those it replaces.
+    /// A run that this process has made of others takes their place; returns the names of those it replaces.
     pub(crate) fn replace_runs(&mut self, merged: Random) -> Vec<Random> {
         let replaced = self.segments.replaced(&self.changes);
         self.runs.replace(merged, |name| replaced.contains(&name) || self.segments.is_gone(name))

@@ -7,7 +7,7 @@ use crate::options::{Options, WhenFull};
 use crate::segment::Segment;
 use crate::sys::clock;
 
-/// Segments are joined within so many age groups at most, so that what is removed for its age is of that age.
+/// The number of age groups within which segments are joined, so that what is removed for its age is of that age.
 const AGE_GROUPS: u64 = 16;
 
 /// The limits of one folder.

@@ -25,7 +25,7 @@ pub(crate) struct RunSet {
     used: Vec<Arc<Run>>,
     /// The runs that were opened, those that cannot be used too.
     opened: HashSet<Random>,
-    /// The runs that were let go of since the last merge: whoever merges removes their files. The order in which runs
+    /// The runs that were let go of since the last merge: the next merge removes their files. The order in which runs
     /// are kept is the same everywhere, so no two processes remove each other's.
     pruned: Vec<Random>,
     warned: Warned,
@@ -42,7 +42,7 @@ impl RunSet {
         self.opened.len()
     }
 
-    /// Opens what is new of the listed runs. Tells whether one had vanished: another process has merged it.
+    /// Opens what is new of the listed runs. Returns whether one had vanished: another process has merged it.
     pub(crate) fn open(&mut self, listed: &[Random]) -> bool {
         let mut vanished = false;
         for &random in listed {
@@ -113,7 +113,7 @@ impl RunSet {
         mergeable(&self.used)
     }
 
-    /// A run that this process has made of others is used; tells the names of all whose files can go.
+    /// A run that this process has made of others is used; returns the names of all whose files can go.
     pub(crate) fn replace(
         &mut self,
         merged: Random,

@@ -47,7 +47,7 @@ pub(crate) struct SegmentSet {
     leaves: Arc<[Leaf]>,
     counters: Arc<Counters>,
     known: BTreeMap<SegmentName, State>,
-    /// Those listed last of which nothing is known, and why: they could not be read.
+    /// Segments of the last listing that could not be read, and why.
     unopened: BTreeMap<SegmentName, SegmentError>,
     warned: Warned,
 }
@@ -141,7 +141,7 @@ impl SegmentSet {
         Ok(())
     }
 
-    /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Tells whether any has,
+    /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Returns whether any has,
     /// and whether there is one that no other stands for.
     fn close_vanished(&mut self, listed: &BTreeSet<SegmentName>, changes: &KnownChanges) -> (bool, bool) {
         let unlisted = |(name, state): (&SegmentName, &State)| {
@@ -172,7 +172,7 @@ impl SegmentSet {
         (any_gone, unreplaced)
     }
 
-    /// Lets go of everything: the folder was removed. Tells whether there was anything.
+    /// Lets go of everything: the folder was removed. Returns whether there was anything.
     pub(crate) fn forget_all(&mut self) -> bool {
         !std::mem::take(&mut self.known).is_empty()
     }

@@ -10,12 +10,12 @@ use crate::stats::causes::Cause;
 /// An immutable view; readers share it without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// The largest first; runs that were just made again stand last.
+    /// The largest first; runs that were just rebuilt come last.
     pub(crate) runs: Vec<IndexedRun>,
     /// Runs that lead to rows which are not served.
     pub(crate) unserved: Vec<Unserved>,
     pub(crate) segments: Vec<Arc<Segment>>,
-    /// The newest change known; 0 as long as there is none.
+    /// The newest change known; 0 before the first.
     pub(crate) known: u64,
     /// When the first of the segments is to be let go of for its age, in milliseconds since 1970.
     pub(crate) expires: Option<u64>,

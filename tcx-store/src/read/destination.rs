@@ -46,14 +46,14 @@ pub(crate) struct Destinations<'a, 'd> {
 /// Rows that were copied when they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
-    /// Their numbers, and the addresses of their memory: by the address, the copies are told from a copy into other memory.
+    /// Their numbers, and the addresses of their memory: the address distinguishes these copies from a copy into other memory.
     leaves: Vec<(usize, usize)>,
     /// By the position of the row; empty if there are no destinations.
     rows: Vec<bool>,
 }
 
 impl<'a, 'd> Destinations<'a, 'd> {
-    /// For so many rows.
+    /// For `rows` rows.
     pub(crate) fn new(all: &'a mut [Destination<'d>], rows: usize) -> Self {
         let leaves =
             all.iter().map(|destination| (destination.leaf, destination.bytes.as_ptr().addr())).collect();
@@ -68,8 +68,7 @@ impl<'a, 'd> Destinations<'a, 'd> {
         self.all.iter().map(|destination| destination.leaf).zip(self.widths.iter().copied())
     }
 
-    /// Copies the leaves of rows that stand at `position` and behind it, as many bytes of each row as [`leaves`](Self::leaves)
-    /// says.
+    /// Copies the leaves of the rows at `position` and after it. [`leaves`](Self::leaves) has the bytes of each row.
     #[inline]
     pub(crate) fn copy<'v>(&mut self, position: usize, rows: usize, leaves: impl Iterator<Item = &'v [u8]>) {
         // Empty without destinations: the common lookup ends here.

@@ -26,7 +26,7 @@ const MOST_LINES: u8 = 8;
 /// In [`FastPath::numbers`]: no key has led to the segment yet.
 const UNSEEN: u32 = u32::MAX;
 /// In [`FastPath::numbers`]: the segment's rows are left to the slow path. It and [`UNSEEN`] are the two greatest numbers, so
-/// that one comparison tells both from a number of [`FastPath::segments`].
+/// that one comparison distinguishes both from a number of [`FastPath::segments`].
 const NOT_MAPPED: u32 = u32::MAX - 1;
 
 /// One index run, and what is known of the segments whose rows it names.

@@ -32,7 +32,7 @@ impl LoadedRows {
         Self { columns: leaves.iter().map(column).collect(), rows: 0 }
     }
 
-    /// Appends a row: the bytes of each leaf, and whether it has a value. Tells its number.
+    /// Appends a row: the bytes of each leaf, and whether it has a value. Returns its number.
     pub(crate) fn push(&mut self, row: &[(impl AsRef<[u8]>, bool)]) -> u32 {
         for (column, (bytes, present)) in self.columns.iter_mut().zip(row) {
             column.values.extend_from_slice(bytes.as_ref());

@@ -58,7 +58,7 @@ const MISSING: Address = Address { source: u32::MAX, row: Cause::Absent as u32 }
 
 /// The rows of a batch of keys, in the order asked, each found or missing.
 ///
-/// It keeps what it found alive, whatever happens to the store meanwhile. Rows of segments have been
+/// It keeps what it found alive, whatever happens to the store. Rows of segments have been
 /// verified when they were found: copying them cannot fail.
 ///
 /// ```
@@ -205,7 +205,7 @@ impl Lookup {
         self.rows[position].source == MISSING.source
     }
 
-    /// The positions that are missing, in order, repeated keys everywhere they stand.
+    /// The positions that are missing, in order, with every position of a repeated key.
     pub fn all_missing_positions(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.rows.len()).filter(|&position| self.is_missing(position))
     }
@@ -326,7 +326,7 @@ impl Lookup {
         self.found(position, source as u32, found.row);
     }
 
-    /// The missing rows that `batch` brings, those at `positions`, are found, repeated keys everywhere they stand.
+    /// The missing rows that `batch` brings, those at `positions`, are found, at every position of a repeated key.
     fn fill(&mut self, batch: &Arc<RowBatch>, positions: &[usize]) {
         let open: Vec<usize> = self.all_missing_positions().collect();
         self.sources.push(Source::Batch(batch.clone()));

@@ -63,7 +63,7 @@ impl Column {
         Self { values: values.into(), offsets: Some(offsets), presence: None }
     }
 
-    /// The same rows, of which only some have a value: one truth value per row. What stands in the rows of the others is
+    /// The same rows, of which only some have a value: one truth value per row. The bytes in the rows of the others are
     /// stored as well, and should be zeros or nothing.
     ///
     /// ```
@@ -150,7 +150,7 @@ impl Column {
         all && self.presence.is_none()
     }
 
-    /// Whether this holds `rows` rows of `leaf`; `next` is the column behind, where the sizes of ragged tensors may stand.
+    /// Whether this holds `rows` rows of `leaf`; `next` is the column after it, which may have the sizes of ragged tensors.
     pub(crate) fn fits(&self, leaf: &Leaf, rows: usize, next: Option<&Self>) -> bool {
         let values = match (leaf.kind.width(), &self.offsets) {
             (Some(width), None) => self.values.len() == rows * width,

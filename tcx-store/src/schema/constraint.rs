@@ -1,4 +1,4 @@
-//! What may stand in a row of a leaf.
+//! What a valid row of a leaf contains.
 
 use crate::schema::leaf::LeafKind;
 
@@ -8,9 +8,9 @@ pub(crate) enum Constraint {
     Any,
     /// UTF-8.
     Text,
-    /// The elements of a ragged tensor: a multiple of so many bytes.
+    /// The elements of a ragged tensor: a multiple of this number of bytes.
     Elements(usize),
-    /// The same, for as many as the sizes say that the next column holds.
+    /// The same, and as many as the sizes in the next column require.
     Sized(usize),
 }
 

@@ -79,7 +79,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// String keys. `view` tells the variants of a sample (its augmentations) apart; 0 is the sample itself.
+    /// String keys. `view` distinguishes the variants of a sample (its augmentations); 0 is the sample itself.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Keys {
         Ok(())
     }
 
-    /// The error of the next key, which is none.
+    /// The error of the next key, which is not valid.
     #[cold]
     fn refused(&self, key: &[u8]) -> Error {
         let position = self.len();
@@ -160,7 +160,7 @@ impl Keys {
         self.hashes.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }

@@ -169,12 +169,12 @@ pub struct Leaf {
     pub name: String,
     /// What a row of this column is.
     pub kind: LeafKind,
-    /// Whether there are samples without a value: zeros stand in their rows, or nothing.
+    /// Whether there are samples without a value: their rows have zeros, or no bytes.
     pub optional: bool,
 }
 
 impl Leaf {
-    /// What a row is, as it is told in messages.
+    /// The type of a row, as messages print it.
     pub fn described(&self) -> String {
         if self.optional { format!("optional {}", self.kind) } else { self.kind.to_string() }
     }

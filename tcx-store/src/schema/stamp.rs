@@ -75,7 +75,7 @@ impl Keys {
     /// Stamps that are not one for each key; one that is longer than [`MAX_KEY_BYTES`]; a repeated key with two stamps.
     pub fn with_stamps(self, stamps: Column) -> Result<Self> {
         if !stamps.has_rows(self.len(), size_of::<u64>()) {
-            return Err(Error::invalid(format!("stamps that are not one for each of {} ids", self.len())));
+            return Err(Error::invalid(format!("expected one stamp for each of {} ids", self.len())));
         }
         let mut seen =
             HashMap::<_, &[u8], TakeBits>::with_capacity_and_hasher(self.len(), TakeBits::default());

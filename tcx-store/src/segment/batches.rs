@@ -1,5 +1,5 @@
 //! The record batches of a segment. Only the first one's header is read when the segment is opened: those of the others
-//! stand all over the file.
+//! are distributed over the file.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -34,7 +34,7 @@ struct BatchPlace {
 }
 
 impl Batches {
-    /// The batches of a footer, in a file whose body has so many bytes, and that says of itself how many rows it has.
+    /// The batches of a footer, in a file with a body of this length, whose footer says how many rows it has.
     pub(super) fn new(
         footer: &Footer<'_>,
         body: usize,
@@ -48,12 +48,12 @@ impl Batches {
             Some(BatchPlace { header: start..header, stop, layout: OnceLock::new() })
         };
         let places = footer.recordBatches().into_iter().flatten().map(place).collect::<Option<Vec<_>>>();
-        let places = places.ok_or("a record batch leaves the file or lies over another")?;
+        let places = places.ok_or("a record batch is outside the file or overlaps another")?;
         let needed = rows.div_ceil(batch_rows.max(1)).max(1);
         // A row's number fits 32 bits.
         let fits = u32::try_from(rows).is_ok_and(|rows| rows < u32::MAX);
         if places.len() != needed || !fits {
-            return Err("its batches have not the rows it says".to_owned());
+            return Err("the rows of its batches differ from its footer".to_owned());
         }
         Ok(Self { rows, batch_rows, places })
     }
@@ -117,7 +117,7 @@ impl Batches {
         let layout = layout.ok_or("a record batch's buffers do not fit its schema")?;
         let before = number.checked_mul(self.batch_rows).ok_or("a row's number is too large")?;
         if layout.rows != self.batch_rows.min(self.rows.saturating_sub(before)) {
-            return Err("its batches have not the rows it says".to_owned());
+            return Err("the rows of its batches differ from its footer".to_owned());
         }
         Ok(layout)
     }

@@ -20,7 +20,7 @@ pub(crate) enum Codec {
 impl Codec {
     pub(super) const ALL: [Self; 2] = [Self::Lz4, Self::Zstd];
 
-    /// The codec that a writer was told to use.
+    /// The codec of this setting of a writer.
     pub(super) fn of(compression: Compression) -> Option<Self> {
         match compression {
             Compression::None => None,

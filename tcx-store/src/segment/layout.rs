@@ -122,7 +122,7 @@ pub(super) fn record_batch(header: &[u8], codec: Option<Codec>) -> Result<Record
     let message = header.get(MESSAGE_PREFIX..).ok_or("a record batch has no header")?;
     let message =
         arrow_ipc::root_as_message(message).map_err(|error| format!("a record batch's header: {error}"))?;
-    let batch = message.header_as_record_batch().ok_or("a block is no record batch")?;
+    let batch = message.header_as_record_batch().ok_or("a block is not a record batch")?;
     let found = batch.compression().map(|compression| (compression.codec(), compression.method()));
     let expected = codec.map(|codec| (codec.arrow(), BodyCompressionMethod::BUFFER));
     if found != expected {

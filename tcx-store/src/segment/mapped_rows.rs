@@ -62,7 +62,7 @@ struct MappedLeaf {
 }
 
 impl Segment {
-    /// The short way to the leaves that are wanted of this view's rows, if there is one; some of them, of so many bytes each, are
+    /// The fast path to the wanted leaves of this view's rows, if there is one; some of them, with these numbers of bytes, are
     /// to be copied.
     pub(crate) fn mapped_rows(
         &self,

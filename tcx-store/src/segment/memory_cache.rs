@@ -15,7 +15,7 @@ use crate::storage::name::SegmentName;
 /// What an entry takes beside its bytes, about.
 const ENTRY: usize = 200;
 
-/// A part of a segment: its name tells it from every other, those too that somebody has made by hand.
+/// A part of a segment: its name distinguishes it from every other, even from a forged one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
     pub(crate) segment: SegmentName,
@@ -31,7 +31,7 @@ pub(crate) enum Part {
     Block(usize),
 }
 
-/// What stands under a key.
+/// The value of a key.
 #[derive(Debug)]
 pub(crate) enum CachedPart {
     Batch(Unpacked),
@@ -61,10 +61,10 @@ impl CachedPart {
     }
 }
 
-/// Filled by the thread that comes first; the others wait for it. Nothing stands for what cannot be had.
+/// Filled by the thread that comes first; the others wait for it. `None` means that the part is not available.
 type Cell = Arc<OnceLock<Option<Arc<CachedPart>>>>;
 
-/// What was used lately, of no more than so many bytes together.
+/// Recently used parts, with a limit of bytes for all of them.
 #[derive(Debug)]
 pub(crate) struct MemoryCache {
     limit: usize,
@@ -89,14 +89,14 @@ struct Entry {
 }
 
 impl MemoryCache {
-    /// One of at most so many bytes; of none, it keeps nothing.
+    /// A cache of at most `limit` bytes; with 0, it keeps nothing.
     pub(crate) fn new(limit: usize) -> Self {
         let entries = Entries { parts: LruCache::unbounded(), bytes: 0, wanted: 0, loaded: 0 };
         Self { limit, entries: Mutex::new(entries) }
     }
 
-    /// What stands under the key; `load` brings it if nothing does. Of several threads that want the same at once, one
-    /// loads it. Nothing is locked meanwhile.
+    /// The value of the key; `load` makes it if it is missing. Of several threads that want the same at once, one
+    /// loads it, without holding the lock.
     pub(crate) fn get(
         &self,
         key: CacheKey,

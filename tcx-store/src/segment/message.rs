@@ -24,7 +24,7 @@ const END_OF_STREAM: [u8; 8] = [255, 255, 255, 255, 0, 0, 0, 0];
 /// The values of a large column begin at a page of memory: a row that is as long as a page then lies in one of them, and
 /// reading it asks for fewer translations of addresses.
 const PAGE: usize = 4096;
-/// A column of so many bytes is large: what aligning it wastes is next to nothing.
+/// A column of this number of bytes is large: what aligning it wastes is next to nothing.
 const LARGE: usize = 16 * PAGE;
 
 /// Bytes that are missing to the next multiple of [`ALIGNMENT`].
@@ -32,7 +32,7 @@ pub(super) fn padding(len: usize) -> usize {
     len.next_multiple_of(ALIGNMENT) - len
 }
 
-/// What the beginning of the values of a column is a multiple of in the file, if they are so many bytes.
+/// What the beginning of the values of a column is a multiple of in the file, if they have `len` bytes.
 pub(super) fn alignment_of_values(len: usize) -> usize {
     if len < LARGE { ALIGNMENT } else { PAGE }
 }
@@ -52,7 +52,7 @@ pub(super) fn file_start(schema: &Schema) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The header of a record batch, made while its columns are told one after the other.
+/// The header of a record batch, made while its columns are announced one after the other.
 pub(super) struct BatchHeader {
     rows: usize,
     nodes: Vec<FieldNode>,
@@ -79,24 +79,24 @@ impl BatchHeader {
         self.buffers.iter().map(|buffer| (buffer.offset() as usize, buffer.length() as usize))
     }
 
-    /// A column of so many values, none of them null: its buffers follow.
+    /// A column of `values` values, none of them null: its buffers follow.
     pub(super) fn column(&mut self, values: usize) {
         self.nullable(values, 0, 0);
     }
 
-    /// A column of so many values, of which some are null, as a bitmap of so many bytes says; there is none without nulls.
+    /// A column of `values` values, of which `nulls` are null, with a bitmap of `bitmap` bytes; without nulls there is no bitmap.
     pub(super) fn nullable(&mut self, values: usize, nulls: usize, bitmap: usize) {
         self.nodes.push(FieldNode::new(values as i64, nulls as i64));
         self.buffer(bitmap);
     }
 
-    /// The next buffer of the column, of so many bytes: values.
+    /// The next buffer of the column, of `len` bytes: values.
     pub(super) fn values(&mut self, len: usize) {
         self.body = (self.start + self.body).next_multiple_of(alignment_of_values(len)) - self.start;
         self.buffer(len);
     }
 
-    /// The next buffer of the column, of so many bytes.
+    /// The next buffer of the column, of `len` bytes.
     pub(super) fn buffer(&mut self, len: usize) {
         self.buffers.push(Buffer::new(self.body as i64, len as i64));
         self.body += len + padding(len);
@@ -175,7 +175,7 @@ fn options() -> Result<IpcWriteOptions, ArrowError> {
     IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)
 }
 
-/// Arrow refuses what the store made: a mistake of the store, told as an error all the same.
+/// Arrow refuses what the store made: a mistake of the store, returned as an error all the same.
 fn refused(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("arrow refuses the segment: {error}"))
 }

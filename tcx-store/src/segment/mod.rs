@@ -79,7 +79,7 @@ pub(crate) enum SegmentError {
     Unknown(String),
 }
 
-/// A segment. What every lookup reads stands first, in few lines of the processor's cache.
+/// A segment. The fields that every lookup reads come first, in few lines of the processor's cache.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Segment {
@@ -140,7 +140,7 @@ impl Segment {
         Some(*self.sound_keys.get_or_init(|| sound))
     }
 
-    /// How often the file could not be read. Where something could not be had and this has not grown, it is damaged.
+    /// How often the file could not be read. If a part is not available and this has not grown, it is damaged.
     pub(crate) fn failures(&self) -> usize {
         self.reader.as_ref().map_or(0, Reader::failures)
     }
@@ -264,7 +264,7 @@ impl Segment {
         })
     }
 
-    /// Tells the system that a row is wanted soon.
+    /// Advises the system that a row is needed soon.
     pub(crate) fn announce(&self, row: usize) {
         self.ranges(row).for_each(|range| self.map.announce(range));
     }
@@ -295,7 +295,7 @@ impl Segment {
         self.verified(at..at + 1)?.first().map(|&byte| is_set(byte, row))
     }
 
-    /// Whether bytes, which stand in a row of a leaf, may stand there.
+    /// Whether the bytes in a row of a leaf are valid there.
     fn accepts(&self, batch: &BatchLayout, leaf: usize, row: usize, bytes: &[u8]) -> bool {
         let sizes = || self.bytes_of(batch.leaves.get(leaf + 1)?, row);
         batch.leaves[leaf].content.accepts(bytes, sizes)

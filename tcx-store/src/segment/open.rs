@@ -59,10 +59,10 @@ impl Segment {
             return Err(damaged("its columns are not the module's"));
         }
         if metadata.inputs.contains(&name) {
-            return Err(damaged("it names itself among the segments that it stands for"));
+            return Err(damaged("it names itself among its inputs"));
         }
         let checksums = VerifiedBlocks::new(metadata.checksums, tail);
-        let blocks = checksums.ok_or_else(|| damaged("it has not one checksum a block"))?;
+        let blocks = checksums.ok_or_else(|| damaged("it does not have one checksum for each block"))?;
         let (codec, unpacked) = metadata.codec.unzip();
         let batches = Batches::new(&footer, tail, metadata.rows, metadata.batch_rows).map_err(damaged)?;
         let read = |range: Range<usize>| verified(&map, reader.as_ref(), &blocks, range);
@@ -106,7 +106,7 @@ fn read_tail<'m>(map: &'m [u8], reader: Option<&Reader>) -> Result<Cow<'m, [u8]>
         let start = tail_len(map).and_then(|len| map.len().checked_sub(len));
         start.and_then(|start| map.get(start..)).map(Cow::Borrowed)
     };
-    tail.ok_or_else(|| damaged("it is no Arrow file"))
+    tail.ok_or_else(|| damaged("it is not an Arrow file"))
 }
 
 fn damaged(what: impl Into<String>) -> SegmentError {

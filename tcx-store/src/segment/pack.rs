@@ -12,9 +12,9 @@ use super::writer::{SegmentHeader, batch_header, changed, columns};
 
 /// What the rows of a record batch take before they are compressed, keys not counted; more if a single row has more.
 const BATCH: usize = 64 << 10;
-/// No batch is compressed that has more bytes than this: whoever reads it makes room for what it says it has.
+/// No batch is compressed that has more bytes than this: a reader allocates what it says it has.
 pub(crate) const MOST_UNPACKED: usize = 16 << 20;
-/// What stands before the bytes of a buffer that is not compressed, instead of their number.
+/// Precedes the bytes of a buffer that is not compressed, instead of their number.
 pub(super) const RAW: i64 = -1;
 /// Bytes of that number.
 pub(super) const PREFIX: usize = size_of::<i64>();
@@ -64,7 +64,7 @@ fn batch_rows(header: &SegmentHeader<'_>, pieces: &[Piece<'_>]) -> io::Result<us
     Ok((BATCH / row_bytes).clamp(1, rows.max(1)))
 }
 
-/// The same rows, so many at a time; one batch without rows where there are none.
+/// The same rows, `batch_rows` at a time; one batch without rows where there are none.
 fn batches<'a>(pieces: &[Piece<'a>], batch_rows: usize) -> Vec<Vec<Piece<'a>>> {
     let (mut batches, mut current, mut room) = (Vec::new(), Vec::new(), batch_rows);
     for piece in pieces {
@@ -89,7 +89,7 @@ fn batches<'a>(pieces: &[Piece<'a>], batch_rows: usize) -> Vec<Vec<Piece<'a>>> {
     batches
 }
 
-/// Writes one batch; tells where it is and what it was before it was compressed.
+/// Writes one batch; returns where it is and its size before compression.
 fn write_batch(
     body: &mut Body,
     header: &SegmentHeader<'_>,
@@ -120,7 +120,7 @@ fn write_batch(
     Ok((Block::new(start as i64, message, packed.body() as i64), unpacked.len()))
 }
 
-/// A buffer as it stands in the file: compressed if that makes it shorter.
+/// A buffer as it is in the file: compressed if that makes it shorter.
 fn pack(codec: Codec, buffer: &[u8], compresses: bool, out: &mut Vec<u8>) -> io::Result<()> {
     let packed = if compresses { Some(codec.compress(buffer)?) } else { None };
     let packed = packed.filter(|packed| packed.len() < buffer.len());

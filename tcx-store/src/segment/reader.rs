@@ -11,7 +11,7 @@ use crate::storage::ReadAt;
 use crate::storage::name::SegmentName;
 use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks};
 
-/// A range of so many blocks and more is read at once and not kept: it would push everything else aside.
+/// A range of this number of blocks or more is read at once and not kept: it would push everything else aside.
 const MANY: usize = 8;
 
 /// So much of a file's end is read at first: nearly always all of its tail.
@@ -32,8 +32,8 @@ impl Reader {
         Self { file, segment, memory_cache, failures: AtomicUsize::new(0) }
     }
 
-    /// How often the file could not be read so far. Whoever finds that something cannot be had, and that this number has
-    /// grown meanwhile, has met a failure and no damage.
+    /// How often the file could not be read so far. If a part is not available and this number has
+    /// grown since, the reason is a failed read and not damage.
     pub(super) fn failures(&self) -> usize {
         self.failures.load(Ordering::Acquire)
     }
@@ -43,7 +43,7 @@ impl Reader {
         self.file.bytes()
     }
 
-    /// What stands in a range, as it is; `None` if it cannot be read.
+    /// The bytes of a range as they are; `None` if they cannot be read.
     pub(super) fn read_raw(&self, range: Range<usize>) -> Option<Vec<u8>> {
         if range.end > self.bytes() {
             return None;

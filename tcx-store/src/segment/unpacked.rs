@@ -29,7 +29,7 @@ struct Buffer<'a> {
 
 impl Unpacked {
     /// Decompresses the batch of this header, whose buffers lie in `body`. `None` if they are not what a writer makes. No
-    /// more memory is taken than a writer's batch has, beside what stands in the file as it is.
+    /// more memory is taken than a writer's batch has, beside the bytes that the file has uncompressed.
     pub(super) fn new(
         header: &[u8],
         body: &[u8],

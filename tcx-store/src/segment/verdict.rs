@@ -41,7 +41,7 @@ impl Segment {
         }
         if self.is_compressed() {
             let row = self.first_batch_in_doubt()?;
-            return Some(format!("the record batch that begins with row {row} is not what a writer makes"));
+            return Some(format!("the record batch that begins with row {row} is malformed"));
         }
         let is_broken = |row: &usize| !self.is_row(*row);
         let broken = if self.has_rows_in_doubt() {
@@ -50,7 +50,7 @@ impl Segment {
             // Rows of equal length are anything: if the last is in the file, so are the others.
             self.rows().checked_sub(1).filter(is_broken)
         };
-        Some(format!("row {} is none of its outputs' types", broken?))
+        Some(format!("row {} does not match the types of its outputs", broken?))
     }
 
     fn is_row(&self, row: usize) -> bool {

@@ -117,7 +117,7 @@ pub(super) fn batch_header(columns: &[Column], pieces: &[Piece<'_>], start: usiz
 
 /// A source that is not what it was a moment ago.
 pub(super) fn changed() -> io::Error {
-    io::Error::other("the rows have not the lengths they had")
+    io::Error::other("the lengths of the rows have changed")
 }
 
 /// A column of the new segment.
@@ -129,7 +129,7 @@ pub(super) struct Column {
 
 enum Values {
     View,
-    /// Rows of equal width: a list of so many elements, or the value itself.
+    /// Rows of equal width: a list with a fixed number of elements, or the value itself.
     Fixed {
         stored: Stored,
         width: usize,
@@ -187,7 +187,7 @@ fn presence(pieces: &[Piece<'_>], leaf: usize) -> io::Result<Option<Presence>> {
 }
 
 impl Column {
-    /// Tells the header of the batch what is going to be written.
+    /// Announces to the header of the batch what will be written.
     fn announce(&self, rows: usize, header: &mut BatchHeader) {
         match &self.presence {
             Some(presence) => header.nullable(rows, presence.absent(), presence.bits().len()),

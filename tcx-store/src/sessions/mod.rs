@@ -24,13 +24,13 @@ pub(crate) use recorder::Recorder;
 /// The folder of the records, in the module's folder.
 pub(crate) const FOLDER: &str = "sessions";
 
-/// So many records are kept, the newest.
+/// The number of records that are kept, the newest.
 pub(crate) const KEPT: usize = 1000;
 
 /// The most bytes of a record.
 const MOST_BYTES: usize = 16 << 10;
 
-/// The name of a record: records stand in the order in which their sessions began.
+/// The name of a record: records sort in the order in which their sessions began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RecordName {
     pub(crate) started: u64,
@@ -52,8 +52,8 @@ impl fmt::Display for RecordName {
     }
 }
 
-/// What processes have told of their use of the module whose folder is `dir`: the newest 1,000 sessions, the oldest first. A process
-/// tells when it closes the module, and once a minute before that; one that writes nothing into the folder tells nothing.
+/// The records of processes that used the module whose folder is `dir`: the newest 1,000 sessions, the oldest first. A process
+/// writes one when it closes the module, and once a minute before that; one that only reads leaves no record.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};

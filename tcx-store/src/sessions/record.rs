@@ -44,7 +44,7 @@ pub struct Session {
     pub module: String,
     /// When the process opened it.
     pub started: SystemTime,
-    /// When this was told.
+    /// When this was recorded.
     pub ended: SystemTime,
     /// Whether the process has closed it. If not, it may be at it still, or was killed.
     pub is_closed: bool,
@@ -52,7 +52,7 @@ pub struct Session {
     pub process: u32,
     /// The [provenance](crate::Spec::provenance) of the process.
     pub provenance: Vec<(String, String)>,
-    /// What it did. What is so only at a moment (rows in the buffer or on disk, whether writing is off) is not told.
+    /// What it did. What is so only at a moment (rows in the buffer or on disk, whether writing is off) is not recorded.
     pub stats: Stats,
 }
 
@@ -148,7 +148,7 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// Reads a record; `None` if it is none, is damaged or of another version. Lines of other names are left out.
+/// Reads a record; `None` if it is malformed, damaged or of another version. Lines of other names are left out.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Session> {
     if bytes.len() > MOST_BYTES {
         return None;
@@ -184,7 +184,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Session> {
     Some(Session { module: module?, started, ended, is_closed, process: process?, provenance, stats })
 }
 
-/// `None` for a value that is none.
+/// `None` for a malformed value.
 fn put(stats: &mut Stats, name: &str, value: &str) -> Option<()> {
     if let Some((_, number)) = numbers(stats).into_iter().find(|(own, _)| *own == name) {
         *number = value.parse().ok()?;

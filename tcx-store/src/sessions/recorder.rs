@@ -1,4 +1,4 @@
-//! Telling what a process has done. Whatever fails here fails for this alone.
+//! Records what a process has done. A failure here affects nothing else.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::sys::bytes::Random;
 use crate::sys::clock;
 use crate::sys::runtime;
 
-/// So many more records than are kept may be there, so that not every session counts them all out.
+/// The number of records beyond those kept that may exist, so that not every session counts them all out.
 const MORE: usize = 200;
 
 /// Keeps the record of a store's session.

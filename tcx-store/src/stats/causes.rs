@@ -32,7 +32,7 @@ pub struct MissCauses {
     pub damaged: u64,
     /// Their segment is gone, cannot be opened or read, is of an unknown codec, or counts on a change that is not known.
     pub unreadable: u64,
-    /// They were there, and a [`RecomputeSession`](crate::RecomputeSession) computes them anew.
+    /// They were stored, and a [`RecomputeSession`](crate::RecomputeSession) computes them again.
     pub recomputed: u64,
     /// They were found, and [rejected](crate::Store::reject) by the caller.
     pub rejected: u64,

@@ -1,4 +1,4 @@
-//! What a store does, told to the recorder that the program has installed for the crate `metrics`.
+//! Passes the counters of a store to the recorder that the program has installed for the crate `metrics`.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use metrics::{counter, gauge, histogram};
 
 use crate::stats::{Stats, Work};
 
-/// Readers tell what they have done so often.
+/// How often readers publish their counters.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// When everything was told last.
+/// When everything was published last.
 #[derive(Debug)]
 pub(crate) struct Published(Mutex<Instant>);
 
@@ -21,7 +21,7 @@ impl Default for Published {
 }
 
 impl Published {
-    /// Tells if it is time to; another thread may be at it.
+    /// Publishes if it is time to; another thread may be doing so.
     pub(crate) fn if_due(&self, publish: impl FnOnce()) {
         let Ok(mut last) = self.0.try_lock() else { return };
         if last.elapsed() >= EVERY {

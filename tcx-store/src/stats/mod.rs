@@ -41,7 +41,7 @@ pub struct Stats {
     pub tiers: Tiers,
     /// Bytes of the rows that were served, texts left out.
     pub bytes_served: u64,
-    /// Rows that were computed because they were missing, kept or not; told by [`Store::computed`](crate::Store::computed).
+    /// Rows that were computed because they were missing, kept or not; reported by [`Store::computed`](crate::Store::computed).
     pub rows_computed: u64,
     /// Rows that were computed and accepted into the write buffer.
     pub rows_accepted: u64,
@@ -89,7 +89,7 @@ pub struct Stats {
     pub merge_times: Timings,
     /// Joining segments.
     pub compaction_times: Timings,
-    /// Removing files that nobody needs.
+    /// Removing files that are no longer needed.
     pub collection_times: Timings,
     /// Rows that were computed with NaN or an infinity in them; counted by the crate `tcx`, for one handle.
     pub non_finite_rows: u64,
@@ -169,7 +169,7 @@ pub struct Timings {
     pub longest: Duration,
 }
 
-/// What the folder of a store takes on disk, whoever wrote it.
+/// What the folder of a store takes on disk, written by any process.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::operations::FileOperations;
 use super::{FileInfo, Held};
 
-/// An open directory. Elsewhere than on Unix, where a program cannot remove files in one, it is known by its path: there nobody
-/// renames a directory in which files are open either.
+/// An open directory. Elsewhere than on Unix, where a program cannot remove files in one, it is known by its path: there no process
+/// can rename a directory in which files are open.
 #[derive(Debug)]
 pub(crate) struct Dir {
     #[cfg(unix)]

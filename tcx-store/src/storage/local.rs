@@ -69,7 +69,7 @@ impl<S: FileOperations + Clone> LocalStorage<S> {
         Ok(())
     }
 
-    /// Nothing is created in a directory before its name is durable, so that whoever finds one can rely on those above it.
+    /// Nothing is created in a directory before its name is durable, so that a process that finds one can rely on those above it.
     fn name_dirs(&self, dir: &Path, makes: bool) -> io::Result<()> {
         match self.steps.stamp(dir) {
             Err(error) if makes && error.kind() == ErrorKind::NotFound => {}
@@ -85,7 +85,7 @@ impl<S: FileOperations + Clone> LocalStorage<S> {
     }
 
     /// Syncs the directory that holds the name of `dir`. Where `existed`, it may be one that we must not read, or one of
-    /// a file system that knows no sync of directories, `dir` being mounted there: then it is none that we have changed.
+    /// a file system that knows no sync of directories, `dir` being mounted there: then it is not one that we have changed.
     fn sync_name(&self, dir: &Path, existed: bool) -> io::Result<()> {
         let parent = dir.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         match self.steps.sync_dir(parent) {

@@ -1,5 +1,5 @@
 //! Where the files of a module live. Everything above speaks to [`Storage`] only, so that an object store can
-//! stand beneath it later; [`LocalStorage`] is a directory of a file system.
+//! implement it later; [`LocalStorage`] is a directory of a file system.
 
 pub(crate) mod held;
 mod local;
@@ -34,10 +34,10 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
     /// The names of all files; none if the folder does not exist.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// When the folder last changed, as coarsely as the file system tells; `None` if it does not exist.
+    /// When the folder last changed, as coarsely as the file system records it; `None` if it does not exist.
     fn stamp(&self) -> io::Result<Option<Stamp>>;
 
-    /// All bytes of a sealed file, at hand whatever becomes of the file.
+    /// All bytes of a sealed file, available whatever becomes of the file.
     fn map(&self, name: &str) -> io::Result<Mapped>;
 
     /// A sealed file of which only parts may be wanted.

@@ -12,7 +12,7 @@ use super::sealed::{LocalFile, Sealed};
 use super::{Draft, FileInfo, Held, Storage};
 use crate::sys::mmap::Mapped;
 
-/// A directory of a file system, for whoever must leave no trace there.
+/// A directory of a file system, for processes that must leave no trace there.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyStorage {
     dir: PathBuf,

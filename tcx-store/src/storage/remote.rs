@@ -13,7 +13,7 @@ pub(super) fn is_remote(dir: &Path) -> bool {
     found.is_some_and(|found| is_remote_type(found.f_type as u32))
 }
 
-/// Elsewhere nothing tells.
+/// Other systems have no such call.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn is_remote(_: &Path) -> bool {
     false

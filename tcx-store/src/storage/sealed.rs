@@ -11,7 +11,7 @@ use crate::sys::mmap::Mapped;
 /// A sealed file.
 #[derive(Debug)]
 pub(crate) enum Sealed {
-    /// All of its bytes are at hand.
+    /// All of its bytes are mapped.
     Mapped(Mapped),
     /// They are read when they are wanted.
     Read(Box<dyn ReadAt>),
@@ -32,7 +32,7 @@ pub(crate) trait ReadAt: Send + Sync + std::fmt::Debug {
     /// Its size.
     fn bytes(&self) -> usize;
 
-    /// Fills `bytes` with what stands at `at`.
+    /// Fills `bytes` with those at `at`.
     fn read_at(&self, bytes: &mut [u8], at: usize) -> io::Result<()>;
 }
 
@@ -57,7 +57,7 @@ impl<S: FileOperations> LocalFile<S> {
         Ok(Self { path, steps, bytes, file: Mutex::new(file.into()) })
     }
 
-    /// All of it, in memory that nobody can take away.
+    /// All of it, in memory that no other process can take away.
     pub(super) fn all(&self) -> io::Result<Vec<u8>> {
         // A file may say that it is larger than all memory.
         let mut bytes = Vec::new();

@@ -69,7 +69,7 @@ fn flush_open_stores() {
     };
     if spawn("tcx-exit", flush).is_ok() && flushed.recv_timeout(LONGEST).is_err() {
         tracing::error!(
-            "rows may be lost: the process ends, and the writers were not done after {LONGEST:?}"
+            "rows may be lost: the process ends, and the writers had not finished after {LONGEST:?}"
         );
     }
 }

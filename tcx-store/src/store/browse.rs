@@ -1,4 +1,4 @@
-//! Looking at what is there, beside serving it: which keys, and having their rows in memory before they are asked for.
+//! Lists the stored keys, and loads rows into memory before they are looked up.
 
 use crate::error::Result;
 use crate::read::lookup::Lookup;
@@ -37,8 +37,8 @@ impl Store {
         self.core.spec.empty_lookup(keys)
     }
 
-    /// Brings the rows of these keys into memory, so that a lookup soon after does not wait for the disk. Tells how many of
-    /// them there are; counts neither hits nor misses.
+    /// Brings the rows of these keys into memory, so that a lookup soon after does not wait for the disk. Returns the number of
+    /// stored rows; counts neither hits nor misses.
     ///
     /// ```
     /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};

@@ -10,7 +10,7 @@ use crate::storage::name::FileName;
 use crate::store::Store;
 
 impl Store {
-    /// Lists the folder and looks at each of its files: what they take, whoever wrote them. Where rows were invalidated, their
+    /// Lists the folder and looks at each of its files: what they take, written by any process. Where rows were invalidated, their
     /// keys are read, once for each state of the folder.
     ///
     /// ```

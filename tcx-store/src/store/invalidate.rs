@@ -60,7 +60,7 @@ impl Store {
         }
         if prefix.is_empty() || prefix.len() > MAX_KEY_BYTES {
             return Err(Error::invalid(format!(
-                "a prefix of {} bytes: expected 1 to {MAX_KEY_BYTES}; to invalidate everything of `{module}`, say so",
+                "a prefix of {} bytes: expected 1 to {MAX_KEY_BYTES}; to invalidate everything of `{module}`, use `invalidate_all`",
                 prefix.len()
             )));
         }

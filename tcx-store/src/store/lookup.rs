@@ -35,7 +35,7 @@ impl Store {
         Ok(if is_counted { core.counted(lookup) } else { lookup })
     }
 
-    /// Looks for the missing rows once more: another thread may have computed them meanwhile.
+    /// Looks for the missing rows once more: another thread may have computed them.
     ///
     /// # Errors
     ///

@@ -37,8 +37,8 @@ static OPEN: PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>> = PerProcess:
 
 /// The rows of one module: found by key, added in batches, made durable in the background.
 ///
-/// A process has one store per folder; whoever opens it again shares it. Dropping the last handle seals what
-/// is buffered; only [`flush`](Self::flush) tells whether that worked. A process that was forked after the store was opened
+/// A process has one store per folder; opening it again shares it. Dropping the last handle seals what
+/// is buffered; only [`flush`](Self::flush) returns whether that worked. A process that was forked after the store was opened
 /// [opens it again](Self::is_inherited) to write.
 ///
 /// ```
@@ -65,7 +65,7 @@ static OPEN: PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>> = PerProcess:
 #[derive(Debug)]
 pub struct Store {
     pub(crate) core: Arc<Core>,
-    /// There is none as long as the store is open to read only.
+    /// Absent as long as the store is open to read only.
     writer: OnceLock<Writer>,
     times: WriterIntervals,
     pub(crate) options: Options,
@@ -118,7 +118,7 @@ impl Store {
         Ok(store)
     }
 
-    /// A store whose buffer is sealed by whoever has it.
+    /// A store whose owner seals its buffer.
     #[cfg(test)]
     pub(crate) fn without_writer(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let mut store = Self::of(Core::open(storage, spec, options)?, options);
@@ -139,7 +139,7 @@ impl Store {
         }
     }
 
-    /// Starts the writer, unless there is one. Whoever shares a store holds the lock of the open ones.
+    /// Starts the writer, unless there is one. A caller that shares a store holds the lock of the open ones.
     fn allow_writing(&self) -> Result<()> {
         if self.writer.get().is_none() {
             let writer = Writer::start(self.core.clone(), self.times)?;

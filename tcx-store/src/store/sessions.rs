@@ -3,7 +3,7 @@
 use super::Store;
 
 impl Store {
-    /// Tells what was done up to now as a [session](crate::Session) that is over. A store that is dropped does so by itself; for those whose
+    /// Records what was done up to now as a [session](crate::Session) that is over. A store that is dropped does so by itself; for those whose
     /// handles outlive their use.
     ///
     /// ```

@@ -35,8 +35,8 @@ impl Store {
         self.core.compact(Effort::Thorough).map(drop)
     }
 
-    /// Removes files that nobody needs any more and that are older than `age`: segments that were joined into others, or
-    /// whose rows are all dead, and what killed processes have left. Tells how many.
+    /// Removes files that are no longer needed and are older than `age`: segments that were joined into others, or
+    /// whose rows are all dead, and what killed processes have left. Returns their number.
     ///
     /// An age of zero is safe; it costs readers in other processes that have not noticed yet a listing.
     ///
@@ -69,7 +69,7 @@ impl Store {
         Ok(removed)
     }
 
-    /// Removes the oldest rows, segment by segment, until so many bytes are free.
+    /// Removes the oldest rows, segment by segment, until `bytes` bytes are free.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// The size of a huge page. What is written as one piece, some file systems keep as one huge page: whoever maps the file
+/// The size of a huge page. What is written as one piece, some file systems keep as one huge page: a reader that maps the file
 /// then reads it with far fewer misses of the processor's address translation.
 const PIECE: usize = 2 << 20;
 

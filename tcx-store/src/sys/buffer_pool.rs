@@ -14,7 +14,7 @@ const MOST: usize = 64 << 20;
 /// Those of this process.
 static SPARE: PerProcess<Mutex<Spare>> = PerProcess::new();
 
-/// Buffers that nobody uses.
+/// Buffers that are not in use.
 #[derive(Debug, Default)]
 struct Spare {
     buffers: Vec<Vec<u8>>,
@@ -25,7 +25,7 @@ struct Spare {
 }
 
 impl Spare {
-    /// A buffer with room for so many bytes and not much more.
+    /// A buffer with room for `len` bytes and not much more.
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         let fits = |buffer: &Vec<u8>| (len..=len + len / 4).contains(&buffer.capacity());
         // Nearly always the last one: batches are as large as those before them.
@@ -56,7 +56,7 @@ fn with_spare<T>(use_spare: impl FnOnce(&mut Spare) -> T) -> T {
     use_spare(&mut SPARE.get().lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Gives the memory back to the system: nobody writes at the moment.
+/// Returns the memory to the system: no writer is active.
 pub(crate) fn free() {
     // Freed when the lock is.
     drop(with_spare(Spare::free));

@@ -1,4 +1,4 @@
-//! Reading little-endian numbers and strings from bytes that nobody vouches for, and writing them.
+//! Reads little-endian numbers and strings from untrusted bytes, and writes them.
 
 use super::runtime;
 

@@ -1,9 +1,9 @@
-//! Telling the processor which bytes are wanted soon.
+//! CPU cache-line prefetch.
 
 /// Bytes of a line of the cache.
 pub(crate) const LINE: usize = 64;
 
-/// Starts to load the cache line at `offset`, if the processor can be told.
+/// Starts to load the cache line at `offset`, if the processor has such an instruction.
 ///
 /// Into the second-level cache: a line on its way to the first one takes one of the few buffers that everything else has to pass
 /// through.

@@ -12,7 +12,7 @@ pub(crate) fn whole_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time so many milliseconds after 1970; one that no clock has is taken for 1970.
+/// The time `millis` milliseconds after 1970; one that no clock has is taken for 1970.
 pub(crate) fn time(millis: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
 }

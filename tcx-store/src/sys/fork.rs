@@ -68,7 +68,7 @@ fn count_forks() -> bool {
     // called: the handler adds to an atomic number, allocates nothing, takes no lock and cannot panic.
     let failed = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     if failed != 0 {
-        tracing::warn!("forks of this process go unnoticed: {}", std::io::Error::from_raw_os_error(failed));
+        tracing::warn!("cannot detect forks of this process: {}", std::io::Error::from_raw_os_error(failed));
     }
     failed == 0
 }

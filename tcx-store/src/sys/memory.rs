@@ -25,7 +25,7 @@ pub(crate) fn memory() -> usize {
     }
 }
 
-/// The memory that is told by the files under `root`, which is `/` outside of tests.
+/// The memory that the files under `root` report, which is `/` outside of tests.
 fn read(root: &Path) -> Option<usize> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let limits = groups.lines().flat_map(|line| limits_of(root, line));
@@ -62,7 +62,7 @@ fn has_parents(path: &Path) -> bool {
     path.components().any(|part| part == std::path::Component::ParentDir)
 }
 
-/// The number in a file; `max` is none.
+/// The number in a file; `max` is not a number.
 fn limit(file: &PathBuf) -> Option<usize> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }

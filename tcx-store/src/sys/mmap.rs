@@ -6,7 +6,7 @@ use std::ops::{Deref, Range};
 
 use memmap2::Mmap;
 
-/// The bytes of a file that nobody changes any more.
+/// The bytes of a file that never changes again.
 ///
 /// Sealed files are never written again, neither truncated nor extended; they are made read-only (0444)
 /// before they get their name, and only ever unlinked, which leaves a mapping as it is. The other half of
@@ -15,7 +15,7 @@ use memmap2::Mmap;
 pub(crate) struct Mapped {
     /// Nothing is mapped for an empty file: the system refuses a mapping of no bytes.
     map: Option<Mmap>,
-    /// Whether a file stands behind the map.
+    /// Whether the map is of a file.
     is_of_file: bool,
     /// A simulated process maps nothing.
     #[cfg(test)]
@@ -40,7 +40,7 @@ impl Mapped {
         })
     }
 
-    /// A copy of these bytes in memory that no file stands behind.
+    /// A copy of these bytes in anonymous memory.
     pub(crate) fn copied(bytes: &[u8]) -> io::Result<Self> {
         if bytes.is_empty() {
             return Ok(Self::nothing());
@@ -62,7 +62,7 @@ impl Mapped {
         }
     }
 
-    /// Tells the system that these bytes are wanted soon: it reads them while the program goes on.
+    /// Advises the system that these bytes are needed soon: it reads them while the program goes on.
     pub(crate) fn announce(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Some(map) = self.map.as_ref().filter(|map| range.end <= map.len() && !range.is_empty()) {

@@ -1,5 +1,5 @@
-//! What the writer does when nobody waits: index runs and changes are merged, segments joined, and what is superfluous
-//! is removed.
+//! What the writer does when no caller waits: it merges index runs and changes, joins segments, and removes reclaimable
+//! files.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -106,7 +106,7 @@ const SEGMENTS_COME_WITHIN: Duration = Duration::from_mins(10);
 const VERIFIED_AT_THE_END: u64 = 1 << 30;
 
 impl Core {
-    /// Joins segments as long as it is worth it; tells whether it did.
+    /// Joins segments as long as it is worth it; returns whether it did.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Core {
         Ok(any)
     }
 
-    /// Removes what nobody needs and is older than `replaced`.
+    /// Removes files that are no longer needed and are older than `replaced`.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Core {
         Ok(collected)
     }
 
-    /// Removes the oldest segments until so many bytes are free.
+    /// Removes the oldest segments until `bytes` bytes are free.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Core {
         self.tried("keep within the limits", self.keep_within_limits());
     }
 
-    /// Removes the runs that compaction or merging has made superfluous. One that stays is opened again by others, and
+    /// Removes the runs that compaction or merging has replaced. One that stays is opened again by others, and
     /// found to add nothing.
     fn remove_pruned_runs(&self) {
         let pruned = self.live().take_pruned_runs();
@@ -197,7 +197,7 @@ impl Core {
         self.tried("remove replaced files", self.collect(gc_grace));
     }
 
-    /// What is done when the writer has nothing to do; tells whether something is left for later.
+    /// What is done when the writer has nothing to do; returns whether something is left for later.
     pub(crate) fn tidy_thoroughly(&self, gc_grace: Duration) -> bool {
         self.tried("join segments", self.compact(Effort::Steady));
         merge_runs(self, false);

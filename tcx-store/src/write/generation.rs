@@ -192,7 +192,7 @@ fn can_decide(core: &Core, changes: &KnownChanges, fates: &[Fate]) -> Result<()>
     let oldest = fates.iter().map(|fate| fate.number).min().unwrap_or(u64::MAX);
     let Some(unread) = changes.unread_after(oldest) else { return Ok(()) };
     let path = core.storage.path().join(FileName::Change(unread).to_string());
-    Err(Error::io("rows wait to be written for", path, io::Error::other("it cannot be read")))
+    Err(Error::io("cannot flush: rows wait for the change", path, io::Error::other("it cannot be read")))
 }
 
 fn write_segment_of(

@@ -25,14 +25,14 @@ use crate::write::seal_queue::SealQueue;
 /// How soon writing is tried again after a failure, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// The writer has nothing to do when nobody has told it anything for so long, and up to twice as long: of processes that
+/// The writer is idle when it has got no command for this time, and up to twice as long: of processes that
 /// have stopped writing together, one is the first to join what they wrote.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// What a process that is killed leaves untold of its session.
 const RECORD_EVERY: Duration = Duration::from_mins(1);
 
-/// When things are done that nobody waits for.
+/// When work is done that no caller waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriterIntervals {
     pub(crate) flush_interval: Duration,
@@ -48,7 +48,7 @@ impl WriterIntervals {
     }
 }
 
-/// What the writer is told.
+/// What the writer has to do.
 #[derive(Debug)]
 enum Command {
     /// Rows came into an empty buffer.
@@ -59,7 +59,7 @@ enum Command {
     Published(Result<()>),
     /// There may be changes to merge.
     Tidy,
-    /// Nobody has told it anything for a while.
+    /// It has got no command for a while.
     Idle,
     /// Files were joined and removed, and what is too young is left for later.
     Upkept { is_unfinished: bool },
@@ -108,7 +108,7 @@ impl Writer {
         Ok(Self { commands: Some(commands), thread: Some(thread), core })
     }
 
-    /// Nobody.
+    /// No thread.
     #[cfg(test)]
     pub(crate) fn none(core: Arc<Core>) -> Self {
         Self { commands: None, thread: None, core }
@@ -167,7 +167,7 @@ fn stopped(core: &Core) -> Error {
     Error::io("cannot write to", core.storage.path(), source)
 }
 
-/// Turns writing off when the writer ends, however it ends: nobody waits for room that never comes.
+/// Turns writing off when the writer ends, however it ends: no caller waits for room that never comes.
 struct WriterOff(Arc<Core>);
 
 impl Drop for WriterOff {

@@ -101,7 +101,11 @@ impl Check<'_> {
                     continue;
                 }
                 File::Gone => {
-                    self.damaged(&name, DamagedFile::Change, "it is missing, and others or rows count on it");
+                    self.damaged(
+                        &name,
+                        DamagedFile::Change,
+                        "it is missing, and other changes or rows depend on it",
+                    );
                     continue;
                 }
             };
@@ -126,7 +130,7 @@ impl Check<'_> {
             self.read(map.len());
             match check_change(number, map) {
                 Ok(Some(instance)) if instance.to_string() != self.inspection.instance() => {
-                    let why = "it is of a folder that was here before".to_owned();
+                    let why = "it belongs to an earlier folder of the module".to_owned();
                     self.verified.foreign.push((name.to_string(), why));
                 }
                 Ok(Some(_)) => {}
@@ -185,7 +189,7 @@ enum File {
     Read(Mapped),
     /// It has vanished, or never came.
     Gone,
-    /// It has been told.
+    /// It has been reported.
     Unreadable,
     /// Its length is not the one that its header says.
     WrongLength(String),

@@ -1,7 +1,7 @@
 //! Reading every byte of a folder, and repairing what is damaged.
 //!
 //! Damage is one process's judgement: nothing is moved or replaced before it has been found twice. What could not be read is not
-//! damaged: it is told and left alone.
+//! damaged: it is reported and left in place.
 
 mod check;
 mod repair;
@@ -120,7 +120,7 @@ pub struct VerifyReport {
 }
 
 /// Reads every file of the folder `dir` of a module: all checksums, the changes without gaps, the index against the keys.
-/// `progress` is told now and then how many of how many bytes were read.
+/// `progress` gets, now and then, the bytes that were read and the bytes to read.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -157,7 +157,7 @@ fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Re
     Ok(check.verified)
 }
 
-/// Verifies again, and repairs what is still found to be damaged; tells what was done to each.
+/// Verifies again, and repairs files that are still found to be damaged; returns what was done to each.
 ///
 /// Processes that use the folder may go on: they meet fewer files, and no row is served that was not before.
 ///

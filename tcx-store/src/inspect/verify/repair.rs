@@ -27,7 +27,7 @@ pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
         }
         (DamagedFile::Run | DamagedFile::Merged, _) => {
             storage.remove(&damage.file).map_err(failed)?;
-            "removed: it is made again when it is needed"
+            "removed: it is rebuilt when it is needed"
         }
         (DamagedFile::Change, _) => return Err(failed(io::ErrorKind::Unsupported.into())),
     };
@@ -50,7 +50,7 @@ fn move_aside(dir: &Path, name: &str) -> io::Result<()> {
         _ => {}
     }
     if !fs::symlink_metadata(&damaged)?.is_dir() {
-        return Err(io::Error::other("`damaged` is no folder: move it away"));
+        return Err(io::Error::other("`damaged` is not a folder: move it away"));
     }
     fs::rename(dir.join(name), damaged.join(name))?;
     // In this order the segment is somewhere after a power loss.

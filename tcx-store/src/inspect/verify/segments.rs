@@ -23,7 +23,7 @@ pub(super) enum Judged {
 }
 
 impl Judged {
-    /// Whether nobody can say what is in it.
+    /// Whether its content is unknown.
     pub(super) fn is_unread(&self, own: &Inspected) -> bool {
         match self {
             Self::Verdict(verdict) => *verdict == Verdict::Unread,
@@ -33,7 +33,7 @@ impl Judged {
     }
 }
 
-/// Judges each segment. `read` is told how many bytes of them were read.
+/// Judges each segment. `read` gets the number of bytes that were read.
 pub(super) fn verdicts(inspection: &Inspection, mut read: impl FnMut(usize)) -> Vec<Judged> {
     let segments = &inspection.segments;
     let mapped =
@@ -72,7 +72,7 @@ fn pieces(own: &Inspected) -> impl Iterator<Item = Range<usize>> + use<> {
     (0..bytes).step_by(PIECE).map(move |start| start..bytes.min(start + PIECE))
 }
 
-/// Does `work` on every item, several at a time, and tells what came of each here.
+/// Does `work` on every item, several at a time, and passes each result to `done` on this thread.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, mut done: impl FnMut(usize, R)) {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS).min(items.len());
     let (next, (tell, told)) = (AtomicUsize::new(0), channel());

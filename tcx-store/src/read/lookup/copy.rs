@@ -94,8 +94,8 @@ impl Lookup {
         }
     }
 
-    /// Whether a row of a leaf has a value; every row has, if the leaf is not optional. In a row without one stand zeros, or
-    /// nothing.
+    /// Whether a row of a leaf has a value; every row has, if the leaf is not optional. A row without one has zeros, or
+    /// no bytes.
     ///
     /// # Panics
     ///

@@ -83,7 +83,7 @@ fn a_row_whose_offsets_lead_elsewhere_is_missed_and_not_copied() {
             assert_eq!(intact(&forged), [0, 1, 2, 5, 6, 7, 8], "{leaf}: {wrong}");
             assert_eq!(forged.leaf(number, 3), None);
             assert_eq!(forged.leaf(number, 4), None);
-            let broken = "row 3 is none of its outputs' types".to_owned();
+            let broken = "row 3 does not match the types of its outputs".to_owned();
             assert_eq!(forged.judge_rest(), Verdict::Damaged(broken));
             let error = copied(&folder, &forged, &[2, 3]).unwrap_err();
             assert_eq!(error, format!("row 3 of {name} does not verify"));
@@ -188,5 +188,5 @@ fn record_batches_that_lie_over_each_other_are_refused() {
     let twice = SegmentName { random: Random::new(), tail: checksum(&tail) };
     std::fs::write(folder.path(twice), [&segment.map[..segment.body], &tail].concat()).unwrap();
     let opened = folder.try_open(twice);
-    assert!(matches!(opened, Err(SegmentError::Damaged(what)) if what.contains("lies over another")));
+    assert!(matches!(opened, Err(SegmentError::Damaged(what)) if what.contains("overlaps another")));
 }

@@ -185,7 +185,7 @@ fn a_folder_that_vanishes_after_an_invalidation_is_waited_for() {
     compute(&store, &["b", "c"], 2);
     let error = store.flush().unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Io);
-    assert!(format!("{error:#}").contains("bring it back, or open the module again"), "{error}");
+    assert!(format!("{error:#}").contains("restore it, or open the module again"), "{error}");
     store.collect(Duration::ZERO).unwrap_err();
     assert_eq!(values(&store, &["a", "b", "c"]), [-1, 2, 2], "what is buffered stays readable");
     assert!(names(dir.path(), "").is_empty(), "the numbers of changes must not begin anew");

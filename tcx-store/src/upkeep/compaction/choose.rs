@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use crate::segment::{MAX_SEGMENT_BYTES, Segment};
 
-/// So many segments of one size class are joined.
+/// The number of segments of one size class that are joined.
 const FAN_IN: usize = 4;
-/// At most so many at a time: each is mapped and read at once.
+/// The largest number at a time: each is mapped and read at once.
 const MOST_AT_ONCE: usize = 64;
 /// Bytes of the smallest class; the classes are powers of [`FAN_IN`] of it.
 const SMALLEST: usize = 64 << 10;
-/// What is joined from so many bytes is large enough to stay.
+/// A segment joined from this number of bytes is large enough to stay.
 const LARGE: usize = MAX_SEGMENT_BYTES / 4 * 3;
-/// Joining no more than this is done at once, whoever waits: a tenth of a second's work or so.
+/// Joining no more than this is done at once, even if a caller waits: a tenth of a second's work or so.
 const SMALL: usize = 16 << 20;
 
 /// How much is worth doing now.

@@ -1,4 +1,4 @@
-//! Collection: removing the files that nobody needs any more.
+//! Collection: removing the files that are no longer needed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,7 +16,7 @@ use crate::storage::name::{FileName, SegmentName};
 /// How old files have to be, by the clock of their file system. It decides nothing but when they are removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grace {
-    /// A compacted segment, before its inputs are removed: readers find it meanwhile. An index run that leads nowhere.
+    /// A compacted segment, before its inputs are removed: readers find it in that time. An index run that leads nowhere.
     pub(crate) replaced: Duration,
     /// A temporary file, before it is taken for one of a process that was killed.
     pub(crate) temporary: Duration,
@@ -70,7 +70,7 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     collection.finish()
 }
 
-/// Removes the oldest segments until so many bytes are free.
+/// Removes the oldest segments until `bytes` bytes are free.
 ///
 /// # Errors
 ///
@@ -192,7 +192,7 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Removes a segment that nobody has to have any more, after those it stands for; tells how many bytes that were.
+    /// Removes a segment that is no longer needed, after those it stands for; returns the bytes that were freed.
     fn remove_with_inputs(&mut self, segment: &Segment) -> u64 {
         let inputs_of = |name| self.core.live().segments.find(name).map(|own| own.inputs().to_vec());
         let mut freed = 0;

@@ -34,7 +34,7 @@ struct Compaction {
     tombstones: Arc<Tombstones>,
 }
 
-/// Joins segments once, if any are worth it; tells whether it did.
+/// Joins segments once, if any are worth it; returns whether it did.
 ///
 /// # Errors
 ///
@@ -177,7 +177,7 @@ fn may_commit(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes the damaged ones out of service, as a lookup of such a row would; tells whether there were any.
+/// Takes the damaged ones out of service, as a lookup of such a row would; returns whether there were any.
 fn drop_damaged(core: &Core, inputs: &[Arc<Segment>]) -> bool {
     let is_damaged = |input: &&Arc<Segment>| matches!(input.judge_all(), Verdict::Damaged(_));
     let segments: Vec<_> = inputs.iter().filter(is_damaged).cloned().collect();
