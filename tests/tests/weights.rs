@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _, VarStore};
 use tch::{Device, Kind, Tensor, kind};
-use tcx::{Cache, Cached, D1, Extractor, Frozen, Typed, cached_module};
+use tcx::{Cache, Cached, D1, Extractor, Frozen, Mode, Typed, cached_module};
 
 /// The first of its input times its weight.
 #[cached_module(id = "watched_v1", key = i64)]
@@ -210,4 +210,61 @@ fn rows_made_of_rows_of_changed_weights_do_not_become_durable_either() {
         }
     });
     assert_eq!(run(unchanged(INPUTS), &|_, times| times.flush().unwrap()), [30., 60., 90.]);
+}
+
+/// What a later process is served for `id` by a module after an unchanged one, whatever earlier ones have left.
+fn assert_sound_chain(dir: &Path, id: i64, inputs: i64) {
+    let first = open(dir, unchanged(inputs));
+    let twice = Cache::open(dir).unwrap().module_after(&first, Twice {}).unwrap();
+    let served = twice.fetch(&[id], |_| Ok(first.forward(&[id], &input(&[id], inputs).roll(700, 1))?.into()));
+    let expected = Tensor::from_slice(&[id * 6]).to_kind(Kind::Float).unsqueeze(1);
+    assert!(served.unwrap().equal(&expected));
+}
+
+#[test]
+fn weights_found_to_have_changed_stay_refused_in_a_chain_when_they_are_restored() {
+    const INPUTS: i64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let fc = unchanged(INPUTS);
+    let weight = fc.ws.shallow_clone();
+    let cache = Cache::open(dir.path()).unwrap();
+    let first = cache.module(Watched { fc }).unwrap();
+    let twice = cache.module_after(&first, Twice {}).unwrap();
+    let _ = weight.data().narrow(1, 700, 1).fill_(15.);
+    let features: Tensor = first.forward(&[1], &input(&[1], INPUTS).roll(700, 1)).unwrap().into();
+    first.flush().unwrap_err();
+    let _ = weight.data().narrow(1, 700, 1).fill_(3.);
+    let made = twice.forward(&[1], &features).map(drop);
+    let flushed = twice.flush();
+    drop((first, twice, cache));
+    assert_sound_chain(dir.path(), 1, INPUTS);
+    // It was said at once, and nothing was left to flush.
+    let error = made.unwrap_err().to_string();
+    assert!(error.starts_with("module `watched_v1`: weight `fc.net.weight`: "), "{error}");
+    flushed.unwrap();
+}
+
+#[test]
+fn a_chain_watches_every_handle_of_the_module_before_it() {
+    const INPUTS: i64 = 1 << 20;
+    for mode in [Mode::ReadWrite, Mode::ReadOnly, Mode::Off] {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        let temporary = cache.module(Watched { fc: unchanged(INPUTS) }).unwrap();
+        let twice = cache.module_after(&temporary, Twice {}).unwrap();
+        drop(temporary);
+        let fc = unchanged(INPUTS);
+        let weight = fc.ws.shallow_clone();
+        let first = cache.with_mode(mode).module(Watched { fc }).unwrap();
+        let _ = weight.data().narrow(1, 700, 1).fill_(15.);
+        let load =
+            |_: tcx::Missing<'_, i64>| Ok(first.forward(&[1], &input(&[1], INPUTS).roll(700, 1))?.into());
+        twice.fetch(&[1], load).unwrap();
+        let flushed = twice.flush();
+        drop((first, twice, cache));
+        assert_sound_chain(dir.path(), 1, INPUTS);
+        let error = format!("{:#}", flushed.unwrap_err());
+        let said = "1 computed rows were not kept: module `watched_v1`: weight `fc.net.weight`: ";
+        assert!(error.contains(said), "{mode:?}: {error}");
+    }
 }

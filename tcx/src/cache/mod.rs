@@ -11,6 +11,7 @@ pub(crate) mod stores;
 pub(crate) mod summary;
 pub(crate) mod tuning;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +19,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tch::Device;
 use tcx_store::{Options, Process, Spec};
 
+use crate::cache::alone::Alone;
 use crate::cache::builder::CacheBuilder;
 use crate::cache::mode::{Mode, Rows};
 use crate::cache::progress::Shown;
 use crate::cache::provenance::provenance;
 use crate::cache::stores::Stores;
 use crate::identity::Identity;
+use crate::identity::sources::Origin;
 use crate::ids::KeyKind;
 use crate::output::CacheableOutput;
 use crate::{Error, ErrorKind, Result};
@@ -75,12 +78,15 @@ pub(crate) struct Shared {
     shown: Shown,
     /// The part of the computed samples that is computed once more.
     recheck: f64,
+    /// The weights behind the rows of each module, by its id, in whatever mode its handles are.
+    origins: Alone<HashMap<&'static str, Arc<Origin>>>,
 }
 
 impl Shared {
     pub(crate) fn new(dir: PathBuf, options: Options, shown: Shown, recheck: f64) -> Self {
         let (stores, process, closed) = (Stores::default(), Process::current(), AtomicBool::new(false));
-        Self { dir, options, stores, process, closed, shown, recheck }
+        let origins = Alone::default();
+        Self { dir, options, stores, process, closed, shown, recheck, origins }
     }
 }
 
@@ -170,6 +176,16 @@ impl Shared {
     /// The part of the computed samples that is computed once more.
     pub(crate) fn recheck(&self) -> f64 {
         self.recheck
+    }
+
+    /// The weights behind the rows of a module: the same ones for all its handles.
+    ///
+    /// # Errors
+    ///
+    /// A process that was forked from the one that opened the cache.
+    pub(crate) fn origin(&self, id: &'static str) -> Result<Arc<Origin>> {
+        let mut origins = self.origins.lock().map_err(|_| self.forked())?;
+        Ok(origins.entry(id).or_default().clone())
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

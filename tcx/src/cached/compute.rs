@@ -38,8 +38,7 @@ struct Lazy<M> {
 }
 
 impl<M: CachedModule> Compute<M> {
-    pub(crate) fn new(module: M, identity: Identity, record: Option<Record>) -> Self {
-        let sources = identity.sources();
+    pub(crate) fn new(module: M, identity: Identity, sources: Arc<Sources>, record: Option<Record>) -> Self {
         Self {
             module: Some((module, identity.into_watch())),
             lazy: None,
@@ -50,8 +49,12 @@ impl<M: CachedModule> Compute<M> {
         }
     }
 
-    pub(crate) fn lazy(announced: Identity, build: Build<M>, record: Option<Record>) -> Self {
-        let sources = announced.sources();
+    pub(crate) fn lazy(
+        announced: Identity,
+        build: Build<M>,
+        sources: Arc<Sources>,
+        record: Option<Record>,
+    ) -> Self {
         let lazy = Some(Lazy { announced, build });
         Self { module: None, lazy, without_gradients: false, checks: Checks::new(), record, sources }
     }
@@ -84,7 +87,11 @@ impl<M: CachedModule> Compute<M> {
     }
 
     /// What is asked before rows that were just computed become durable; nothing if no weights are behind them.
-    pub(crate) fn attestation(&self) -> Option<Arc<Attestation>> {
+    ///
+    /// # Errors
+    ///
+    /// Names a weight of a module before this one that is known to have changed.
+    pub(crate) fn attestation(&self) -> Result<Option<Arc<Attestation>>> {
         self.sources.attestation(self.module.as_ref().and_then(|(_, watch)| watch.attestation(M::ID)))
     }
 

@@ -1,5 +1,7 @@
 //! Opening the cache of a module.
 
+use std::sync::Arc;
+
 use tch::Device;
 
 use crate::Result;
@@ -10,6 +12,7 @@ use crate::cached::chain::check_stamps;
 use crate::cached::checks::passed::Record;
 use crate::cached::compute::Compute;
 use crate::identity::Identity;
+use crate::identity::sources::Sources;
 use crate::module::extractor::CachedModule;
 use crate::module::registry::check_unique;
 
@@ -31,7 +34,8 @@ impl Cache {
         let device = identity.device().unwrap_or(Device::Cpu);
         let rows = self.rows::<M>(&identity, device)?;
         let entries = identity.all_entries();
-        let compute = Compute::new(module, identity, Record::of(&rows, device));
+        let sources = self.sources::<M>(&identity)?;
+        let compute = Compute::new(module, identity, sources, Record::of(&rows, device));
         Ok(Cached::new(self.shared().clone(), rows, compute, entries, device))
     }
 
@@ -88,8 +92,13 @@ impl Cache {
     ) -> Result<Cached<M>> {
         let rows = self.rows::<M>(&identity, device)?;
         let entries = identity.all_entries();
-        let compute = Compute::lazy(identity, Box::new(build), Record::of(&rows, device));
+        let sources = self.sources::<M>(&identity)?;
+        let compute = Compute::lazy(identity, Box::new(build), sources, Record::of(&rows, device));
         Ok(Cached::new(self.shared().clone(), rows, compute, entries, device))
+    }
+
+    fn sources<M: CachedModule>(&self, identity: &Identity) -> Result<Arc<Sources>> {
+        Ok(Sources::new(self.shared().origin(M::ID)?, identity.before.clone()))
     }
 
     fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {

@@ -5,75 +5,90 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tcx_store::Attestation;
 
-use crate::identity::Identity;
+use crate::Result;
 use crate::identity::watch::Memories;
 
-/// The sources of a module's rows.
+/// The weights of one module in a cache, in every handle that has computed something. It keeps none of them in memory: handles do, and
+/// rows until they are written.
 #[derive(Debug, Default)]
+pub(crate) struct Origin {
+    computed: Mutex<Vec<Weak<Memories>>>,
+}
+
+impl Origin {
+    fn add(&self, own: &Arc<Memories>) {
+        let mut computed = self.computed();
+        if !computed.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(own))) {
+            computed.retain(|other| other.strong_count() > 0);
+            computed.push(Arc::downgrade(own));
+        }
+    }
+
+    fn computed(&self) -> MutexGuard<'_, Vec<Weak<Memories>>> {
+        self.computed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sources of the rows of one handle.
+#[derive(Debug)]
 pub(crate) struct Sources {
     /// The modules whose outputs are the inputs.
     before: Vec<Arc<Self>>,
-    state: Mutex<State>,
-}
-
-/// Nothing here keeps weights in memory: rows do, until they are written.
-#[derive(Debug, Default)]
-struct State {
-    /// The module's own weights, once they have computed something.
-    own: Weak<Memories>,
+    /// Shared by the handles of the module: nothing shows which of them has computed an output that is an input of another module.
+    origin: Arc<Origin>,
     /// What was last asked for the rows, and the weights that it looks at.
-    asked: (Weak<Attestation>, Vec<Weak<Memories>>),
+    asked: Mutex<(Weak<Attestation>, Vec<Weak<Memories>>)>,
 }
 
 impl Sources {
-    /// Of a module that comes after these.
-    pub(crate) fn after(before: Vec<Arc<Self>>) -> Arc<Self> {
-        Arc::new(Self { before, state: Mutex::default() })
+    /// Of a handle of the module with this origin, which comes after these.
+    pub(crate) fn new(origin: Arc<Origin>, before: Vec<Arc<Self>>) -> Arc<Self> {
+        Arc::new(Self { before, origin, asked: Mutex::default() })
     }
 
-    /// What the store asks before it makes rows durable that these weights have just computed, if the module has any.
+    /// What the store asks before it makes rows durable that these weights have just computed, if there are any weights.
+    ///
+    /// # Errors
+    ///
+    /// Names a weight of the modules before this one that is known to have changed.
     pub(crate) fn attestation(
         &self,
         own: Option<(&Arc<Attestation>, &Arc<Memories>)>,
-    ) -> Option<Arc<Attestation>> {
+    ) -> Result<Option<Arc<Attestation>>> {
         let mut memories = Vec::new();
         self.before.iter().for_each(|before| before.gather(&mut memories));
-        let mut state = self.state();
-        state.own = own.map_or_else(Weak::new, |(_, memories)| Arc::downgrade(memories));
-        if memories.is_empty() {
-            return own.map(|(attestation, _)| attestation.clone());
+        // Before the rows are handed out: modules after this one gather these weights then.
+        if let Some((_, own)) = own {
+            self.origin.add(own);
         }
+        if memories.is_empty() {
+            return Ok(own.map(|(attestation, _)| attestation.clone()));
+        }
+        memories.iter().try_for_each(|memories| memories.check_known())?;
         memories.extend(own.map(|(_, memories)| memories.clone()));
         // The writer asks each attestation once for all rows, so that it has to be the same one as long as rows wait.
-        let State { asked: (asked, of), .. } = &mut *state;
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, of) = &mut *asked;
         let is_of = of.len() == memories.len()
             && of.iter().zip(&memories).all(|(of, own)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(own)));
-        if let Some(asked) = asked.upgrade().filter(|_| is_of) {
-            return Some(asked);
+        if let Some(last) = last.upgrade().filter(|_| is_of) {
+            return Ok(Some(last));
         }
         *of = memories.iter().map(Arc::downgrade).collect();
         let attestation = Attestation::new(move || {
             memories.iter().try_for_each(|memories| memories.check()).map_err(|error| format!("{error:#}"))
         });
-        *asked = Arc::downgrade(&attestation);
-        Some(attestation)
+        *last = Arc::downgrade(&attestation);
+        Ok(Some(attestation))
     }
 
     /// The weights behind the rows of this module and of those before it, each once.
     fn gather(&self, memories: &mut Vec<Arc<Memories>>) {
         self.before.iter().for_each(|before| before.gather(memories));
-        let own = self.state().own.upgrade();
-        memories.extend(own.filter(|own| !memories.iter().any(|other| Arc::ptr_eq(own, other))));
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Identity {
-    /// The sources of a module of this identity.
-    pub(crate) fn sources(&self) -> Arc<Sources> {
-        Sources::after(self.before.clone())
+        for own in self.origin.computed().iter().filter_map(Weak::upgrade) {
+            if !memories.iter().any(|other| Arc::ptr_eq(&own, other)) {
+                memories.push(own);
+            }
+        }
     }
 }

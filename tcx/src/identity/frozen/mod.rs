@@ -58,7 +58,8 @@ use crate::{Error, Result, tensor};
 ///   elements of four tensors are read, of other tensors each time.
 /// - before computed rows become durable: at the checksum of all weights. If it differs, the rows that wait are dropped and no
 ///   longer served, and `flush` and every later forward pass return an error that names the weight. The same goes for rows that
-///   a module [after](crate::Cache::module_after) this one has made of them, as long as both are open.
+///   a module [after](crate::Cache::module_after) this one has made of them, as long as both are open, whichever handle of this
+///   module in the [`Cache`](crate::Cache) has computed them. Weights that are restored later stay refused.
 ///
 /// Not seen is what is changed and changed back between two looks, and what is changed, in places that the sample does not
 /// read, after one look at all weights and undone before the next. Until the next look at all weights (5 seconds, 64 MiB of
