@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::path::Path;
+use std::time::Duration;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _, VarStore};
 use tch::{Device, Kind, Tensor, kind};
@@ -266,5 +267,37 @@ fn a_chain_watches_every_handle_of_the_module_before_it() {
         let error = format!("{:#}", flushed.unwrap_err());
         let said = "1 computed rows were not kept: module `watched_v1`: weight `fc.net.weight`: ";
         assert!(error.contains(said), "{mode:?}: {error}");
+    }
+}
+
+/// A tensor that another thread writes to.
+struct Shared(Tensor);
+
+#[test]
+fn weights_written_while_they_are_frozen_never_compute_under_the_fingerprint_of_others() {
+    const INPUTS: i64 = 4 << 20;
+    let right = unchanged(INPUTS).fingerprint().to_owned();
+    for pause in (0..20).map(|step| Duration::from_millis(4 * step)) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = VarStore::new(Device::Cpu);
+        let net = linear(&store.root(), INPUTS);
+        let weight = Shared(net.ws.data());
+        let writer = std::thread::spawn(move || {
+            let weight = weight;
+            std::thread::sleep(pause);
+            let _ = weight.0.narrow(1, 0, 1).fill_(15.);
+        });
+        let frozen = Frozen::build(store, |_| net);
+        writer.join().unwrap();
+        let Ok(fc) = frozen else { continue };
+        if fc.fingerprint() != right {
+            continue;
+        }
+        let cached = open(dir.path(), fc);
+        if cached.forward(&[1], &input(&[1], INPUTS)).is_ok() {
+            let _ = cached.flush();
+        }
+        drop(cached);
+        assert_sound(dir.path(), &[1], INPUTS);
     }
 }

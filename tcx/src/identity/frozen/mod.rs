@@ -1,5 +1,6 @@
 //! Weights that can no longer change, and their fingerprint.
 
+mod dtype;
 mod refuse;
 mod script;
 mod weights;
@@ -119,8 +120,9 @@ impl<M> Frozen<M> {
     /// # Errors
     ///
     /// A store that held variables before, to which `build` adds others: libtorch would give the new ones new
-    /// names and fresh values. A store without variables: two networks would share one identity. A network with a
-    /// TorchScript module in it, or with a `Cell`, a `Mutex` or the like, as far as the name of its type shows.
+    /// names and fresh values. A store without variables: two networks would share one identity. A weight that another thread
+    /// writes to in the course of this call. A network with a TorchScript module in it, or with a `Cell`, a `Mutex` or the like,
+    /// as far as the name of its type shows.
     pub fn build(mut variables: VarStore, build: impl FnOnce(&nn::Path<'_>) -> M) -> Result<Self> {
         refuse::check::<M>()?;
         let before = variables.variables();
@@ -155,10 +157,17 @@ impl<M> Frozen<M> {
                 "tracks gradients, and is computed from other tensors: expected a variable of the store",
             ));
         }
-        let fingerprint = fingerprint(variables.iter().map(|(name, tensor)| (name, tensor)))?;
+        let before = fingerprint(variables.iter().map(|(name, tensor)| (name, tensor)))?;
         let of = variables.len();
         let weights = variables.into_iter().map(|(name, tensor)| Weight::freeze(name, tensor, of));
         let weights = weights.collect::<Result<Vec<_>>>()?;
+        // Another thread may write to them: what is watched from here on has to be what the fingerprint says.
+        let fingerprint = fingerprint(weights.iter().map(|weight| (&weight.name, &weight.tensor)))?;
+        if fingerprint != before {
+            let message = "a weight was written to while it was frozen";
+            return Err(Error::weights(format!("network `{}`", type_name::<M>()), message)
+                .with_remedy("freeze the network when nothing writes to its weights any more"));
+        }
         Ok(Self { module, weights, fingerprint, device, complete: true })
     }
 
