@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use tch::nn::{self, VarStore};
+use tch::nn::{self, Module as _, VarStore};
 use tch::{CModule, Device, Kind, Tensor, TrainableCModule, kind};
 use tcx::{ContentId, Frozen};
 
@@ -78,4 +78,55 @@ fn quantized_tensors_have_no_id_by_content_and_cannot_be_frozen() {
         let error = refusal(|path| path.add("q", tensor.shallow_clone(), false));
         assert!(error.contains("a quantized tensor: call `dequantize`"), "{error}");
     }
+}
+
+/// A network that keeps a view of its weight, made while it was built; the weight has another dtype by then, if one is given.
+fn viewed(path: &nn::Path<'_>, dtype: Option<Kind>) -> nn::Func<'static> {
+    let weight = path.var("w", &[2, 4], nn::Init::Randn { mean: 0., stdev: 1. });
+    if let Some(dtype) = dtype {
+        path.clone().set_kind(dtype);
+    }
+    let view = tch::no_grad(|| weight.tr());
+    nn::func(move |x| x.matmul(&view.to_kind(Kind::Float)))
+}
+
+#[test]
+fn a_view_of_a_weight_that_takes_another_dtype_from_a_file_shows_as_nan() {
+    let input = Tensor::ones([1, 4], kind::FLOAT_CPU);
+    for dtype in [Kind::Float, Kind::Double, Kind::BFloat16, Kind::Half] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("w.safetensors");
+        let weight = Tensor::ones([2, 4], (dtype, Device::Cpu));
+        Tensor::write_safetensors(&[("w", weight)], &file).unwrap();
+        let output = Frozen::load(Device::Cpu, &file, |path| viewed(path, None)).unwrap().forward(&input);
+        let output = Vec::<f32>::try_from(output.flatten(0, -1)).unwrap();
+        match dtype {
+            Kind::Float => assert_eq!(output, [4., 4.]),
+            _ => assert!(output.iter().all(|x| x.is_nan()), "{dtype:?}: {output:?}"),
+        }
+        // As the documentation says: the variable has the dtype of the file before there is a view of it.
+        let same = Frozen::load(Device::Cpu, &file, |path| viewed(path, Some(dtype)));
+        let output = same.unwrap().forward(&input);
+        assert_eq!(Vec::<f32>::try_from(output.flatten(0, -1)).unwrap(), [4., 4.]);
+    }
+}
+
+#[test]
+fn a_view_of_whole_numbers_that_take_another_dtype_from_a_file_shows_as_the_lowest_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("w.safetensors");
+    Tensor::write_safetensors(&[("w", Tensor::from_slice(&[7_i32, 8]))], &file).unwrap();
+    let build = |path: &nn::Path<'_>, kind| {
+        let weight = path.add("w", Tensor::zeros([2], (kind, Device::Cpu)), false);
+        (weight.narrow(0, 0, 1), weight)
+    };
+    let numbers = |tensor: &Tensor| Vec::<i64>::try_from(tensor.to_kind(Kind::Int64)).unwrap();
+    let network = Frozen::load(Device::Cpu, &file, |path| build(path, Kind::Int64)).unwrap();
+    assert_eq!((numbers(&network.0), numbers(&network.1)), (vec![i64::MIN], vec![7, 8]));
+    let network = Frozen::load(Device::Cpu, &file, |path| build(path, Kind::Int)).unwrap();
+    assert_eq!((numbers(&network.0), numbers(&network.1)), (vec![7], vec![7, 8]));
+    // A truth value cannot show it.
+    let refused = Frozen::load(Device::Cpu, &file, |path| build(path, Kind::Bool)).map(drop);
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("weight `w`: expected bool, found i32 in the file"), "{error}");
 }

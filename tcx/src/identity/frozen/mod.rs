@@ -7,6 +7,7 @@ mod weights;
 
 pub use weights::Weights;
 
+use std::any::type_name;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
@@ -80,12 +81,15 @@ impl<M> Frozen<M> {
     /// Builds a network on `device` and loads its weights from a file: `.safetensors`, `.pt` and `.bin` (a
     /// pickled dictionary of tensors), or libtorch's own format (any other ending).
     ///
-    /// Weights take the dtype they have in the file.
+    /// Weights take the dtype they have in the file. A view of a weight that `build` makes and keeps, such as its transpose, follows
+    /// only if the variable has that dtype already (`path.set_kind(Kind::BFloat16)` before the view is made). Otherwise the view
+    /// becomes NaN, or the lowest number of an integer type, and so do the outputs. A copy of a weight, such as a contiguous
+    /// transpose, never follows: it keeps the initial values. So make views and copies in the forward pass.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, lacks weights of the network, or holds them in another shape. A network as
-    /// [`build`](Self::build) refuses it.
+    /// A file that cannot be read, lacks weights of the network, or holds them in another shape, or in another dtype than a
+    /// variable of truth values. A network as [`build`](Self::build) refuses it.
     pub fn load(
         device: Device,
         file: impl AsRef<Path>,
@@ -289,11 +293,13 @@ fn fill(variables: &VarStore, held: &HashMap<String, Tensor>, file: &Path) -> Re
     variables.sort_by(|(a, _), (b, _)| a.cmp(b));
     check(&variables, held).map_err(|message| unusable(file, &message))?;
     let _no_grad = tch::no_grad_guard();
+    // All of them first: one may be a view of another, and takes its values from the file all the same.
     for (name, variable) in &mut variables {
         let Some(weight) = held.get(name.as_str()) else { continue };
-        if variable.f_kind()? != weight.f_kind()? {
-            variable.f_set_data(&variable.f_to_kind(weight.f_kind()?)?)?;
-        }
+        dtype::take(name, variable, weight.f_kind()?)?;
+    }
+    for (name, variable) in &mut variables {
+        let Some(weight) = held.get(name.as_str()) else { continue };
         // Across devices, if need be.
         variable.f_copy_(weight)?;
     }
