@@ -80,6 +80,25 @@ fn quantized_tensors_have_no_id_by_content_and_cannot_be_frozen() {
     }
 }
 
+#[test]
+fn sparse_tensors_of_every_layout_are_refused_in_one_line() {
+    let plain = Tensor::ones([2, 2], kind::FLOAT_CPU);
+    let layouts = [
+        plain.to_sparse(None::<tch::Layout>, None::<&[i64]>, 0),
+        plain.to_sparse_csr(None::<i64>),
+        plain.to_sparse_csc(None::<i64>),
+        plain.to_sparse_bsr([1, 1], None::<i64>),
+        plain.to_sparse_bsc([1, 1], None::<i64>),
+    ];
+    for tensor in layouts {
+        let error = Frozen::tensor(&tensor).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "tensor: expected a dense tensor, found a sparse or MKL-DNN layout: call `to_dense` in `forward`"
+        );
+    }
+}
+
 /// A network that keeps a view of its weight, made while it was built; the weight has another dtype by then, if one is given.
 fn viewed(path: &nn::Path<'_>, dtype: Option<Kind>) -> nn::Func<'static> {
     let weight = path.var("w", &[2, 4], nn::Init::Randn { mean: 0., stdev: 1. });

@@ -39,10 +39,13 @@ pub(crate) fn kind_name(kind: Kind) -> String {
 /// What the tensor is instead.
 pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, String> {
     check_dense(tensor)?;
-    plain(tensor).map_err(|error| {
-        let compressed = tensor.f_crow_indices().is_ok() || tensor.f_ccol_indices().is_ok();
-        if compressed { SPARSE.to_owned() } else { first_line(&error) }
-    })
+    plain(tensor).map_err(|error| compressed(tensor).map_or_else(|| first_line(&error), str::to_owned))
+}
+
+/// What a tensor in a compressed sparse layout is instead of dense. To be asked after libtorch has failed: it throws an exception for
+/// every other tensor, which takes long.
+pub(crate) fn compressed(tensor: &Tensor) -> Option<&'static str> {
+    (tensor.f_crow_indices().is_ok() || tensor.f_ccol_indices().is_ok()).then_some(SPARSE)
 }
 
 const SPARSE: &str = "a sparse or MKL-DNN layout: call `to_dense` in `forward`";

@@ -229,10 +229,13 @@ impl Frozen<Tensor> {
         if !tensor.defined() {
             return Err(Error::weights("tensor", "is undefined"));
         }
-        tensor::check_dense(tensor)
-            .map_err(|found| Error::weights("tensor", format!("expected a dense tensor, found {found}")))?;
-        let mut copy = tensor.f_zeros_like()?;
-        copy.f_copy_(tensor)?;
+        let refused = |found| Error::weights("tensor", format!("expected a dense tensor, found {found}"));
+        tensor::check_dense(tensor).map_err(refused)?;
+        let copied = tensor.f_zeros_like().and_then(|mut copy| copy.f_copy_(tensor).map(|()| copy));
+        let copy = copied.map_err(|error| match tensor::compressed(tensor) {
+            Some(found) => refused(found.to_owned()),
+            None => error.into(),
+        })?;
         let (own, device) = (copy.shallow_clone(), copy.device());
         Self::from_parts(own, vec![(String::new(), copy)], device)
     }
