@@ -106,3 +106,32 @@ fn samples_are_computed_again_when_their_rows_are_too_old() {
     short.flush().unwrap();
     wait_until("those that took their place are, too", || short.coverage(&ids).unwrap().found() == 0);
 }
+
+#[test]
+fn values_that_a_folder_filling_up_does_not_keep_are_an_error() {
+    const ELEMENTS: i64 = 1 << 18;
+    for _ in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::builder().max_bytes(3 << 20, WhenFull::StopWriting).open(dir.path()).unwrap();
+        let table = cache.table::<Typed<f32, D1<{ 1 << 18 }>>>("filling_v1").unwrap();
+        // All ask while there is room, and wait for each other.
+        let put = |name: usize| {
+            let values = Tensor::ones([1, ELEMENTS], tch::kind::FLOAT_CPU).into();
+            let ids = [name.to_string()];
+            if name.is_multiple_of(2) { table.put(&ids, &values) } else { table.replace(&ids, &values) }
+        };
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let put = &put;
+            let threads: Vec<_> = (0..16).map(|name| scope.spawn(move || put(name))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        cache.flush().unwrap();
+        for (name, answer) in answers.into_iter().enumerate() {
+            let is_there = table.coverage(&[name.to_string()]).unwrap().is_complete();
+            assert_eq!(answer.is_ok(), is_there, "{name}: {answer:?}");
+            if let Err(error) = answer {
+                assert!(error.to_string().contains("module `filling_v1`: its folder is full"), "{error}");
+            }
+        }
+    }
+}

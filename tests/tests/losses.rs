@@ -91,7 +91,7 @@ fn rows_that_are_lost_are_an_error_of_every_close() {
     fs::write(&path, b"a file").unwrap();
     numbers.put(&["a"], &vec![1]).unwrap();
     assert!(!said(numbers.flush()).is_empty());
-    numbers.put(&["b"], &vec![2]).unwrap();
+    assert!(!said(numbers.put(&["b"], &vec![2])).is_empty(), "writing is off");
     fs::remove_file(&path).unwrap();
     for _ in 0..2 {
         assert!(said(cache.clone().close()).contains("1 computed rows were not kept"));

@@ -59,7 +59,7 @@ impl Store {
     ///
     /// If a position is not below `lookup.len()`.
     pub fn insert(&self, lookup: &mut Lookup, positions: &[usize], columns: Vec<Column>) -> Result<()> {
-        self.insert_for(&self.losses, lookup, positions, columns, None)
+        self.insert_for(&self.losses, lookup, positions, columns, None).map(drop)
     }
 
     /// As [`insert`](Self::insert), of rows that become durable only if `attestation` still holds when they are written:
@@ -79,12 +79,13 @@ impl Store {
         columns: Vec<Column>,
         attestation: &Arc<Attestation>,
     ) -> Result<()> {
-        self.insert_for(&self.losses, lookup, positions, columns, Some(attestation))
+        self.insert_for(&self.losses, lookup, positions, columns, Some(attestation)).map(drop)
     }
 
     /// As [`insert`](Self::insert), or [`insert_attested`](Self::insert_attested) where there is an attestation, for one of
     /// several users of the store: what is lost of the rows is added to their `losses`, and reported by
-    /// [`flush_for`](Self::flush_for).
+    /// [`flush_for`](Self::flush_for). Returns whether the rows are kept: not while writing is off, in a folder that is full, or in a
+    /// forked process. A full folder and a forked process add nothing to the losses.
     ///
     /// # Errors
     ///
@@ -100,7 +101,7 @@ impl Store {
         positions: &[usize],
         columns: Vec<Column>,
         attestation: Option<&Arc<Attestation>>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if let Some(why) = attestation.and_then(|attestation| attestation.refused()) {
             return Err(why.clone());
         }
@@ -121,16 +122,16 @@ impl Store {
         };
         let batch = lookup.take(positions, columns, Some(keeping))?;
         if batch.rows() == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let Some(writer) = writer else {
             // The parent's buffer is the parent's.
             core.counters.rows_dropped.add(batch.rows());
-            return Ok(());
+            return Ok(false);
         };
         if self.core.is_full() {
             self.core.counters.rows_dropped.add(batch.rows());
-            return Ok(());
+            return Ok(false);
         }
         let (accepted, died) = self.core.buffer.accept(&batch, || writer.seal());
         if accepted == Accepted::No {
@@ -145,6 +146,6 @@ impl Store {
             Accepted::Full => writer.seal(),
             Accepted::Yes | Accepted::No => {}
         }
-        Ok(())
+        Ok(accepted != Accepted::No)
     }
 }

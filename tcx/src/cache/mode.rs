@@ -168,19 +168,22 @@ impl Rows {
     }
 
     /// Completes the lookup with computed rows, and keeps them if the mode does, as long as `attestation` holds if there is
-    /// one.
+    /// one. Returns whether they are kept.
     pub(crate) fn complete(
         &self,
         rows: &mut Lookup,
         positions: &[usize],
         columns: Vec<Column>,
         attestation: Option<&Arc<Attestation>>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         match &self.used {
             Used::ReadWrite(store) | Used::Recompute(store, _) => {
                 Ok(store.insert_for(&self.losses, rows, positions, columns, attestation)?)
             }
-            Used::ReadOnly(_) | Used::Off(_) => Ok(rows.complete(positions, columns)?),
+            Used::ReadOnly(_) | Used::Off(_) => {
+                rows.complete(positions, columns)?;
+                Ok(false)
+            }
         }
     }
 

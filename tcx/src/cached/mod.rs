@@ -364,7 +364,7 @@ impl<M: CachedModule> Cached<M> {
         let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
         self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
         let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();
-        self.rows.complete(rows, &positions, columns, compute.attestation()?.as_ref())
+        self.rows.complete(rows, &positions, columns, compute.attestation()?.as_ref()).map(drop)
     }
 
     /// The output that `gather` makes of the rows.

@@ -200,8 +200,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     ///
     /// # Errors
     ///
-    /// Ids and values that differ in number; a handle whose mode changes nothing; a folder that is full; otherwise as
-    /// [`get_or_compute`](Self::get_or_compute).
+    /// Ids and values that differ in number; a handle whose mode changes nothing; a folder that is full or cannot be written, so
+    /// that nothing is kept; otherwise as [`get_or_compute`](Self::get_or_compute).
     pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
@@ -219,12 +219,24 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// The store, if it keeps what it is given.
     fn with_room(&self) -> Result<&Arc<Store>> {
         let store = self.writable()?;
-        if store.is_full() {
-            let remedy = "raise `max_bytes`, or remove rows";
-            let error = Error::new(ErrorKind::Full, "its folder is full, so the values were not stored");
-            return Err(error.in_module(&self.id).with_remedy(remedy));
+        if store.is_full() { Err(self.full()) } else { Ok(store) }
+    }
+
+    fn full(&self) -> Error {
+        let error = Error::new(ErrorKind::Full, "its folder is full, so the values were not stored");
+        error.in_module(&self.id).with_remedy("raise `max_bytes`, or remove rows")
+    }
+
+    /// The folder may have become full since there was room, and writing may be off.
+    fn check_kept(&self, kept: bool) -> Result<()> {
+        if kept {
+            return Ok(());
         }
-        Ok(store)
+        if !self.writable()?.is_full() {
+            // Rows that are lost while writing is off are an error of the next flush, which says why.
+            self.rows.flush()?;
+        }
+        Err(self.full())
     }
 
     /// Replaces the stored values by these, durably.
@@ -246,7 +258,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
             },
         )?;
         self.check_distinct(&rows)?;
-        self.rows.complete(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns, None)?;
+        let kept = self.rows.complete(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns, None)?;
+        self.check_kept(kept)?;
         self.rows.flush()
     }
 
@@ -319,7 +332,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let leaves = T::COLUMN.leaves();
         let columns = columns.iter().zip(&leaves).map(|(column, leaf)| column.select(&missing, &leaf.kind));
         let columns = columns.collect();
-        self.rows.complete(&mut rows, &missing, columns, None)
+        let kept = self.rows.complete(&mut rows, &missing, columns, None)?;
+        self.check_kept(kept)
     }
 
     /// Of an id that comes twice, only one value could be kept.
