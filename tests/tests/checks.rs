@@ -77,6 +77,97 @@ fn a_sum_along_the_batch_is_refused() {
     assert_eq!(cached.stats().rows_accepted, 1);
 }
 
+/// Sums along the batch, in an output that is not a floating-point number.
+#[cached_module(id = "running_v1", key = i64)]
+struct Running {
+    output: String,
+}
+
+impl Extractor for Running {
+    type Input = Vec<i64>;
+    type Output = (Vec<i64>, Vec<String>, Vec<Option<f32>>, Vec<Vec<u8>>);
+
+    fn forward(&self, inputs: &Vec<i64>) -> tcx::Result<Self::Output> {
+        let sum = |sum: &mut i64, x: &i64| {
+            *sum += x;
+            Some(*sum)
+        };
+        let sums = inputs.iter().scan(0, sum);
+        // What does not depend on the batch in this output.
+        let of = |output: &str| {
+            let depends = self.output == output;
+            sums.clone().map(move |sum| if depends { sum } else { 1 })
+        };
+        Ok((
+            of("number").collect(),
+            of("text").map(|sum| format!("sum {sum}")).collect(),
+            of("presence").map(|sum| (sum == 1).then_some(0.5)).collect(),
+            of("bytes").map(|sum| vec![sum as u8; 3]).collect(),
+        ))
+    }
+}
+
+#[test]
+fn sums_along_the_batch_are_refused_as_numbers_texts_bytes_and_presence() {
+    for output in ["number", "text", "presence", "bytes"] {
+        for rows in [3, 8, 64] {
+            let dir = tempfile::tempdir().unwrap();
+            let cached = Cache::open(dir.path()).unwrap();
+            let cached = cached.module(Running { output: output.to_owned() }).unwrap();
+            let batch = |first: i64| (first..first + rows).collect::<Vec<_>>();
+            let forward = |ids: &[i64]| cached.forward(ids, &vec![1; ids.len()]).map(drop);
+            let failed = (0..10).find_map(|number| forward(&batch(number * rows)).err());
+            let said = failed.unwrap_or_else(|| panic!("{output} in batches of {rows}")).to_string();
+            let field =
+                ["number", "text", "presence", "bytes"].iter().position(|own| *own == output).unwrap();
+            let field = format!("{DEPENDS}: field `{field}` is not the same in ");
+            assert!(said.contains(&field) && said.contains(" samples, "), "{said}");
+            if rows >= 8 {
+                assert_eq!(cached.stats().rows_accepted, 0, "nothing is stored");
+            }
+        }
+    }
+}
+
+/// Labels that other kernels decide otherwise for one sample in 24, and numbers that they round otherwise in every sample.
+#[cached_module(id = "tipping_v1", key = i64)]
+struct Tipping;
+
+impl Extractor for Tipping {
+    type Input = Vec<i64>;
+    type Output = (Vec<i64>, Vec<String>, Vec<Option<f32>>, Vec<[i16; 16]>, Vec<[u8; 16]>);
+
+    fn forward(&self, inputs: &Vec<i64>) -> tcx::Result<Self::Output> {
+        let other_kernels = inputs.len() >= 16;
+        let tips = |x: &&i64| other_kernels && **x % 24 == 5;
+        let label = |x: &i64| if tips(&x) { -x } else { *x };
+        let rounded = |x: &i64| std::array::from_fn(|_| *x as i16 + i16::from(other_kernels));
+        let mask = |x: &i64| {
+            std::array::from_fn(|at| u8::from(at == 3) * 100 * u8::from(other_kernels) + (x % 100) as u8)
+        };
+        Ok((
+            inputs.iter().map(label).collect(),
+            inputs.iter().map(|x| label(x).to_string()).collect(),
+            inputs.iter().map(|x| (!tips(&x)).then_some(1.)).collect(),
+            inputs.iter().map(rounded).collect(),
+            inputs.iter().map(mask).collect(),
+        ))
+    }
+}
+
+#[test]
+fn labels_that_tip_in_few_samples_and_numbers_that_are_rounded_otherwise_are_accepted() {
+    for rows in [16, 64] {
+        let dir = tempfile::tempdir().unwrap();
+        let cached = Cache::builder().recheck(0.25).open(dir.path()).unwrap().module(Tipping).unwrap();
+        for batch in 0..40 {
+            let ids: Vec<i64> = (batch * rows..batch * rows + rows).collect();
+            cached.forward(&ids, &ids).unwrap();
+        }
+        assert!(cached.stats().rows_rechecked > 80);
+    }
+}
+
 /// Computes something else in every so many samples, by a counter that stands for chance.
 #[cached_module(id = "seldom_random_v1", key = i64)]
 struct SeldomRandom {

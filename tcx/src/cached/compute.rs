@@ -7,6 +7,7 @@ use tcx_store::{Attestation, Column, Leaf};
 
 use crate::cached::checks::compare::{Broken, Tolerance, first_difference};
 use crate::cached::checks::passed::{Level, Record};
+use crate::cached::checks::tipped::Tipped;
 use crate::cached::checks::{Checks, Computed, Recheck};
 use crate::identity::Identity;
 use crate::identity::sources::Sources;
@@ -183,6 +184,11 @@ impl<M: CachedModule> Computed for Ran<'_, M> {
         let (position, difference) =
             first_difference(self.leaves, self.rows, self.columns, other, pairs, tolerance)?;
         Some(Broken::new(tolerance, &difference, &(self.named)(position)))
+    }
+
+    fn tipped(&self, positions: &[usize], other: &[Column]) -> Tipped {
+        let pairs = positions.iter().enumerate().map(|(row, &position)| (position, row));
+        Tipped::of(self.leaves, self.columns, other, pairs, self.named)
     }
 
     fn between(&self, positions: &[usize], one: &[Column], other: &[Column]) -> Option<Broken> {

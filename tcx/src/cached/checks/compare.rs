@@ -14,7 +14,7 @@ pub(crate) enum Tolerance {
     /// The same batch twice: only what a parallel sum may change in its last bits.
     Repeated,
     /// The sample in another batch: other kernels, other padding. What is rounded to whole numbers or
-    /// words may tip over, and is not compared.
+    /// words may tip over in a few samples, which [`Tipped`](super::tipped::Tipped) counts, and is not compared here.
     Rebatched,
 }
 
@@ -48,6 +48,10 @@ pub(crate) struct Broken {
 impl Broken {
     /// `sample` is the id of the sample that shows it.
     pub(crate) fn new(tolerance: Tolerance, Difference { field, how }: &Difference, sample: &str) -> Self {
+        Self::of_field(tolerance, field, &format!("{how}, for id {sample}"))
+    }
+
+    pub(crate) fn of_field(tolerance: Tolerance, field: &str, how: &str) -> Self {
         let (what, remedy) = match tolerance {
             Tolerance::Repeated => (
                 "the same sample gave two different outputs",
@@ -60,8 +64,8 @@ impl Broken {
                  cache may be wrong: give the module a new id, or invalidate them",
             ),
         };
-        let message = format!("{what}: field `{field}` {how}, for id {sample}");
-        Self { field: field.clone(), message: message.into(), remedy }
+        let message = format!("{what}: field `{field}` {how}");
+        Self { field: field.into(), message: message.into(), remedy }
     }
 
     pub(crate) fn error(&self, module: &str) -> Error {

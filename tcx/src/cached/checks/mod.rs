@@ -8,6 +8,7 @@ pub(crate) mod chance;
 pub(crate) mod compare;
 pub(crate) mod finite;
 pub(crate) mod passed;
+pub(crate) mod tipped;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +18,7 @@ use crate::Result;
 use crate::cached::checks::chance::Chance;
 use crate::cached::checks::compare::{Broken, Tolerance};
 use crate::cached::checks::passed::Level;
+use crate::cached::checks::tipped::Tipped;
 
 /// How many samples a standing check computes together: much cheaper for each than one alone, and far fewer than a batch.
 const TOGETHER: usize = 8;
@@ -58,6 +60,9 @@ pub(crate) trait Computed {
     /// [`some`](Self::some) of them, if they differ by more than is tolerated.
     fn difference(&self, positions: &[usize], other: &[Column], tolerance: Tolerance) -> Option<Broken>;
 
+    /// How many of the samples at these positions are not the same in `other`, in whole numbers, texts, bytes and presence.
+    fn tipped(&self, positions: &[usize], other: &[Column]) -> Tipped;
+
     /// How two computations of the samples at these positions differ by more than the last bits.
     fn between(&self, positions: &[usize], one: &[Column], other: &[Column]) -> Option<Broken>;
 }
@@ -78,6 +83,8 @@ pub(crate) struct Checks {
     alone: Alone,
     /// Outputs differ between batches by more than the last bits and less than what is tolerated there: other kernels.
     is_sensitive: bool,
+    /// The samples that were compared since the last verdict on whole numbers, texts and the like.
+    tipped: Tipped,
     broken: Option<Broken>,
     chance: Chance,
 }
@@ -88,6 +95,7 @@ impl Checks {
             deterministic: false,
             alone: Alone::default(),
             is_sensitive: false,
+            tipped: Tipped::default(),
             broken: None,
             chance: Chance::new(),
         }
@@ -100,7 +108,8 @@ impl Checks {
 
     /// What was shown so far.
     pub(crate) fn shown(&self) -> Level {
-        match (self.deterministic, self.alone.last && self.alone.other) {
+        let independent = self.alone.last && self.alone.other && !self.tipped.is_suspect();
+        match (self.deterministic, independent) {
             (true, true) => Level::Independent,
             (true, false) => Level::Deterministic,
             (false, _) => Level::Nothing,
@@ -120,14 +129,39 @@ impl Checks {
     ///
     /// The module's own. A broken promise is not returned as an error: see [`broken`](Self::broken).
     pub(crate) fn look_at(&mut self, batch: &impl Computed, recheck: Option<&Recheck>) -> Result<()> {
-        self.broken = match self.first_samples(batch)? {
-            None => match recheck {
-                Some(recheck) => self.standing(batch, recheck)?,
-                None => None,
-            },
-            broken => broken,
-        };
+        let mut broken = self.first_samples(batch)?;
+        if broken.is_none() {
+            broken = self.more_samples(batch)?;
+        }
+        if let (None, Some(recheck)) = (&broken, recheck) {
+            broken = self.standing(batch, recheck)?;
+        }
+        self.broken = broken;
         Ok(())
+    }
+
+    /// Where a sample was not the same in whole numbers, texts or the like, computes more samples alone: a few of them tip over in
+    /// any module, most of them only in one that depends on the batch.
+    fn more_samples(&mut self, batch: &impl Computed) -> Result<Option<Broken>> {
+        if batch.rows() < 2 || !self.tipped.is_suspect() {
+            return Ok(None);
+        }
+        for row in self.chance.some(TOGETHER, batch.rows()) {
+            let alone = batch.some(&[row])?;
+            if let Some(broken) = self.tally(batch.tipped(&[row], &alone)) {
+                return Ok(Some(broken));
+            }
+            if !self.tipped.is_suspect() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds samples to those that were compared with another batch. Once they are enough, the verdict, and the next ones start from zero.
+    fn tally(&mut self, tipped: Tipped) -> Option<Broken> {
+        self.tipped.add(tipped);
+        if self.tipped.compared() < TOGETHER { None } else { std::mem::take(&mut self.tipped).most() }
     }
 
     /// Computes samples alone, until one has shown that the module is deterministic and two have given what they gave in their
@@ -158,10 +192,12 @@ impl Checks {
     /// Computes one sample alone, and a second time if it is not what it was in the batch to the last bits.
     fn alone(&mut self, batch: &impl Computed, row: usize) -> Result<Option<Broken>> {
         let alone = batch.some(&[row])?;
-        if batch.difference(&[row], &alone, Tolerance::Repeated).is_none() {
+        // A batch of one sample is the same batch.
+        let tipped = if batch.rows() > 1 { self.tally(batch.tipped(&[row], &alone)) } else { None };
+        if tipped.is_none() && batch.difference(&[row], &alone, Tolerance::Repeated).is_none() {
             return Ok(None);
         }
-        let depends = batch.difference(&[row], &alone, Tolerance::Rebatched);
+        let depends = batch.difference(&[row], &alone, Tolerance::Rebatched).or(tipped);
         if self.deterministic && self.is_sensitive && depends.is_none() {
             return Ok(None);
         }
@@ -194,10 +230,11 @@ impl Checks {
     /// Computes these samples once more, in a batch of their own.
     fn part(&mut self, batch: &impl Computed, positions: &[usize]) -> Result<Option<Broken>> {
         let some = batch.some(positions)?;
-        if batch.difference(positions, &some, Tolerance::Repeated).is_none() {
+        let tipped = self.tally(batch.tipped(positions, &some));
+        if tipped.is_none() && batch.difference(positions, &some, Tolerance::Repeated).is_none() {
             return Ok(None);
         }
-        let depends = batch.difference(positions, &some, Tolerance::Rebatched);
+        let depends = batch.difference(positions, &some, Tolerance::Rebatched).or(tipped);
         if self.is_sensitive && depends.is_none() {
             return Ok(None);
         }
