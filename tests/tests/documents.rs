@@ -83,7 +83,7 @@ fn a_crate_of_your_own_is_built_by_the_lines_of_the_readme() -> io::Result<()> {
     // From a folder that knows nothing of this workspace's configuration of Cargo. It is checked, not run: linking takes long.
     let elsewhere = tempfile::tempdir()?;
     let script = format!(
-        "cd '{}'\n{environment}\nexport CARGO_NET_OFFLINE=true\n{add}\n{tch}\ncd '{}'\nexec cargo check --offline --manifest-path '{}' --config 'profile.dev.package.\"*\".opt-level=2' \
+        "cd '{}'\n{environment}\nexport CARGO_NET_OFFLINE=true\n{add}\n{tch}\ncd '{}'\nexec cargo check --offline --manifest-path '{}' --config 'profile.dev.package.\"*\".opt-level=1' \
          --config 'profile.dev.package.\"*\".debug=false' --config 'profile.dev.debug=\"line-tables-only\"'",
         mine.display(),
         elsewhere.path().display(),

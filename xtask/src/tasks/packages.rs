@@ -14,7 +14,7 @@ pub(crate) const PUBLISHED: [&str; 5] = ["tcx-derive", "tcx-store", "tcx-sql", "
 /// not have, so that dependencies that the tests were built with serve again.
 const PROFILE: [&str; 3] = [
     "profile.dev.debug='line-tables-only'",
-    "profile.dev.package.'*'.opt-level=2",
+    "profile.dev.package.'*'.opt-level=1",
     "profile.dev.package.'*'.debug=false",
 ];
 
