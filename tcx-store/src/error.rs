@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Forked,
     /// What the rows were computed from has changed, as an [`Attestation`](crate::Attestation) found out: compute them again.
     SourceChanged,
+    /// Another process has invalidated or replaced values before they were written: put them again if they are still right.
+    Superseded,
     /// The store is open with other options, or to read only: open it with the same options, or to write.
     InvalidOptions,
     /// The directory of the module is a link: remove the link.

@@ -37,6 +37,8 @@ pub enum ErrorKind {
     Mismatch,
     /// The folder was removed and made again, or replaced by a copy, since it was opened. Open the module again.
     Replaced,
+    /// Another process invalidated or replaced values before they were written. Put them again if they are still right.
+    Superseded,
     /// An output is not what its type declares, or holds a value that the module rejects, as NaN.
     InvalidOutput,
     /// A module broke a rule: it is random, depends on the batch, trains, changed its weights, or asks its own handle to compute.
@@ -299,6 +301,7 @@ impl From<tcx_store::Error> for Error {
             tcx_store::ErrorKind::Replaced => ErrorKind::Replaced,
             tcx_store::ErrorKind::Forked => ErrorKind::Forked,
             tcx_store::ErrorKind::SourceChanged => ErrorKind::ModuleViolation,
+            tcx_store::ErrorKind::Superseded => ErrorKind::Superseded,
             tcx_store::ErrorKind::InvalidOptions => ErrorKind::InvalidSettings,
             tcx_store::ErrorKind::InvalidPath => ErrorKind::InvalidPath,
             tcx_store::ErrorKind::InvalidId => ErrorKind::InvalidId,

@@ -52,7 +52,7 @@ impl Fate {
     }
 
     /// How many rows are dead.
-    fn gone(&self) -> usize {
+    pub(crate) fn gone(&self) -> usize {
         (0..self.dead.len().max(self.superseded.len())).filter(|&row| self.is_dead(row)).count()
     }
 

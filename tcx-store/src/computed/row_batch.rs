@@ -26,6 +26,8 @@ pub(crate) struct RowBatch {
     pub(crate) attestation: Option<Arc<Attestation>>,
     /// The user that inserted the rows learns here that they are lost.
     pub(crate) losses: Option<Arc<Losses>>,
+    /// Whether rows that a change of another process kills are lost: they were given, and cannot be computed again.
+    pub(crate) is_put: bool,
 }
 
 impl RowBatch {
@@ -52,7 +54,8 @@ impl RowBatch {
                 return Err(Error::invalid(message));
             }
         }
-        Ok(Self { keys, columns, seen, born: now_millis(), recompute, attestation: None, losses: None })
+        let (attestation, losses, is_put) = (None, None, false);
+        Ok(Self { keys, columns, seen, born: now_millis(), recompute, attestation, losses, is_put })
     }
 
     pub(crate) fn rows(&self) -> usize {

@@ -13,7 +13,7 @@ use arrow_schema::SchemaRef;
 
 use crate::buffer::WriteBuffer;
 use crate::buffer::generation::Wanted;
-use crate::changes::now_millis;
+use crate::changes::{Seen, now_millis};
 use crate::engine::passed::Passed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
@@ -34,6 +34,7 @@ use crate::segment::arrow_schema;
 use crate::segment::memory_cache::MemoryCache;
 use crate::stats::Counters;
 use crate::storage::Storage;
+use crate::storage::name::FileName;
 use crate::storage::warn_once::Failing;
 use crate::sys::runtime;
 use crate::sys::runtime::lock;
@@ -240,7 +241,9 @@ impl Core {
         }
         let mut destinations = Destinations::new(destinations, lookup.len());
         self.lookup_missing(&mut lookup, &mut destinations);
-        if lookup.missing() > 0 && self.refresh_on_miss()? {
+        if lookup.missing() > 0 && self.refresh_before_computing(lookup.seen())? {
+            // Before the rows are looked for: what is still missing then is computed after these changes.
+            lookup.see(self.snapshot().seen());
             self.lookup_missing(&mut lookup, &mut destinations);
         }
         Ok(lookup.with_copied(destinations.into_copied()))
@@ -308,6 +311,22 @@ impl Core {
             Ok(mut refresh) => self.refresh_with(&mut refresh, false),
             Err(_) => Ok(false),
         }
+    }
+
+    /// Looks for new files because rows are missing, and for changes however lately the folder was listed: those that are there
+    /// now must not kill what is computed next. Tells whether anything may be new since `seen`.
+    fn refresh_before_computing(&self, seen: &Seen) -> Result<bool> {
+        let listed = self.refresh_on_miss()?;
+        // Changes have names: to look for the next one takes no listing.
+        let next = FileName::Change(self.snapshot().known.saturating_add(1)).to_string();
+        if self.storage.info(&next).is_ok() {
+            match self.refresh_now() {
+                // A lost mount makes misses, not errors.
+                Err(error) if error.kind() != ErrorKind::Io => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(listed || self.snapshot().known != seen.number)
     }
 
     /// Lists the folder in any case.

@@ -80,8 +80,10 @@ pub struct Lookup {
     missing: usize,
     /// Rows that were found in the write buffer.
     buffered: usize,
-    /// What was known of the changes when the oldest part of this lookup was made.
+    /// What was known of the changes before the rows that are missing were looked for.
     seen: Seen,
+    /// Whether the rows that complete it were given, and cannot be computed again.
+    puts: bool,
     /// Only rows that it has computed are found.
     recompute: Option<Arc<RecomputeSession>>,
     /// The leaves that are wanted; all, if none is said.
@@ -106,10 +108,27 @@ impl Lookup {
             missing,
             buffered: 0,
             seen,
+            puts: false,
             recompute,
             wanted: None,
             copied: Copied::default(),
         }
+    }
+
+    /// What was known of the changes before the missing rows were looked for.
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// The missing rows are looked for once more, and this is known of the changes now.
+    pub(crate) fn see(&mut self, seen: Seen) {
+        self.seen = seen;
+    }
+
+    /// What completes the lookup are values that were given: if a change that is not known now kills one, it is lost, and not
+    /// only missing.
+    pub(crate) fn for_puts(self) -> Self {
+        Self { puts: true, ..self }
     }
 
     /// Only these leaves are going to be read, and the stamps if the keys have any.
@@ -184,7 +203,7 @@ impl Lookup {
             // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
             let rejected = positions.iter().any(|&position| self.is_replaced(position));
             batch.recompute = batch.recompute.or_else(|| rejected.then(|| rejections.clone()));
-            (batch.attestation, batch.losses) = (attestation, Some(losses));
+            (batch.attestation, batch.losses, batch.is_put) = (attestation, Some(losses), self.puts);
         }
         let batch = Arc::new(batch);
         self.fill(&batch, positions);

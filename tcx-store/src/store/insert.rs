@@ -5,13 +5,47 @@ use std::sync::Arc;
 use crate::buffer::Accepted;
 use crate::computed::attestation::Attestation;
 use crate::computed::losses::Losses;
+use crate::computed::recompute::RecomputeSession;
 use crate::error::{Error, Result};
 use crate::read::lookup::{Keeping, Lookup};
+use crate::read::lookup_options::LookupOptions;
 use crate::schema::column::Column;
+use crate::schema::key::Keys;
 use crate::stats::causes::Cause;
 use crate::store::Store;
 
 impl Store {
+    /// Finds rows before values are put in the place of those that are missing; in the place of all that `recompute` has not put,
+    /// if there is one. The folder is listed first: the values outlive every change that there is by then, and no row is
+    /// missing that another process has made durable.
+    ///
+    /// A value that a later change of another process kills before it is durable is one of the [losses](Losses) of whoever
+    /// inserts it. Hits and misses are not counted.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup_to_put(Keys::ints([1], 0), None)?;
+    /// store.insert(&mut rows, &[0], vec![Column::dense(&[10])])?;
+    /// assert_eq!(store.lookup_to_put(Keys::ints([1], 0), None)?.missing(), 0);
+    /// let mut rows = store.lookup_to_put(Keys::ints([1], 0), Some(&RecomputeSession::new()))?;
+    /// store.insert(&mut rows, &[0], vec![Column::dense(&[20])])?;
+    /// store.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed; otherwise as [`lookup`](Self::lookup).
+    pub fn lookup_to_put(&self, keys: Keys, recompute: Option<&Arc<RecomputeSession>>) -> Result<Lookup> {
+        self.refresh()?;
+        let options = LookupOptions { recompute, uncounted: true, ..LookupOptions::default() };
+        Ok(self.lookup_with(keys, options)?.for_puts())
+    }
+
     /// Rows that were found are not to be served: those at `positions` are missing from now on, and what is inserted for them takes
     /// their place, in every process.
     ///

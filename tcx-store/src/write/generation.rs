@@ -115,6 +115,9 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     // After it: a thread that seals an earlier generation may change them.
     let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
     let refused = refuse(&mut fates, &generation.batches);
+    let died = expire(&mut fates, &generation.batches, core.retention.oldest_kept());
+    let mut settling = Settling { generation, replacements: Vec::new(), died };
+    let known = Known::new(generation, &fates, &live.changes);
     // A segment's base is the newest change known when it is sealed, so that none is missed.
     if live.refresh()? {
         core.install(&mut live);
@@ -123,8 +126,6 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
     live.changes.write_pending(&*core.storage).map_err(failed)?;
     can_decide(core, &live.changes, &fates)?;
-    let died = expire(&mut fates, &generation.batches, core.retention.oldest_kept());
-    let mut settling = Settling { generation, replacements: Vec::new(), died };
     let mut settled = settling.replace(core, &mut live.changes, &mut fates).map_err(failed);
     // A change of another process may have come in between. As long as it cannot be read, it has killed nothing.
     if settled.is_ok()
@@ -133,6 +134,7 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
         settling.advance(&live.changes, &mut fates);
     }
     let base = live.changes.newest().unwrap_or(0);
+    known.report_superseded(core, &generation.batches, &fates);
     let fates = Arc::new(fates);
     let Settling { replacements, mut died, .. } = settling;
     // Before the buffer settles: each row that is accepted is either in the buffer then, or finds them here.
@@ -147,6 +149,36 @@ fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, 
     settled?;
     live.changes.make_durable(&*core.storage).map_err(failed)?;
     Ok((identity, base, fates))
+}
+
+/// How many rows of each batch were dead for all that this process knew before it looked for changes of others: its own callers
+/// have killed them. Empty if no row was put.
+struct Known(Vec<usize>);
+
+impl Known {
+    fn new(generation: &Generation, fates: &[Fate], changes: &KnownChanges) -> Self {
+        if !generation.batches.iter().any(|batch| batch.is_put) {
+            return Self(Vec::new());
+        }
+        let mut fates = fates.to_vec();
+        generation.advance(&mut fates, changes.tombstones(), changes.newest().unwrap_or(0));
+        Self(fates.iter().map(Fate::gone).collect())
+    }
+
+    /// Values that were put cannot be computed again: whoever put them learns that changes of other processes have killed some.
+    fn report_superseded(&self, core: &Core, batches: &[Arc<RowBatch>], fates: &[Fate]) {
+        for ((batch, fate), known) in batches.iter().zip(fates).zip(&self.0) {
+            let rows = fate.gone().saturating_sub(*known);
+            if batch.is_put && rows > 0 {
+                let path = core.storage.path().display();
+                let what = format!(
+                    "another process has invalidated or replaced them in {path} before they were written; put them again if \
+                     they are still right"
+                );
+                batch.lost(rows, &Error::of_kind(ErrorKind::Superseded, what));
+            }
+        }
+    }
 }
 
 /// What becomes of the rows of a generation by the changes that there are when it is sealed.

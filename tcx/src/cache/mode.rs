@@ -149,6 +149,15 @@ impl Rows {
         })
     }
 
+    /// As [`peek`](Self::peek), before values are put for what is missing: after whatever other processes have done until now.
+    pub(crate) fn lookup_to_put(&self, keys: Keys) -> Result<Lookup> {
+        Ok(match &self.used {
+            Used::ReadWrite(store) => store.lookup_to_put(keys, None)?,
+            Used::Recompute(store, recompute) => store.lookup_to_put(keys, Some(recompute))?,
+            Used::ReadOnly(_) | Used::Off(_) => self.peek(keys)?,
+        })
+    }
+
     pub(crate) fn lookup_again(&self, rows: &mut Lookup) -> Result<()> {
         Ok(self.store().map_or(Ok(()), |store| store.lookup_again(rows))?)
     }

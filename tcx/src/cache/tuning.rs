@@ -65,7 +65,9 @@ impl Tuning {
         self
     }
 
-    /// How often a process that misses nothing looks for rows of other processes (1 s). A miss looks at once.
+    /// How often a process that misses nothing looks for rows and invalidations of other processes (1 s). Until then it may serve
+    /// a row that another process has invalidated. Lookups that miss rows look for new rows at most every 100 ms, and
+    /// for invalidations every time: what they compute outlives what was invalidated before.
     pub fn refresh_every(mut self, time: Duration) -> Self {
         self.refresh_every = time;
         self

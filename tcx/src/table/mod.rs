@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tch::Device;
-use tcx_store::{Column, Keys, Lookup, LookupOptions, RecomputeSession, Stats, Store};
+use tcx_store::{Column, Keys, Lookup, RecomputeSession, Stats, Store};
 
 use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
@@ -207,7 +207,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let keys = self.pack(ids)?;
         self.with_room()?;
         let _alone = self.compute_alone()?;
-        self.keep(self.rows.peek(keys)?, &columns)
+        self.keep(self.rows.lookup_to_put(keys)?, &columns)
     }
 
     /// The store, to change what is in it.
@@ -249,14 +249,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let keys = self.pack(ids)?;
         let store = self.with_room()?;
         let _alone = self.compute_alone()?;
-        let mut rows = store.lookup_with(
-            keys,
-            LookupOptions {
-                recompute: Some(&RecomputeSession::new()),
-                uncounted: true,
-                ..LookupOptions::default()
-            },
-        )?;
+        let mut rows = store.lookup_to_put(keys, Some(&RecomputeSession::new()))?;
         self.check_distinct(&rows)?;
         let kept = self.rows.complete(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns, None)?;
         self.check_kept(kept)?;

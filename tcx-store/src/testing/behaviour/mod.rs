@@ -9,6 +9,7 @@ mod faults;
 mod folder;
 mod lookup;
 mod merged_elsewhere;
+mod outlived;
 mod reading;
 mod recompute;
 mod retention;

@@ -1,0 +1,113 @@
+//! What was invalidated or replaced by another process before a row was looked up does not kill the row.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::storage::{LocalStorage, System};
+use crate::testing::{column, compute, keys, process, replace, spec, values};
+use crate::{Losses, Options, RecomputeSession, Store};
+
+/// The pauses between the last listing and the lookup: the folder is listed at most every 100 ms.
+const PAUSES: [Duration; 2] = [Duration::ZERO, Duration::from_millis(110)];
+
+/// A store that looks for new files only if rows are missing.
+fn seldom_listing(dir: &std::path::Path) -> Store {
+    let hour = Duration::from_hours(1);
+    let options = Options { flush_interval: hour, refresh_every: hour, ..Options::default() };
+    Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), System)), spec(), &options).unwrap()
+}
+
+/// Two processes on one folder, of which the first has just listed it.
+fn just_listed(dir: &std::path::Path) -> (Store, Store) {
+    let own = seldom_listing(dir);
+    compute(&own, &["other"], 0);
+    own.flush().unwrap();
+    own.refresh().unwrap();
+    (own, process(dir))
+}
+
+#[test]
+fn a_row_that_is_computed_after_another_process_has_invalidated_it_stays() {
+    for pause in PAUSES {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, other) = just_listed(dir.path());
+        for value in 1..4 {
+            other.invalidate(&keys(&["x"])).unwrap();
+            sleep(pause);
+            compute(&own, &["x"], value);
+            own.flush().unwrap();
+            assert_eq!(values(&own, &["x"]), [value], "after a pause of {pause:?}");
+            assert_eq!(own.stats().rows_dropped, 0);
+            own.invalidate(&keys(&["x"])).unwrap();
+            other.refresh().unwrap();
+        }
+    }
+}
+
+#[test]
+fn of_two_replacements_by_two_processes_the_later_one_stays() {
+    for pause in PAUSES {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, other) = just_listed(dir.path());
+        for value in 1..4 {
+            replace(&other, &RecomputeSession::new(), &["x"], value);
+            other.flush().unwrap();
+            sleep(pause);
+            replace(&own, &RecomputeSession::new(), &["x"], 10 * value);
+            own.flush().unwrap();
+            assert_eq!(values(&own, &["x"]), [10 * value], "after a pause of {pause:?}");
+            assert_eq!(values(&process(dir.path()), &["x"]), [10 * value]);
+        }
+    }
+}
+
+#[test]
+fn values_are_put_only_where_no_process_has_put_any() {
+    let dir = tempfile::tempdir().unwrap();
+    let (own, other) = just_listed(dir.path());
+    compute(&other, &["x"], 1);
+    other.flush().unwrap();
+    let rows = own.lookup_to_put(keys(&["x", "y"]), None).unwrap();
+    assert_eq!(rows.distinct_missing_positions(), [1]);
+}
+
+/// Puts `x` for this user of the store.
+fn put(store: &Store, losses: &Arc<Losses>, session: Option<&Arc<RecomputeSession>>) {
+    let mut rows = store.lookup_to_put(keys(&["x"]), session).unwrap();
+    store.insert_for(losses, &mut rows, &[0], column(&[1]), None).unwrap();
+}
+
+#[test]
+fn a_value_that_was_put_and_dies_by_a_change_of_another_process_is_a_loss() {
+    for session in [None, Some(RecomputeSession::new())] {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, other) = just_listed(dir.path());
+        let (losses, innocent) = (Arc::new(Losses::new()), Losses::new());
+        put(&own, &losses, session.as_ref());
+        other.invalidate(&keys(&["x"])).unwrap();
+        own.flush_for(&innocent).unwrap();
+        let error = own.flush_for(&losses).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.starts_with("1 computed rows ") && error.contains("another process"), "{error}");
+        own.flush_for(&losses).unwrap();
+        assert_eq!((values(&own, &["x"]), own.stats().rows_dropped), (vec![-1], 1));
+    }
+}
+
+#[test]
+fn a_value_that_its_own_process_invalidates_or_replaces_is_no_loss() {
+    for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, _other) = just_listed(dir.path());
+        let losses = Arc::new(Losses::new());
+        put(&own, &losses, first.then(RecomputeSession::new).as_ref());
+        if second {
+            replace(&own, &RecomputeSession::new(), &["x"], 2);
+        } else {
+            own.invalidate(&keys(&["x"])).unwrap();
+        }
+        own.flush_for(&losses).unwrap();
+        assert_eq!(values(&own, &["x"]), [if second { 2 } else { -1 }]);
+    }
+}
