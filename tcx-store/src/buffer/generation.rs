@@ -38,6 +38,11 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
+    /// Whether a row was recomputed, so that a tombstone has to make way for it.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replaces
+    }
+
     fn push(&mut self, batch: Arc<RowBatch>) {
         let number = self.batches.len() as u32;
         for row in 0..batch.rows() {

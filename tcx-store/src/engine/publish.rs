@@ -32,26 +32,36 @@ fn check_folder(core: &Core) -> Result<()> {
 }
 
 fn publish_files(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> io::Result<()> {
-    let name = written.name;
-    // The run first, so that whoever sees the segment finds it indexed. It can be made again: without it, the
-    // segment is written all the same.
-    let run = Random::new();
-    if let Err(error) = publish_run(&*core.storage, run, &build_run(&[(name, hashes)])) {
-        tracing::debug!(segment = %name, "cannot write its index run: {error}");
-    }
-    if let Err(error) = written.publish() {
-        // Best effort: a run that stays knows a segment that nobody will find.
-        let _ = core.storage.remove(&FileName::Run(run).to_string());
-        return Err(error);
-    }
+    let (name, run) = (written.name, index_segment(core, &written, hashes));
+    written.publish().inspect_err(|_| forget_index(core, run))?;
     let mut live = core.live();
-    let added = match live.add(name, run) {
-        // Another process has joined it with others already, and collected it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_replaced(&mut live, name) => Ok(()),
-        added => added,
-    };
+    let added = add_segment(&mut live, name, run);
     core.install(&mut live);
     added
+}
+
+/// Publishes the index run of a segment that has no name yet, so that whoever sees the segment finds it indexed. It can be made
+/// again: without it, the segment is written all the same.
+pub(crate) fn index_segment(core: &Core, written: &WrittenSegment, hashes: Vec<KeyHash>) -> Random {
+    let run = Random::new();
+    if let Err(error) = publish_run(&*core.storage, run, &build_run(&[(written.name, hashes)])) {
+        tracing::debug!(segment = %written.name, "cannot write its index run: {error}");
+    }
+    run
+}
+
+/// The segment of this index run gets no name. Best effort: a run that stays knows a segment that nobody will find.
+pub(crate) fn forget_index(core: &Core, run: Random) {
+    let _ = core.storage.remove(&FileName::Run(run).to_string());
+}
+
+/// Takes note of a segment that this process has published.
+pub(crate) fn add_segment(live: &mut Live, name: SegmentName, run: Random) -> io::Result<()> {
+    match live.add(name, run) {
+        // Another process has joined it with others already, and collected it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_replaced(live, name) => Ok(()),
+        added => added,
+    }
 }
 
 fn has_been_replaced(live: &mut Live, name: SegmentName) -> bool {

@@ -43,6 +43,11 @@ pub(crate) struct WrittenSegment {
 }
 
 impl WrittenSegment {
+    /// Makes the file durable, so that only its name is left to give.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        self.draft.sync()
+    }
+
     /// Durable when this returns.
     pub(crate) fn publish(self) -> io::Result<()> {
         self.draft.publish(&FileName::Segment(self.name).to_string(), true)

@@ -54,7 +54,8 @@ impl<S: FileOperations + Clone> LocalStorage<S> {
                 self.named.store(false, Ordering::Release);
             }
         })?;
-        Ok(LocalDraft { dir: self.dir.clone(), path: Some(path), file, steps: self.steps.clone() })
+        let (dir, steps) = (self.dir.clone(), self.steps.clone());
+        Ok(LocalDraft { dir, path: Some(path), file, is_synced: false, steps })
     }
 
     /// Makes the names of the directory and of the cache that holds it durable: the process that created them may not have come to
@@ -201,6 +202,8 @@ struct LocalDraft<S: FileOperations> {
     /// `None` once the file has its name.
     path: Option<PathBuf>,
     file: File,
+    /// Whether what was written is durable.
+    is_synced: bool,
     steps: S,
 }
 
@@ -214,6 +217,7 @@ impl<S: FileOperations> LocalDraft<S> {
 
 impl<S: FileOperations> Write for LocalDraft<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.is_synced = false;
         self.steps.write(&mut self.file, bytes)
     }
 
@@ -223,9 +227,15 @@ impl<S: FileOperations> Write for LocalDraft<S> {
 }
 
 impl<S: FileOperations> Draft for LocalDraft<S> {
+    fn sync(&mut self) -> io::Result<()> {
+        self.steps.sync(&self.file)?;
+        self.is_synced = true;
+        Ok(())
+    }
+
     fn publish(mut self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
-        if durable {
-            self.steps.sync(&self.file)?;
+        if durable && !self.is_synced {
+            self.sync()?;
         }
         self.steps.rename(self.sealed_path()?, &self.dir.join(name))?;
         self.path = None;

@@ -118,6 +118,9 @@ impl FileInfo {
 
 /// A file that is being written. Dropped before it has a name, it is removed.
 pub(crate) trait Draft: Write + Send {
+    /// Makes what was written durable, so that only the name is left to give.
+    fn sync(&mut self) -> io::Result<()>;
+
     /// Gives the file its name, by which others find it whole.
     ///
     /// A durable file and its name survive a power loss once this has returned. After an error the draft is

@@ -5,20 +5,20 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::fate::{Fate, doomed, expire, recomputes, refuse, replaced, tried};
 use crate::buffer::generation::Generation;
 use crate::changes::instance::KnownIdentity;
-use crate::changes::{Attempt, KnownChanges, Replacement, Tombstones};
 use crate::computed::RowBatch;
 use crate::computed::attestation::ask_sources;
 use crate::engine::Core;
-use crate::engine::publish::publish_segment;
+use crate::engine::publish::{add_segment, forget_index, index_segment, publish_segment};
 use crate::error::{Error, ErrorKind, Result};
+use crate::live::folder::Live;
 use crate::schema::key::KeyHash;
 use crate::segment::{
     MAX_SEGMENT_BYTES, Piece, Rows, SegmentHeader, Source, WrittenSegment, most_rows, write_segment,
 };
-use crate::storage::name::FileName;
+use crate::storage::name::SegmentName;
+use crate::write::decide::{Decided, Plan};
 
 /// Turns writing off; rows of a folder that refuses them are dropped.
 pub(crate) fn give_up(core: &Core, error: &Error) {
@@ -41,18 +41,28 @@ pub(crate) fn give_up(core: &Core, error: &Error) {
     }
 }
 
-/// A segment that waits for its name, and the hashes of its rows.
+/// The segments of a generation, which wait for their names.
 pub(crate) struct Written {
+    segments: Vec<WrittenRows>,
+    /// What has to be so still when tombstones make way for the rows, where they have to.
+    plan: Option<Plan>,
+}
+
+/// A segment that waits for its name, and the hashes of its rows.
+struct WrittenRows {
     segment: WrittenSegment,
     hashes: Vec<KeyHash>,
 }
+
+/// So often a generation is written because other processes made changes while it was written.
+const PLANNED_AT_MOST: usize = 8;
 
 /// Writes the rows of a frozen generation to files that have no names yet.
 ///
 /// # Errors
 ///
 /// What kept them from the disk; a folder that refuses them.
-pub(crate) fn write(core: &Core, generation: &Arc<Generation>) -> Result<Vec<Written>> {
+pub(crate) fn write(core: &Core, generation: &Arc<Generation>) -> Result<Written> {
     core.check()?;
     let written = write_once(core, generation);
     // A file was taken away while it was written: it is written again, with what has become of the rows by now.
@@ -64,12 +74,22 @@ pub(crate) fn write(core: &Core, generation: &Arc<Generation>) -> Result<Vec<Wri
 /// # Errors
 ///
 /// What kept them from being durable: the rows are still in the buffer.
-pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Vec<Written>) -> Result<()> {
-    let mut published = publish_once(core, written);
+pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Written) -> Result<()> {
+    let write_again = || write(core, oldest).and_then(|written| publish_once(core, oldest, written));
+    let mut published = publish_once(core, oldest, written);
     if is_not_found(&published) {
-        published = write(core, oldest).and_then(|written| publish_once(core, written));
+        published = write_again();
     }
-    published?;
+    for _ in 1..PLANNED_AT_MOST {
+        if !matches!(published, Ok(false)) {
+            break;
+        }
+        published = write_again();
+    }
+    if !published? {
+        let error = io::Error::other("other processes changed it whenever the rows were written");
+        return Err(Error::io("cannot replace rows in", core.storage.path(), error));
+    }
     core.buffer.release_oldest();
     if core.buffer.set_write_failure(None).is_some() {
         tracing::info!(path = %core.storage.path().display(), "writing works again");
@@ -81,150 +101,120 @@ fn is_not_found<T>(result: &Result<T>) -> bool {
     result.as_ref().is_err_and(Error::is_not_found)
 }
 
-fn write_once(core: &Core, generation: &Arc<Generation>) -> Result<Vec<Written>> {
-    let (identity, base, fates) = prepare(core, generation)?;
-    let alive = generation.batches.iter().zip(&*fates).flat_map(|(batch, fate)| {
-        let ranges = fate.alive(batch.rows());
-        ranges.into_iter().map(move |range| (&**batch, range))
-    });
-    let written = segments(core, alive);
-    let written = written.iter().map(|pieces| write_segment_of(core, &identity, base, pieces));
-    written.collect::<io::Result<_>>().map_err(|e| failed(core, e))
-}
-
-fn publish_once(core: &Core, written: Vec<Written>) -> Result<()> {
-    for Written { segment, hashes } in written {
-        let (name, bytes, rows) = (segment.name, segment.bytes, hashes.len());
-        publish_segment(core, segment, hashes)?;
-        core.counters.rows_sealed.add(rows);
-        core.counters.bytes_sealed.add(bytes as usize);
-        tracing::debug!(segment = %name, rows, bytes, "sealed");
-    }
-    Ok(())
-}
-
 fn failed(core: &Core, error: io::Error) -> Error {
     Error::io("cannot write a segment in", core.storage.path(), error)
 }
 
-/// Reads new changes and writes those that the rows need; returns the base of the rows that are left.
-fn prepare(core: &Core, generation: &Arc<Generation>) -> Result<(KnownIdentity, u64, Arc<Vec<Fate>>)> {
+fn write_once(core: &Core, generation: &Arc<Generation>) -> Result<Written> {
     // Before the lock is taken: to ask may take as long as to read all weights.
     ask_sources(&generation.batches);
     let mut live = core.live();
-    // After it: a thread that seals an earlier generation may change them.
-    let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
-    let refused = refuse(&mut fates, &generation.batches);
-    let died = expire(&mut fates, &generation.batches, core.retention.oldest_kept());
-    let mut settling = Settling { generation, replacements: Vec::new(), died };
-    let known = Known::new(generation, &fates, &live.changes);
-    // A segment's base is the newest change known when it is sealed, so that none is missed.
-    if live.refresh()? {
-        core.install(&mut live);
-    }
-    let identity = live.ensure_identity()?;
-    let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
-    live.changes.write_pending(&*core.storage).map_err(failed)?;
-    can_decide(core, &live.changes, &fates)?;
-    let mut settled = settling.replace(core, &mut live.changes, &mut fates).map_err(failed);
-    // A change of another process may have come in between. As long as it cannot be read, it has killed nothing.
-    if settled.is_ok()
-        || can_decide(core, &live.changes, &fates).inspect_err(|e| settled = Err(e.clone())).is_ok()
-    {
-        settling.advance(&live.changes, &mut fates);
-    }
-    let base = live.changes.newest().unwrap_or(0);
-    known.report_superseded(core, &generation.batches, &fates);
-    let fates = Arc::new(fates);
-    let Settling { replacements, mut died, .. } = settling;
-    // Before the buffer settles: each row that is accepted is either in the buffer then, or finds them here.
-    live.add_replacements(&replacements);
-    died += core
-        .install_with(&mut live, |show| core.buffer.settle(generation, fates.clone(), &replacements, show));
-    for (rows, batch, why) in refused {
-        died += rows;
-        batch.lost(rows, why);
-    }
-    core.counters.rows_dropped.add(died);
-    settled?;
-    live.changes.make_durable(&*core.storage).map_err(failed)?;
-    Ok((identity, base, fates))
-}
-
-/// How many rows of each batch were dead for all that this process knew before it looked for changes of others: its own callers
-/// have killed them. Empty if no row was put.
-struct Known(Vec<usize>);
-
-impl Known {
-    fn new(generation: &Generation, fates: &[Fate], changes: &KnownChanges) -> Self {
-        if !generation.batches.iter().any(|batch| batch.is_put) {
-            return Self(Vec::new());
+    let decided = Decided::new(core, &mut live, generation)?;
+    if generation.replaces() {
+        let (plan, identity) = (Plan::new(&decided, &live.changes), decided.identity.clone());
+        decided.settle(core, &mut live);
+        drop(live);
+        let alive = generation.batches.iter().zip(plan.alive.iter().cloned());
+        let mut segments = write_rows(core, alive, &identity, plan.base)?;
+        for rows in &mut segments {
+            rows.segment.sync().map_err(|e| failed(core, e))?;
         }
-        let mut fates = fates.to_vec();
-        generation.advance(&mut fates, changes.tombstones(), changes.newest().unwrap_or(0));
-        Self(fates.iter().map(Fate::gone).collect())
+        return Ok(Written { segments, plan: Some(plan) });
     }
+    let (identity, base) = (decided.identity.clone(), live.changes.newest().unwrap_or(0));
+    let fates = decided.settle(core, &mut live);
+    make_durable(core, &mut live)?;
+    drop(live);
+    let alive = generation.batches.iter().zip(&*fates).map(|(batch, fate)| (batch, fate.alive(batch.rows())));
+    Ok(Written { segments: write_rows(core, alive, &identity, base)?, plan: None })
+}
 
-    /// Values that were put cannot be computed again: whoever put them learns that changes of other processes have killed some.
-    fn report_superseded(&self, core: &Core, batches: &[Arc<RowBatch>], fates: &[Fate]) {
-        for ((batch, fate), known) in batches.iter().zip(fates).zip(&self.0) {
-            let rows = fate.gone().saturating_sub(*known);
-            if batch.is_put && rows > 0 {
-                let path = core.storage.path().display();
-                let what = format!(
-                    "another process has invalidated or replaced them in {path} before they were written; put them again if \
-                     they are still right"
-                );
-                batch.lost(rows, &Error::of_kind(ErrorKind::Superseded, what));
-            }
+fn write_rows<'a>(
+    core: &Core,
+    alive: impl Iterator<Item = (&'a Arc<RowBatch>, Vec<Range<usize>>)>,
+    identity: &KnownIdentity,
+    base: u64,
+) -> Result<Vec<WrittenRows>> {
+    let alive = alive.flat_map(|(batch, ranges)| ranges.into_iter().map(move |range| (&**batch, range)));
+    let segments = segments(core, alive);
+    let written = segments.iter().map(|pieces| write_segment_of(core, identity, base, pieces));
+    written.collect::<io::Result<_>>().map_err(|e| failed(core, e))
+}
+
+/// `false` if other processes have made changes since the generation was written: it has to be written again.
+fn publish_once(core: &Core, generation: &Arc<Generation>, written: Written) -> Result<bool> {
+    if let Some(plan) = written.plan {
+        return replace(core, generation, &plan, written.segments);
+    }
+    for WrittenRows { segment, hashes } in written.segments {
+        let sealed = (segment.name, segment.bytes, hashes.len());
+        publish_segment(core, segment, hashes)?;
+        count_sealed(core, sealed);
+    }
+    Ok(true)
+}
+
+fn count_sealed(core: &Core, (name, bytes, rows): (SegmentName, u64, usize)) {
+    core.counters.rows_sealed.add(rows);
+    core.counters.bytes_sealed.add(bytes as usize);
+    tracing::debug!(segment = %name, rows, bytes, "sealed");
+}
+
+/// Creates the tombstones that make way for recomputed rows, and at once names the segments of these rows, which are durable but
+/// for their names. Between the two neither the old rows nor the new ones are there for a process that opens the folder, so
+/// nothing is written then. `false` if what was planned does not hold any more.
+fn replace(
+    core: &Core,
+    generation: &Arc<Generation>,
+    plan: &Plan,
+    written: Vec<WrittenRows>,
+) -> Result<bool> {
+    let mut indexed = Vec::new();
+    for WrittenRows { segment, hashes } in written {
+        let rows = hashes.len();
+        indexed.push((index_segment(core, &segment, hashes), segment, rows));
+    }
+    let mut live = core.live();
+    let made = make_way(core, &mut live, generation, plan);
+    if !matches!(made, Ok(true)) {
+        for (run, ..) in indexed {
+            forget_index(core, run);
         }
+        return made;
     }
+    let mut named = Ok(());
+    for (run, segment, rows) in indexed {
+        let sealed = (segment.name, segment.bytes, rows);
+        named = named.and_then(|()| segment.publish());
+        named = named
+            .and_then(|()| add_segment(&mut live, sealed.0, run))
+            .inspect(|()| count_sealed(core, sealed));
+    }
+    core.install(&mut live);
+    named.map_err(|e| failed(core, e))?;
+    // Others find the segments only if the folder was the same all the time.
+    live.check_instance().inspect_err(|error| core.remember(error))?;
+    Ok(true)
 }
 
-/// What becomes of the rows of a generation by the changes that there are when it is sealed.
-struct Settling<'a> {
-    generation: &'a Generation,
-    replacements: Vec<Replacement>,
-    died: usize,
+/// Creates the tombstones that were planned; `false` if that is not possible any more.
+fn make_way(core: &Core, live: &mut Live, generation: &Arc<Generation>, plan: &Plan) -> Result<bool> {
+    let mut decided = Decided::new(core, live, generation)?;
+    if Plan::new(&decided, &live.changes) != *plan {
+        decided.settle(core, live);
+        return Ok(false);
+    }
+    live.check_instance().inspect_err(|error| core.remember(error))?;
+    let replaced = decided.replace(core, &mut live.changes, plan);
+    decided.settle(core, live);
+    let replaced = replaced?;
+    make_durable(core, live)?;
+    Ok(replaced)
 }
 
-impl Settling<'_> {
-    /// Writes a tombstone for each recompute session, so that none takes the rows of another for its own.
-    fn replace(&mut self, core: &Core, changes: &mut KnownChanges, fates: &mut [Fate]) -> io::Result<()> {
-        let batches = &self.generation.batches;
-        for recompute in recomputes(fates, batches) {
-            let mut before = Tombstones::default();
-            let attempt = Attempt::new();
-            let created = changes.create(&*core.storage, &attempt, |tombstones, newest| {
-                self.died += self.generation.advance(fates, tombstones, newest);
-                before = tombstones.clone();
-                doomed(fates, batches, &recompute)
-            });
-            if created.is_err() {
-                // It may be written all the same: then the rows must outlive it.
-                changes.tried(&attempt);
-                tried(fates, batches, &recompute, &attempt);
-            }
-            if let Some(number) = created? {
-                replaced(fates, batches, &recompute, number);
-                self.replacements.push(Replacement { number, before });
-            }
-        }
-        Ok(())
-    }
-
-    fn advance(&mut self, changes: &KnownChanges, fates: &mut [Fate]) {
-        let newest = changes.newest().unwrap_or(0);
-        self.died += self.generation.advance(fates, changes.tombstones(), newest);
-    }
-}
-
-/// Rows that wait for a change which cannot be read just now are not given up: it may name none of them.
-fn can_decide(core: &Core, changes: &KnownChanges, fates: &[Fate]) -> Result<()> {
-    let oldest = fates.iter().map(|fate| fate.number).min().unwrap_or(u64::MAX);
-    let Some(unread) = changes.unread_after(oldest) else { return Ok(()) };
-    let path = core.storage.path().join(FileName::Change(unread).to_string());
-    Err(Error::io("cannot flush: rows wait for the change", path, io::Error::other("it cannot be read")))
+fn make_durable(core: &Core, live: &mut Live) -> Result<()> {
+    let failed = |e| Error::io("cannot write a change in", core.storage.path(), e);
+    live.changes.make_durable(&*core.storage).map_err(failed)
 }
 
 fn write_segment_of(
@@ -232,7 +222,7 @@ fn write_segment_of(
     identity: &KnownIdentity,
     base: u64,
     pieces: &[Piece<'_>],
-) -> io::Result<Written> {
+) -> io::Result<WrittenRows> {
     let header = SegmentHeader {
         schema: &core.schema,
         leaves: &core.leaves,
@@ -246,7 +236,7 @@ fn write_segment_of(
     };
     let segment = write_segment(&*core.storage, &header, pieces)?;
     let hashes = pieces.iter().map(Piece::hashes).collect::<io::Result<Vec<_>>>()?.concat();
-    Ok(Written { segment, hashes })
+    Ok(WrittenRows { segment, hashes })
 }
 
 /// Divides the rows into segments of at most 512 MiB.

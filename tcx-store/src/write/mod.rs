@@ -1,6 +1,7 @@
 //! The background writer: a thread of its own with a current-thread runtime, so that it works from sync code
 //! and inside any runtime.
 
+pub(crate) mod decide;
 pub(crate) mod generation;
 pub(crate) mod seal_queue;
 

@@ -81,7 +81,7 @@ impl SealQueue {
     }
 
     /// What has been written since `start`.
-    fn publish(&mut self, generation: Arc<Generation>, written: Vec<Written>, start: Instant) -> Result<()> {
+    fn publish(&mut self, generation: Arc<Generation>, written: Written, start: Instant) -> Result<()> {
         let (done, published) = oneshot::channel();
         let (core, oldest) = (self.core.clone(), Arc::downgrade(&generation));
         let task = move || {

@@ -214,7 +214,8 @@ impl Storage for MemoryStorage {
         if !state.exists {
             return Err(ErrorKind::NotFound.into());
         }
-        Ok(Box::new(MemoryDraft { storage: self.clone(), inode: state.inode, bytes: Vec::new() }))
+        let (storage, inode) = (self.clone(), state.inode);
+        Ok(Box::new(MemoryDraft { storage, inode, bytes: Vec::new(), is_synced: false }))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -289,6 +290,7 @@ struct MemoryDraft {
     /// The folder that it was made in.
     inode: u64,
     bytes: Vec<u8>,
+    is_synced: bool,
 }
 
 impl Write for MemoryDraft {
@@ -303,13 +305,21 @@ impl Write for MemoryDraft {
 }
 
 impl Draft for MemoryDraft {
+    fn sync(&mut self) -> io::Result<()> {
+        if let Some(Fault::Refused(kind)) = self.storage.step("sync", "")? {
+            return Err(kind.into());
+        }
+        self.is_synced = true;
+        Ok(())
+    }
+
     fn publish(self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
-        let Self { storage, inode, bytes } = *self;
+        let Self { storage, inode, bytes, is_synced } = *self;
         storage.change("publish", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
             }
-            let file = File { bytes: bytes.into(), synced: durable, named: false, written: 0 };
+            let file = File { bytes: bytes.into(), synced: durable || is_synced, named: false, written: 0 };
             state.add(name, file, storage.process, storage.folder.clock.millis());
             if durable && answered {
                 state.sync();
@@ -319,7 +329,7 @@ impl Draft for MemoryDraft {
     }
 
     fn create(self: Box<Self>, name: &str) -> io::Result<bool> {
-        let Self { storage, inode, bytes } = *self;
+        let Self { storage, inode, bytes, .. } = *self;
         storage.change("create", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());

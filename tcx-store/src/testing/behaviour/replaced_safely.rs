@@ -1,0 +1,93 @@
+//! Rows that make way for recomputed ones are there until the recomputed ones can take their place.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex};
+
+use crate::RecomputeSession;
+use crate::testing::{Fault, Faulty};
+use crate::testing::{column, compute, keys, names, process, replace, values, with_operations};
+
+/// A folder with a durable row, whose value is 1.
+fn with_a_row() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x"], 1);
+    store.flush().unwrap();
+    dir
+}
+
+/// Steps that need room on the disk.
+fn needs_room(step: &str) -> bool {
+    matches!(step, "create_file" | "write")
+}
+
+#[test]
+fn a_row_is_replaced_though_the_disk_is_full_once_its_tombstone_is_written() {
+    let dir = with_a_row();
+    let folder = dir.path().to_owned();
+    let steps = Faulty::with(move |_, step, _| {
+        let is_full = needs_room(step) && names(&folder, "change-").len() > 1;
+        is_full.then_some(Fault::Refused(ErrorKind::StorageFull))
+    });
+    let store = with_operations(dir.path(), steps);
+    assert_eq!(replace(&store, &RecomputeSession::new(), &["x"], 2), 1);
+    store.flush().unwrap();
+    drop(store);
+    assert_eq!(values(&process(dir.path()), &["x"]), [2]);
+}
+
+#[test]
+fn a_disk_that_is_full_loses_no_row_that_was_to_be_replaced() {
+    let dir = with_a_row();
+    let steps = Faulty::with(|_, step, _| needs_room(step).then_some(Fault::Refused(ErrorKind::StorageFull)));
+    let store = with_operations(dir.path(), steps);
+    assert_eq!(replace(&store, &RecomputeSession::new(), &["x"], 2), 1);
+    store.flush().unwrap_err();
+    assert_eq!(values(&store, &["x"]), [2], "it waits in the buffer");
+    drop(store);
+    assert_eq!(values(&process(dir.path()), &["x"]), [1]);
+}
+
+/// Replaces the row in a process that is dead from this step of the replacement on; returns that step, and what is left.
+fn replace_until(dead: usize) -> (Option<String>, i64) {
+    let dir = with_a_row();
+    let (is_open, taken, died_at) =
+        (Arc::<AtomicBool>::default(), AtomicUsize::new(0), Arc::new(Mutex::new(None)));
+    let (counts, first) = (is_open.clone(), died_at.clone());
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        if !counts.load(SeqCst) || taken.fetch_add(1, SeqCst) < dead {
+            return None;
+        }
+        first.lock().unwrap().get_or_insert_with(|| format!("{step} {}", path.display()));
+        Some(Fault::Refused(ErrorKind::Other))
+    });
+    let store = with_operations(dir.path(), steps);
+    let mut rows = store.lookup_to_put(keys(&["x"]), Some(&RecomputeSession::new())).unwrap();
+    is_open.store(true, SeqCst);
+    store.insert(&mut rows, &[0], column(&[2])).unwrap();
+    let _ = store.flush();
+    drop(store);
+    let step = died_at.lock().unwrap().take();
+    (step, values(&process(dir.path()), &["x"])[0])
+}
+
+#[test]
+fn a_process_that_dies_loses_a_replaced_row_only_between_the_names_of_tombstone_and_segment() {
+    let mut lost = Vec::new();
+    for dead in 0.. {
+        let (step, left) = replace_until(dead);
+        let Some(step) = step else {
+            assert_eq!(left, 2, "it lives");
+            break;
+        };
+        if left == -1 {
+            lost.push(step);
+        }
+    }
+    assert!(!lost.is_empty(), "the moment is there");
+    let writes = |step: &&String| needs_room(step.split(' ').next().unwrap()) || step.starts_with("sync ");
+    assert_eq!(lost.iter().find(writes), None, "nothing is written in this moment: {lost:?}");
+}

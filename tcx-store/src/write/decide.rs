@@ -1,0 +1,181 @@
+//! What becomes of the rows of a generation when it is sealed, by all changes there are by then.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::buffer::fate::{Fate, doomed, expire, recomputes, refuse, replaced, tried};
+use crate::buffer::generation::Generation;
+use crate::changes::instance::KnownIdentity;
+use crate::changes::{Attempt, KnownChanges, Replacement, Tombstones};
+use crate::computed::RowBatch;
+use crate::engine::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::live::folder::Live;
+use crate::storage::name::FileName;
+use crate::sys::bytes::Random;
+
+/// What becomes of the rows of a generation, for all that is known now. Nobody knows of it before it is [settled](Self::settle).
+pub(crate) struct Decided<'a> {
+    pub(crate) identity: KnownIdentity,
+    generation: &'a Arc<Generation>,
+    fates: Vec<Fate>,
+    refused: Vec<(usize, &'a RowBatch, &'a Error)>,
+    known: Known,
+    replacements: Vec<Replacement>,
+    died: usize,
+}
+
+/// What the segments of recomputed rows count on. No change may come between their tombstones and those that are known.
+#[derive(PartialEq)]
+pub(crate) struct Plan {
+    newest: u64,
+    /// The number of the last tombstone that makes way for the rows: that of the segments.
+    pub(crate) base: u64,
+    instance: Random,
+    /// The rows of each batch that are to be written.
+    pub(crate) alive: Vec<Vec<Range<usize>>>,
+}
+
+impl Plan {
+    pub(crate) fn new(decided: &Decided<'_>, changes: &KnownChanges) -> Self {
+        let Decided { identity, generation, fates, .. } = decided;
+        let (batches, newest) = (&generation.batches, changes.newest().unwrap_or(0));
+        let tombstones =
+            recomputes(fates, batches).iter().filter(|own| doomed(fates, batches, own).is_some()).count();
+        let alive = batches.iter().zip(fates).map(|(batch, fate)| fate.alive(batch.rows())).collect();
+        Self { newest, base: newest.saturating_add(tombstones as u64), instance: identity.instance, alive }
+    }
+}
+
+impl<'a> Decided<'a> {
+    /// Reads new changes.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be read or is another one; changes that the rows have to wait for.
+    pub(crate) fn new(core: &Core, live: &mut Live, generation: &'a Arc<Generation>) -> Result<Self> {
+        // Under the lock: a thread that seals an earlier generation may change them.
+        let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
+        let refused = refuse(&mut fates, &generation.batches);
+        let died = expire(&mut fates, &generation.batches, core.retention.oldest_kept());
+        let known = Known::new(generation, &fates, &live.changes);
+        // A segment's base is the newest change known when it is sealed, so that none is missed.
+        if live.refresh()? {
+            core.install(live);
+        }
+        let identity = live.ensure_identity()?;
+        let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
+        live.changes.write_pending(&*core.storage).map_err(failed)?;
+        can_decide(core, &live.changes, &fates)?;
+        let replacements = Vec::new();
+        let mut decided = Self { identity, generation, fates, refused, known, replacements, died };
+        decided.advance(&live.changes);
+        Ok(decided)
+    }
+
+    fn advance(&mut self, changes: &KnownChanges) {
+        let newest = changes.newest().unwrap_or(0);
+        self.died += self.generation.advance(&mut self.fates, changes.tombstones(), newest);
+    }
+
+    /// Writes a tombstone for each recompute session, so that none takes the rows of another for its own. `false` if another
+    /// process has taken a number that was planned.
+    ///
+    /// # Errors
+    ///
+    /// What kept a tombstone from the disk, as far as it is known.
+    pub(crate) fn replace(&mut self, core: &Core, changes: &mut KnownChanges, plan: &Plan) -> Result<bool> {
+        let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
+        let replaced = self.create_tombstones(core, changes, plan.newest).map_err(failed);
+        // A change of another process may have come in between. As long as it cannot be read, it has killed nothing.
+        if replaced.is_err() {
+            can_decide(core, changes, &self.fates)?;
+        }
+        self.advance(changes);
+        replaced
+    }
+
+    fn create_tombstones(
+        &mut self,
+        core: &Core,
+        changes: &mut KnownChanges,
+        mut planned: u64,
+    ) -> io::Result<bool> {
+        let Self { generation, fates, .. } = self;
+        let batches = &generation.batches;
+        for recompute in recomputes(fates, batches) {
+            let Some(doomed) = doomed(fates, batches, &recompute) else { continue };
+            let (mut before, attempt) = (Tombstones::default(), Attempt::new());
+            let created = changes.create(&*core.storage, &attempt, |tombstones, newest| {
+                before = tombstones.clone();
+                (newest == planned).then(|| doomed.clone())
+            });
+            if created.is_err() {
+                // It may be written all the same: then the rows must outlive it.
+                changes.tried(&attempt);
+                tried(fates, batches, &recompute, &attempt);
+            }
+            let Some(number) = created? else { return Ok(false) };
+            replaced(fates, batches, &recompute, number);
+            self.replacements.push(Replacement { number, before });
+            planned = number;
+        }
+        Ok(true)
+    }
+
+    /// Tells the buffer what has become of the rows, and shows readers the tombstones that make way for some of them.
+    pub(crate) fn settle(self, core: &Core, live: &mut Live) -> Arc<Vec<Fate>> {
+        let Self { generation, fates, refused, known, replacements, mut died, .. } = self;
+        known.report_superseded(core, &generation.batches, &fates);
+        let fates = Arc::new(fates);
+        // Before the buffer settles: each row that is accepted is either in the buffer then, or finds them here.
+        live.add_replacements(&replacements);
+        died += core
+            .install_with(live, |show| core.buffer.settle(generation, fates.clone(), &replacements, show));
+        for (rows, batch, why) in refused {
+            died += rows;
+            batch.lost(rows, why);
+        }
+        core.counters.rows_dropped.add(died);
+        fates
+    }
+}
+
+/// How many rows of each batch were dead for all that this process knew before it looked for changes of others: its own callers
+/// have killed them. Empty if no row was put.
+struct Known(Vec<usize>);
+
+impl Known {
+    fn new(generation: &Generation, fates: &[Fate], changes: &KnownChanges) -> Self {
+        if !generation.batches.iter().any(|batch| batch.is_put) {
+            return Self(Vec::new());
+        }
+        let mut fates = fates.to_vec();
+        generation.advance(&mut fates, changes.tombstones(), changes.newest().unwrap_or(0));
+        Self(fates.iter().map(Fate::gone).collect())
+    }
+
+    /// Values that were put cannot be computed again: whoever put them learns that changes of other processes have killed some.
+    fn report_superseded(&self, core: &Core, batches: &[Arc<RowBatch>], fates: &[Fate]) {
+        for ((batch, fate), known) in batches.iter().zip(fates).zip(&self.0) {
+            let rows = fate.gone().saturating_sub(*known);
+            if batch.is_put && rows > 0 {
+                let path = core.storage.path().display();
+                let what = format!(
+                    "another process has invalidated or replaced them in {path} before they were written; put them again if \
+                     they are still right"
+                );
+                batch.lost(rows, &Error::of_kind(ErrorKind::Superseded, what));
+            }
+        }
+    }
+}
+
+/// Rows that wait for a change which cannot be read just now are not given up: it may name none of them.
+fn can_decide(core: &Core, changes: &KnownChanges, fates: &[Fate]) -> Result<()> {
+    let oldest = fates.iter().map(|fate| fate.number).min().unwrap_or(u64::MAX);
+    let Some(unread) = changes.unread_after(oldest) else { return Ok(()) };
+    let path = core.storage.path().join(FileName::Change(unread).to_string());
+    Err(Error::io("cannot flush: rows wait for the change", path, io::Error::other("it cannot be read")))
+}
