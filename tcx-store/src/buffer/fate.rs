@@ -17,6 +17,8 @@ pub(crate) struct Fate {
     seen: Seen,
     /// Whether the tombstone that a recompute session's rows need is written.
     has_replaced: bool,
+    /// How many batches had been recomputed with this one; 0 if it was not, or only takes the place of rejected rows.
+    pub(crate) recomputed: u64,
     /// For each row whether it is dead; empty if none is.
     dead: Vec<bool>,
     /// For each row whether it makes way for a newer one, as long as that is to be written; empty if none does.
@@ -29,6 +31,7 @@ impl Fate {
             number: batch.seen.number,
             seen: batch.seen.clone(),
             has_replaced: false,
+            recomputed: 0,
             dead: Vec::new(),
             superseded: Vec::new(),
         }
@@ -39,8 +42,11 @@ impl Fate {
     /// from now on is for [`outlive`] to judge, since it may be for rows that are newer than these.
     pub(crate) fn accepted(batch: &RowBatch) -> (Self, usize) {
         let (mut fate, mut died) = (Self::new(batch), 0);
-        for Replacement { number, before } in batch.recompute.iter().flat_map(|_| batch.seen.replacements()) {
-            if *number > fate.number {
+        let Some(recompute) = &batch.recompute else { return (fate, died) };
+        for Replacement { number, before, recomputed } in batch.seen.replacements() {
+            // Rows that were recomputed since are newer than one that takes the place of a rejected row.
+            let is_newer = recompute.rejects() && *recomputed > batch.seen.recomputed;
+            if *number > fate.number && !is_newer {
                 died += fate.advance(batch, before, *number);
             }
         }
@@ -206,16 +212,19 @@ pub(crate) fn tried(
     }
 }
 
-/// That tombstone is written: the rows take its number.
+/// That tombstone is written: the rows take its number. Returns how many batches had been recomputed with the last of these.
 pub(crate) fn replaced(
     fates: &mut [Fate],
     batches: &[Arc<RowBatch>],
     recompute: &Arc<RecomputeSession>,
     number: u64,
-) {
+) -> u64 {
+    let mut recomputed = 0;
     for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute)) {
         fate.number = number;
         fate.has_replaced = true;
+        recomputed = recomputed.max(fate.recomputed);
     }
     recompute.add(number);
+    recomputed
 }

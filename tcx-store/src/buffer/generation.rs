@@ -152,13 +152,33 @@ pub(crate) struct Generations {
 impl Generations {
     /// Adds a batch to the active generation; returns the bytes there before and after, and how many of its rows have died
     /// since they were looked up, as far as it is known.
-    pub(crate) fn push(&mut self, batch: Arc<RowBatch>) -> (usize, usize, usize) {
+    /// `recomputed` counts the batches that were recomputed, up to this one if it was.
+    pub(crate) fn push(&mut self, batch: Arc<RowBatch>, recomputed: u64) -> (usize, usize, usize) {
+        let (mut fate, mut died) = Fate::accepted(&batch);
+        if batch.recompute.as_ref().is_some_and(|recompute| recompute.rejects()) {
+            for row in (0..batch.rows()).filter(|&row| self.is_recomputed_since(&batch, row)) {
+                died += usize::from(!fate.is_dead(row));
+                fate.kill(row, batch.rows());
+            }
+        }
+        fate.recomputed = recomputed;
         let Active { generation, fates } = &mut self.active;
         let before = generation.bytes;
-        let (fate, died) = Fate::accepted(&batch);
         fates.push(fate);
         generation.push(batch);
         (before, generation.bytes, died)
+    }
+
+    /// Whether a live row of this key and view waits that was recomputed since the batch was looked up.
+    fn is_recomputed_since(&self, batch: &RowBatch, row: usize) -> bool {
+        let active = (&self.active.generation, &*self.active.fates);
+        let frozen = self.frozen.iter().map(|frozen| (&*frozen.generation, &**frozen.fates));
+        frozen.chain(std::iter::once(active)).any(|(generation, fates)| {
+            generation.find(&batch.keys, row).any(|(number, row)| {
+                let fate = &fates[number as usize];
+                fate.recomputed > batch.seen.recomputed && !fate.is_dead(row as usize)
+            })
+        })
     }
 
     /// Closes the active generation, unless it is empty.
@@ -213,7 +233,7 @@ impl Generations {
         let Active { generation, fates } = &mut self.active;
         let mut died = 0;
         for (batches, fates) in frozen.chain(std::iter::once((&generation.batches, fates))) {
-            for Replacement { number, before } in replacements {
+            for Replacement { number, before, .. } in replacements {
                 died += fate::outlive(fates, batches, before, *number);
             }
         }

@@ -3,7 +3,7 @@
 pub(crate) mod fate;
 pub(crate) mod generation;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
@@ -38,6 +38,8 @@ pub(crate) enum Accepted {
 #[derive(Debug)]
 pub(crate) struct WriteBuffer {
     generations: RwLock<Generations>,
+    /// How many batches were recomputed; not those that take the place of rejected rows.
+    recomputed: AtomicU64,
     /// Batches in the buffer; hits on an empty buffer take no lock.
     batches: AtomicUsize,
     room: Mutex<Room>,
@@ -53,6 +55,7 @@ impl WriteBuffer {
         let (generations, room) = (RwLock::default(), Mutex::default());
         Self {
             generations,
+            recomputed: AtomicU64::new(0),
             batches: AtomicUsize::new(0),
             room,
             more_room: Condvar::new(),
@@ -80,7 +83,11 @@ impl WriteBuffer {
         // The room stays locked until the rows are where a seal finds them: whoever waits for room must not ask for
         // one that has nothing to seal yet.
         let mut generations = self.write();
-        let (before, after, died) = generations.push(batch.clone());
+        let is_counted = batch.recompute.as_ref().is_some_and(|recompute| !recompute.rejects());
+        let recomputed = if is_counted { self.recomputed.load(Ordering::Relaxed) + 1 } else { 0 };
+        let (before, after, died) = generations.push(batch.clone(), recomputed);
+        // Whoever reads the number finds the rows.
+        self.recomputed.fetch_max(recomputed, Ordering::Release);
         self.batches.fetch_add(1, Ordering::Release);
         let accepted = if before < self.flush_bytes && after >= self.flush_bytes {
             Accepted::Full
@@ -90,6 +97,11 @@ impl WriteBuffer {
             Accepted::Yes
         };
         (accepted, died)
+    }
+
+    /// How many batches were recomputed: whoever searches the buffer after this finds them, or they are sealed.
+    pub(crate) fn recomputed(&self) -> u64 {
+        self.recomputed.load(Ordering::Acquire)
     }
 
     /// Finds rows by key. `found` is called for each.

@@ -115,11 +115,13 @@ pub(crate) struct Seen {
     own: Vec<Arc<Attempt>>,
     /// Behind it are the tombstones of recomputed rows that this process has written since.
     since: Arc<Place>,
+    /// How many batches this process had recomputed by then.
+    pub(crate) recomputed: u64,
 }
 
 impl Seen {
     pub(crate) fn new(number: u64, tombstones: &Tombstones, since: Arc<Place>) -> Self {
-        Self { number, pending: tombstones.pending.clone(), own: Vec::new(), since }
+        Self { number, pending: tombstones.pending.clone(), own: Vec::new(), since, recomputed: 0 }
     }
 
     /// The tombstones of recomputed rows that this process has written since, in their order.

@@ -13,6 +13,8 @@ pub(crate) struct Replacement {
     pub(crate) number: u64,
     /// The tombstones before it.
     pub(crate) before: Tombstones,
+    /// How many batches had been recomputed when the last of its rows was accepted; 0 if these took the place of rejected rows.
+    pub(crate) recomputed: u64,
 }
 
 /// A place among the replacements of a folder, as a lookup keeps it: those that come after the place are reached from it, and
@@ -58,7 +60,7 @@ mod tests {
         let first = Arc::<Place>::default();
         let mut last = first.clone();
         for number in 1..=200_000 {
-            last = last.add(Replacement { number, before: Tombstones::default() });
+            last = last.add(Replacement { number, before: Tombstones::default(), recomputed: 0 });
         }
         assert!(first.iter().map(|replacement| replacement.number).eq(1..=200_000));
         assert_eq!(last.iter().count(), 0);

@@ -35,12 +35,24 @@ pub struct RecomputeSession {
     /// In ascending order.
     numbers: Mutex<Vec<u64>>,
     process: Process,
+    /// Whether it computes only rows that were found and rejected: what others have recomputed since is newer.
+    rejects: bool,
 }
 
 impl RecomputeSession {
     /// One that has computed nothing yet.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// One whose rows make way for those that were recomputed since they were looked up.
+    pub(crate) fn of_rejections() -> Arc<Self> {
+        Arc::new(Self { rejects: true, ..Self::default() })
+    }
+
+    /// Whether its rows make way for those that were recomputed since they were looked up.
+    pub(crate) fn rejects(&self) -> bool {
+        self.rejects
     }
 
     /// Whether a row is this recompute session's own, `newest` being the newest tombstone that names its key and view.

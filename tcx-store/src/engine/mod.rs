@@ -234,7 +234,7 @@ impl Core {
         self.check_key_type(keys.key_type())?;
         keys.check_stamps(&self.leaves)?;
         self.refresh_if_due()?;
-        let seen = self.snapshot().seen();
+        let seen = self.seen();
         let mut lookup = Lookup::new(keys, self.leaves.clone(), seen, recompute.cloned());
         if let Some(leaves) = leaves {
             lookup = lookup.of_leaves(leaves);
@@ -243,10 +243,19 @@ impl Core {
         self.lookup_missing(&mut lookup, &mut destinations);
         if lookup.missing() > 0 && self.refresh_before_computing(lookup.seen())? {
             // Before the rows are looked for: what is still missing then is computed after these changes.
-            lookup.see(self.snapshot().seen());
+            lookup.see(self.seen());
             self.lookup_missing(&mut lookup, &mut destinations);
         }
         Ok(lookup.with_copied(destinations.into_copied()))
+    }
+
+    /// What a lookup knows that is made now.
+    fn seen(&self) -> Seen {
+        // Before the buffer is searched: what is counted is found there.
+        let recomputed = self.buffer.recomputed();
+        let mut seen = self.snapshot().seen();
+        seen.recomputed = recomputed;
+        seen
     }
 
     /// Finds what it can of the missing rows: in the write buffer, then in the segments.

@@ -135,7 +135,7 @@ impl Store {
             process: Process::current(),
             reopened: Reopened::new(),
             losses: Arc::default(),
-            rejections: RecomputeSession::new(),
+            rejections: RecomputeSession::of_rejections(),
         }
     }
 

@@ -117,8 +117,8 @@ impl<'a> Decided<'a> {
                 tried(fates, batches, &recompute, &attempt);
             }
             let Some(number) = created? else { return Ok(false) };
-            replaced(fates, batches, &recompute, number);
-            self.replacements.push(Replacement { number, before });
+            let recomputed = replaced(fates, batches, &recompute, number);
+            self.replacements.push(Replacement { number, before, recomputed });
             planned = number;
         }
         Ok(true)

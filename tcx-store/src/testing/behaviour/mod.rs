@@ -12,6 +12,7 @@ mod merged_elsewhere;
 mod outlived;
 mod reading;
 mod recompute;
+mod rejected;
 mod replaced_safely;
 mod retention;
 mod sealing;
