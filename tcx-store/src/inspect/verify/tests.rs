@@ -130,7 +130,7 @@ fn a_damaged_identity_cannot_be_repaired() {
     let dir = filled();
     damage(&dir.path().join("m_v1/change-00000000000000000000"));
     let error = verify(&dir.path().join("m_v1"), &mut |_, _| {}).unwrap_err();
-    assert!(error.to_string().contains("restore it from a copy"), "{error}");
+    assert!(error.to_string().contains("restore this file from a backup"), "{error}");
 }
 
 #[test]
