@@ -83,7 +83,8 @@ impl CacheBuilder {
         self
     }
 
-    /// The settings that seldom need another value.
+    /// The settings that seldom need another value. Another call replaces all of them: those that it does not name get their
+    /// defaults again.
     pub fn tuning(mut self, tuning: Tuning) -> Self {
         tuning.apply(&mut self.options);
         self
