@@ -23,7 +23,7 @@ fn a_network_without_a_weight_in_the_store_is_refused() {
     let other = VarStore::new(Device::Cpu);
     let error = refusal(|_| linear(&other.root()));
     assert!(error.contains("has no weight in the variable store"), "{error}");
-    assert!(error.contains("make its variables in the path that the closure gets"), "{error}");
+    assert!(error.contains("create its variables in the path that the closure gets"), "{error}");
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl ContentId {
             Ok(Self::new(hasher.finalize()))
         };
         hash().map_err(|error: std::io::Error| {
-            let message = format!("cannot read `{}`, to make an id of it", file.display());
+            let message = format!("cannot read `{}` to compute its content id", file.display());
             Error::new(ErrorKind::Io, message).with_source(error)
         })
     }

@@ -142,8 +142,8 @@ impl<M> Frozen<M> {
             return Err(Error::weights(
                 format!("weight `{added}`"),
                 format!(
-                    "was made in a variable store that held {} already, and would have fresh values: \
-                     hand the existing network over (`|_| network`), or build in an empty store",
+                    "was created in a variable store that already had variables ({}), so its values would be newly initialized: \
+                     return the existing network from the closure (`|_| network`), or build in an empty store",
                     before.len()
                 ),
             ));
@@ -158,7 +158,7 @@ impl<M> Frozen<M> {
         if let Some((name, _)) = variables.iter().find(|(_, tensor)| tensor.requires_grad()) {
             return Err(Error::weights(
                 format!("weight `{name}`"),
-                "tracks gradients, and is computed from other tensors: expected a variable of the store",
+                "tracks gradients: expected a variable of the store, found a tensor computed from others; detach it",
             ));
         }
         let before = fingerprint(variables.iter().map(|(name, tensor)| (name, tensor)))?;
@@ -313,7 +313,7 @@ fn fill(variables: &VarStore, held: &HashMap<String, Tensor>, file: &Path) -> Re
 fn check(variables: &[(String, Tensor)], held: &HashMap<String, Tensor>) -> Result<(), String> {
     if variables.is_empty() {
         return Err(
-            "no weight of it is used: make the network's variables in the path that the closure gets".into(),
+            "the network uses none of its weights: create the network's variables in the path that the closure gets".into(),
         );
     }
     let missing: Vec<_> = variables.iter().filter(|(name, _)| !held.contains_key(name)).collect();
@@ -321,7 +321,7 @@ fn check(variables: &[(String, Tensor)], held: &HashMap<String, Tensor>) -> Resu
         let mut names: Vec<_> = held.keys().collect();
         names.sort();
         return Err(format!(
-            "does not hold {} of the network's {} weights: {}; it holds {}",
+            "lacks {} of the network's {} weights: {}; it contains {}",
             missing.len(),
             variables.len(),
             few(missing.iter().map(|(name, _)| name)),

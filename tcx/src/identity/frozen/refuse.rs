@@ -34,15 +34,16 @@ pub(super) fn check<M>() -> Result<()> {
             (path.split("::").next().unwrap_or(path), path.rsplit("::").next().unwrap_or(path));
         if CRATES.contains(&krate) && (MUTABLE.contains(&name) || name.starts_with("Atomic")) {
             let message = format!("holds a `{name}`: its contents can be changed through a shared reference");
-            return Err(Error::weights(format!("network `{network}`"), message)
-                .with_remedy("hold the network itself, and what has to change in a field of its own"));
+            return Err(Error::weights(format!("network `{network}`"), message).with_remedy(
+                "freeze the network without that type, and keep mutable state in another field of the module",
+            ));
         }
         if krate == "tch" && matches!(name, "CModule" | "TrainableCModule") {
             let message = format!(
-                "holds a `{name}`: the code of a TorchScript network is in no fingerprint of its variables"
+                "holds a `{name}`: the fingerprint of its variables does not cover the code of a TorchScript network"
             );
             return Err(Error::weights(format!("network `{network}`"), message)
-                .with_remedy("read it with `Frozen::script(device, file)`"));
+                .with_remedy("load it with `Frozen::script(device, file)`"));
         }
     }
     Ok(())
@@ -50,8 +51,8 @@ pub(super) fn check<M>() -> Result<()> {
 
 /// The error of a network that has no variable where it should have them.
 pub(super) fn weightless<M>() -> Error {
-    let message = "has no weight in the variable store that it was given, so that two networks would share one identity";
+    let message = "has no weight in the variable store, so its identity would not depend on its weights";
     Error::weights(format!("network `{}`", type_name::<M>()), message).with_remedy(
-        "make its variables in the path that the closure gets, or hand it over with the store they are in",
+        "create its variables in the path that the closure gets, or pass the store that holds them to `Frozen::build`",
     )
 }

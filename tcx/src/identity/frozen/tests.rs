@@ -88,7 +88,9 @@ fn building_again_in_a_used_store_is_refused() {
     let _trained = linear(&store.root());
     let error = Frozen::build(store, linear).unwrap_err().to_string();
     assert!(
-        error.starts_with("weight `fc.bias__2`: was made in a variable store that held 2 already"),
+        error.starts_with(
+            "weight `fc.bias__2`: was created in a variable store that already had variables (2)"
+        ),
         "{error}"
     );
 }
@@ -187,8 +189,8 @@ fn missing_weights_are_named() {
     let two = |p: &nn::Path<'_>| (linear(p), linear(&(p / "second")));
     assert_eq!(
         refusal(&file, two),
-        "weights file `FILE`: does not hold 2 of the network's 4 weights: `second.fc.bias`, `second.fc.weight`; \
-         it holds `fc.bias`, `fc.weight`"
+        "weights file `FILE`: lacks 2 of the network's 4 weights: `second.fc.bias`, `second.fc.weight`; \
+         it contains `fc.bias`, `fc.weight`"
     );
 }
 
@@ -211,7 +213,7 @@ fn a_network_outside_the_path_is_refused() {
     let file = Scratch::new("a.safetensors");
     trained().save(&file.0).unwrap();
     let other = VarStore::new(Device::Cpu);
-    assert!(refusal(&file, |_| linear(&other.root())).contains("no weight of it is used"));
+    assert!(refusal(&file, |_| linear(&other.root())).contains("the network uses none of its weights"));
 }
 
 #[test]
