@@ -46,7 +46,7 @@ fn refused<T>(result: tcx::Result<T>) -> String {
     error.to_string()
 }
 
-const DEPENDS: &str = "a sample gave another output in a batch than alone";
+const DEPENDS: &str = "a sample's output depends on the rest of its batch";
 
 #[test]
 fn a_mean_over_the_padding_is_refused_however_the_batch_is_sorted() {
@@ -258,7 +258,7 @@ fn the_part_that_is_computed_once_more_is_the_one_asked_for() {
     assert!((550..=1450).contains(&rechecked), "{rechecked}");
     for odd in [-0.1, 1.1, f64::NAN] {
         let error = Cache::builder().recheck(odd).open(dir.path()).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("`recheck` is set to "), "{error}");
+        assert!(error.to_string().contains("`recheck`: expected a number from 0 to 1, found "), "{error}");
     }
 }
 

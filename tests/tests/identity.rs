@@ -139,7 +139,7 @@ fn two_modules_of_one_id_are_refused_with_both_places() {
         assert_eq!(places, 2, "{error}");
     }
     let table = cache.table::<Vec<i64>>("twins_v1").map(drop).unwrap_err().to_string();
-    assert!(table.contains("is the id of a module"), "{table}");
+    assert!(table.contains("its id is used by a module"), "{table}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn malformed_ids_are_refused_by_their_place_in_the_batch() {
     let error = refusal(&["a".to_owned(), "b".repeat(4097)], &[1, 2]);
     assert!(error.starts_with("module `echo_strings_v1`: id 1 of the batch (`bbbb"), "{error}");
     assert!(error.ends_with("has 4097 bytes, the most is 4096: use a hash of it"), "{error}");
-    let said = "module `echo_strings_v1`: 3 ids and inputs for 2 samples; give one id per sample";
+    let said = "module `echo_strings_v1`: found 3 ids for 2 input samples; pass one id per sample";
     assert_eq!(refusal(&["a", "b", "c"], &[1, 2]), said);
 }
 
@@ -203,10 +203,10 @@ fn ids_from_the_inputs_are_counted_too() {
     let dir = tempfile::tempdir().unwrap();
     let cached = Cache::open(dir.path()).unwrap().module(KeyedWrong).unwrap();
     let error = cached.forward_keyed(&vec![String::new(); 2]).unwrap_err();
-    let said = "module `keyed_wrong_v1`: 1 ids and inputs for 2 samples; give one id per sample";
+    let said = "module `keyed_wrong_v1`: found 1 ids for 2 input samples; pass one id per sample";
     assert_eq!(error.to_string(), said);
     let parts = (error.module_id(), error.expected(), error.found(), error.remedy());
-    assert_eq!(parts, (Some("keyed_wrong_v1"), Some("2 ids"), Some("1 ids"), Some("give one id per sample")));
+    assert_eq!(parts, (Some("keyed_wrong_v1"), Some("2 ids"), Some("1 ids"), Some("pass one id per sample")));
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn a_failing_loader_is_an_error_with_its_own_words_and_nothing_is_stored() {
     let error = fixture.cached.fetch(&[9], |_| Err(tcx::Error::loader(broken))).unwrap_err();
     assert_eq!(format!("{error:#}"), "module `doubles_v1`: loading the inputs failed: the disk is on fire");
     let error = fixture.cached.fetch(&[9, 10], |_| Ok(Tensor::from_slice(&[9_i64]))).unwrap_err();
-    let said = "module `doubles_v1`: the loader was asked for 2 samples and returned 1; return the inputs";
+    let said = "module `doubles_v1`: the loader returned the wrong number of samples: expected 2, found 1; return the inputs";
     assert!(error.to_string().starts_with(said), "{error}");
     assert_eq!(forward(&fixture, &[9]), [18]);
 }
@@ -92,7 +92,7 @@ fn a_failing_loader_is_an_error_with_its_own_words_and_nothing_is_stored() {
 fn ids_and_inputs_of_different_number_are_refused() {
     let fixture = doubles();
     let error = fixture.cached.forward(&[1, 2], &Tensor::from_slice(&[1_i64])).unwrap_err();
-    assert!(error.to_string().contains("2 ids and inputs for 1 samples"), "{error}");
+    assert!(error.to_string().contains("found 2 ids for 1 input samples"), "{error}");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn an_output_that_is_not_what_was_promised_is_refused_and_not_stored() {
         ("rows", "output field `pooled`: expected f32 [2, 4], found f32 [3, 4]"),
         ("gradients", "a trainable tensor takes part; hold it in `Frozen`"),
         ("random", "module `odd_v1`: the same sample gave two different outputs: field `pooled` is "),
-        ("crowd", "module `odd_v1`: a sample gave another output in a batch than alone: field `pooled` is "),
+        ("crowd", "module `odd_v1`: a sample's output depends on the rest of its batch: field `pooled` is "),
     ] {
         let cached = cache.module(Odd { what }).unwrap();
         for _ in 0..2 {
@@ -236,7 +236,7 @@ fn a_module_that_was_first_asked_for_one_sample_is_still_checked_against_a_batch
     let cached = Cache::open(dir.path()).unwrap().module(Odd { what: "crowd" }).unwrap();
     cached.forward(&["a"], &Tensor::from_slice(&[1_f32])).unwrap();
     let error = cached.forward(&["b", "c"], &Tensor::from_slice(&[1_f32, 3.])).map(|_| ()).unwrap_err();
-    assert!(error.to_string().contains("a sample gave another output in a batch than alone"), "{error}");
+    assert!(error.to_string().contains("a sample's output depends on the rest of its batch"), "{error}");
 }
 
 #[cached_module(id = "linear_v1")]
@@ -350,7 +350,7 @@ fn a_lazy_module_is_built_at_the_first_miss_and_never_when_nothing_is_missing() 
     assert!(second.forward(&["a"], &x).unwrap().equal(&output.narrow(0, 0, 1)));
     assert_eq!(SECOND.load(Ordering::SeqCst), 0, "nothing is missing");
     let error = second.forward(&["d"], &x).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("another identity than was announced"), "{error}");
+    assert!(error.contains("another identity than the one passed"), "{error}");
     assert!(error.contains("size = 224i64") && error.contains("size = 448i64"), "{error}");
     let error = open(448, 448, &SECOND).unwrap_err().to_string();
     assert!(error.contains("`size`: 224i64 in the cache, 448i64 in the code"), "{error}");

@@ -241,7 +241,7 @@ fn a_module_without_stamps_after_one_with_stamps_is_refused() {
     let cache = Cache::open(dir.path()).unwrap();
     let echo = cache.module(StampedEcho {}).unwrap();
     let refused = cache.module_after(&echo, Unstamped {}).map(drop).unwrap_err().to_string();
-    for part in ["`after_stamps_v1`", "have stamps, and its own ids have none", "write `stamp = u64`"] {
+    for part in ["`after_stamps_v1`", "have stamps, but its own ids have none", "write `stamp = u64`"] {
         assert!(refused.contains(part), "{refused}");
     }
 }

@@ -152,24 +152,25 @@ impl CacheBuilder {
     /// of the samples to [`recheck`](Self::recheck) that is not from 0 to 1.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
         if !(0. ..=1.).contains(&self.recheck) {
-            let error =
-                Error::new(ErrorKind::InvalidSettings, format!("`recheck` is set to {}", self.recheck));
-            let error = error.with_expected("a number from 0 to 1", self.recheck.to_string());
-            return Err(
-                error.with_remedy("give the part of the computed samples to compute once more, from 0 to 1")
+            let error = Error::new(
+                ErrorKind::InvalidSettings,
+                format!("`recheck`: expected a number from 0 to 1, found {}", self.recheck),
             );
+            let error = error.with_expected("a number from 0 to 1", self.recheck.to_string());
+            return Err(error.with_remedy("pass the fraction of computed samples to compute a second time"));
         }
         let dir = dir.as_ref();
         // Modules are opened later, perhaps from another current directory: all of them belong into this one.
         let dir = std::path::absolute(dir).map_err(|error| {
             let message = format!("cannot resolve the cache directory `{}`", dir.display());
             Error::new(ErrorKind::InvalidPath, message)
-                .with_remedy("name an absolute path")
+                .with_remedy("pass an absolute path")
                 .with_source(error)
         })?;
         if dir.exists() && !dir.is_dir() {
-            let message = format!("{} is a file, and a cache is a directory", dir.display());
-            return Err(Error::new(ErrorKind::InvalidPath, message).with_remedy("name another path"));
+            let message =
+                format!("cannot open a cache at {}: expected a directory, found a file", dir.display());
+            return Err(Error::new(ErrorKind::InvalidPath, message).with_remedy("pass another path"));
         }
         Ok(Cache::new(Shared::new(dir, self.options, self.shown, self.recheck), self.mode))
     }

@@ -212,14 +212,14 @@ impl Rows {
             Used::ReadOnly(_) => "ReadOnly",
             Used::Off(_) => "Off",
         };
-        let message = format!("this handle has mode {mode} and changes nothing");
+        let message = format!("cannot change rows: this handle has mode {mode}");
         Err(wrong_mode(id, message, "open the module in mode ReadWrite"))
     }
 
     /// The store, to look at what is in it.
     pub(crate) fn readable(&self, id: &str) -> Result<&Arc<Store>> {
         let off = || {
-            wrong_mode(id, "this handle has mode Off and reads nothing", "open the module in another mode")
+            wrong_mode(id, "cannot read rows: this handle has mode Off", "open the module in another mode")
         };
         self.store().ok_or_else(off)
     }

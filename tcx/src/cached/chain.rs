@@ -13,7 +13,7 @@ use crate::{Error, Result};
 impl Cache {
     /// Opens the cache of a module whose inputs are the outputs of another one, `upstream`: what that one is becomes part
     /// of this one's identity, so that other weights there meet no old rows here. Stamps are not: a module after one with
-    /// stamps has to have stamps of the same kind, or it would go on serving what it has made of an earlier source.
+    /// stamps has to have stamps of the same kind, or it would serve stale rows after a source changes.
     ///
     /// ```
     /// # use tch::Tensor;
@@ -83,10 +83,10 @@ pub(crate) fn check_stamps<K: KeyKind>(id: &str, identity: &Identity) -> Result<
     Err(Error::module(
         id,
         format!(
-            "the ids of `{upstream}`, whose outputs it takes, have stamps, and its own ids have {found}: it would go on \
-             serving what it has made of an earlier source"
+            "its inputs come from `{upstream}`, whose ids have stamps, but its own ids have {found}: it would serve stale \
+             rows after a source changes"
         ),
-        format!("write `{written}` in its annotation, too, and give it a new id"),
+        format!("write `{written}` in its annotation too, and bump its id"),
     ))
 }
 

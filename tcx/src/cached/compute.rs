@@ -68,9 +68,9 @@ impl<M: CachedModule> Compute<M> {
         if identity.entries() != announced.entries() {
             return Err(module_error::<M>(
                 format!(
-                    "was built with another identity than was announced; announced:\n{announced}\nbuilt:\n{identity}"
+                    "the built module has another identity than the one passed to `lazy_module`; passed:\n{announced}\nbuilt:\n{identity}"
                 ),
-                "announce what `build` builds: enter every field, in order",
+                "enter every field of the built module in that identity, in order",
             ));
         }
         self.module = Some((module, identity.into_watch()));
@@ -207,8 +207,8 @@ fn with_grad<T>(run: impl FnOnce() -> T) -> T {
 
 fn alone_failed<M: CachedModule>(rows: usize, some: usize, error: Error) -> Error {
     module_error::<M>(
-        format!("computed a batch of {rows}, but failed on {some} of its samples in a batch of their own"),
-        "a batch may hold any number of samples, since only those that are missing are computed",
+        format!("`forward` computed a batch of {rows} samples but failed on {some} of them in another batch"),
+        "make `forward` accept any number of samples: tcx computes only the missing ones",
     )
     .with_source(error)
 }

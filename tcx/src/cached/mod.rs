@@ -177,9 +177,9 @@ impl<M: CachedModule> Cached<M> {
         let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
         let samples = inputs.rows().map_err(|error| error.in_module(M::ID))?;
         if samples != ids.len() {
-            let error = Error::batch(format!("{} ids and inputs for {samples} samples", ids.len()));
+            let error = Error::batch(format!("found {} ids for {samples} input samples", ids.len()));
             let error = error.with_expected(format!("{samples} ids"), format!("{} ids", ids.len()));
-            return Err(error.in_module(M::ID).with_remedy("give one id per sample"));
+            return Err(error.in_module(M::ID).with_remedy("pass one id per sample"));
         }
         let mut rows = self.lookup(ids, view, gather)?;
         if rows.missing() > 0 {
@@ -324,8 +324,8 @@ impl<M: CachedModule> Cached<M> {
             Refused::Forked => self.shared.forked(),
             Refused::Held => Error::module(
                 M::ID,
-                "its own handle was asked for samples to compute while it is computing, and would wait for itself for ever",
-                "inside `forward` (and the closure that builds a lazy module) compute without the handle, or ask another module",
+                "`forward` (or the closure that builds the module) used its own handle to compute samples: it would wait for itself forever",
+                "compute there without the handle, or use another module",
             ),
         })
     }

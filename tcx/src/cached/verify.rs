@@ -85,7 +85,7 @@ pub struct Mismatch<I> {
     pub id: I,
     /// The first field that differs.
     pub field: String,
-    /// How, in words, what is in the cache first: `is 1 and 2 at element 0, where 1.0e-6 is tolerated` of floating-point
+    /// How, in words, what is in the cache first: `is 1 and 2 at element 0 (tolerance 1.0e-6)` of floating-point
     /// numbers, `is not the same` of most else.
     pub how: String,
 }
@@ -183,12 +183,14 @@ impl<M: CachedModule> Cached<M> {
     /// The ids of a part of the rows, in the order of their keys.
     fn sample(&self, fraction: f64, seed: u64, view: u32) -> Result<Vec<<PlainIds<M> as KeyKind>::Owned>> {
         if !(0. ..=1.).contains(&fraction) {
-            let error =
-                Error::new(ErrorKind::InvalidSettings, format!("a fraction of {fraction} of the rows"));
+            let error = Error::new(
+                ErrorKind::InvalidSettings,
+                format!("the fraction of rows to check: expected a number from 0 to 1, found {fraction}"),
+            );
             let error = error.with_expected("a number from 0 to 1", fraction.to_string());
             return Err(error
                 .in_module(M::ID)
-                .with_remedy("give the part of the rows to check, from 0 to 1"));
+                .with_remedy("pass 0.1, for example, to check a tenth of the rows"));
         }
         let mut chosen = BTreeSet::new();
         self.readable()?.each_key(|key, own| {

@@ -54,7 +54,7 @@ impl<T: Clone> Batch for Vec<T> {
     fn select(&self, rows: &[usize]) -> Result<Self> {
         let sample = |&row: &usize| {
             self.get(row).cloned().ok_or_else(|| {
-                Error::batch(format!("sample {row} was requested from an input batch of {}", self.len()))
+                Error::batch(format!("the input batch has no sample {row}: it has {} samples", self.len()))
             })
         };
         rows.iter().map(sample).collect()
@@ -66,7 +66,7 @@ fn same(rows: &[usize]) -> Result<usize> {
     match rows {
         [first, rest @ ..] if rest.iter().all(|rows| rows == first) => Ok(*first),
         _ => Err(Error::batch(format!(
-            "the parts of the input hold {rows:?} samples: expected the same number in each"
+            "the parts of the input have different numbers of samples: expected the same number in each, found {rows:?}"
         ))),
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         let batch = (vec![1, 2, 3], Tensor::zeros([4, 2], tch::kind::FLOAT_CPU));
         assert_eq!(
             batch.rows().unwrap_err().to_string(),
-            "the parts of the input hold [3, 4] samples: expected the same number in each"
+            "the parts of the input have different numbers of samples: expected the same number in each, found [3, 4]"
         );
     }
 

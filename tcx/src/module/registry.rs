@@ -45,8 +45,8 @@ pub(crate) fn check_unique(id: &str) -> Result<()> {
     match places.as_slice() {
         [] | [_] => Ok(()),
         places => {
-            let message = format!("is the id of {} modules: {}", places.len(), places.join(", "));
-            Err(taken(id, message, "give each its own"))
+            let message = format!("its id is used by {} modules: {}", places.len(), places.join(", "));
+            Err(taken(id, message, "give each module an id of its own"))
         }
     }
 }
@@ -60,8 +60,8 @@ pub(crate) fn check_no_module(id: &str) -> Result<()> {
     match inventory::iter::<Registered>().find(|module| module.id == id) {
         None => Ok(()),
         Some(module) => {
-            let message = format!("is the id of a module ({}) and of a table", module.at);
-            Err(taken(id, message, "give the table its own"))
+            let message = format!("its id is used by a module ({}) and by a table", module.at);
+            Err(taken(id, message, "give the table an id of its own"))
         }
     }
 }
@@ -104,7 +104,7 @@ mod tests {
         check_unique("of nobody").unwrap();
         let error = check_unique("twice_v1").unwrap_err().to_string();
         assert!(
-            error.starts_with("module `twice_v1`: is the id of 2 modules: tcx/src/module/registry.rs:"),
+            error.starts_with("module `twice_v1`: its id is used by 2 modules: tcx/src/module/registry.rs:"),
             "{error}"
         );
     }

@@ -292,8 +292,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
             Refused::Forked => self.shared.forked(),
             Refused::Held => Error::module(
                 &self.id,
-                "its own handle was asked to compute or keep values while it is computing, and would wait for itself for ever",
-                "inside the closure of `get_or_compute` compute without the handle, or ask another table",
+                "the closure of `get_or_compute` used its own handle to compute or store values: it would wait for itself forever",
+                "inside that closure, compute without the handle or use another table",
             ),
         })
     }
@@ -335,8 +335,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let repeated = (0..rows.len()).find(|&position| !seen.insert(rows.keys().key(position)));
         repeated.map_or(Ok(()), |position| {
             let id = String::from_utf8_lossy(rows.keys().key(position)).into_owned();
-            let error = Error::batch(format!("id `{id}` comes twice, with a value each"));
-            Err(error.in_module(&self.id).with_remedy("give each id one value"))
+            let error = Error::batch(format!("id `{id}` occurs more than once, with a value each"));
+            Err(error.in_module(&self.id).with_remedy("pass each id once"))
         })
     }
 

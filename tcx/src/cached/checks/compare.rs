@@ -59,8 +59,8 @@ impl Broken {
                  may be wrong: give the module a new id, or invalidate them",
             ),
             Tolerance::Rebatched => (
-                "a sample gave another output in a batch than alone",
-                "compute each sample for itself (batch norm in eval mode, padding masked); rows that are already in the \
+                "a sample's output depends on the rest of its batch",
+                "make each output depend on its own sample only (batch norm in eval mode, padding masked); rows that are already in the \
                  cache may be wrong: give the module a new id, or invalidate them",
             ),
         };
@@ -142,7 +142,7 @@ pub(crate) fn difference(
     let same = |a: &f64, b: &f64| a.total_cmp(b).is_eq() || (a.is_nan() && b.is_nan());
     let differs = |(a, b): (&f64, &f64)| !(same(a, b) || (a - b).abs() <= allowed);
     let at = a.iter().zip(&b).position(differs)?;
-    Some(format!("is {} and {} at element {at}, where {allowed:.1e} is tolerated", a[at], b[at]))
+    Some(format!("is {} and {} at element {at} (tolerance {allowed:.1e})", a[at], b[at]))
 }
 
 /// The largest difference of an element, as a part of the largest value; what is no floating-point number is the same or
@@ -193,7 +193,7 @@ mod tests {
     fn last_bits_are_tolerated_and_more_is_not() {
         assert_eq!(compare(&[1., 100.], &[1.001, 100.], Tolerance::Repeated), None);
         let found = compare(&[1., 100.], &[2., 100.], Tolerance::Repeated).unwrap();
-        assert_eq!(found, "is 1 and 2 at element 0, where 1.0e-2 is tolerated");
+        assert_eq!(found, "is 1 and 2 at element 0 (tolerance 1.0e-2)");
         assert_eq!(compare(&[1., 100.], &[1.5, 100.], Tolerance::Rebatched), None);
         assert!(compare(&[1., 100.], &[3., 100.], Tolerance::Rebatched).is_some());
     }
