@@ -47,7 +47,7 @@ fn malformed_ids_are_refused_by_their_place_in_the_batch() {
     assert_eq!(refusal(&["a", ""], &[1, 2]), said);
     let error = refusal(&["a".to_owned(), "b".repeat(4097)], &[1, 2]);
     assert!(error.starts_with("module `echo_strings_v1`: id 1 of the batch (`bbbb"), "{error}");
-    assert!(error.ends_with("has 4097 bytes, the most is 4096: use a hash of it"), "{error}");
+    assert!(error.ends_with("has 4097 bytes, expected at most 4096: use a hash of it"), "{error}");
     let said = "module `echo_strings_v1`: found 3 ids for 2 input samples; pass one id per sample";
     assert_eq!(refusal(&["a", "b", "c"], &[1, 2]), said);
 }

@@ -70,7 +70,7 @@ pub(crate) fn refuse_other(storage: &dyn Storage, spec: &Spec, compared: &Compar
             Err(Error::of_kind(
                 ErrorKind::Replaced,
                 format!(
-                    "the cache of `{id}` at {} was removed and made again by another process: open the module again",
+                    "the cache of `{id}` at {} was removed and created again by another process: open the module again",
                     path.display()
                 ),
             ))
@@ -80,8 +80,9 @@ pub(crate) fn refuse_other(storage: &dyn Storage, spec: &Spec, compared: &Compar
             Err(Error::of_kind(
                 ErrorKind::Replaced,
                 format!(
-                    "the cache of `{id}` at {} is not the folder that was opened: {name}, which was read from it, is missing or \
-                 another, as where an older copy was put in its place; open the module again, or restore the folder first",
+                    "the cache of `{id}` at {} is not the folder that was opened: {name} is missing or \
+                 differs from the file read before, for example because an older copy replaced the folder; restore the folder if it is \
+                 incomplete, then open the module again",
                     path.display()
                 ),
             ))
@@ -98,7 +99,7 @@ fn read(storage: &dyn Storage) -> Result<IdentityChange> {
     let path = storage.path().join(name.to_string());
     let map = map_change(storage, name).map_err(|e| Error::io("cannot read", &path, e))?;
     map.and_then(|map| IdentityChange::decode(&map)).map_err(|what| {
-        let advice = "the cache cannot be used: move the folder away, or restore the file";
+        let advice = "the module's rows cannot be interpreted: restore this file from a backup, or delete the module with `tcx rm`";
         Error::corrupt(path, format!("{what}; {advice}"))
     })
 }

@@ -160,7 +160,9 @@ impl KnownChanges {
                 }
                 // The changes themselves are still there.
                 Ok(_) => {}
-                Err(what) => tracing::warn!(number, "merged changes are not used: {what}"),
+                Err(what) => {
+                    tracing::warn!(number, "merged changes ignored: {what}; each change is read instead");
+                }
             }
         }
     }
@@ -190,7 +192,7 @@ impl KnownChanges {
             Err((doubt, what)) => {
                 tracing::warn!(
                     number,
-                    "change cannot be verified, no row before it is served until it can be: {what}"
+                    "change cannot be verified: {what}; older rows are not served until it can be"
                 );
                 self.doubt(number, doubt);
             }
@@ -235,7 +237,10 @@ impl KnownChanges {
     /// A repair has put this in the place of a change that this process had read: everything before it is dead for others,
     /// and so it is here.
     pub(crate) fn adopt_repaired(&mut self, table: TombstoneTable) {
-        tracing::warn!(number = table.number, "change was damaged and repaired: no row before it is served");
+        tracing::warn!(
+            number = table.number,
+            "change was damaged and repaired: older rows are no longer served"
+        );
         self.push(table);
     }
 

@@ -48,8 +48,9 @@ impl Doomed {
             + HEADER
             + size_of::<u64>();
         let most = most_bytes();
-        (bytes > most)
-            .then(|| format!("{names} keys take {bytes} bytes in one change, which has {most} at most"))
+        (bytes > most).then(|| {
+            format!("cannot invalidate {names} keys at once: they take {bytes} bytes, a change holds at most {most}")
+        })
     }
 
     /// The payload of change `number`.

@@ -186,7 +186,9 @@ impl Core {
     pub(crate) fn check_leaves(&self, leaves: &[usize]) -> Result<()> {
         let count = self.leaves.len();
         match leaves.iter().find(|leaf| **leaf >= count) {
-            Some(leaf) => Err(Error::invalid(format!("there is no leaf {leaf}: the store has {count}"))),
+            Some(leaf) => {
+                Err(Error::invalid(format!("there is no leaf {leaf}: the store has {count} leaves")))
+            }
             None => Ok(()),
         }
     }
@@ -205,15 +207,17 @@ impl Core {
         let width = self.leaves[leaf].kind.width();
         let Some(expected) = width.map(|width| width.saturating_mul(rows)) else {
             return Err(Error::invalid(format!(
-                "rows of leaf {leaf} differ in length: they have no destination"
+                "leaf {leaf} cannot have a destination: its rows differ in length"
             )));
         };
         if wanted.is_some_and(|wanted| !wanted.contains(&leaf)) {
-            return Err(Error::invalid(format!("leaf {leaf} has a destination and is not looked up")));
+            return Err(Error::invalid(format!(
+                "leaf {leaf} has a destination but is not part of the lookup"
+            )));
         }
         if bytes.len() != expected {
             return Err(Error::invalid(format!(
-                "the destination of leaf {leaf} has {} bytes, and {rows} rows have {expected}",
+                "the destination of leaf {leaf} has {} bytes, expected {expected} for {rows} rows",
                 bytes.len()
             )));
         }

@@ -384,7 +384,10 @@ impl Live {
             };
             self.counters.rebuilt_runs.add(1);
             if let Err(error) = self.runs.add(&build_run(&[(segment.name(), hashes)]), self.may_write) {
-                tracing::warn!(segment = %segment.name(), "cannot index: {error}");
+                tracing::warn!(
+                    segment = %segment.name(),
+                    "cannot write an index run: {error}; make room in the module's folder or in TMPDIR"
+                );
             }
         }
         are_sound

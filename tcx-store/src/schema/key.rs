@@ -143,7 +143,7 @@ impl Keys {
         }
         let start = String::from_utf8_lossy(&key[..40]).into_owned();
         Error::invalid(format!(
-            "id {position} of the batch (`{start}…`) has {} bytes, the most is {MAX_KEY_BYTES}: use a hash of it",
+            "id {position} of the batch (`{start}…`) has {} bytes, expected at most {MAX_KEY_BYTES}: use a hash of it",
             key.len()
         ))
     }

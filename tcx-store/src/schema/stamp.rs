@@ -83,7 +83,7 @@ impl Keys {
             let stamp = row(&stamps, position);
             if stamp.len() > MAX_KEY_BYTES {
                 return Err(Error::invalid(format!(
-                    "the stamp of id {position} of the batch has {} bytes, the most is {MAX_KEY_BYTES}: use a hash of it",
+                    "the stamp of id {position} of the batch has {} bytes, expected at most {MAX_KEY_BYTES}: use a hash of it",
                     stamp.len()
                 )));
             }
@@ -112,7 +112,9 @@ impl Keys {
             return Ok(());
         }
         let expected = leaf.map_or("none".to_owned(), Leaf::described);
-        Err(Error::invalid(format!("stamps of ids are not those of the cache, which are: {expected}")))
+        Err(Error::invalid(format!(
+            "the stamps of the ids have another type than those of the cache: expected {expected}"
+        )))
     }
 }
 
@@ -167,7 +169,7 @@ mod tests {
         let store = Store::open(dir.path(), spec(), &Options::default()).unwrap();
         let keys = Keys::ints([7], 0).with_stamps(Column::varying(vec![1], [1])).unwrap();
         let error = store.lookup(keys).unwrap_err().to_string();
-        assert!(error.contains("are not those of the cache, which are: i64 []"), "{error}");
+        assert!(error.contains("have another type than those of the cache: expected i64 []"), "{error}");
         let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
         store.insert(&mut rows, &[0], vec![Column::dense(&[1])]).unwrap_err();
     }

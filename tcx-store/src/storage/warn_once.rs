@@ -18,7 +18,7 @@ impl Warned {
     pub(crate) fn warn(&mut self, storage: &dyn Storage, name: &str, error: &io::Error) {
         if error.kind() != io::ErrorKind::NotFound && self.0.insert(name.to_owned()) {
             let path = storage.path().join(name);
-            tracing::warn!(path = %path.display(), "cannot open it, tried again at every listing: {error}");
+            tracing::warn!(path = %path.display(), "cannot open file: {error}; retrying at every listing");
         }
     }
 }
@@ -44,7 +44,7 @@ impl Failing {
             Err(error) => format!("{error:#}"),
         };
         if failing.get(action) != Some(&error) {
-            tracing::warn!(path = %folder.display(), "cannot {action}, tried again: {error}");
+            tracing::warn!(path = %folder.display(), "cannot {action}: {error}; retrying");
             failing.insert(action, error);
         }
         None

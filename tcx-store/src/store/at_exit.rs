@@ -43,7 +43,7 @@ fn register() {
     let failed = unsafe { libc::atexit(ends) };
     if failed != 0 {
         tracing::warn!(
-            "rows of handles that are never dropped are not written at the end of the process, unless they are flushed"
+            "cannot register an exit handler: call `flush` before the process ends, or rows of handles that are never dropped are lost"
         );
     }
 }
@@ -69,7 +69,7 @@ fn flush_open_stores() {
     };
     if spawn("tcx-exit", flush).is_ok() && flushed.recv_timeout(LONGEST).is_err() {
         tracing::error!(
-            "rows may be lost: the process ends, and the writers had not finished after {LONGEST:?}"
+            "rows may be lost: the process ends before the writers have finished (waited {LONGEST:?}); call `flush` or `close` before the end"
         );
     }
 }

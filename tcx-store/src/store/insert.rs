@@ -144,7 +144,7 @@ impl Store {
         // A lookup may be older than the fork that a store was inherited by.
         if !lookup.has_leaves(&core.leaves) && !lookup.has_leaves(&self.core.leaves) {
             return Err(Error::invalid(format!(
-                "a lookup of another store cannot add rows to {}",
+                "cannot add rows to {}: the lookup belongs to another store; look the keys up in this one",
                 self.path().display()
             )));
         }

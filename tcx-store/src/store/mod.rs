@@ -98,7 +98,10 @@ impl Store {
             return store.shared_with(&spec, options);
         }
         if dir.is_symlink() {
-            let message = format!("{} is a link: a module's folder is a directory of its own", dir.display());
+            let message = format!(
+                "cannot open the module: {} is a symbolic link, expected a directory; remove the link",
+                dir.display()
+            );
             return Err(Error::of_kind(ErrorKind::InvalidPath, message));
         }
         let storage = Arc::new(LocalStorage::new(dir.clone(), System).reading(options.read_mode));
@@ -174,7 +177,7 @@ impl Store {
             let (module, path) = (&self.core.spec.module_id, self.path().display());
             Error::of_kind(
                 ErrorKind::InvalidOptions,
-                format!("the cache of `{module}` at {path} is open to read only: open it to write"),
+                format!("the cache of `{module}` at {path} is open for reading only: open it for writing"),
             )
         })
     }
@@ -196,7 +199,7 @@ impl Store {
                 ErrorKind::InvalidOptions,
                 format!(
                     "this process has the cache of `{module}` at {path} open with other settings: {settings}; \
-                 open it with the same settings, or drop every handle of it before"
+                 open it with the same settings, or drop every handle of it first"
                 ),
             ));
         }

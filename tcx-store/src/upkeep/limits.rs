@@ -68,7 +68,7 @@ impl Core {
             Ok(())
         } else {
             Err(format!(
-                "{bytes} bytes of segments are damaged, of another cache or of a newer version, and eviction removes none of \
+                "{bytes} bytes of segments are damaged, belong to another cache or have a newer version: eviction removes none of \
                  them, so they are not counted in `max_bytes` ({max}); `tcx verify {cache}` names them, and \
                  `tcx verify {cache} --repair --yes` moves damaged ones away"
             ))

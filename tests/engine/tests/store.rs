@@ -248,7 +248,7 @@ fn a_folder_whose_files_were_removed_is_begun_again_by_who_opens_the_module_agai
     again.flush().unwrap();
     again.invalidate(&Keys::text(["a"], 0).unwrap()).unwrap();
     let error = format!("{:#}", store.flush().unwrap_err());
-    assert!(error.contains("made again by another process"), "{error}");
+    assert!(error.contains("created again by another process"), "{error}");
 }
 
 #[test]

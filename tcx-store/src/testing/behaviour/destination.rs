@@ -29,8 +29,8 @@ fn a_destination_that_does_not_fit_is_an_error_that_says_why() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(refused(3, 6, None), "there is no leaf 3: the store has 3");
-    assert_eq!(refused(0, 5, None), "the destination of leaf 0 has 5 bytes, and 2 rows have 6");
-    assert_eq!(refused(1, 6, None), "rows of leaf 1 differ in length: they have no destination");
-    assert_eq!(refused(0, 6, Some(&[2].into())), "leaf 0 has a destination and is not looked up");
+    assert_eq!(refused(3, 6, None), "there is no leaf 3: the store has 3 leaves");
+    assert_eq!(refused(0, 5, None), "the destination of leaf 0 has 5 bytes, expected 6 for 2 rows");
+    assert_eq!(refused(1, 6, None), "leaf 1 cannot have a destination: its rows differ in length");
+    assert_eq!(refused(0, 6, Some(&[2].into())), "leaf 0 has a destination but is not part of the lookup");
 }

@@ -243,7 +243,7 @@ fn a_link_where_the_cache_should_be_is_an_error_and_leads_nowhere() {
     std::fs::create_dir(&elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, cache.join("m_v1")).unwrap();
     let error = format!("{:#}", Store::open(&cache, spec(), &options()).unwrap_err());
-    assert!(error.contains("is a link"), "{error}");
+    assert!(error.contains("is a symbolic link"), "{error}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_refused_store_is_opened_anew() {
     let refused = [first.refresh(), first.lookup(Keys::ints(3..6, 0)).map(drop), first.flush()];
     for error in refused.map(|refused| format!("{:#}", refused.unwrap_err())) {
         assert!(
-            error.contains("removed and made again by another process: open the module again"),
+            error.contains("removed and created again by another process: open the module again"),
             "{error}"
         );
     }

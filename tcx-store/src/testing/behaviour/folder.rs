@@ -83,11 +83,11 @@ fn changes_of_another_folder_in_its_place_are_not_learned_and_nothing_is_written
     (0..20).for_each(|_| other.invalidate(&keys(&["x"])).unwrap());
     drop(other);
     let before = contents(dir.path());
-    is_refused(store.refresh(), "made again by another process");
-    is_refused(reader.refresh(), "made again by another process");
+    is_refused(store.refresh(), "created again by another process");
+    is_refused(reader.refresh(), "created again by another process");
     merge_changes(&store.core);
-    is_refused(store.flush(), "made again by another process");
-    is_refused(store.invalidate(&keys(&["y"])), "made again by another process");
+    is_refused(store.flush(), "created again by another process");
+    is_refused(store.invalidate(&keys(&["y"])), "created again by another process");
     store.compact().unwrap_err();
     store.collect(Duration::ZERO).unwrap_err();
     assert!(contents(dir.path()) == before, "files of the other folder have changed");

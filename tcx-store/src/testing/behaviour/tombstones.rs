@@ -184,7 +184,7 @@ fn a_store_that_is_open_to_read_only_writes_nothing() {
     let reader = reader(dir.path());
     let mut rows = reader.lookup(keys(&["x"])).unwrap();
     let error = format!("{:#}", reader.insert(&mut rows, &[0], column(&[1])).unwrap_err());
-    assert!(error.contains("open to read only"), "{error}");
+    assert!(error.contains("open for reading only"), "{error}");
     reader.invalidate_all().unwrap_err();
     reader.flush().unwrap();
     rows.complete(&[0], column(&[1])).unwrap();
@@ -325,7 +325,7 @@ fn a_change_of_another_folder_does_not_take_the_place_of_one_that_could_not_be_r
     fails.store(false, SeqCst);
     let refused = [b.refresh(), b.lookup(keys(&["x"])).map(drop), b.flush()];
     for error in refused.map(|refused| format!("{:#}", refused.unwrap_err())) {
-        assert!(error.contains("made again by another process"), "{error}");
+        assert!(error.contains("created again by another process"), "{error}");
     }
     assert_eq!(b.core.live().changes.newest(), Some(1), "its changes are not learned");
 }

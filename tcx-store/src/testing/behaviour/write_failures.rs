@@ -211,7 +211,7 @@ fn a_module_is_opened_anew_where_its_folder_is_gone() {
     compute(&second, &["a"], 2);
     second.flush().unwrap();
     assert_eq!(values(&process(dir.path()), &["a"]), [2]);
-    assert!(first.flush().unwrap_err().to_string().contains("removed and made again"));
+    assert!(first.flush().unwrap_err().to_string().contains("removed and created again"));
 }
 
 #[test]
