@@ -57,7 +57,7 @@ fn check_digest(from: &Path, found: Option<String>, expected: &str) -> Result<()
         return Ok(());
     }
     let message = format!(
-        "{} has rows of another identity: expected the digest {expected}, found {}",
+        "{} has rows of another identity: expected the digest {expected}, found {}; import them into the module that they were exported from",
         from.display(),
         found.unwrap_or_default()
     );
@@ -118,10 +118,10 @@ fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
     let mut names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
     names.sort();
     if let Some([twice, _]) = names.array_windows().find(|[name, next]| name == next) {
-        return Err(format!("two columns are named `{twice}`"));
+        return Err(format!("two columns are named `{twice}`; rename one of them"));
     }
     let column = |name: &str| batch.column_by_name(name);
-    let ids = column("id").ok_or("no column `id`")?;
+    let ids = column("id").ok_or("no column `id`; rename the column that contains the ids")?;
     let keys = ids_of(spec.key_type(), ids).map_err(|what| format!("column `id`: {what}"))?;
     let views = match column("view") {
         Some(views) => views_of(views).map_err(|what| format!("column `view`: {what}"))?,

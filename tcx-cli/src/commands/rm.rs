@@ -67,7 +67,7 @@ fn whole(module: &Module, deleting: Deleting) -> Result<u64> {
     let unrecognised = OtherFiles::read(&folder)?.unrecognised;
     if !unrecognised.is_empty() {
         let message = format!(
-            "cannot remove {}: it contains files that are not of tcx ({}); move them away first",
+            "cannot remove {}: it contains files that tcx did not write ({}); move them away first",
             folder.display(),
             unrecognised.join(", ")
         );

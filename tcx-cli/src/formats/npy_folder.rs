@@ -192,7 +192,8 @@ impl Source {
         if lines.next().is_none() {
             return Ok(());
         }
-        let what = format!("column `{}`: more lines than ids.txt has ids", leaf.name);
+        let what =
+            format!("column `{}`: expected one line for each id in ids.txt, found more lines", leaf.name);
         Err(Failure::new(Code::Unfit, what))
     }
 
@@ -202,19 +203,22 @@ impl Source {
             Self::Dense(dtype, reader) => {
                 let bytes = reader.next(rows).map_err(|error| unfit(&error.to_string()))?;
                 let bytes = if *dtype == DType::BF16 {
-                    narrowed(&bytes).ok_or_else(|| unfit("a value is not a bf16"))?
+                    narrowed(&bytes)
+                        .ok_or_else(|| unfit("expected values that are exact in bf16, found another"))?
                 } else {
                     bytes
                 };
                 if *dtype == DType::Bool && bytes.iter().any(|byte| *byte > 1) {
-                    return Err(unfit("a boolean is neither 0 nor 1"));
+                    return Err(unfit("expected booleans 0 and 1, found another byte"));
                 }
                 let width = bytes.len() / rows;
                 Ok((0..rows).map(|row| Some(bytes[row * width..][..width].to_vec())).collect())
             }
             Self::Text(path, lines) => {
                 let line = |_| {
-                    let line = lines.next().ok_or_else(|| unfit("fewer lines than ids.txt has ids"))?;
+                    let line = lines.next().ok_or_else(|| {
+                        unfit("expected one line for each id in ids.txt, found fewer lines")
+                    })?;
                     let line = line.map_err(|error| Failure::file("read", path, &error))?;
                     let text: String = serde_json::from_str(&line)
                         .map_err(|error| unfit(&format!("expected one JSON string per line: {error}")))?;

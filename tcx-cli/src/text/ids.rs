@@ -77,7 +77,12 @@ pub(crate) fn keys<K: AsRef<[u8]>>(key_type: KeyType, ids: &[K], view: u32) -> R
         KeyType::Bytes => Keys::bytes(ids, view)?,
         _ => {
             let texts: Result<Vec<&str>, _> = ids.map(std::str::from_utf8).collect();
-            Keys::text(texts.map_err(|_| Failure::usage("an id is not valid UTF-8"))?, view)?
+            Keys::text(
+                texts.map_err(|_| {
+                    Failure::usage("ids of this module are text: expected UTF-8, found other bytes")
+                })?,
+                view,
+            )?
         }
     })
 }

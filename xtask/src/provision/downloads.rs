@@ -90,7 +90,7 @@ fn only_wheel(folder: &Path, wheel: &Wheel) -> Result<PathBuf> {
     match (found.pop(), found.len()) {
         (Some(path), 0) => Ok(path),
         (last, rest) => Err(Failure::new(format!(
-            "the download of {} brought {} wheels, expected one",
+            "the download of {} contains {} wheels, expected one; check pip's settings and start again",
             wheel.requirement(),
             rest + usize::from(last.is_some())
         ))),
@@ -202,6 +202,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let downloads = Downloads { folder: folder.path().to_path_buf() };
         let message = downloads.provide(&SMALL, |_, _| Ok(())).unwrap_err().to_string();
-        assert!(message.contains("small==1 brought 0 wheels"), "{message}");
+        assert!(message.contains("small==1 contains 0 wheels"), "{message}");
     }
 }

@@ -68,20 +68,26 @@ fn count(program: &Path, function: &str) -> Result<u64> {
     let said = String::from_utf8_lossy(&output.stderr);
     let collected = said.lines().find_map(|line| line.split_once("Collected :"));
     let count = collected.and_then(|(_, count)| count.trim().parse().ok());
-    count.ok_or_else(|| Failure::new(format!("callgrind has not counted `{function}`: {}", said.trim())))
+    count.ok_or_else(|| {
+        Failure::new(format!("callgrind printed no instruction count of `{function}`: {}", said.trim()))
+    })
 }
 
 fn compare(checked_in: &str, counted: &[u64]) -> Result<()> {
     for (path, &count) in PATHS.iter().zip(counted) {
         let expected =
             checked_in.lines().find_map(|line| line.strip_prefix(path)?.trim().parse::<u64>().ok());
-        let expected = expected.ok_or_else(|| Failure::new(format!("no count of `{path}` is checked in")))?;
+        let expected = expected.ok_or_else(|| {
+            Failure::new(format!(
+                "no count of `{path}` is checked in; write it with `TCX_BLESS=1 cargo xtask counts`"
+            ))
+        })?;
         let ratio = count as f64 / expected as f64;
         eprintln!("{path}: {count} instructions, {ratio:.3} of the checked-in count");
         if ratio > TOLERANCE {
             return Err(Failure::new(format!(
-                "`{path}` takes {count} instructions, the checked-in count is {expected}: make it faster, or, if the change is worth it, \
-                 check in the new counts with `TCX_BLESS=1 cargo xtask counts`"
+                "`{path}` takes {count} instructions, expected about {expected}: make it faster, or, if the change is worth it, write \
+                 the new counts with `TCX_BLESS=1 cargo xtask counts`"
             )));
         }
     }

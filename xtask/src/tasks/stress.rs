@@ -23,7 +23,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitC
         match fuzzer(workspace) {
             Ok(fuzzer) => drop(stress.arg("--fuzzer").arg(fuzzer)),
             // The other trials do not need it, and the report counts this one as skipped.
-            Err(failure) => eprintln!("without fuzzing: {failure}"),
+            Err(failure) => eprintln!("the trial `fuzz` is skipped: {failure}"),
         }
     }
     process::hand_over(&mut stress)
@@ -51,7 +51,8 @@ fn fuzzer(workspace: &Workspace) -> Result<PathBuf> {
 fn host() -> Result<String> {
     let version = process::output(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failure::new("`rustc -vV` prints no host"))
+    host.map(str::to_owned)
+        .ok_or_else(|| Failure::new("`rustc -vV` printed no line `host: …`; check the Rust toolchain"))
 }
 
 #[cfg(test)]

@@ -68,7 +68,10 @@ pub(super) fn pytorch() -> Result<Libtorch> {
     // Imports may print something first.
     let mut last_lines = answer.lines().rev();
     let (Some(libraries), Some(version)) = (last_lines.next(), last_lines.next()) else {
-        return Err(Failure::new(format!("`{}` printed no libtorch: {answer}", python.program())));
+        return Err(Failure::new(format!(
+            "`{}` printed no path of libtorch: {answer}; unset LIBTORCH_USE_PYTORCH to have a libtorch provided",
+            python.program()
+        )));
     };
     require_version(version, "LIBTORCH_USE_PYTORCH's Python")?;
     Ok(Libtorch { source: Source::PyTorch, libraries: libraries.into(), version: Some(version.to_owned()) })
