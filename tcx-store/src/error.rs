@@ -16,13 +16,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The file system failed: look at the disk; the store goes on by itself once writing works again.
+    /// The file system failed: check the disk; the store resumes by itself when writing works again.
     Io,
-    /// A file does not hold what it should: the store skips it; this names it.
+    /// A file is damaged: the store skips it, and the message names it.
     Corrupt,
     /// The directory belongs to another identity, schema or key type: bump the id.
     Incompatible,
-    /// Another process has removed, made again or restored the directory since it was opened: open it again.
+    /// Another process removed, created again or restored the directory since it was opened: open it again.
     Replaced,
     /// This process was forked from the one that opened the store: open it again in this process.
     Forked,

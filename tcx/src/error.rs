@@ -35,11 +35,11 @@ pub enum ErrorKind {
     /// The folder of the module holds rows of another identity: other fields, weights, output or id types. Bump the id, as in
     /// `resnet50_v2`, or open another directory.
     Mismatch,
-    /// The folder was removed and made again, or replaced by a copy, since it was opened. Open the module again.
+    /// The folder was removed and created again, or replaced by a copy, since it was opened. Open the module again.
     Replaced,
     /// Another process invalidated or replaced values before they were written. Put them again if they are still right.
     Superseded,
-    /// An output is not what its type declares, or holds a value that the module rejects, as NaN.
+    /// An output does not have the declared type, or contains a value that the module rejects, such as NaN.
     InvalidOutput,
     /// A module broke a rule: it is random, depends on the batch, trains, changed its weights, or asks its own handle to compute.
     ModuleViolation,
@@ -49,7 +49,7 @@ pub enum ErrorKind {
     InvalidWeights,
     /// Two modules have the same id, or an id cannot name a folder.
     InvalidId,
-    /// The path of the cache is no directory, or cannot be resolved.
+    /// The path of the cache is not a directory, or cannot be resolved.
     InvalidPath,
     /// A setting is out of range, or this process has the module open with other settings.
     InvalidSettings,
@@ -61,9 +61,9 @@ pub enum ErrorKind {
     Loader,
     /// libtorch failed, in the module or while its outputs were copied.
     Libtorch,
-    /// The file system failed. Look at the disk; a cache goes on by itself once writing works again.
+    /// The file system failed. Check the disk; the cache resumes by itself when writing works again.
     Io,
-    /// A file does not hold what tcx wrote. The message names the file; `tcx verify` says more.
+    /// A file is damaged. The message names the file; `tcx verify` reports the details.
     Corrupt,
     /// The cache was closed before.
     Closed,
@@ -77,7 +77,7 @@ pub enum ErrorKind {
 ///
 /// Programs match on the [`kind`](Self::kind); [there](ErrorKind) is an example.
 ///
-/// The cause is the [`source`](StdError::source), and no part of the message: `{error}` prints the message, `{error:#}` the
+/// The cause is the [`source`](StdError::source), not part of the message: `{error}` prints the message, `{error:#}` the
 /// message and all causes, separated by colons. `{error:?}` prints the same, so that `unwrap` and an error of `main` are readable.
 ///
 /// ```
@@ -91,7 +91,7 @@ pub enum ErrorKind {
 /// assert_eq!(error.expected(), Some("one value per sample, 2 in all"));
 /// assert_eq!(error.found(), Some("1 values"));
 /// assert!(error.to_string().ends_with(error.remedy().expect("something can be done")));
-/// // It is about a whole output, not about a field of one, and nothing else caused it.
+/// // The error concerns the whole output, so it names no field, and it has no cause.
 /// assert!(error.field().is_none() && error.source().is_none());
 /// # Ok::<(), Box<dyn Error>>(())
 /// ```
@@ -155,12 +155,12 @@ impl Error {
         self.0.kind
     }
 
-    /// The id of the module that it is about.
+    /// The id of the module that the error concerns.
     pub fn module_id(&self) -> Option<&str> {
         self.0.module.as_deref()
     }
 
-    /// The field of the output that it is about, by its path: `inner.tokens`.
+    /// The path of the output field that the error concerns, such as `inner.tokens`.
     pub fn field(&self) -> Option<&str> {
         self.0.field.as_deref()
     }

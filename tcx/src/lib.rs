@@ -1,11 +1,11 @@
-//! A cache for frozen feature extractors: each sample is computed once, by whichever process needs it first, and read from disk
-//! after that.
+//! A cache for frozen feature extractors: the first process that needs a sample computes it, and every later read comes from
+//! disk.
 //!
-//! Three annotations say what is cached:
+//! Three annotations declare what is cached:
 //!
 //! - [`#[cached_module(id = "…")]`](macro@cached_module) on the struct that holds the network, as [`Frozen`] weights, and its
 //!   configuration. Everything in it is part of the cache's [identity](Identity): a changed module never reads old rows.
-//! - [`#[derive(CacheableOutput)]`](macro@CacheableOutput) on what it returns, with `#[tensor(f32, [2048])]` on its tensors.
+//! - [`#[derive(CacheableOutput)]`](macro@CacheableOutput) on the output struct, with `#[tensor(f32, [2048])]` on its tensors.
 //! - [`#[derive(Stateless)]`](macro@Stateless) on further structs of configuration.
 //!
 //! ```
