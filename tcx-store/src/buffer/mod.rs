@@ -99,7 +99,7 @@ impl WriteBuffer {
         (accepted, died)
     }
 
-    /// How many batches were recomputed: whoever searches the buffer after this finds them, or they are sealed.
+    /// How many batches were recomputed: a search of the buffer after this finds them, or they are sealed.
     pub(crate) fn recomputed(&self) -> u64 {
         self.recomputed.load(Ordering::Acquire)
     }

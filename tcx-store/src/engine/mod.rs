@@ -327,7 +327,7 @@ impl Core {
     }
 
     /// Looks for new files because rows are missing, and for changes however lately the folder was listed: those that are there
-    /// now must not kill what is computed next. Tells whether anything may be new since `seen`.
+    /// now must not kill what is computed next. Returns whether anything may be new since `seen`.
     fn refresh_before_computing(&self, seen: &Seen) -> Result<bool> {
         let listed = self.refresh_on_miss()?;
         // Changes have names: to look for the next one takes no listing.

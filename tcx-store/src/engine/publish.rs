@@ -40,7 +40,7 @@ fn publish_files(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> 
     added
 }
 
-/// Publishes the index run of a segment that has no name yet, so that whoever sees the segment finds it indexed. It can be made
+/// Publishes the index run of a segment that has no name yet, so that a process that sees the segment finds it indexed. It can be made
 /// again: without it, the segment is written all the same.
 pub(crate) fn index_segment(core: &Core, written: &WrittenSegment, hashes: Vec<KeyHash>) -> Random {
     let run = Random::new();
@@ -50,7 +50,7 @@ pub(crate) fn index_segment(core: &Core, written: &WrittenSegment, hashes: Vec<K
     run
 }
 
-/// The segment of this index run gets no name. Best effort: a run that stays knows a segment that nobody will find.
+/// The segment of this index run gets no name. Best effort: a run that stays names a segment that no process will find.
 pub(crate) fn forget_index(core: &Core, run: Random) {
     let _ = core.storage.remove(&FileName::Run(run).to_string());
 }

@@ -19,8 +19,8 @@ impl Store {
     /// if there is one. The folder is listed first: the values outlive every change that there is by then, and no row is
     /// missing that another process has made durable.
     ///
-    /// A value that a later change of another process kills before it is durable is one of the [losses](Losses) of whoever
-    /// inserts it. Hits and misses are not counted.
+    /// A value that a later change of another process kills before it is durable is one of the [losses](Losses) of the
+    /// caller that inserts it. Hits and misses are not counted.
     ///
     /// ```
     /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};

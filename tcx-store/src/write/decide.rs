@@ -15,7 +15,7 @@ use crate::live::folder::Live;
 use crate::storage::name::FileName;
 use crate::sys::bytes::Random;
 
-/// What becomes of the rows of a generation, for all that is known now. Nobody knows of it before it is [settled](Self::settle).
+/// What becomes of the rows of a generation, for all that is known now. No other thread knows of it before it is [settled](Self::settle).
 pub(crate) struct Decided<'a> {
     pub(crate) identity: KnownIdentity,
     generation: &'a Arc<Generation>,
@@ -124,7 +124,7 @@ impl<'a> Decided<'a> {
         Ok(true)
     }
 
-    /// Tells the buffer what has become of the rows, and shows readers the tombstones that make way for some of them.
+    /// Informs the buffer of what has become of the rows, and shows readers the tombstones that make way for some of them.
     pub(crate) fn settle(self, core: &Core, live: &mut Live) -> Arc<Vec<Fate>> {
         let Self { generation, fates, refused, known, replacements, mut died, .. } = self;
         known.report_superseded(core, &generation.batches, &fates);
@@ -156,7 +156,7 @@ impl Known {
         Self(fates.iter().map(Fate::gone).collect())
     }
 
-    /// Values that were put cannot be computed again: whoever put them learns that changes of other processes have killed some.
+    /// Values that were put cannot be computed again: the caller that put them learns that changes of other processes have killed some.
     fn report_superseded(&self, core: &Core, batches: &[Arc<RowBatch>], fates: &[Fate]) {
         for ((batch, fate), known) in batches.iter().zip(fates).zip(&self.0) {
             let rows = fate.gone().saturating_sub(*known);
