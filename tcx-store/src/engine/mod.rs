@@ -33,6 +33,7 @@ use crate::schema::spec::Spec;
 use crate::segment::arrow_schema;
 use crate::segment::memory_cache::MemoryCache;
 use crate::stats::Counters;
+use crate::stats::causes::Cause;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::storage::warn_once::Failing;
@@ -247,10 +248,25 @@ impl Core {
         self.lookup_missing(&mut lookup, &mut destinations);
         if lookup.missing() > 0 && self.refresh_before_computing(lookup.seen())? {
             // Before the rows are looked for: what is still missing then is computed after these changes.
-            lookup.see(self.seen());
+            self.renew(&mut lookup, &mut destinations);
             self.lookup_missing(&mut lookup, &mut destinations);
         }
         Ok(lookup.with_copied(destinations.into_copied()))
+    }
+
+    /// From here on the lookup knows what is known now. The rows that it found before are looked for again if something was invalidated
+    /// or replaced since: what is computed because one of them is rejected outlives that change, and must not undo it.
+    fn renew(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
+        let (before, now) = (lookup.seen(), self.seen());
+        if (now.number, now.recomputed) != (before.number, before.recomputed) {
+            for position in 0..lookup.len() {
+                if !lookup.is_missing(position) {
+                    lookup.reopen(position, Cause::Absent);
+                    destinations.forget(position);
+                }
+            }
+        }
+        lookup.see(now);
     }
 
     /// What a lookup knows that is made now.

@@ -63,6 +63,27 @@ fn of_two_replacements_by_two_processes_the_later_one_stays() {
 }
 
 #[test]
+fn a_row_for_a_rejected_one_does_not_undo_a_replacement_by_another_process() {
+    for is_one_missing in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, other) = just_listed(dir.path());
+        replace(&other, &RecomputeSession::new(), &["other"], 42);
+        other.flush().unwrap();
+        let wanted: &[&str] = if is_one_missing { &["other", "x"] } else { &["other"] };
+        let mut rows = own.lookup(keys(wanted)).unwrap();
+        // Only the value from before the replacement is rejected.
+        if !rows.is_missing(0) && rows.bytes(0, 0) == 0_i64.to_le_bytes() {
+            own.reject(&mut rows, &[0]);
+        }
+        let missing = rows.distinct_missing_positions();
+        own.insert(&mut rows, &missing, column(&vec![7; missing.len()])).unwrap();
+        own.flush().unwrap();
+        let left = values(&process(dir.path()), wanted);
+        assert_eq!(left, if is_one_missing { vec![42, 7] } else { vec![42] });
+    }
+}
+
+#[test]
 fn values_are_put_only_where_no_process_has_put_any() {
     let dir = tempfile::tempdir().unwrap();
     let (own, other) = just_listed(dir.path());
