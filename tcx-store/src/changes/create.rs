@@ -147,7 +147,7 @@ impl KnownChanges {
         learned.compare(storage).confirmed()?;
         *self = learned;
         self.announce();
-        if self.unread.get(&number) == Some(&Doubt::Failed) {
+        if matches!(self.unread.get(&number), Some(Doubt::Failed(_))) {
             return Err(io::Error::other(format!("change {number} exists but cannot be read")));
         }
         Ok(())

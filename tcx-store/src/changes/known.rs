@@ -85,7 +85,7 @@ impl KnownChanges {
     /// A change that may kill rows of this number and may be read another time, if there is one.
     pub(crate) fn unread_after(&self, number: u64) -> Option<u64> {
         let newer = self.unread.iter().filter(|(own, _)| **own > number);
-        newer.filter(|(_, doubt)| **doubt == Doubt::Failed).map(|(own, _)| *own).next()
+        newer.filter(|(_, doubt)| matches!(doubt, Doubt::Failed(_))).map(|(own, _)| *own).next()
     }
 
     /// The newest change known, and how many up to it could not be read: readers have to be shown when either changes.
@@ -186,7 +186,7 @@ impl KnownChanges {
     pub(super) fn read_next(&mut self, storage: &dyn Storage) -> Read {
         let number = self.next;
         match read(storage, number) {
-            Ok(Some(table)) if self.waits(&table) => self.doubt(number, Doubt::Failed),
+            Ok(Some(table)) if self.waits(&table) => self.doubt(number, Doubt::Failed(None)),
             Ok(Some(table)) => self.push(table),
             Ok(None) => return Read::Vanished,
             Err((doubt, what)) => {

@@ -18,8 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// Why a change is not known, though its number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
-    /// The file could not be read, and may be as sound as any.
-    Failed,
+    /// The file could not be read, and may be as sound as any. It looked like this, if that could be found out.
+    Failed(Option<(u64, Stamp)>),
     /// It is not what was written.
     Damaged(Judged),
 }
@@ -31,9 +31,18 @@ impl Doubt {
         stamp(storage, number) != judged.stamp || runtime::now() >= judged.again
     }
 
+    /// Whether the file looks as it did when it could not be read. Its inode says nothing: some file systems invent another one
+    /// for the same file, and a copy of the folder has other ones.
+    pub(super) fn is_of(&self, found: &FileInfo) -> bool {
+        let Self::Failed(Some((bytes, stamp))) = self else { return true };
+        (found.bytes, found.stamp.modified) == (*bytes, stamp.modified)
+    }
+
     /// This doubt, found once more: the pause grows as long as the file looks the same.
     pub(super) fn after(self, earlier: Self) -> Self {
         match (self, earlier) {
+            // As it looked at first: another file of the same name is not the change that is known.
+            (Self::Failed(now), Self::Failed(before)) => Self::Failed(before.or(now)),
             (Self::Damaged(now), Self::Damaged(before)) if now.stamp == before.stamp => {
                 Self::Damaged(Judged::new(now.stamp, LONGEST_PAUSE.min(before.pause * 2)))
             }
@@ -73,7 +82,7 @@ pub(super) fn read(storage: &dyn Storage, number: u64) -> Result<Option<Tombston
     let damaged = |what| (Doubt::Damaged(Judged::new(stamp, FIRST_PAUSE)), what);
     let map = match map(storage, FileName::Change(number)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err((Doubt::Failed, error.to_string())),
+        Err(error) => return Err((Doubt::Failed(stamp), error.to_string())),
         Ok(map) => map.map_err(damaged)?,
     };
     match TombstoneTable::open(number, ChangeBytes::Mapped(map)) {

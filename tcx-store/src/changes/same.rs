@@ -92,12 +92,26 @@ impl KnownChanges {
         // that was made before it.
         let anchor = self.anchor.map_or(0, |anchor| anchor.number);
         match (anchored, self.newest().filter(|number| *number > anchor)) {
-            (Compared::Same, Some(number)) if self.unread.contains_key(&number) => {
-                compare_number(storage, number)
-            }
-            (Compared::Same, Some(number)) => compare_merged(storage, number),
+            (Compared::Same, Some(number)) => match self.unread.get(&number) {
+                Some(doubt) => compare_unread(storage, number, doubt, origin),
+                None => compare_merged(storage, number),
+            },
             (compared, _) => compared,
         }
+    }
+}
+
+/// Whether the change of this number that could not be read is in the folder, as far as its length and time show. Another file would
+/// be taken for that change: it would not kill the rows that were looked up before it was made.
+fn compare_unread(storage: &dyn Storage, number: u64, doubt: &Doubt, origin: Origin) -> Compared {
+    match storage.info(&FileName::Change(number).to_string()) {
+        Ok(found) if doubt.is_of(&found) => Compared::Same,
+        Ok(_) => match nonce(storage, number) {
+            Ok(found) if found == Some(repair_nonce(origin.instance, number)) => Compared::Same,
+            Ok(_) => Compared::OtherChange(number),
+            Err(error) => Compared::Unread(number, error),
+        },
+        Err(error) => absent(storage, number, error),
     }
 }
 
@@ -105,9 +119,16 @@ impl KnownChanges {
 fn compare_number(storage: &dyn Storage, number: u64) -> Compared {
     match storage.info(&FileName::Change(number).to_string()) {
         Ok(_) => Compared::Same,
-        Err(error) if error.kind() == ErrorKind::NotFound => missing(storage, number, error),
-        Err(error) => Compared::Unread(number, error),
+        Err(error) => absent(storage, number, error),
     }
+}
+
+/// The change could not be found, for this reason.
+fn absent(storage: &dyn Storage, number: u64, error: io::Error) -> Compared {
+    if error.kind() == ErrorKind::NotFound {
+        return missing(storage, number, error);
+    }
+    Compared::Unread(number, error)
 }
 
 /// Whether a change of this number is in the folder, or one that it was merged into: that is all there is of it in a part of a copy.
@@ -149,7 +170,7 @@ impl Anchor {
             }
             Ok(Some(_)) => Compared::OtherChange(number),
             Ok(None) => Compared::Unread(number, ErrorKind::NotFound.into()),
-            Err((Doubt::Failed, what)) => Compared::Unread(number, io::Error::other(what)),
+            Err((Doubt::Failed(_), what)) => Compared::Unread(number, io::Error::other(what)),
             Err((Doubt::Damaged(_), what)) => {
                 let what = format!("it is damaged, {what}: run `tcx verify --repair`");
                 Compared::Unread(number, io::Error::new(ErrorKind::InvalidData, what))

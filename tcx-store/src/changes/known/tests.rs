@@ -1,15 +1,18 @@
 //! What a process knows of the changes of its folder.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use crate::Keys;
 use crate::changes::merge::MergePlan;
 use crate::changes::new_tombstone::Doomed;
-use crate::changes::same::Origin;
-use crate::changes::{KIND_IDENTITY, KnownChanges, ListedChanges, encode};
+use crate::changes::read::Doubt;
+use crate::changes::same::{Compared, Origin};
+use crate::changes::{KIND_IDENTITY, KnownChanges, ListedChanges, encode, tombstone_for_everything};
 use crate::storage::name::FileName;
-use crate::storage::{LocalStorage, Storage, System};
+use crate::storage::{FileInfo, LocalStorage, Storage, System};
 use crate::sys::bytes::Random;
 
 fn keys(range: std::ops::Range<usize>) -> Doomed {
@@ -208,4 +211,33 @@ fn the_number_of_a_change_that_is_missing_is_not_given_again() {
         assert_eq!(copy.newest(), Some(5));
         std::fs::remove_file(path(5)).unwrap();
     }
+}
+
+#[test]
+fn a_folder_is_known_by_the_length_and_time_of_a_change_that_could_not_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (storage, name) = (folder(dir.path()), FileName::Change(1).to_string());
+    let put = |bytes: &[u8], written: SystemTime| {
+        let mut draft = storage.draft().unwrap();
+        draft.write_all(bytes).unwrap();
+        draft.publish(&name, false).unwrap();
+        File::open(dir.path().join("m_v1").join(&name)).unwrap().set_modified(written).unwrap();
+    };
+    let change = |keys: Doomed| encode(1, keys.kind(), Random::new(), &keys.payload(1));
+    let (first, written) = (change(keys(0..1)), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
+    put(&first, written);
+    let FileInfo { bytes, stamp, .. } = storage.info(&name).unwrap();
+    let mut own = new(INSTANCE);
+    own.doubt(1, Doubt::Failed(Some((bytes, stamp))));
+    assert!(matches!(own.compare(&storage), Compared::Same));
+    put(&first, written);
+    assert!(matches!(own.compare(&storage), Compared::Same), "it was copied with its time");
+    put(&tombstone_for_everything(INSTANCE, 1), written + Duration::from_secs(1));
+    assert!(matches!(own.compare(&storage), Compared::Same), "it was repaired");
+    put(&change(keys(1..2)), written + Duration::from_secs(1));
+    assert!(matches!(own.compare(&storage), Compared::OtherChange(1)), "it was written at another time");
+    put(&change(keys(1..9)), written);
+    assert!(matches!(own.compare(&storage), Compared::OtherChange(1)), "it has another length");
+    storage.remove(&name).unwrap();
+    assert!(matches!(own.compare(&storage), Compared::OtherChange(1)), "it is not there");
 }

@@ -1,6 +1,9 @@
 //! Interleavings by name: folders that are removed, go away and come back, or are replaced by an older copy.
 
+use std::io::ErrorKind;
+
 use super::operation::Operation;
+use super::schedule::Fault;
 use super::script::{COLLECT, COMPACT, Script, at_every_call, invalidate_a1, three_segments};
 
 /// Another program starts where the folder was, and invalidates.
@@ -193,4 +196,37 @@ fn a_folder_that_is_removed_at_any_call_is_one_that_can_be_written_to() {
         });
         assert!(calls > 3, "{calls} calls");
     }
+}
+
+/// A process could not read a change, so that it knows no more than its number. An older copy comes in the place of the folder, and
+/// another change of the copy, which `make` makes, gets that number: after the process has looked a row up, before it writes it.
+fn gives_the_number_again(make: impl FnOnce(&mut Script)) {
+    let mut script = Script::new(2);
+    script.write(0, &["b1"]);
+    script.invalidate(0, "b3");
+    script.0.back_up_folder();
+    script.invalidate(0, "b3");
+    script.0.crash(1);
+    script.pause(1, Operation::Open { fresh: true }, "map", "change-00000000000000000002");
+    script.resume_with(1, Fault::Refused(ErrorKind::Other));
+    script.0.restore_folder();
+    script.lookup(1, &["a1"]);
+    assert!(!script.is_refused(1), "it has not looked at the folder");
+    script.0.crash(0);
+    make(&mut script);
+    script.insert(1, 0);
+    script.run(1, Operation::Seal);
+    assert!(script.is_refused(1));
+    script.open(1);
+    assert_eq!(script.values(1, &["a1"]), [None]);
+    script.end();
+}
+
+#[test]
+fn a_change_that_could_not_be_read_is_not_taken_for_another_of_its_number() {
+    gives_the_number_again(|script| {
+        script.open(0);
+        script.invalidate(0, "a1");
+    });
+    gives_the_number_again(|script| script.0.invalidate_all());
 }

@@ -7,7 +7,7 @@ const FAILED: [u64; 13] =
     [2, 256, 1336, 1339, 3287, 4094, 5657, 5761, 20_872, 116_259, 2_016_397, 2_027_013, 2_033_737];
 
 /// Seeds that have failed once where changes could not be read.
-const FAILED_TO_READ: [u64; 7] = [3200, 3745, 10_259, 108_352, 1_000_199, 2_042_805, 2_057_973];
+const FAILED_TO_READ: [u64; 8] = [3200, 3745, 10_259, 108_352, 1_000_199, 1_009_082, 2_042_805, 2_057_973];
 
 const STEPS: usize = 300;
 
