@@ -196,8 +196,9 @@ fn a_newest_change_that_cannot_be_read_for_a_moment_is_waited_for() {
     let store = with_operations(dir.path(), steps);
     assert_eq!(values(&store, &["x"]), [1]);
     for (kind, key) in [(1, "v"), (2, "w")] {
-        process(dir.path()).invalidate(&keys(&["x"])).unwrap();
+        // First: the writer, which tidies up after a flush, must not read the new change before it is looked for.
         fails.store(kind, SeqCst);
+        process(dir.path()).invalidate(&keys(&["x"])).unwrap();
         compute(&store, &[key], 5);
         assert_eq!(store.refresh().unwrap_err().kind(), ErrorKind::Io);
         assert_eq!(store.flush().unwrap_err().kind(), ErrorKind::Io);
