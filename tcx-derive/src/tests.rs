@@ -1,6 +1,6 @@
 //! The generated code, as it is read in review: few and small cases, compared with files.
 //!
-//! `TCX_BLESS=1 cargo test -p tcx-derive` writes the files anew; read them.
+//! `TCX_BLESS=1 cargo test -p tcx-derive` writes the files again; read them.
 
 use std::path::Path;
 
