@@ -6,7 +6,8 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tcx_store::{Compression, ErrorKind, Keys, Options, Store};
 
@@ -114,6 +115,14 @@ impl Maker {
     }
 }
 
+fn wait_for_merged_changes(dir: &Path) {
+    let start = Instant::now();
+    while files(dir, "merged-").is_empty() {
+        assert!(start.elapsed() < Duration::from_mins(1), "no changes were merged within a minute");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 impl Campaign {
     /// Segments that were flushed, joined with what they replace still there, and joined with it gone; tombstones by key and
     /// by prefix, some of them merged; runs. `rows` to a part, of which there are six; 120 at least; `sample` rows are looked for.
@@ -134,6 +143,8 @@ impl Campaign {
             maker.invalidate(|id| id == format!("plain/{}", 6 * number + 1));
         }
         maker.add("plain/", rows, 2);
+        // In the background: what is invalidated after it stays in changes of its own.
+        wait_for_merged_changes(dir.path());
         maker.store.compact().unwrap();
         maker.add("late/", rows, 1);
         maker.invalidate(|id| id.ends_with('3'));
