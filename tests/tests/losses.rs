@@ -72,8 +72,9 @@ fn a_close_after_one_that_failed_answers_for_the_same_rows() {
     let path = dir.path().join("cache");
     let cache = Cache::open(&path).unwrap();
     let numbers = table(&cache);
-    fs::write(&path, b"a file").unwrap();
     numbers.put(&["a"], &vec![1]).unwrap();
+    // Before the row is written, which makes the folder.
+    fs::write(&path, b"a file").unwrap();
     assert!(!said(cache.clone().close()).is_empty());
     assert!(!said(cache.clone().close()).is_empty(), "the row is still in memory");
     fs::remove_file(&path).unwrap();
@@ -88,10 +89,11 @@ fn rows_that_are_lost_are_an_error_of_every_close() {
     let path = dir.path().join("cache");
     let cache = Cache::open(&path).unwrap();
     let numbers = table(&cache);
-    fs::write(&path, b"a file").unwrap();
     numbers.put(&["a"], &vec![1]).unwrap();
+    // Before the row is written, which makes the folder.
+    fs::write(&path, b"a file").unwrap();
     assert!(!said(numbers.flush()).is_empty());
-    assert!(!said(numbers.put(&["b"], &vec![2])).is_empty(), "writing is off");
+    assert!(!said(numbers.put(&["b"], &vec![2])).is_empty(), "the folder cannot be listed");
     fs::remove_file(&path).unwrap();
     for _ in 0..2 {
         assert!(said(cache.clone().close()).contains("1 computed rows were not kept"));
