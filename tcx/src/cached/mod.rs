@@ -194,7 +194,7 @@ impl<M: CachedModule> Cached<M> {
     /// ```
     /// # use std::sync::Arc;
     /// # use tcx::{D1, Extractor, Typed, cached_module};
-    /// # #[cached_module(id = "lengths_v1", key = i64)]
+    /// # #[cached_module(id = "keyed_lengths_v1", key = i64)]
     /// # struct Lengths {}
     /// # impl Extractor for Lengths {
     /// #     type Input = Vec<String>;
