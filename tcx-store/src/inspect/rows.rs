@@ -263,6 +263,8 @@ mod tests {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let (first, second) = (process(dir.path()), process(dir.path()));
         compute(&first, &keys, VALUE);
+        // Segments come in the order of their age, which is known in milliseconds.
+        std::thread::sleep(std::time::Duration::from_millis(3));
         compute(&second, &keys[4900..], 2);
         seal_all(&first);
         let damaged = dir.path().join("m_v1").join(&names(dir.path(), "seg-")[0]);
