@@ -86,7 +86,7 @@ impl WriteBuffer {
         let is_counted = batch.recompute.as_ref().is_some_and(|recompute| !recompute.rejects());
         let recomputed = if is_counted { self.recomputed.load(Ordering::Relaxed) + 1 } else { 0 };
         let (before, after, died) = generations.push(batch.clone(), recomputed);
-        // Whoever reads the number finds the rows.
+        // A reader that sees the number finds the rows.
         self.recomputed.fetch_max(recomputed, Ordering::Release);
         self.batches.fetch_add(1, Ordering::Release);
         let accepted = if before < self.flush_bytes && after >= self.flush_bytes {

@@ -64,7 +64,7 @@ impl Segment {
     /// Whether every leaf of the row that is wanted is served straight from the map, and as it was written; `row` is one of the segment's.
     #[inline]
     pub(crate) fn has_intact_leaves(&self, row: usize, wanted: Option<&[usize]>) -> bool {
-        // The map of a compressed segment holds no rows, and there is none of a segment that is read piece by piece.
+        // The map of a compressed segment holds no rows, and a segment that is read piece by piece has no map.
         let Some((batch, row)) = self.locate(row).filter(|_| self.is_direct) else { return false };
         match wanted {
             None => (0..batch.leaves.len()).all(|leaf| self.is_intact_leaf(batch, leaf, row)),
