@@ -82,6 +82,8 @@ pub(super) struct Invalidation {
     pub(super) outcome: Outcome,
     /// The rows that it makes room for.
     pub(super) spares: BTreeSet<usize>,
+    /// Whether it kills nothing, since the tombstone that makes way for a recomputed row was not created yet.
+    pub(super) is_to_come: bool,
     /// The folder in which it happened, if that is certain: who opens another cannot know of it.
     pub(super) place: Option<Place>,
 }
@@ -95,6 +97,6 @@ impl Invalidation {
     }
 
     pub(super) fn may_kill(&self, number: usize, row: &Row) -> bool {
-        self.matcher.matches(row.key, row.view) && !self.spares.contains(&number)
+        !self.is_to_come && self.matcher.matches(row.key, row.view) && !self.spares.contains(&number)
     }
 }

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::chance::Chance;
-use super::folder::{File, Folder, STALE, State};
+use super::drafts::{Drafts, Synced, rows_named};
+use super::folder::{File, STALE, State};
+use super::process::World;
 use super::schedule::{self, Clock, Fault};
 use crate::storage::{Draft, FileInfo, Held, Stamp, Storage};
 use crate::sys::mmap::Mapped;
@@ -59,13 +61,14 @@ impl Weather {
 /// The folder as one process sees it.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryStorage {
-    folder: Arc<Folder>,
+    world: Arc<World>,
     process: usize,
     weather: Weather,
     path: PathBuf,
     /// The files that this process has found once, or made.
     found: Arc<Mutex<BTreeSet<String>>>,
     doubt: Arc<Doubt>,
+    drafts: Drafts,
 }
 
 /// Whether a process may have missed what took the place of a segment that has gone: then it misses the rows too.
@@ -77,14 +80,15 @@ struct Doubt {
 }
 
 impl MemoryStorage {
-    pub(super) fn new(folder: Arc<Folder>, process: usize, weather: Weather) -> Self {
+    pub(super) fn new(world: Arc<World>, process: usize, weather: Weather) -> Self {
         Self {
-            folder,
+            world,
             process,
             weather,
             path: PathBuf::from("/memory/m_v1"),
             found: Arc::default(),
             doubt: Arc::default(),
+            drafts: Drafts::default(),
         }
     }
 
@@ -102,13 +106,13 @@ impl MemoryStorage {
         let fault = forced.or_else(|| schedule::draw(|chance| self.weather.fault(what, file, chance)));
         // The end of a segment's name is not decided by the seed: its footer is a hash map.
         let file = &file[..file.len().min(36)];
-        self.folder.trace.note(|| format!("    process {}: {what} {file} {fault:?}", self.process));
+        self.world.folder.trace.note(|| format!("    process {}: {what} {file} {fault:?}", self.process));
         Ok(fault)
     }
 
     fn info_in(&self, state: &State, name: &str) -> io::Result<FileInfo> {
         let file = state.files.get(name).ok_or(ErrorKind::NotFound)?;
-        let age = Duration::from_millis(self.folder.clock.millis().saturating_sub(file.written));
+        let age = Duration::from_millis(self.world.folder.clock.millis().saturating_sub(file.written));
         let modified = Clock::wall(file.written);
         let came = state.events.iter().rposition(|event| event.came && event.name == name);
         let stamp = Stamp { modified, inode: came.unwrap_or_default() as u64 };
@@ -139,8 +143,8 @@ impl MemoryStorage {
         }
         let answered = fault != Some(Fault::LostReply);
         let done = match inode {
-            Some(inode) => self.folder.within(inode, |state| happen(state, answered))?,
-            None => happen(&mut self.folder.state(), answered)?,
+            Some(inode) => self.world.folder.within(inode, |state| happen(state, answered))?,
+            None => happen(&mut self.world.folder.state(), answered)?,
         };
         self.found().insert(file.to_owned());
         if answered { Ok(done) } else { Err(io::Error::other("the reply was lost")) }
@@ -155,7 +159,7 @@ impl Storage for MemoryStorage {
     fn list(&self) -> io::Result<Vec<String>> {
         let fault = self.step("list", "")?;
         self.doubt.is_faulty.store(fault.is_some(), SeqCst);
-        let state = self.folder.state();
+        let state = self.world.folder.state();
         let mut names = match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
             Some(Fault::Stale(late)) => state.names_before(state.unseen(self.process, late)),
@@ -168,14 +172,15 @@ impl Storage for MemoryStorage {
 
     fn stamp(&self) -> io::Result<Option<Stamp>> {
         let fault = self.step("stamp", "")?;
-        let state = self.folder.state();
+        let state = self.world.folder.state();
         let unseen = match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
             Some(Fault::Stale(late)) => state.unseen(self.process, late).len(),
             _ => 0,
         };
         let seen = &state.events[..state.events.len() - unseen];
-        let changed = seen.last().map_or(0, |event| event.at) / self.folder.grain * self.folder.grain;
+        let changed =
+            seen.last().map_or(0, |event| event.at) / self.world.folder.grain * self.world.folder.grain;
         Ok(state.exists.then(|| Stamp { modified: Clock::wall(changed), inode: state.inode }))
     }
 
@@ -184,7 +189,7 @@ impl Storage for MemoryStorage {
         let mut found = self.found();
         if name.starts_with("seg-") {
             self.doubt.is_faulty.fetch_or(fault.is_some(), SeqCst);
-            let is_gone = !self.folder.state().files.contains_key(name);
+            let is_gone = !self.world.folder.state().files.contains_key(name);
             self.doubt.is_misled.fetch_or(is_gone && self.doubt.is_faulty.load(SeqCst), SeqCst);
         }
         match fault {
@@ -192,7 +197,7 @@ impl Storage for MemoryStorage {
             Some(Fault::Late) if !found.contains(name) => return Err(ErrorKind::NotFound.into()),
             _ => {}
         }
-        let state = self.folder.state();
+        let state = self.world.folder.state();
         let file = state.files.get(name).ok_or(ErrorKind::NotFound)?;
         found.insert(name.to_owned());
         Ok(Mapped::in_memory(file.bytes.clone()))
@@ -202,7 +207,7 @@ impl Storage for MemoryStorage {
         if let Some(Fault::Refused(kind)) = self.step("make", "")? {
             return Err(kind.into());
         }
-        self.folder.state().exists = true;
+        self.world.folder.state().exists = true;
         Ok(())
     }
 
@@ -210,12 +215,12 @@ impl Storage for MemoryStorage {
         if let Some(Fault::Refused(kind)) = self.step("draft", "")? {
             return Err(kind.into());
         }
-        let state = self.folder.state();
+        let state = self.world.folder.state();
         if !state.exists {
             return Err(ErrorKind::NotFound.into());
         }
         let (storage, inode) = (self.clone(), state.inode);
-        Ok(Box::new(MemoryDraft { storage, inode, bytes: Vec::new(), is_synced: false }))
+        Ok(Box::new(MemoryDraft { storage, inode, bytes: Vec::new(), synced: None }))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -230,12 +235,12 @@ impl Storage for MemoryStorage {
 
     fn info(&self, name: &str) -> io::Result<FileInfo> {
         self.step("info", name)?;
-        self.info_in(&self.folder.state(), name)
+        self.info_in(&self.world.folder.state(), name)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         self.change("remove", name, |state, _| {
-            state.remove(name, self.process, self.folder.clock.millis());
+            state.remove(name, self.process, self.world.folder.clock.millis());
             Ok(())
         })
     }
@@ -244,7 +249,7 @@ impl Storage for MemoryStorage {
         if let Some(Fault::Refused(kind)) = self.step("hold", "")? {
             return Err(kind.into());
         }
-        let state = self.folder.state();
+        let state = self.world.folder.state();
         if !state.exists {
             return Err(ErrorKind::NotFound.into());
         }
@@ -265,7 +270,7 @@ struct MemoryHeld {
 impl Held for MemoryHeld {
     fn info(&self, name: &str) -> io::Result<FileInfo> {
         self.storage.step("info", name)?;
-        self.storage.folder.within(self.inode, |state| self.storage.info_in(state, name))
+        self.storage.world.folder.within(self.inode, |state| self.storage.info_in(state, name))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -276,9 +281,9 @@ impl Held for MemoryHeld {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let MemoryStorage { folder, process, .. } = &self.storage;
+        let MemoryStorage { world, process, .. } = &self.storage;
         self.storage.change_in(Some(self.inode), "remove", name, |state, _| {
-            state.remove(name, *process, folder.clock.millis());
+            state.remove(name, *process, world.folder.clock.millis());
             Ok(())
         })
     }
@@ -290,7 +295,7 @@ struct MemoryDraft {
     /// The folder that it was made in.
     inode: u64,
     bytes: Vec<u8>,
-    is_synced: bool,
+    synced: Option<Synced>,
 }
 
 impl Write for MemoryDraft {
@@ -309,18 +314,19 @@ impl Draft for MemoryDraft {
         if let Some(Fault::Refused(kind)) = self.storage.step("sync", "")? {
             return Err(kind.into());
         }
-        self.is_synced = true;
+        self.synced = Some(self.storage.drafts.add(&self.bytes));
         Ok(())
     }
 
     fn publish(self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
-        let Self { storage, inode, bytes, is_synced } = *self;
+        let Self { storage, inode, bytes, synced } = *self;
         storage.change("publish", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
             }
-            let file = File { bytes: bytes.into(), synced: durable || is_synced, named: false, written: 0 };
-            state.add(name, file, storage.process, storage.folder.clock.millis());
+            let file =
+                File { bytes: bytes.into(), synced: durable || synced.is_some(), named: false, written: 0 };
+            state.add(name, file, storage.process, storage.world.folder.clock.millis());
             if durable && answered {
                 state.sync();
             }
@@ -330,19 +336,27 @@ impl Draft for MemoryDraft {
 
     fn create(self: Box<Self>, name: &str) -> io::Result<bool> {
         let Self { storage, inode, bytes, .. } = *self;
-        storage.change("create", name, |state, answered| {
+        let named = rows_named(&bytes);
+        let mut is_created = false;
+        let created = storage.change("create", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
             }
             let absent = !state.files.contains_key(name);
+            is_created = absent;
             if absent {
                 let file = File { bytes: bytes.into(), synced: true, named: false, written: 0 };
-                state.add(name, file, storage.process, storage.folder.clock.millis());
+                state.add(name, file, storage.process, storage.world.folder.clock.millis());
             }
             if answered {
                 state.sync();
             }
             Ok(absent)
-        })
+        });
+        if is_created && !named.is_empty() {
+            let MemoryStorage { world, process, drafts, .. } = &storage;
+            world.oracle().makes_way(*process, name, &named, &drafts.rows());
+        }
+        created
     }
 }

@@ -10,6 +10,7 @@
 mod actor;
 pub(crate) mod chance;
 mod compactions;
+mod drafts;
 mod folder;
 mod history;
 mod interleavings;

@@ -3,6 +3,8 @@
 //! Every computation makes a value of its own, so that a value tells which row it is. An operation has a beginning
 //! and an end; what lies between may have happened at any time in between, and is never held against the engine.
 
+mod replaced;
+mod tests;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +15,7 @@ use super::places::{Place, Places};
 /// What one opening of the store is sure to know.
 #[derive(Debug)]
 struct Session {
+    process: usize,
     identity: u8,
     /// Whatever was acknowledged before is visible: when the last fresh refresh that succeeded began.
     fresh_since: u64,
@@ -80,10 +83,10 @@ impl Oracle {
     }
 
     /// A store was opened: with a fresh listing begun at `fresh`, or with one that may have been stale.
-    pub(super) fn opened(&mut self, identity: u8, fresh: Option<u64>) -> usize {
+    pub(super) fn opened(&mut self, process: usize, identity: u8, fresh: Option<u64>) -> usize {
         let (honours, settled) = (BTreeSet::new(), BTreeSet::new());
         let (misled, refused, fresh_since, seals) = (false, false, 0, 0);
-        let new = Session { identity, fresh_since, honours, settled, misled, refused, seals };
+        let new = Session { process, identity, fresh_since, honours, settled, misled, refused, seals };
         self.sessions.push(new);
         let session = self.sessions.len() - 1;
         if let Some(since) = fresh {
@@ -195,7 +198,8 @@ impl Oracle {
         }
     }
 
-    /// A seal begins: the rows that it has to make durable. Those of recompute sessions have their keys invalidated by it.
+    /// A seal begins: the rows that it has to make durable. Those of recompute sessions have their keys invalidated by it, once
+    /// the process [makes way](Self::makes_way) for them.
     pub(super) fn seal_begins(&mut self, session: usize) -> Vec<usize> {
         let waits =
             |row: &Row| row.session == session && row.accepted.is_some() && row.acknowledged.is_none();
@@ -220,6 +224,7 @@ impl Oracle {
                 other.generation == generation && other.age() >= self.rows[row].age()
             };
             self.invalidations[replaces].spares = rows.iter().filter(spared).copied().collect();
+            self.invalidations[replaces].is_to_come = true;
         }
         rows
     }
@@ -260,8 +265,8 @@ impl Oracle {
     /// An invalidation begins; `None` is a process outside of the simulation.
     pub(super) fn invalidate(&mut self, session: Option<usize>, matcher: Matcher) -> usize {
         let begun = self.now();
-        let (outcome, spares, place) = (Outcome::Open, BTreeSet::new(), None);
-        self.invalidations.push(Invalidation { matcher, session, begun, outcome, spares, place });
+        let (outcome, spares, is_to_come, place) = (Outcome::Open, BTreeSet::new(), false, None);
+        self.invalidations.push(Invalidation { matcher, session, begun, outcome, spares, is_to_come, place });
         self.invalidations.len() - 1
     }
 
@@ -274,6 +279,7 @@ impl Oracle {
     fn happened(&mut self, invalidation: usize, now: u64) {
         let own = &mut self.invalidations[invalidation];
         own.outcome = Outcome::Happened(now);
+        own.is_to_come = false;
         own.place = (!self.places.switched_since(own.begun)).then(|| self.places.current());
         if let Some(session) = own.session {
             self.sessions[session].honours.insert(invalidation);

@@ -16,6 +16,7 @@ use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, Recom
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
 
 /// What all processes share.
+#[derive(Debug)]
 pub(super) struct World {
     pub(super) folder: Arc<Folder>,
     oracle: Mutex<Oracle>,
@@ -105,7 +106,7 @@ const PENDING: usize = 4;
 
 impl Process {
     pub(super) fn new(number: usize, world: Arc<World>, weather: Weather, setup: &Setup) -> Self {
-        let storage = Arc::new(MemoryStorage::new(world.folder.clone(), number, weather));
+        let storage = Arc::new(MemoryStorage::new(world.clone(), number, weather));
         let Setup { refresh_every, time_to_live, .. } = *setup;
         let options = Options { refresh_every, time_to_live, ..Options::default() };
         let (tasks, habits, memory) = (Tasks::default(), setup.habits, Mutex::default());
@@ -188,7 +189,7 @@ impl Process {
         let opened = if fresh { super::schedule::fresh(open) } else { open() };
         match opened {
             Ok(store) => {
-                let number = self.world.oracle().opened(identity, fresh.then_some(since));
+                let number = self.world.oracle().opened(self.number, identity, fresh.then_some(since));
                 let seal_queue = Mutex::new(SealQueue::new(store.core.clone()));
                 let recomputes = std::array::from_fn(|_| RecomputeSession::new());
                 self.memory().session = Some(Arc::new(Session {
@@ -253,7 +254,7 @@ impl Process {
         if let Some(session) = session {
             let mut oracle = self.world.oracle();
             oracle.died(session.number());
-            session.number.store(oracle.opened(identity, None), Ordering::Relaxed);
+            session.number.store(oracle.opened(self.number, identity, None), Ordering::Relaxed);
         }
     }
 

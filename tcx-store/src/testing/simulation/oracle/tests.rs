@@ -1,0 +1,74 @@
+//! What the oracle refuses of a process that replaces a row.
+
+use super::Oracle;
+use crate::testing::simulation::drafts::Drafted;
+
+/// Computes `a1`, which is missing to who looks it up.
+fn compute(oracle: &mut Oracle, session: usize, recompute: Option<usize>) {
+    let mut glance = oracle.lookup_begins(session, recompute, 0);
+    oracle.looked_up(&mut glance, "a1", 0, None);
+    let row = oracle.computed(&glance, "a1", 0, 0);
+    oracle.accepted(&[row]);
+}
+
+/// Row 0 is acknowledged, and process 0 has begun to seal row 1, which takes its place.
+fn replacing() -> Oracle {
+    let mut oracle = Oracle::default();
+    let session = oracle.opened(0, 0, None);
+    compute(&mut oracle, session, None);
+    let rows = oracle.seal_begins(session);
+    oracle.acknowledged(&rows, session);
+    compute(&mut oracle, session, Some(0));
+    oracle.seal_begins(session);
+    assert_eq!(oracle.violation(), None);
+    oracle
+}
+
+fn drafted(view: u32, value: i64, base: u64) -> Drafted {
+    Drafted { key: "a1".to_owned(), view, value, base }
+}
+
+fn make_way(oracle: &mut Oracle, drafts: &[Drafted]) {
+    oracle.makes_way(0, "change-00000000000000000001", &[("a1".to_owned(), 0)], drafts);
+}
+
+/// Process 0 dies, and the next one does not find `a1`.
+fn die_and_miss(oracle: &mut Oracle) {
+    oracle.died(0);
+    let now = oracle.now();
+    let session = oracle.opened(1, 0, Some(now));
+    let mut glance = oracle.lookup_begins(session, None, 0);
+    oracle.looked_up(&mut glance, "a1", 0, None);
+}
+
+#[test]
+fn a_process_that_dies_before_it_has_created_a_tombstone_has_replaced_nothing() {
+    let mut oracle = replacing();
+    die_and_miss(&mut oracle);
+    assert!(oracle.violation().is_some_and(|what| what.contains("lost: row 0")), "{:?}", oracle.violation());
+}
+
+#[test]
+fn a_process_that_dies_after_it_has_created_a_tombstone_may_lose_both_rows() {
+    let mut oracle = replacing();
+    make_way(&mut oracle, &[drafted(0, 1, 1)]);
+    die_and_miss(&mut oracle);
+    assert_eq!(oracle.violation(), None);
+}
+
+#[test]
+fn a_tombstone_that_is_created_before_the_rows_that_it_makes_way_for_are_written_is_refused() {
+    let unready = [vec![], vec![drafted(1, 1, 1)], vec![drafted(0, 0, 1)], vec![drafted(0, 1, 0)]];
+    for drafts in unready {
+        let mut oracle = replacing();
+        make_way(&mut oracle, &drafts);
+        assert!(oracle.violation().is_some_and(|what| what.starts_with("unready: ")), "{drafts:?}");
+    }
+}
+
+#[test]
+fn a_tombstone_that_names_a_row_which_its_process_does_not_replace_is_refused() {
+    let mut oracle = replacing();
+    oracle.makes_way(1, "change-00000000000000000001", &[("a1".to_owned(), 0)], &[drafted(0, 1, 1)]);
+    assert!(oracle.violation().is_some_and(|what| what.starts_with("unready: ")));
+}
