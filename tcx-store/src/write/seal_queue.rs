@@ -71,6 +71,10 @@ impl SealQueue {
 
     fn write_frozen(&mut self) -> Result<()> {
         while let Some(generation) = self.core.buffer.oldest_after(self.publishing()) {
+            if generation.replaces() && self.is_replacing() {
+                // A plan that does not know the tombstones of the generation before would not hold: the rows would be written twice.
+                self.wait_for_publishing()?;
+            }
             let start = Instant::now();
             let written = write(&self.core, &generation)?;
             // Where that failed, what was written now is let go of too, and written again from the buffer.
@@ -103,6 +107,12 @@ impl SealQueue {
 
     fn publishing(&self) -> Option<&Weak<Generation>> {
         self.publishing.as_ref().map(|publishing| &publishing.generation)
+    }
+
+    /// Whether the generation that is being published creates tombstones.
+    fn is_replacing(&self) -> bool {
+        let publishing = self.publishing().and_then(Weak::upgrade);
+        publishing.is_some_and(|generation| generation.replaces())
     }
 
     /// Since when the oldest row has waited to be written.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::RecomputeSession;
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, replace, values, with_operations};
+use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_operations};
 
 /// A folder with a durable row, whose value is 1.
 fn with_a_row() -> tempfile::TempDir {
@@ -90,4 +90,26 @@ fn a_process_that_dies_loses_a_replaced_row_only_between_the_names_of_tombstone_
     assert!(!lost.is_empty(), "the moment is there");
     let writes = |step: &&String| needs_room(step.split(' ').next().unwrap()) || step.starts_with("sync ");
     assert_eq!(lost.iter().find(writes), None, "nothing is written in this moment: {lost:?}");
+}
+
+#[test]
+fn generations_that_wait_to_replace_rows_are_written_once_each() {
+    const GENERATIONS: usize = 6;
+    let dir = with_a_row();
+    let made = Arc::<AtomicUsize>::default();
+    let counted = made.clone();
+    let steps = Faulty::with(move |_, step, _| {
+        counted.fetch_add(usize::from(step == "create_file"), SeqCst);
+        None
+    });
+    let store = with_operations(dir.path(), steps);
+    for value in 0..GENERATIONS {
+        assert_eq!(replace(&store, &RecomputeSession::new(), &["x"], value as i64), 1);
+        store.core.buffer.freeze();
+    }
+    made.store(0, SeqCst);
+    seal_all(&store);
+    // A segment, its index run and a tombstone.
+    assert_eq!(made.load(SeqCst), 3 * GENERATIONS);
+    assert_eq!(values(&store, &["x"]), [GENERATIONS as i64 - 1]);
 }
