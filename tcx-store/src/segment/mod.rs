@@ -36,6 +36,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow_schema::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
+#[cfg(test)]
+pub(crate) use limits::tests::MOST_ROWS;
 pub(crate) use limits::{MAX_SEGMENT_BYTES, most_rows};
 pub(crate) use mapped_rows::{MappedKey, MappedRows};
 #[cfg(any(test, fuzzing))]

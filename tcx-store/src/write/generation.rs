@@ -185,8 +185,9 @@ fn replace(
     let mut named = Ok(());
     for (run, segment, rows) in indexed {
         let sealed = (segment.name, segment.bytes, rows);
-        named = named.and_then(|()| segment.publish());
-        named = named
+        let published = named.and_then(|()| segment.publish());
+        let published = published.inspect_err(|_| forget_index(core, run));
+        named = published
             .and_then(|()| add_segment(&mut live, sealed.0, run))
             .inspect(|()| count_sealed(core, sealed));
     }

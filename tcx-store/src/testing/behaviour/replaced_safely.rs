@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use crate::RecomputeSession;
+use crate::segment::MOST_ROWS;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_operations};
+use crate::write::generation::{publish, write};
 
 /// A folder with a durable row, whose value is 1.
 fn with_a_row() -> tempfile::TempDir {
@@ -112,4 +114,29 @@ fn generations_that_wait_to_replace_rows_are_written_once_each() {
     // A segment, its index run and a tombstone.
     assert_eq!(made.load(SeqCst), 3 * GENERATIONS);
     assert_eq!(values(&store, &["x"]), [GENERATIONS as i64 - 1]);
+}
+
+#[test]
+fn no_index_run_is_left_of_segments_that_were_not_named() {
+    for fails_at in 0..3 {
+        let dir = with_a_row();
+        let renamed = AtomicUsize::new(0);
+        let steps = Faulty::with(move |_, step, path: &Path| {
+            let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
+            let fails = step == "rename" && is_segment && renamed.fetch_add(1, SeqCst) == fails_at;
+            fails.then_some(Fault::Refused(ErrorKind::Other))
+        });
+        let store = with_operations(dir.path(), steps);
+        assert_eq!(replace(&store, &RecomputeSession::new(), &["x", "y", "z"], 2), 3);
+        store.core.buffer.freeze();
+        let generation = store.core.buffer.oldest_after(None).unwrap();
+        MOST_ROWS.set(Some(1));
+        let written = write(&store.core, &generation).unwrap();
+        publish(&store.core, &generation, written).unwrap_err();
+        MOST_ROWS.set(None);
+        assert_eq!(names(dir.path(), "seg-").len(), 1 + fails_at);
+        assert_eq!(names(dir.path(), "run-").len(), 1 + fails_at);
+        seal_all(&store);
+        assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [2; 3]);
+    }
 }
