@@ -69,8 +69,12 @@ enum Repr {
     Corrupt { path: PathBuf, what: String },
     #[error("{1}")]
     Message(ErrorKind, String),
-    #[error("{rows} computed rows were not kept")]
+    #[error("{} not kept", computed(*rows))]
     Dropped { rows: usize, source: Error },
+}
+
+fn computed(rows: usize) -> String {
+    if rows == 1 { "1 computed row was".to_owned() } else { format!("{rows} computed rows were") }
 }
 
 impl fmt::Display for Error {

@@ -1,15 +1,15 @@
-//! The engine of tcx: typed rows in immutable Arrow IPC segments, shared by every process that opens the same
-//! directory. It knows keys, schemas and columns; tensors are the business of the crate `tcx`.
+//! The engine of tcx: typed rows in immutable Arrow IPC segments, shared by every process that opens the same directory. It
+//! knows keys, schemas and columns; the crate `tcx` knows tensors.
 //!
 //! A [`Store`] is one module's folder. Rows are found by [`Keys`] with [`Store::lookup`], added with
 //! [`Store::insert`], and durable after [`Store::flush`]. `docs/format.md` describes the files, `docs/design.md`
 //! explains the design.
 //!
-//! Every process may write; nothing is locked, and no file is changed once it has its name. The one thing asked
-//! of the user: no other program edits the files of a cache directory, since they are mapped into memory.
+//! Every process may write. Nothing is locked, and no file changes once it has its name. No other program may edit the files of
+//! a cache directory, because processes map them into memory.
 
 #[cfg(target_endian = "big")]
-compile_error!("rows are copied between memory and disk as they are, which is little-endian");
+compile_error!("tcx requires a little-endian machine: rows have the same bytes in memory and on disk");
 
 mod buffer;
 mod changes;

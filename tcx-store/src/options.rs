@@ -18,33 +18,33 @@ pub(crate) const GC_GRACE: Duration = Duration::from_mins(1);
 pub struct Options {
     /// Buffered rows are sealed into a segment when they reach this number of bytes (64 MiB).
     pub flush_bytes: usize,
-    /// Buffered rows are sealed when the oldest has waited so long (5 s): what a crash costs as long as the disk keeps up.
+    /// Buffered rows are sealed when the oldest has waited this long (5 s). If the disk is fast enough, a crash loses the rows
+    /// of at most this time.
     pub flush_interval: Duration,
-    /// The most bytes of rows that wait to be sealed (256 MiB). Beyond it the caller is slowed down.
+    /// The maximum size in bytes of rows that wait to be sealed (256 MiB). Above it, an insert waits for the writer.
     pub write_buffer_bytes: usize,
     /// How often a reader that misses nothing looks for rows of other processes (1 s).
     pub refresh_every: Duration,
-    /// Segments that were joined into another are removed when that one is so old (60 s), and when the store is closed: there at
+    /// Replaced segments are removed when the segment that replaced them is this old (60 s). Closing the store removes them at
     /// once, unless this is longer than 60 s or the folder is on a network file system.
     pub gc_grace: Duration,
-    /// Rows are not served any more when they are so old, and are removed; `None` keeps them for ever. A row is taken to be as
-    /// old as the oldest that is stored in the same segment, which is up to a sixteenth of this time.
+    /// Rows that are older than this are no longer served, and are removed; `None` keeps them forever. The age of a row is that
+    /// of the oldest row in its segment, which may be older by a sixteenth of this time.
     pub time_to_live: Option<Duration>,
-    /// The most bytes that the folder of a module takes, temporary and replaced files included; `None` is no limit. It may be
-    /// exceeded by a segment (512 MiB at most) for each process that writes at this moment, and by what it writes while files are
-    /// joined or removed.
+    /// The maximum size of a module's folder in bytes, including temporary and replaced files; `None` is no limit. Each process
+    /// that is writing may exceed it by a segment (at most 512 MiB), and by what it writes while files are joined or removed.
     pub max_bytes: Option<u64>,
     /// What happens when the folder has [`max_bytes`](Self::max_bytes).
     pub when_full: WhenFull,
-    /// How new segments are compressed; those that are there stay readable, whatever they are.
+    /// The compression of new segments. Existing segments stay readable, whatever their codec is.
     pub compression: Compression,
-    /// The most bytes of decompressed and of read rows that are kept in memory, by all handles of the module together (a sixteenth of the
-    /// memory that the process may use, as the machine and its control groups say). 0 keeps none.
+    /// The maximum size in bytes of the memory cache, for all handles of the module together (a sixteenth of the memory of the
+    /// machine or the control group). It contains decompressed rows and read rows. 0 turns it off.
     pub memory_cache_bytes: usize,
     /// How files are read.
     pub read_mode: ReadMode,
-    /// Nothing is written, no index run either: rows are looked up and that is all (`false`). A store that the process has
-    /// open to read only is opened to write by the next open that asks for it: this alone may differ where a process opens a store again.
+    /// The store only looks rows up, and writes nothing, not even an index run (`false`). If a process opens a store again,
+    /// only this setting may differ: the next open for writing makes a read-only store writable.
     pub read_only: bool,
 }
 
@@ -106,7 +106,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What happens when a folder takes as much room as it may.
+/// What happens when a folder has reached its limit.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store, WhenFull};
@@ -125,11 +125,11 @@ impl fmt::Display for Difference {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// Nothing more is kept. Right for epochs that do not fit: the stored rows are found in each of them.
+    /// New rows are not stored. Use it for epochs that do not fit on the disk: the stored rows are found in each epoch.
     #[default]
     StopWriting,
-    /// The oldest rows make room for new ones. Files that cannot be removed so (damaged ones, and those of another cache or a newer
-    /// version) are counted only as long as the newest rows have room beside them.
+    /// The oldest rows are removed to make room for new ones. Eviction cannot remove damaged files and those of another cache
+    /// or a newer version. They count against the limit only as long as the newest rows still fit.
     EvictOldest,
 }
 
@@ -152,21 +152,21 @@ pub enum WhenFull {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReadMode {
-    /// As the file system asks for: [`Pread`](Self::Pread) where files come over a network or from another program (NFS, SMB,
-    /// FUSE, Lustre, 9p and others), [`Map`](Self::Map) everywhere else.
+    /// The file system decides: [`Pread`](Self::Pread) on network file systems and those of other programs (NFS, SMB, FUSE,
+    /// Lustre, 9p and others), [`Map`](Self::Map) on all others.
     #[default]
     Auto,
-    /// Files are mapped into memory, and rows are copied straight from there. On a network file system a page of a file that
-    /// another machine has removed kills the process (SIGBUS).
+    /// Files are mapped into memory, and rows are copied straight from there. On a network file system, reading a page of a
+    /// file that another machine has removed ends the process (SIGBUS).
     Map,
-    /// The parts that are wanted are read, and kept in the memory cache. What cannot be read is a miss.
+    /// The needed parts are read, and kept in the memory cache. Unreadable rows are misses.
     Pread,
 }
 
 /// How the rows of new segments are compressed. Keys never are.
 ///
-/// Rows of random access are fastest as they are: they are copied straight from the files. Compressed ones are
-/// decompressed 64 KiB or so at a time, and kept in the memory cache.
+/// Random access is fastest without compression: rows are copied straight from the files. Compressed rows are decompressed
+/// about 64 KiB at a time, and kept in the memory cache.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, Compression, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -185,12 +185,12 @@ pub enum ReadMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// LZ4: fast, and less small.
+    /// LZ4: faster, with larger files.
     Lz4,
-    /// Zstandard: smaller, and slower.
+    /// Zstandard: slower, with smaller files.
     Zstd,
 }
 

@@ -23,16 +23,16 @@ fn each_handle_learns_of_its_own_losses_once_whoever_flushes_first() {
     let path = dir.path().join("cache");
     let cache = Cache::open(&path).unwrap();
     let [a, b, idle] = [(); 3].map(|()| cache.module(Scaled::new(3.)).unwrap());
-    // No folder can be made there.
+    // No folder can be created at this path.
     fs::write(&path, b"a file").unwrap();
     a.forward(&[1], &Scaled::input(&[1])).unwrap();
     assert!(!said(a.flush()).is_empty());
     a.forward(&[2], &Scaled::input(&[2])).unwrap();
     b.forward(&[3, 4], &Scaled::input(&[3, 4])).unwrap();
     fs::remove_file(&path).unwrap();
-    // It flushes by itself, and has lost nothing.
+    // `warm` flushes, and this handle has lost nothing.
     idle.warm(&[1], |_| unreachable!("it is in the buffer")).unwrap();
-    assert!(said(a.flush()).contains("1 computed rows were not kept"));
+    assert!(said(a.flush()).contains("1 computed row was not kept"));
     assert!(said(b.flush()).contains("2 computed rows were not kept"));
     assert_eq!([a.flush(), b.flush(), idle.flush()].map(said), [""; 3]);
     assert!(said(cache.flush()).contains("3 computed rows were not kept"));
@@ -49,7 +49,7 @@ fn a_cache_answers_for_rows_of_a_store_that_was_replaced_while_its_folder_was_aw
     let first = table(&cache);
     first.put(&["a", "b"], &vec![1, 2]).unwrap();
     cache.flush().unwrap();
-    // A folder in which changes are known is not made again.
+    // A process that knew changes in a folder does not create it again.
     first.invalidate(&["a"]).unwrap();
     fs::rename(&own, &away).unwrap();
     first.put(&["c"], &vec![3]).unwrap();
@@ -73,7 +73,7 @@ fn a_close_after_one_that_failed_answers_for_the_same_rows() {
     let cache = Cache::open(&path).unwrap();
     let numbers = table(&cache);
     numbers.put(&["a"], &vec![1]).unwrap();
-    // Before the row is written, which makes the folder.
+    // Before the writer creates the folder for the row.
     fs::write(&path, b"a file").unwrap();
     assert!(!said(cache.clone().close()).is_empty());
     assert!(!said(cache.clone().close()).is_empty(), "the row is still in memory");
@@ -97,7 +97,7 @@ fn rows_that_are_lost_are_an_error_of_every_close() {
     assert!(!said(numbers.put(&["a"], &vec![1])).is_empty(), "the folder cannot be listed");
     fs::remove_file(&path).unwrap();
     for _ in 0..2 {
-        assert!(said(cache.clone().close()).contains("1 computed rows were not kept"));
+        assert!(said(cache.clone().close()).contains("1 computed row was not kept"));
     }
 }
 

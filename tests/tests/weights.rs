@@ -10,7 +10,7 @@ use tch::nn::{self, Module as _, OptimizerConfig as _, VarStore};
 use tch::{Device, Kind, Tensor, kind};
 use tcx::{Cache, Cached, D1, Extractor, Frozen, Mode, Typed, cached_module};
 
-/// The first of its input times its weight.
+/// The first value of its input, times its weight.
 #[cached_module(id = "watched_v1", key = i64)]
 struct Watched {
     fc: Frozen<nn::Linear>,
@@ -25,7 +25,7 @@ impl Extractor for Watched {
     }
 }
 
-/// As many weights that only every other test needs more of than one.
+/// A layer with one weight per input.
 fn linear(path: &nn::Path<'_>, inputs: i64) -> nn::Linear {
     let init = nn::LinearConfig { ws_init: nn::Init::Const(3.), bs_init: None, bias: false };
     nn::linear(path / "net", inputs, 1, init)
@@ -44,7 +44,7 @@ fn input(ids: &[i64], inputs: i64) -> Tensor {
     Tensor::cat(&[first, Tensor::zeros([ids.len() as i64, inputs - 1], kind::FLOAT_CPU)], 1)
 }
 
-/// What later processes are served, whatever an earlier one has left.
+/// What later processes are served, whatever an earlier one has stored.
 fn assert_sound(dir: &Path, ids: &[i64], inputs: i64) {
     let cached = open(dir, unchanged(inputs));
     let served = cached.forward(ids, &input(ids, inputs)).unwrap();
@@ -139,12 +139,12 @@ fn a_write_that_no_sample_of_the_weights_shows_is_found_before_rows_are_durable(
     let fc = unchanged(INPUTS);
     let weight = fc.ws.shallow_clone();
     let cached = open(dir.path(), fc);
-    // Between two of the places that each forward looks at; no input reaches it but the second's.
+    // An element that each forward's sample of the memory skips, and that only the second input uses.
     let _ = weight.data().narrow(1, 700, 1).fill_(15.);
     cached.forward(&[1, 2], &input(&[1, 2], INPUTS)).unwrap();
     let error = format!("{:#}", cached.flush().unwrap_err());
     assert!(error.contains("module `watched_v1`: weight `fc.net.weight`: "), "{error}");
-    // From here on every call says so, and nothing that was computed is served.
+    // From here on every call returns an error, and no computed row is served.
     let error = cached.forward(&[1], &input(&[1], INPUTS)).unwrap_err().to_string();
     assert!(error.starts_with("module `watched_v1`: weight `fc.net.weight`: "), "{error}");
     drop(cached);
@@ -192,7 +192,7 @@ fn rows_made_of_rows_of_changed_weights_do_not_become_durable_either() {
         let ids = [1, 2, 3];
         let found = times.fetch(&ids, |_| {
             let found = twice.fetch(&ids, |_| {
-                // The place of the weight that is changed.
+                // Moves the input to the element of the weight that is changed.
                 Ok(first.forward(&ids, &input(&ids, INPUTS).roll(700, 1))?.into())
             });
             Ok(found?.into())
@@ -213,7 +213,7 @@ fn rows_made_of_rows_of_changed_weights_do_not_become_durable_either() {
     assert_eq!(run(unchanged(INPUTS), &|_, times| times.flush().unwrap()), [30., 60., 90.]);
 }
 
-/// What a later process is served for `id` by a module after an unchanged one, whatever earlier ones have left.
+/// What a later process is served for `id` by a module after an unchanged one, whatever earlier ones have stored.
 fn assert_sound_chain(dir: &Path, id: i64, inputs: i64) {
     let first = open(dir, unchanged(inputs));
     let twice = Cache::open(dir).unwrap().module_after(&first, Twice {}).unwrap();
@@ -239,7 +239,7 @@ fn weights_found_to_have_changed_stay_refused_in_a_chain_when_they_are_restored(
     let flushed = twice.flush();
     drop((first, twice, cache));
     assert_sound_chain(dir.path(), 1, INPUTS);
-    // It was said at once, and nothing was left to flush.
+    // The call itself returned the error, and nothing was left to flush.
     let error = made.unwrap_err().to_string();
     assert!(error.starts_with("module `watched_v1`: weight `fc.net.weight`: "), "{error}");
     flushed.unwrap();
@@ -265,7 +265,7 @@ fn a_chain_watches_every_handle_of_the_module_before_it() {
         drop((first, twice, cache));
         assert_sound_chain(dir.path(), 1, INPUTS);
         let error = format!("{:#}", flushed.unwrap_err());
-        let said = "1 computed rows were not kept: module `watched_v1`: weight `fc.net.weight`: ";
+        let said = "1 computed row was not kept: module `watched_v1`: weight `fc.net.weight`: ";
         assert!(error.contains(said), "{mode:?}: {error}");
     }
 }

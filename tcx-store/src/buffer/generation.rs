@@ -16,7 +16,7 @@ use crate::computed::recompute::RecomputeSession;
 use crate::schema::key::{KeyHash, Keys, TakeBits};
 
 /// The number of a batch in its generation, and of a row in the batch.
-type Place = (u32, u32);
+type RowPlace = (u32, u32);
 
 /// A row in the buffer.
 pub(crate) struct BufferedRow {
@@ -28,9 +28,9 @@ pub(crate) struct BufferedRow {
 #[derive(Debug, Default)]
 pub(crate) struct Generation {
     pub(crate) batches: Vec<Arc<RowBatch>>,
-    index: HashMap<KeyHash, Place, TakeBits>,
+    index: HashMap<KeyHash, RowPlace, TakeBits>,
     /// By a row of the index: the one before it. A row that was looked up long ago may be dead already.
-    older: HashMap<Place, Place>,
+    older: HashMap<RowPlace, RowPlace>,
     /// Whether a row was recomputed.
     replaces: bool,
     pub(crate) bytes: usize,
@@ -58,12 +58,12 @@ impl Generation {
     }
 
     /// The rows of this hash, the one that was accepted last first.
-    fn chain<'a>(&'a self, newest: Option<&'a Place>) -> impl Iterator<Item = Place> {
+    fn chain<'a>(&'a self, newest: Option<&'a RowPlace>) -> impl Iterator<Item = RowPlace> {
         std::iter::successors(newest, |place| self.older.get(place)).copied()
     }
 
     /// Of the rows of a key and view the one that was accepted last first.
-    fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = Place> {
+    fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = RowPlace> {
         self.chain(self.index.get(&keys.hash(position))).filter(move |&(number, row)| {
             let own = &self.batches[number as usize].keys;
             own.key(row as usize) == keys.key(position) && own.view() == keys.view()
@@ -89,7 +89,7 @@ impl Generation {
             return;
         }
         for end in self.index.values().filter(|place| self.older.contains_key(place)) {
-            let mut kept: Vec<Place> = Vec::new();
+            let mut kept: Vec<RowPlace> = Vec::new();
             for place in self.chain(Some(end)) {
                 if fates[place.0 as usize].is_dead(place.1 as usize) {
                     continue;
@@ -110,12 +110,12 @@ impl Generation {
         }
     }
 
-    fn have_one_key(&self, (a, row_of_a): Place, (b, row_of_b): Place) -> bool {
+    fn have_one_key(&self, (a, row_of_a): RowPlace, (b, row_of_b): RowPlace) -> bool {
         let (a, b) = (&self.batches[a as usize].keys, &self.batches[b as usize].keys);
         a.view() == b.view() && a.key(row_of_a as usize) == b.key(row_of_b as usize)
     }
 
-    fn replaces_at(&self, (number, _): Place) -> bool {
+    fn replaces_at(&self, (number, _): RowPlace) -> bool {
         self.batches[number as usize].recompute.is_some()
     }
 }

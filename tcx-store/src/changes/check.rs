@@ -10,14 +10,14 @@ use crate::sys::mmap::Mapped;
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// Returns a description of what is wrong.
 pub(crate) fn check_change(number: u64, map: Mapped) -> Result<Option<Random>, String> {
     let table = TombstoneTable::open(number, ChangeBytes::Mapped(map))?;
     let read = table.iter().count();
     if read == table.len() {
         return Ok(table.merged_in);
     }
-    Err(format!("it names {} keys and prefixes, and holds {read}", table.len()))
+    Err(format!("its header counts {} keys and prefixes, found {read}", table.len()))
 }
 
 /// The bytes of a change that kills every row with a smaller base, put in the place of a damaged one of this instance.

@@ -32,7 +32,7 @@ impl KnownIdentity {
     ///
     /// # Errors
     ///
-    /// One of another identity, a damaged one, one that cannot be read.
+    /// Returns an error if change 0 belongs to another identity, is damaged, or cannot be read.
     pub(crate) fn read(storage: &dyn Storage, spec: &Spec) -> Result<Self> {
         let change = read(storage)?;
         let difference = change.difference(spec);
@@ -46,7 +46,7 @@ impl KnownIdentity {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); a write that fails.
+    /// As [`read`](Self::read). Also returns an error if a write fails.
     pub(crate) fn create(storage: &dyn Storage, spec: &Spec) -> Result<Self> {
         let change = IdentityChange::new(spec);
         if create(storage, &change.encode())? { Ok(Self::of(&change)) } else { Self::read(storage, spec) }
@@ -57,8 +57,8 @@ impl KnownIdentity {
 ///
 /// # Errors
 ///
-/// All but [`Same`](Compared::Same) and [`Repaired`](Compared::Repaired). A removed folder may come back: that of a mount that
-/// is lost for a while looks the same.
+/// Returns an error for every result except [`Same`](Compared::Same) and [`Repaired`](Compared::Repaired). A removed folder may
+/// come back: a mount that is lost for a while looks the same.
 pub(crate) fn refuse_other(storage: &dyn Storage, spec: &Spec, compared: &Compared) -> Result<()> {
     let (id, path) = (&spec.module_id, storage.path());
     match compared {

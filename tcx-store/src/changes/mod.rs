@@ -24,7 +24,7 @@ pub(crate) use merge::MergePlan;
 pub(crate) use new_tombstone::Doomed;
 pub(crate) use pending::{Attempt, Seen};
 pub(crate) use read::map as map_change;
-pub(crate) use replacements::{Place, Replacement};
+pub(crate) use replacements::{Replacement, ReplacementPlace};
 pub(crate) use same::{Compared, Origin};
 
 use crate::sys::bytes::{Cursor, Random};

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::known_tombstones::Tombstones;
 use super::new_tombstone::Doomed;
-use super::replacements::{Place, Replacement};
+use super::replacements::{Replacement, ReplacementPlace};
 use super::table::{ChangeBytes, TombstoneTable};
 use super::{KnownChanges, encode};
 use crate::schema::key::Keys;
@@ -114,13 +114,13 @@ pub(crate) struct Seen {
     /// `pending`.
     own: Vec<Arc<Attempt>>,
     /// Behind it are the tombstones of recomputed rows that this process has written since.
-    since: Arc<Place>,
+    since: Arc<ReplacementPlace>,
     /// How many batches this process had recomputed by then.
     pub(crate) recomputed: u64,
 }
 
 impl Seen {
-    pub(crate) fn new(number: u64, tombstones: &Tombstones, since: Arc<Place>) -> Self {
+    pub(crate) fn new(number: u64, tombstones: &Tombstones, since: Arc<ReplacementPlace>) -> Self {
         Self { number, pending: tombstones.pending.clone(), own: Vec::new(), since, recomputed: 0 }
     }
 

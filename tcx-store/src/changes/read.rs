@@ -75,7 +75,7 @@ fn stamp(storage: &dyn Storage, number: u64) -> Option<(u64, Stamp)> {
 ///
 /// # Errors
 ///
-/// Why it cannot be read or verified.
+/// Returns the reason why the change cannot be read or verified.
 pub(super) fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (Doubt, String)> {
     // Before the bytes: what takes the place of the file afterwards has another stamp.
     let stamp = stamp(storage, number);
@@ -99,7 +99,7 @@ pub(super) fn read(storage: &dyn Storage, number: u64) -> Result<Option<Tombston
 ///
 /// # Errors
 ///
-/// A file that cannot be read.
+/// Returns an error if the file cannot be read.
 pub(crate) fn map(storage: &dyn Storage, name: FileName) -> io::Result<Result<Mapped, String>> {
     let name = name.to_string();
     let file = storage.open(&name)?;
@@ -143,7 +143,7 @@ fn header(file: &Sealed) -> io::Result<Result<[u8; HEADER], String>> {
 ///
 /// # Errors
 ///
-/// A file that is not there or cannot be read.
+/// Returns an error if the file is missing or cannot be read.
 pub(super) fn nonce(storage: &dyn Storage, number: u64) -> io::Result<Option<Random>> {
     let file = storage.open(&FileName::Change(number).to_string())?;
     Ok(header(&file)?.ok().and_then(|header| nonce_in(&header, number)))

@@ -22,11 +22,11 @@ pub(crate) struct Replacement {
 /// A place among the replacements of a folder, as a lookup keeps it: those that come after the place are reached from it, and
 /// freed once no lookup and no row is left before them.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
-    next: OnceLock<(Replacement, Arc<Place>)>,
+pub(crate) struct ReplacementPlace {
+    next: OnceLock<(Replacement, Arc<ReplacementPlace>)>,
 }
 
-impl Place {
+impl ReplacementPlace {
     /// Adds a replacement behind this place, which is the last; returns the place behind it.
     pub(crate) fn add(&self, replacement: Replacement) -> Arc<Self> {
         let last = Arc::<Self>::default();
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ReplacementPlace {
     /// One after the other: a lookup may be older than any number of seals, and each place frees the next.
     fn drop(&mut self) {
         let mut next = self.next.take();
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_place_reaches_what_comes_after_it_and_frees_a_long_sequence() {
-        let first = Arc::<Place>::default();
+        let first = Arc::<ReplacementPlace>::default();
         let mut last = first.clone();
         for number in 1..=200_000 {
             last = last.add(Replacement { number, before: Tombstones::default(), recomputed: 0 });

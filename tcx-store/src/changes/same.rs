@@ -46,7 +46,7 @@ impl Compared {
     ///
     /// # Errors
     ///
-    /// It is not, or that cannot be said now.
+    /// Returns an error if the folder is another one, or if the comparison is impossible now.
     pub(crate) fn confirmed(self) -> io::Result<()> {
         let other = |what: String| Err(io::Error::other(what));
         match self {

@@ -110,7 +110,7 @@ impl TombstoneTable {
     ///
     /// # Errors
     ///
-    /// What is wrong with the bytes.
+    /// Returns a description of what is wrong with the bytes.
     pub(super) fn open(number: u64, bytes: ChangeBytes) -> Result<Self, String> {
         let Change { kind, nonce, payload } = decode(number, &bytes)?;
         let (is_merged, is_of_views) = match kind {

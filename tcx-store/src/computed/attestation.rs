@@ -12,10 +12,11 @@ use crate::error::{Error, ErrorKind};
 /// Asks the source of rows whether it is still what it was; the error says what changed and what to do.
 type Ask = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What the writer asks before it makes rows durable: is the source of these rows still what it was when they were computed?
+/// A check that the writer makes before rows become durable: that the source of these rows has not changed since they were
+/// computed.
 ///
-/// The writer asks once for each segment it is about to write, after the last of the segment's rows was computed. Once the answer
-/// was no, it stays no: rows of this source that are still buffered are dropped and no longer served, later ones are refused.
+/// The writer asks once for each segment, after the last of the segment's rows was computed. A refusal is final: buffered rows
+/// of this source are dropped and no longer served, and later rows are refused.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,7 +53,7 @@ impl Attestation {
         Arc::new(Self { ask: Box::new(ask), refused: OnceLock::new() })
     }
 
-    /// Why rows of this source are not kept any more, if they are not.
+    /// The reason why rows of this source are refused, if they are.
     pub fn refused(&self) -> Option<&Error> {
         self.refused.get()
     }
@@ -60,8 +61,9 @@ impl Attestation {
     fn ask(&self) {
         // A panic says no: on the writer's thread it would keep the rows of all other sources from the disk.
         let answer = catch_unwind(AssertUnwindSafe(&self.ask));
-        let answer = answer
-            .unwrap_or_else(|panic| Err(format!("the check of their source panicked: {}", said(&*panic))));
+        let answer = answer.unwrap_or_else(|panic| {
+            Err(format!("the check that the source of the rows is unchanged panicked: {}", said(&*panic)))
+        });
         if let Err(why) = answer {
             tracing::error!("rows are computed but not kept: {why}");
             // Another store may have asked at the same time: the first answer is kept.

@@ -55,7 +55,7 @@ impl Losses {
 
     /// # Errors
     ///
-    /// The rows that were lost since this was asked last, and why.
+    /// Returns an error that counts the rows lost since the last call and gives the reason.
     pub fn take(&self) -> Result<()> {
         lock(&self.lost).take().map_or(Ok(()), |(rows, why)| Err(why.dropped(rows)))
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::sys::fork::Process;
 
-/// Somebody who computes every row once more, whatever is in the cache: rows that this recompute session has not computed are
-/// misses to it. What it computes takes the place of what was there.
+/// Computes every row again, even if it is stored: rows that this recompute session has not computed are misses to it. The rows
+/// that it computes replace stored ones.
 ///
 /// Which rows it has computed is kept as the numbers of its tombstones, not as a list of keys: a row is its own if
 /// the newest tombstone that names the row's key and view is. No two recompute sessions share a tombstone.

@@ -33,7 +33,7 @@ pub(crate) struct RowBatch {
 impl RowBatch {
     /// # Errors
     ///
-    /// Columns that are not those of `leaves`, with one row a key.
+    /// Returns an error unless there is one column for each of `leaves`, of its type and with one row for each key.
     pub(crate) fn new(
         keys: Keys,
         columns: Vec<Column>,

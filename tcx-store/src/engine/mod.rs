@@ -83,7 +83,7 @@ pub(crate) struct Core {
 impl Core {
     /// # Errors
     ///
-    /// A folder of another identity, a damaged identity, a folder that cannot be listed.
+    /// Returns an error if the folder belongs to another identity, if change 0 is damaged, or if the folder cannot be listed.
     pub(crate) fn open(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         Self::open_if(storage, spec, options, |listed| listed)
     }
@@ -92,7 +92,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Of `listed`.
+    /// Returns the errors of `listed`.
     pub(crate) fn open_if(
         storage: Arc<dyn Storage>,
         spec: Spec,
@@ -171,7 +171,7 @@ impl Core {
 
     /// # Errors
     ///
-    /// Keys of another type than the store's.
+    /// Returns an error if the keys have another type than the store's.
     pub(crate) fn check_key_type(&self, found: KeyType) -> Result<()> {
         self.check()?;
         let expected = self.spec.key_type;
@@ -183,7 +183,7 @@ impl Core {
 
     /// # Errors
     ///
-    /// A leaf that the store has not.
+    /// Returns an error if the store has no such leaf.
     pub(crate) fn check_leaves(&self, leaves: &[usize]) -> Result<()> {
         let count = self.leaves.len();
         match leaves.iter().find(|leaf| **leaf >= count) {
@@ -196,7 +196,8 @@ impl Core {
 
     /// # Errors
     ///
-    /// A destination that is not that of `rows` rows of a dense leaf that is looked up.
+    /// Returns an error unless each destination belongs to a dense leaf that is looked up, and has room for exactly `rows` rows
+    /// of it.
     pub(crate) fn check_destination(
         &self,
         destination: &Destination<'_>,

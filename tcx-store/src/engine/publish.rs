@@ -16,7 +16,8 @@ use crate::sys::bytes::Random;
 ///
 /// # Errors
 ///
-/// What kept it from being durable; a segment that does not read back; a folder that is not the one that was opened.
+/// Returns an error if the segment cannot be made durable, if it does not verify when it is read back, or if the folder is not
+/// the one that was opened.
 pub(crate) fn publish_segment(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> Result<()> {
     let name = written.name;
     // After the segment was written: it gets its name only in the folder that holds it.

@@ -39,7 +39,7 @@ pub(crate) fn build_run(segments: &[(SegmentName, Vec<KeyHash>)]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// A write that fails; more or fewer entries.
+/// Returns an error if a write fails, or if the number of entries differs from the announced one.
 pub(super) fn write_run(
     out: &mut dyn Write,
     segments: &[SegmentName],

@@ -25,19 +25,21 @@ impl Run {
             known.iter().map(|own| vec![false; own.as_ref().map_or(0, |own| own.len())]).collect();
         for entry in self.table().entries() {
             let number = usize::from(entry.segment());
-            let Some(own) = known.get(number) else { return Some("it leads to no segment".to_owned()) };
+            let Some(own) = known.get(number) else {
+                return Some("an entry points to no segment".to_owned());
+            };
             let Some(own) = own else { continue };
             let (row, name) = (entry.row as usize, self.segments()[number]);
             if own.get(row).is_none_or(|hash| known_bits(*hash) != known_bits(entry.mark)) {
-                return Some(format!("it leads to row {row} of {name}, whose key is another"));
+                return Some(format!("an entry points to row {row} of {name}, which has another key"));
             }
             if std::mem::replace(&mut met[number][row], true) {
-                return Some(format!("it leads to row {row} of {name} twice"));
+                return Some(format!("two entries point to row {row} of {name}"));
             }
         }
         let mut segments = met.iter().zip(self.segments());
         let (met, name) = segments.find(|(met, _)| met.contains(&false))?;
         let row = met.iter().position(|met| !met).unwrap_or(0);
-        Some(format!("it does not lead to row {row} of {name}"))
+        Some(format!("no entry points to row {row} of {name}"))
     }
 }

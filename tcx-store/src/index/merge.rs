@@ -43,8 +43,8 @@ pub(crate) fn fit_in_one(runs: &[Arc<Run>]) -> bool {
 ///
 /// # Errors
 ///
-/// A write that fails; more segments than one run can know; runs that are not intact, of which the merged run would
-/// miss entries.
+/// Returns an error if a write fails, if the segments are too many for one run, or if a run is damaged: the merged run would
+/// lack entries.
 pub(crate) fn write_merged(
     out: &mut dyn Write,
     runs: &[Arc<Run>],

@@ -77,7 +77,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     ///
-    /// A checksum that is wrong.
+    /// Returns an error if a checksum is wrong.
     #[inline]
     pub(crate) fn probe(&self, hash: KeyHash, place: Place) -> Result<ProbeResult, DamagedRun> {
         // Behind the last line is no entry.
@@ -108,7 +108,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     ///
-    /// A checksum that is wrong.
+    /// Returns an error if a checksum is wrong.
     pub(crate) fn probe_from(
         &self,
         hash: KeyHash,

@@ -43,7 +43,7 @@ const MEMORY_CACHE_BYTES: usize = 16 << 20;
 ///
 /// # Errors
 ///
-/// A directory that cannot be listed.
+/// Returns an error if the directory cannot be listed.
 pub fn modules(cache: &Path) -> Result<Vec<String>> {
     let failed = |e| Error::io("cannot list", cache, e);
     let mut modules = Vec::new();
@@ -205,7 +205,7 @@ impl Inspection {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed; a change 0 that is damaged or missing.
+    /// Returns an error if the folder cannot be listed, or if change 0 is damaged or missing.
     pub fn open(dir: &Path) -> Result<Self> {
         Self::of(ReadOnlyStorage::new(dir.to_owned()))
     }
@@ -347,7 +347,7 @@ fn facts(name: SegmentName, bytes: u64, segment: Option<&Segment>, state: Segmen
 ///
 /// # Errors
 ///
-/// One that is damaged or missing.
+/// Returns an error if change 0 is damaged or missing.
 fn read_identity(storage: &dyn Storage) -> Result<IdentityChange> {
     let name = FileName::Change(0).to_string();
     let path = storage.path().join(&name);
@@ -381,7 +381,7 @@ impl Spec {
     ///
     /// # Errors
     ///
-    /// A change 0 that is damaged or missing.
+    /// Returns an error if change 0 is damaged or missing.
     pub fn read(dir: &Path) -> Result<Self> {
         let identity = read_identity(&ReadOnlyStorage::new(dir.to_owned()))?;
         identity.spec().map_err(|what| Error::corrupt(dir, what))

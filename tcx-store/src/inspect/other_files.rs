@@ -48,7 +48,7 @@ impl OtherFiles {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed.
+    /// Returns an error if the folder cannot be listed.
     pub fn read(dir: &Path) -> Result<Self> {
         let storage = ReadOnlyStorage::new(dir.to_owned());
         let names = storage.list().map_err(|e| Error::io("cannot list", dir, e))?;

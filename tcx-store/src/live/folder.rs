@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::changes::instance::{KnownIdentity, refuse_other};
-use crate::changes::{Compared, KnownChanges, ListedChanges, MergePlan, Place, Replacement};
+use crate::changes::{Compared, KnownChanges, ListedChanges, MergePlan, Replacement, ReplacementPlace};
 use crate::error::{Error, Result};
 use crate::index::{Run, build_run};
 use crate::live::damage::DamagedFiles;
@@ -43,7 +43,7 @@ pub(crate) struct Live {
     /// Whether this process may leave files in the folder.
     may_write: bool,
     /// The last place among the tombstones that this process has written for recomputed rows.
-    replaced: Arc<Place>,
+    replaced: Arc<ReplacementPlace>,
 }
 
 /// The files of a listing that are tcx's.
@@ -116,7 +116,7 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// A folder of another identity, a damaged identity, a listing that fails.
+    /// Returns an error if the folder belongs to another identity, if change 0 is damaged, or if the listing fails.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
         for _ in 0..LISTED_AT_MOST {
             if !self.learn()? {
@@ -188,7 +188,7 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// Another folder, an older copy, or one that cannot be read.
+    /// Returns an error if the folder is another one, is an older copy, or cannot be read.
     fn compare(&mut self) -> Result<Compared> {
         match self.changes.compare(&*self.storage) {
             Compared::Repaired(table) => {
@@ -217,7 +217,7 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// A folder of another identity, or one that was removed and made again; a write that fails.
+    /// Returns an error if the folder belongs to another identity, if it was removed and created again, or if a write fails.
     pub(crate) fn ensure_identity(&mut self) -> Result<KnownIdentity> {
         if let Some(known) = self.identity.clone() {
             match self.compare()? {
@@ -349,7 +349,7 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// A folder that was removed, made again, or replaced by an older copy; one that cannot be read.
+    /// Returns an error if the folder was removed, was created again, was replaced by an older copy, or cannot be read.
     pub(crate) fn check_instance(&mut self) -> Result<()> {
         let compared = self.compare()?;
         refuse_other(&*self.storage, &self.spec, &compared)
@@ -377,7 +377,7 @@ impl Live {
             let Some(hashes) = key_hashes(segment) else {
                 // What only could not be read now is indexed another time.
                 if segment.failures() == failures {
-                    self.segments.drop_damaged(segment, "a key cannot be trusted");
+                    self.segments.drop_damaged(segment, "a key does not verify");
                     are_sound = false;
                 }
                 continue;

@@ -111,7 +111,7 @@ impl SegmentSet {
 
     /// # Errors
     ///
-    /// A file that cannot be read: nothing is known of it.
+    /// Returns an error if the file cannot be read: nothing is known about it.
     fn read(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
         let file = self.storage.open(&name.to_string())?;
         let opened = Segment::open(
@@ -198,7 +198,7 @@ impl SegmentSet {
             let is_needed = segment.inputs().iter().any(is_here);
             let is_sound = if is_needed { segment.has_sound_keys() } else { Some(true) };
             if is_sound == Some(false) {
-                self.drop_damaged(segment, "a key cannot be trusted");
+                self.drop_damaged(segment, "a key does not verify");
             }
             is_sound == Some(true)
         });

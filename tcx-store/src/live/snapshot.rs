@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::changes::{Place, Seen, Tombstones};
+use crate::changes::{ReplacementPlace, Seen, Tombstones};
 use crate::index::Run;
 use crate::segment::Segment;
 use crate::stats::causes::Cause;
@@ -22,7 +22,7 @@ pub(crate) struct Snapshot {
     /// What kills rows of these segments and of the write buffer.
     pub(crate) tombstones: Arc<Tombstones>,
     /// The last place among the tombstones of recomputed rows.
-    pub(crate) replaced: Arc<Place>,
+    pub(crate) replaced: Arc<ReplacementPlace>,
 }
 
 impl Snapshot {

@@ -179,7 +179,7 @@ impl Lookup {
     ///
     /// # Errors
     ///
-    /// Columns that are not those of the schema.
+    /// Returns an error if the columns do not match the schema.
     ///
     /// # Panics
     ///

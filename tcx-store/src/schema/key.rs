@@ -83,7 +83,7 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// A key that is empty or longer than [`MAX_KEY_BYTES`].
+    /// Returns an error if a key is empty or longer than [`MAX_KEY_BYTES`].
     pub fn text<S: AsRef<str>>(keys: impl IntoIterator<Item = S>, view: u32) -> Result<Self> {
         let (mut packed, keys) = Self::with_room(KeyType::Text, view, keys);
         for key in keys {
@@ -105,7 +105,7 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// A key that is empty or longer than [`MAX_KEY_BYTES`].
+    /// Returns an error if a key is empty or longer than [`MAX_KEY_BYTES`].
     pub fn bytes<S: AsRef<[u8]>>(keys: impl IntoIterator<Item = S>, view: u32) -> Result<Self> {
         let (mut packed, keys) = Self::with_room(KeyType::Bytes, view, keys);
         for key in keys {

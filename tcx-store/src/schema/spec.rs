@@ -35,8 +35,8 @@ impl Spec {
     ///
     /// # Errors
     ///
-    /// A module id that cannot name a folder; two columns of one name, or one of tcx's own names (`__…`); a
-    /// row of no elements, or of 2³¹ and more, which Arrow cannot hold.
+    /// Returns an error if the module id cannot name a folder, or if two columns have the same name or one has a name of tcx's
+    /// own (`__…`). Also returns an error if a row has no elements, or 2³¹ and more, which Arrow cannot store.
     pub fn new(
         module_id: &str,
         key_type: KeyType,
@@ -100,25 +100,25 @@ fn check_leaves(leaves: &[Leaf]) -> Result<()> {
         if name.starts_with("__") {
             return Err(Error::of_kind(
                 ErrorKind::InvalidColumns,
-                format!("column `{name}`: names that begin with `__` are tcx's own, rename the field"),
+                format!("column `{name}`: names that begin with `__` are reserved; rename the field"),
             ));
         }
         if !names.insert(name) {
             return Err(Error::of_kind(
                 ErrorKind::InvalidColumns,
-                format!("two columns have the name `{name}`, rename one of the fields"),
+                format!("two columns have the name `{name}`; rename one of the fields"),
             ));
         }
         if kind.unit() == 0 {
             return Err(Error::of_kind(
                 ErrorKind::InvalidColumns,
-                format!("column `{name}`: a row of {kind} holds nothing, leave the field out"),
+                format!("column `{name}`: a row of {kind} is empty; remove the field"),
             ));
         }
         if kind.elements().is_some_and(|elements| i32::try_from(elements).is_err()) {
             return Err(Error::of_kind(
                 ErrorKind::InvalidColumns,
-                format!("column `{name}`: a row of {kind} is too large, split it into several fields"),
+                format!("column `{name}`: a row of {kind} is too large; split it into several fields"),
             ));
         }
     }

@@ -72,7 +72,8 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// Stamps that are not one for each key; one that is longer than [`MAX_KEY_BYTES`]; a repeated key with two stamps.
+    /// Returns an error unless there is one stamp for each key, if a stamp is longer than [`MAX_KEY_BYTES`], or if a repeated
+    /// key has two different stamps.
     pub fn with_stamps(self, stamps: Column) -> Result<Self> {
         if !stamps.has_rows(self.len(), size_of::<u64>()) {
             return Err(Error::invalid(format!("expected one stamp for each of {} ids", self.len())));
@@ -104,7 +105,7 @@ impl Keys {
 
     /// # Errors
     ///
-    /// Stamps that are not those of a store with these columns.
+    /// Returns an error if the type of the stamps is not that of the store's column.
     pub(crate) fn check_stamps(&self, leaves: &[Leaf]) -> Result<()> {
         let Some(stamps) = self.stamps() else { return Ok(()) };
         let leaf = stamp_leaf(leaves).map(|leaf| &leaves[leaf]);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Segment;
-use super::layout::{BatchLayout, Place};
+use super::layout::{BatchLayout, ColumnPlace};
 use crate::sys::cache_line::prefetch;
 
 impl Segment {
@@ -36,7 +36,7 @@ impl Segment {
         prefetch(&self.map, key.start);
         // A short key may reach into a second line.
         prefetch(&self.map, key.end.saturating_sub(1));
-        let announce = |leaf: &Place| match leaf.offsets {
+        let announce = |leaf: &ColumnPlace| match leaf.offsets {
             None => prefetch(&self.map, leaf.values + row * leaf.width),
             // The row itself is where these offsets say, which are not read yet.
             Some(offsets) => prefetch(&self.map, offsets.get() + row * size_of::<i64>()),

@@ -153,7 +153,7 @@ fn open_and_use(bytes: &[u8]) {
 
 /// Copies a column as compaction does; tells how many bytes that were.
 fn copied(segment: &Segment, column: Stored) -> std::io::Result<usize> {
-    let piece = Piece { source: Source::Segment(segment), rows: Rows::Range(0..segment.rows()) };
+    let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Range(0..segment.rows()) };
     let mut bytes = 0;
     piece.hashes()?;
     piece.views(&mut |_, _| Ok(()))?;

@@ -22,7 +22,7 @@ pub(super) type Span = (usize, usize);
 
 /// The bytes of one column of a record batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ColumnPlace {
     /// Where the values begin in the file, and how many bytes they are.
     pub(super) values: usize,
     pub(super) len: usize,
@@ -40,12 +40,12 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct BatchLayout {
     pub(super) rows: usize,
-    pub(super) key: Place,
-    pub(super) view: Place,
-    pub(super) leaves: Vec<Place>,
+    pub(super) key: ColumnPlace,
+    pub(super) view: ColumnPlace,
+    pub(super) leaves: Vec<ColumnPlace>,
 }
 
-impl Place {
+impl ColumnPlace {
     /// Where the bytes of a row are, by the offsets, if it has any, that `read` finds in a range; `None` if they are wrong.
     #[inline]
     pub(super) fn range<B: Deref<Target = [u8]>>(
@@ -67,7 +67,7 @@ impl Place {
 }
 
 impl BatchLayout {
-    pub(super) fn place(&self, column: Stored) -> Option<&Place> {
+    pub(super) fn place(&self, column: Stored) -> Option<&ColumnPlace> {
         match column {
             Stored::Key => Some(&self.key),
             Stored::Leaf { number, .. } => self.leaves.get(number),
@@ -162,7 +162,7 @@ pub(super) fn layout(
         if matches!(field.data_type(), DataType::FixedSizeList(..) | DataType::LargeList(_)) {
             (nulls.next()?? == 0).then_some(())?;
         }
-        let mut place = Place { content, ..buffers.values(field.data_type())? };
+        let mut place = ColumnPlace { content, ..buffers.values(field.data_type())? };
         if absent > 0 {
             place.validity = Some(validity(bitmap, rows).filter(|_| field.is_nullable() && absent <= rows)?);
         }
@@ -192,7 +192,7 @@ impl<I: Iterator<Item = Option<(usize, usize)>>> Buffers<I> {
         self.buffers.next().flatten()
     }
 
-    fn values(&mut self, data_type: &DataType) -> Option<Place> {
+    fn values(&mut self, data_type: &DataType) -> Option<ColumnPlace> {
         let width = width(data_type);
         let offsets = if is_varying(data_type) {
             let (start, len) = self.next()?;
@@ -208,7 +208,7 @@ impl<I: Iterator<Item = Option<(usize, usize)>>> Buffers<I> {
         let (values, bytes) = self.next()?;
         // No row of fixed width ends behind its buffer: readers of a row rely on it.
         let len = if offsets.is_some() { bytes } else { self.rows.checked_mul(width)? };
-        let place = Place { values, len, offsets, width, validity: None, content: Constraint::Any };
+        let place = ColumnPlace { values, len, offsets, width, validity: None, content: Constraint::Any };
         (len <= bytes).then_some(place)
     }
 }

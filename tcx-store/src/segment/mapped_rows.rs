@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::Segment;
-use super::layout::Place;
+use super::layout::ColumnPlace;
 use crate::schema::constraint::Constraint;
 use crate::schema::key::same_bytes;
 use crate::sys::cache_line::{LINE, prefetch};
@@ -75,7 +75,7 @@ impl Segment {
         if !is_served || self.is_damaged() || u32::try_from(self.batch.key.len).is_err() {
             return None;
         }
-        let (map, Place { values, len, offsets, width, .. }) = (&*self.map, self.batch.key);
+        let (map, ColumnPlace { values, len, offsets, width, .. }) = (&*self.map, self.batch.key);
         let keys = match offsets {
             // Integers.
             None => Keys::Fixed(width),
@@ -105,7 +105,7 @@ impl Segment {
 
 /// The first leaf and the others, which nearly no output has.
 fn mapped_leaves<'p>(
-    mut places: impl Iterator<Item = Option<&'p Place>>,
+    mut places: impl Iterator<Item = Option<&'p ColumnPlace>>,
 ) -> Option<(MappedLeaf, Vec<MappedLeaf>)> {
     let first = places.next().map_or(Some(MappedLeaf::default()), |place| MappedLeaf::of(place?))?;
     Some((first, places.map(|place| MappedLeaf::of(place?)).collect::<Option<_>>()?))
@@ -113,7 +113,7 @@ fn mapped_leaves<'p>(
 
 impl MappedLeaf {
     /// A leaf of which each row has a value, at a place that follows from its number, and any bytes are one.
-    fn of(place: &Place) -> Option<Self> {
+    fn of(place: &ColumnPlace) -> Option<Self> {
         // Text may be invalid, an absent row has bytes that are no value, and rows of differing length have offsets: all of that is
         // the slow path's.
         let is_mapped =

@@ -42,7 +42,7 @@ pub(crate) use limits::{MAX_SEGMENT_BYTES, most_rows};
 pub(crate) use mapped_rows::{MappedKey, MappedRows};
 #[cfg(any(test, fuzzing))]
 pub(crate) use pack::MOST_UNPACKED;
-pub(crate) use piece::{Piece, Rows, Source};
+pub(crate) use piece::{Piece, PieceRows, PieceSource};
 #[cfg(test)]
 pub(crate) use tests::forged::forged;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
@@ -55,7 +55,7 @@ use crate::sys::checksum::VerifiedBlocks;
 use crate::sys::mmap::Mapped;
 use batches::Batches;
 use codec::Codec;
-use layout::{BatchLayout, Place};
+use layout::{BatchLayout, ColumnPlace};
 use piece::Stored;
 use reader::Reader;
 pub(crate) use unpacked::Unpacked;
@@ -215,7 +215,7 @@ impl Segment {
 
     /// The verified bytes of a row of a column; `None` if a checksum or an offset is wrong, or the file cannot be read.
     #[inline]
-    fn bytes_of(&self, place: &Place, row: usize) -> Option<Cow<'_, [u8]>> {
+    fn bytes_of(&self, place: &ColumnPlace, row: usize) -> Option<Cow<'_, [u8]>> {
         self.verified(self.range_of(place, row)?)
     }
 
@@ -226,7 +226,7 @@ impl Segment {
 
     /// Where the bytes of a row are, which are not verified; `None` if the offsets that say so are wrong.
     #[inline]
-    fn range_of(&self, place: &Place, row: usize) -> Option<Range<usize>> {
+    fn range_of(&self, place: &ColumnPlace, row: usize) -> Option<Range<usize>> {
         place.range(row, |range| self.verified(range))
     }
 
@@ -242,7 +242,7 @@ impl Segment {
 
     /// As [`bytes_of`](Self::bytes_of), if it is mapped.
     #[inline]
-    fn in_map_of(&self, place: &Place, row: usize) -> Option<&[u8]> {
+    fn in_map_of(&self, place: &ColumnPlace, row: usize) -> Option<&[u8]> {
         self.in_map(place.range(row, |range| self.in_map(range))?)
     }
 
@@ -291,7 +291,7 @@ impl Segment {
         self.validity_of(batch.leaves.get(leaf)?, row)
     }
 
-    fn validity_of(&self, place: &Place, row: usize) -> Option<bool> {
+    fn validity_of(&self, place: &ColumnPlace, row: usize) -> Option<bool> {
         let Some(validity) = place.validity else { return Some(true) };
         let at = validity.get() + row / 8;
         self.verified(at..at + 1)?.first().map(|&byte| is_set(byte, row))

@@ -7,7 +7,7 @@ use arrow_ipc::Block;
 use super::body::{Body, Sink};
 use super::codec::Codec;
 use super::columns::KEY_COLUMNS;
-use super::piece::{Piece, Rows, Stored};
+use super::piece::{Piece, PieceRows, Stored};
 use super::writer::{SegmentHeader, batch_header, changed, columns};
 
 /// What the rows of a record batch take before they are compressed, keys not counted; more if a single row has more.
@@ -72,8 +72,8 @@ fn batches<'a>(pieces: &[Piece<'a>], batch_rows: usize) -> Vec<Vec<Piece<'a>>> {
         while start < piece.rows() {
             let end = piece.rows().min(start + room);
             let rows = match &piece.rows {
-                Rows::Range(range) => Rows::Range(range.start + start..range.start + end),
-                Rows::Selected(rows) => Rows::Selected(&rows[start..end]),
+                PieceRows::Range(range) => PieceRows::Range(range.start + start..range.start + end),
+                PieceRows::Selected(rows) => PieceRows::Selected(&rows[start..end]),
             };
             current.push(Piece { source: piece.source, rows });
             (room, start) = (room - (end - start), end);

@@ -9,17 +9,17 @@ use crate::schema::key::{KeyHash, hash};
 
 /// Some rows of one source, in the order they are written.
 pub(crate) struct Piece<'a> {
-    pub(crate) source: Source<'a>,
-    pub(crate) rows: Rows<'a>,
+    pub(crate) source: PieceSource<'a>,
+    pub(crate) rows: PieceRows<'a>,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
+pub(crate) enum PieceSource<'a> {
     Batch(&'a RowBatch),
     Segment(&'a Segment),
 }
 
-pub(crate) enum Rows<'a> {
+pub(crate) enum PieceRows<'a> {
     Range(Range<usize>),
     /// Ascending. Neighbours are copied as one slice.
     Selected(&'a [u32]),
@@ -39,7 +39,7 @@ pub(super) enum Stored {
 /// Takes bytes in the order they are written.
 type Put<'p> = &'p mut dyn FnMut(&[u8]) -> io::Result<()>;
 
-impl Rows<'_> {
+impl PieceRows<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Range(range) => range.len(),
@@ -67,8 +67,8 @@ impl Piece<'_> {
     /// When the oldest row of the source was computed, milliseconds since 1970.
     pub(crate) fn born(&self) -> u64 {
         match self.source {
-            Source::Batch(batch) => batch.born,
-            Source::Segment(segment) => segment.born(),
+            PieceSource::Batch(batch) => batch.born,
+            PieceSource::Segment(segment) => segment.born(),
         }
     }
 
@@ -76,13 +76,13 @@ impl Piece<'_> {
     ///
     /// # Errors
     ///
-    /// A row that does not verify.
+    /// Returns an error if a row does not verify.
     pub(crate) fn hashes(&self) -> io::Result<Vec<KeyHash>> {
         let mut hashes = Vec::with_capacity(self.rows());
         for row in self.rows.runs().flatten() {
             hashes.push(match self.source {
-                Source::Batch(batch) => batch.keys.hash(row),
-                Source::Segment(segment) => segment
+                PieceSource::Batch(batch) => batch.keys.hash(row),
+                PieceSource::Segment(segment) => segment
                     .key(row)
                     .map(|(key, view)| hash(&key, view))
                     .ok_or_else(|| damaged(segment, row))?,
@@ -94,11 +94,11 @@ impl Piece<'_> {
     /// Calls `put` with the views of the rows: a view, and how many rows in succession have it.
     pub(super) fn views(&self, put: &mut dyn FnMut(u32, usize) -> io::Result<()>) -> io::Result<()> {
         let common = match self.source {
-            Source::Batch(batch) => Some(batch.keys.view()),
-            Source::Segment(segment) => segment.view,
+            PieceSource::Batch(batch) => Some(batch.keys.view()),
+            PieceSource::Segment(segment) => segment.view,
         };
         match (common, self.source) {
-            (None, Source::Segment(segment)) => self.rows.runs().flatten().try_for_each(|row| {
+            (None, PieceSource::Segment(segment)) => self.rows.runs().flatten().try_for_each(|row| {
                 let (_, view) = segment.key(row).ok_or_else(|| damaged(segment, row))?;
                 put(view, 1)
             }),
@@ -110,8 +110,8 @@ impl Piece<'_> {
     pub(super) fn presence(&self, leaf: usize, put: &mut dyn FnMut(bool)) -> io::Result<()> {
         self.rows.runs().flatten().try_for_each(|row| {
             put(match self.source {
-                Source::Batch(batch) => batch.columns[leaf].is_present(row),
-                Source::Segment(segment) => {
+                PieceSource::Batch(batch) => batch.columns[leaf].is_present(row),
+                PieceSource::Segment(segment) => {
                     segment.is_present(leaf, row).ok_or_else(|| damaged(segment, row))?
                 }
             });
@@ -122,8 +122,8 @@ impl Piece<'_> {
     /// Calls `put` with the bytes of every row of a column, in slices as long as can be.
     pub(super) fn values(&self, column: Stored, put: Put<'_>) -> io::Result<()> {
         self.rows.runs().try_for_each(|run| match self.source {
-            Source::Batch(batch) => put(batch_slice(batch, column, run)),
-            Source::Segment(segment) => segment_values(segment, column, run, put),
+            PieceSource::Batch(batch) => put(batch_slice(batch, column, run)),
+            PieceSource::Segment(segment) => segment_values(segment, column, run, put),
         })
     }
 
@@ -135,8 +135,8 @@ impl Piece<'_> {
     ) -> io::Result<()> {
         self.rows.runs().flatten().try_for_each(|row| {
             put(match self.source {
-                Source::Batch(batch) => batch_slice(batch, column, row..row + 1).len(),
-                Source::Segment(segment) => {
+                PieceSource::Batch(batch) => batch_slice(batch, column, row..row + 1).len(),
+                PieceSource::Segment(segment) => {
                     segment.row_len(column, row).ok_or_else(|| damaged(segment, row))?
                 }
             })

@@ -63,7 +63,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(super) fn read_tail(&self) -> io::Result<Option<Vec<u8>>> {
         let mut len = self.bytes().min(TAIL);
         loop {

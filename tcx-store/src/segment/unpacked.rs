@@ -5,7 +5,7 @@ use std::ops::Range;
 use arrow_schema::Schema;
 
 use super::codec::Codec;
-use super::layout::{self, BatchLayout, Place};
+use super::layout::{self, BatchLayout, ColumnPlace};
 use super::message::{ALIGNMENT, padding};
 use super::pack::{MOST_UNPACKED, PREFIX, RAW};
 use super::piece::Stored;
@@ -77,7 +77,7 @@ impl Unpacked {
 
     /// The memory it takes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.bytes.len() + self.layout.leaves.len() * size_of::<Place>()
+        self.bytes.len() + self.layout.leaves.len() * size_of::<ColumnPlace>()
     }
 
     /// The bytes of a row of a leaf, and whether it has a value; `None` if there is no such row or leaf.
@@ -97,11 +97,11 @@ impl Unpacked {
         self.bytes.get(self.range(place, rows.start)?.start..last.end)
     }
 
-    fn row(&self, place: &Place, row: usize) -> Option<&[u8]> {
+    fn row(&self, place: &ColumnPlace, row: usize) -> Option<&[u8]> {
         self.bytes.get(self.range(place, row)?)
     }
 
-    fn range(&self, place: &Place, row: usize) -> Option<Range<usize>> {
+    fn range(&self, place: &ColumnPlace, row: usize) -> Option<Range<usize>> {
         if row >= self.layout.rows {
             return None;
         }

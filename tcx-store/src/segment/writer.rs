@@ -58,7 +58,8 @@ impl WrittenSegment {
 ///
 /// # Errors
 ///
-/// A write that fails; a row of a segment that does not verify (`InvalidData`, it names the segment).
+/// Returns an error if a write fails. If a row of a source segment does not verify, the error is `InvalidData` and names the
+/// segment.
 pub(crate) fn write_segment(
     storage: &dyn Storage,
     header: &SegmentHeader<'_>,

@@ -1,5 +1,5 @@
-//! What processes have done with a module, in small files beside its rows. They are for people: nothing else reads them, and
-//! nothing counts on them.
+//! Records of what processes have done with a module, in small files beside its rows. Only `tcx report` and `tcx stats` read
+//! them, and nothing depends on them.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -73,7 +73,7 @@ impl fmt::Display for RecordName {
 ///
 /// # Errors
 ///
-/// A folder that cannot be listed. What is no record, or is damaged, is left out.
+/// Returns an error if the folder cannot be listed. Other files and damaged records are left out.
 pub fn sessions(dir: &Path) -> Result<Vec<Session>> {
     let dir = dir.join(FOLDER);
     let names = match names(&dir) {

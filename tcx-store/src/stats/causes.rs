@@ -1,6 +1,6 @@
 //! Misses by their cause.
 
-/// Misses by their cause: what the index still knew of them.
+/// Misses by their cause, as far as the index knows it.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -22,21 +22,21 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissCauses {
-    /// They were not there; or what was there has been removed since, or has never left the write buffer.
+    /// No row was stored, the row was removed later, or it was never written.
     pub absent: u64,
-    /// They were invalidated.
+    /// The row was invalidated.
     pub invalidated: u64,
-    /// They were older than the time to live.
+    /// The row was older than the time to live.
     pub expired: u64,
-    /// Their bytes are not what was written.
+    /// The row's bytes do not verify.
     pub damaged: u64,
-    /// Their segment is gone, cannot be opened or read, is of an unknown codec, or counts on a change that is not known.
+    /// The row's segment is gone, cannot be opened or read, has an unknown codec, or depends on a missing change.
     pub unreadable: u64,
-    /// They were stored, and a [`RecomputeSession`](crate::RecomputeSession) computes them again.
+    /// The row was stored, but a [`RecomputeSession`](crate::RecomputeSession) computes it again.
     pub recomputed: u64,
-    /// They were found, and [rejected](crate::Store::reject) by the caller.
+    /// The row was found, and the caller [rejected](crate::Store::reject) it.
     pub rejected: u64,
-    /// They were there under another [stamp](crate::StampType): their source has changed.
+    /// The row was stored with another [stamp](crate::StampType): its source has changed.
     pub outdated: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct Stats {
     pub hits: u64,
     /// Rows that had to be computed.
     pub misses: u64,
-    /// Why they had to be.
+    /// The causes of the misses.
     pub miss_causes: MissCauses,
     /// Where rows were found.
     pub tiers: Tiers,
@@ -47,12 +47,12 @@ pub struct Stats {
     pub rows_accepted: u64,
     /// Bytes of these rows, with their keys.
     pub bytes_accepted: u64,
-    /// Rows that were computed but not kept: writing was off, an invalidation killed them, a newer row of the same sample took
-    /// their place before they were written, their time to live was over, or the folder was full.
+    /// Rows that were computed but not stored: writing was off, the folder was full, or they died before they were written.
+    /// They die by an invalidation, a newer row of the same sample, or the end of their time to live.
     pub rows_dropped: u64,
     /// Rows that wait in the write buffer now.
     pub buffered_rows: u64,
-    /// Bytes of the rows that wait; [`write_buffer_bytes`](crate::Options::write_buffer_bytes) are the most.
+    /// Bytes of the rows that wait, at most [`write_buffer_bytes`](crate::Options::write_buffer_bytes).
     pub buffered_bytes: u64,
     /// Rows that this process has made durable.
     pub rows_sealed: u64,
@@ -64,22 +64,21 @@ pub struct Stats {
     pub rows: u64,
     /// Bytes of these segments.
     pub bytes: u64,
-    /// Segments that are not served because their bytes are not what was written.
+    /// Segments that are not served because they are damaged.
     pub damaged_segments: u64,
-    /// Segments that are not served because another version of tcx has written them, in a format or with a codec that this
-    /// one does not know.
+    /// Segments that are not served because another version of tcx wrote them, in an unknown format or with an unknown codec.
     pub unknown_segments: u64,
-    /// Rows that were taken for missing because the file system failed when they were read.
+    /// Rows that were misses because the file system failed to read them.
     pub failed_reads: u64,
-    /// Bytes of decompressed and of read rows that are kept in memory.
+    /// The size of the memory cache in bytes.
     pub memory_cache_bytes: u64,
-    /// Index runs that were made again because they were damaged or missing.
+    /// Index runs that were rebuilt because they were damaged or missing.
     pub rebuilt_runs: u64,
     /// How often writing was turned off.
     pub write_failures: u64,
     /// Whether writing is off now.
     pub is_writing_off: bool,
-    /// Computing what was missing, by the word of [`Store::computed`](crate::Store::computed).
+    /// Computing missing rows, as reported by [`Store::computed`](crate::Store::computed).
     pub compute_times: Timings,
     /// Waiting for [`flush`](crate::Store::flush).
     pub flush_times: Timings,
@@ -93,11 +92,11 @@ pub struct Stats {
     pub collection_times: Timings,
     /// Rows that were computed with NaN or an infinity in them; counted by the crate `tcx`, for one handle.
     pub non_finite_rows: u64,
-    /// Rows that were computed once more, to see that they come out the same; counted by the crate `tcx`, for one handle.
+    /// Rows that were computed a second time as a check; counted by the crate `tcx`, for one handle.
     pub rows_rechecked: u64,
 }
 
-/// Hits and misses by where rows were looked for: in the write buffer, then in the segments.
+/// Hits and misses by tier: the write buffer, which is searched first, and the segments.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -118,12 +117,12 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tiers {
-    /// Rows in the write buffer; those that were not there were looked for in the segments.
+    /// The write buffer. Its misses are looked up in the segments.
     pub buffer: TierCounts,
-    /// Rows in the segments; those that were not there had to be computed.
+    /// The segments. Their misses have to be computed.
     pub segments: TierCounts,
-    /// Parts of compressed or read segments, not rows: found in memory, or decompressed or read. Nothing is counted where
-    /// [`memory_cache_bytes`](crate::Options::memory_cache_bytes) is 0.
+    /// The memory cache. It counts parts of compressed or read segments, not rows. A hit was in memory; a miss was decompressed
+    /// or read. Nothing is counted if [`memory_cache_bytes`](crate::Options::memory_cache_bytes) is 0.
     pub memory_cache: TierCounts,
 }
 
@@ -136,13 +135,13 @@ pub struct Tiers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierCounts {
-    /// What was found there.
+    /// Rows that were found there.
     pub hits: u64,
-    /// What was not.
+    /// Rows that were not.
     pub misses: u64,
 }
 
-/// How often something was done, and how long it took.
+/// The number and the duration of some kind of work.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -161,15 +160,15 @@ pub struct TierCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timings {
-    /// How often.
+    /// The number of times.
     pub count: u64,
-    /// All together.
+    /// The total time.
     pub total: Duration,
-    /// The longest.
+    /// The longest time.
     pub longest: Duration,
 }
 
-/// What the folder of a store takes on disk, written by any process.
+/// The size of a store's folder on disk, with the files of all processes.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -192,7 +191,8 @@ pub struct DiskUsage {
     pub files: u64,
     /// Bytes of these files.
     pub bytes: u64,
-    /// Of them those that could go: dead rows, and files that are replaced, expired, damaged, or left by killed processes.
+    /// The part of these bytes that could be removed: dead rows, and files that are replaced, expired, damaged, or left by
+    /// killed processes.
     pub dead_bytes: u64,
 }
 

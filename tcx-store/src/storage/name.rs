@@ -19,7 +19,7 @@ const MAX_ID_BYTES: usize = 100;
 ///
 /// # Errors
 ///
-/// Anything but a letter or digit, then letters, digits, `_`, `-` and `.`; more than 100 bytes.
+/// Returns an error unless the id is a letter or digit, followed by letters, digits, `_`, `-` and `.`, with at most 100 bytes.
 pub fn check_module_id(id: &str) -> Result<()> {
     let first = id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     let rest = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));

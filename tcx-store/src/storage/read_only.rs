@@ -43,7 +43,7 @@ impl ReadOnlyStorage {
     ///
     /// # Errors
     ///
-    /// What the disk says: where a file is mapped, it has no other way of saying it than to kill the process.
+    /// Returns the error of the disk. Reading the same page of a mapped file would end the process.
     pub(crate) fn read_through(&self, name: &str, part: Range<usize>) -> io::Result<()> {
         let mut file = self.file(name)?;
         file.seek(SeekFrom::Start(part.start as u64))?;

@@ -26,7 +26,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, or that turned out to be another's; a file that cannot be read.
+    /// Returns an error if the folder cannot be listed or is not the one that was opened, or if a file cannot be read.
     pub fn each_key(&self, mut see: impl FnMut(&[u8], u32)) -> Result<()> {
         self.refresh()?;
         self.reader()?.each_key(Reach::Served, |key, view, _| see(key, view))

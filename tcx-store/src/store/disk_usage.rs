@@ -30,7 +30,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, or that turned out to be another's.
+    /// Returns an error if the folder cannot be listed, or is not the one that was opened.
     pub fn disk_usage(&self) -> Result<DiskUsage> {
         self.refresh()?;
         let core = self.reader()?;

@@ -44,7 +44,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// In a forked process, as [`open`](Self::open). A folder that cannot be listed is no error: its rows are misses.
+    /// Returns an error in a forked process, as [`open`](Self::open) does. A folder that cannot be listed is no error: its rows
+    /// are misses.
     #[inline]
     pub(crate) fn reader(&self) -> Result<Reader<'_>> {
         if self.process.is_current() { Ok(Reader::Own(&self.core)) } else { self.reopened() }
@@ -61,7 +62,7 @@ impl Store {
 
     /// # Errors
     ///
-    /// A process that was forked from the one that opened the store.
+    /// Returns an error in a process that was forked from the one that opened the store.
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.process.is_current() {
             return Ok(());
@@ -82,7 +83,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), but for a folder that cannot be listed.
+    /// As [`open`](Self::open), except that a folder that cannot be listed is no error.
     fn reopen(inherited: &Self, options: &Options) -> Result<Self> {
         Self::open_if(inherited.storage.clone(), inherited.spec.clone(), options, |listed| {
             listed.or_else(|error| if error.kind() == ErrorKind::Io { Ok(false) } else { Err(error) })

@@ -15,9 +15,9 @@ use crate::stats::causes::Cause;
 use crate::store::Store;
 
 impl Store {
-    /// Finds rows before values are put in the place of those that are missing; in the place of all that `recompute` has not put,
-    /// if there is one. The folder is listed first: the values outlive every change that there is by then, and no row is
-    /// missing that another process has made durable.
+    /// Looks rows up before values are put for the missing ones. With `recompute`, all rows that it has not put itself are
+    /// missing. It lists the folder first. So the values outlive every change that exists by then, and rows that another
+    /// process has made durable are not missing.
     ///
     /// A value that a later change of another process kills before it is durable is one of the [losses](Losses) of the
     /// caller that inserts it. Hits and misses are not counted.
@@ -39,15 +39,15 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed; otherwise as [`lookup`](Self::lookup).
+    /// As [`lookup`](Self::lookup). Also returns an error if the folder cannot be listed.
     pub fn lookup_to_put(&self, keys: Keys, recompute: Option<&Arc<RecomputeSession>>) -> Result<Lookup> {
         self.refresh()?;
         let options = LookupOptions { recompute, uncounted: true, ..LookupOptions::default() };
         Ok(self.lookup_with(keys, options)?.for_puts())
     }
 
-    /// Rows that were found are not to be served: those at `positions` are missing from now on, and what is inserted for them takes
-    /// their place, in every process.
+    /// Rejects found rows: those at `positions` become missing, and the rows that are inserted for them replace them in every
+    /// process.
     ///
     /// ```
     /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -80,14 +80,14 @@ impl Store {
         }
     }
 
-    /// Adds the rows of the keys at `positions` of `lookup`, one column per leaf, and completes the lookup with
-    /// them. They are readable at once, and durable after the next [`flush`](Self::flush). Waits while the
-    /// queue is full; while writing is off, the rows complete the lookup but are not kept.
+    /// Adds the rows of the keys at `positions` of `lookup`, one column per leaf, and completes the lookup with them. They are
+    /// readable at once, and durable after the next [`flush`](Self::flush). Waits while the write buffer is full. While writing
+    /// is off, the rows complete the lookup but are not stored.
     ///
     /// # Errors
     ///
-    /// Columns that are not those of the schema; a lookup of another store; a store that is open to read only; a folder
-    /// that turned out to be another's.
+    /// Returns an error if the columns do not match the schema, if the lookup belongs to another store, if the store is
+    /// read-only, or if the folder is not the one that was opened.
     ///
     /// # Panics
     ///
@@ -101,7 +101,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// An attestation that was refused before; otherwise as [`insert`](Self::insert).
+    /// As [`insert`](Self::insert). Also returns an error if this attestation was refused before.
     ///
     /// # Panics
     ///

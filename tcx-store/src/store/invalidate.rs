@@ -11,10 +11,10 @@ use crate::storage::name::SegmentName;
 use crate::store::Store;
 use crate::sys::clock;
 
-/// Rows are dead once this returns, those too that are computed but not written yet, and those that another process
-/// writes later but had looked up before. Other processes notice at their next look at the folder.
+/// Rows are dead once the call returns. This includes rows that are not yet written, and rows that another process looked up
+/// before and writes later. Other processes learn of it when they next check the folder.
 ///
-/// An error means that it is not on disk; this process honours it all the same, and writes it as soon as it can.
+/// An error means that the invalidation is not on disk. It takes effect in this process, which writes it as soon as it can.
 impl Store {
     /// Invalidates the rows of these keys, in all their views.
     ///
@@ -37,8 +37,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Keys of another type, or more of them than one change can name (16 GiB); a store that was opened read-only; what kept it
-    /// from the disk.
+    /// Returns an error if the keys have another type, if one change cannot contain them all (16 GiB), if the store is
+    /// read-only, or if the change cannot be written.
     pub fn invalidate(&self, keys: &Keys) -> Result<()> {
         self.writer()?;
         self.core.check_key_type(keys.key_type())?;
@@ -49,8 +49,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Integer keys, which have no beginning; a prefix that is empty or longer than any key; otherwise as
-    /// [`invalidate`](Self::invalidate).
+    /// As [`invalidate`](Self::invalidate). Also returns an error if the keys are integers, which have no prefix, or if the
+    /// prefix is empty or longer than any key.
     pub fn invalidate_prefix(&self, prefix: &[u8]) -> Result<()> {
         let module = &self.core.spec.module_id;
         if self.core.spec.key_type == KeyType::Int {
@@ -76,12 +76,12 @@ impl Store {
         self.kill(Doomed::All)
     }
 
-    /// Invalidates the rows of the keys that `is_doomed` says, among those that are there now.
+    /// Invalidates the rows of those stored keys for which `is_doomed` returns `true`.
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed; a file that cannot be read, then it holds for all others; otherwise as
-    /// [`invalidate`](Self::invalidate).
+    /// As [`invalidate`](Self::invalidate). Also returns an error if the folder cannot be listed, or if a file cannot be read;
+    /// the rows of all other files are invalidated even then.
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.writer()?;
         self.refresh()?;
@@ -96,8 +96,7 @@ impl Store {
         seen
     }
 
-    /// Invalidates the rows that were computed before `time`. A row is taken to be as old as the oldest that is stored in
-    /// the same segment.
+    /// Invalidates the rows that were computed before `time`. The age of a row is that of the oldest row in its segment.
     ///
     /// # Errors
     ///
@@ -181,8 +180,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, and may be another time; the keys of all others have been seen. Rows that are damaged are not
-    /// there.
+    /// Returns an error if a file cannot be read now; the keys of all other files have been visited. Damaged rows are left out.
     pub(crate) fn each_key(&self, reach: Reach, mut see: impl FnMut(&[u8], u32, u64)) -> Result<()> {
         let unread = |name: SegmentName| {
             let path = self.storage.path().join(name.to_string());

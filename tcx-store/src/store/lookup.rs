@@ -12,8 +12,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Keys of another type; a folder that turned out to be another's. Disk failures are not returned as errors: a row that
-    /// cannot be read is missing.
+    /// Returns an error if the keys have another type, or if the folder is not the one that was opened. Disk failures are not
+    /// returned as errors: unreadable rows are missing.
     pub fn lookup(&self, keys: Keys) -> Result<Lookup> {
         self.lookup_with(keys, LookupOptions::default())
     }
@@ -23,8 +23,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A leaf that the store has not; a destination that has not room for exactly one row of its leaf for each key, or whose leaf
-    /// is not looked up; otherwise as [`lookup`](Self::lookup).
+    /// As [`lookup`](Self::lookup). Also returns an error if the store has no such leaf, if the leaf of a destination is not
+    /// looked up, or if a destination has not room for exactly one row for each key.
     pub fn lookup_with(&self, keys: Keys, options: LookupOptions<'_, '_>) -> Result<Lookup> {
         self.core.check_leaves(options.leaves.map_or(&[][..], |leaves| leaves))?;
         for destination in &*options.destinations {
@@ -35,11 +35,11 @@ impl Store {
         Ok(if is_counted { core.counted(lookup) } else { lookup })
     }
 
-    /// Looks for the missing rows once more: another thread may have computed them.
+    /// Looks up the missing rows again, because another thread may have computed them.
     ///
     /// # Errors
     ///
-    /// A folder that turned out to be another's.
+    /// Returns an error if the folder is not the one that was opened.
     pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
         let core = self.reader()?;
         core.check()?;

@@ -84,9 +84,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A folder of another identity, schema or key type, both sides named; a damaged identity; a folder that
-    /// cannot be listed; a store that this process has open with other options but for
-    /// [`read_only`](Options::read_only), both values named.
+    /// Returns an error if the folder belongs to another identity, schema or key type; if change 0 is damaged; if the folder
+    /// cannot be listed; or if this process has the store open with other options. (They may differ in
+    /// [`read_only`](Options::read_only).) The message names both sides.
     pub fn open(cache: &Path, spec: Spec, options: &Options) -> Result<Arc<Self>> {
         let dir = resolve(cache)?.join(&spec.module_id);
         let open = OPEN.get();
@@ -161,7 +161,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A forked process, which has no writer.
+    /// Returns an error in a forked process, which has no writer.
     pub(crate) fn writer_if_any(&self) -> Result<Option<&Writer>> {
         self.check_process()?;
         Ok(self.writer.get())
@@ -213,9 +213,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk: those in the buffer stay there and are tried again. Of the rows that were
-    /// [inserted](Self::insert) since the last flush, those that are gone: they were not accepted, because writing was off, or
-    /// their [attestation](crate::Attestation) was refused.
+    /// Returns an error if rows cannot be written; they stay in the buffer, and the store tries again. Also returns an error if
+    /// rows that were [inserted](Self::insert) since the last flush are lost. Such rows were not accepted because writing was
+    /// off, or their [attestation](crate::Attestation) was refused.
     pub fn flush(&self) -> Result<()> {
         self.flush_for(&self.losses)
     }
@@ -236,18 +236,18 @@ impl Store {
         losses.take()
     }
 
-    /// Looks for rows of other processes now.
+    /// Lists the folder now, to find rows of other processes.
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, or that turned out to be another's.
+    /// Returns an error if the folder cannot be listed, or is not the one that was opened.
     pub fn refresh(&self) -> Result<()> {
         let core = self.reader()?;
         core.check()?;
         core.refresh_now().map(drop)
     }
 
-    /// Whether the folder is full, and nothing more is kept ([`WhenFull::StopWriting`](crate::WhenFull::StopWriting)).
+    /// Whether the folder is full, so that new rows are not stored ([`WhenFull::StopWriting`](crate::WhenFull::StopWriting)).
     pub fn is_full(&self) -> bool {
         self.reader().is_ok_and(|core| core.is_full())
     }
@@ -275,7 +275,7 @@ impl Store {
         self.core.storage.path()
     }
 
-    /// What this store has done since it was opened in this process.
+    /// The counters of this store since this process opened it.
     pub fn stats(&self) -> Stats {
         self.reader().map_or_else(|_| Stats::default(), |core| core.stats())
     }

@@ -29,7 +29,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A store that is open to read only; what kept it from the disk: nothing is lost, and readers notice nothing.
+    /// Returns an error if the store is read-only, or if a write fails. A failed write loses nothing and does not affect
+    /// readers.
     pub fn compact(&self) -> Result<()> {
         self.writer()?;
         self.core.compact(Effort::Thorough).map(drop)
@@ -60,7 +61,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A store that is open to read only; a folder that cannot be listed or synced.
+    /// Returns an error if the store is read-only, or if the folder cannot be listed or synced.
     pub fn collect(&self, age: Duration) -> Result<usize> {
         self.writer()?;
         let removed = self.core.collect(age)?.removed;
@@ -73,7 +74,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A store that is open to read only; a folder that cannot be listed, or that is another's.
+    /// Returns an error if the store is read-only, or if the folder cannot be listed or is not the one that was opened.
     pub fn make_room(&self, bytes: u64) -> Result<()> {
         self.writer()?;
         self.refresh()?;

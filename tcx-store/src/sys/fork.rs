@@ -105,7 +105,7 @@ impl<T> PerProcess<T> {
     ///
     /// # Errors
     ///
-    /// Of `make`.
+    /// Returns the errors of `make`.
     pub(crate) fn get_or_try_make<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<Made<T>>, E> {
         let found = self.0.load();
         if let Some(own) = found.as_ref().filter(|own| own.by.is_current()) {

@@ -27,7 +27,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, or that is another's.
+    /// Returns an error if the folder cannot be listed, or is not the one that was opened.
     pub(crate) fn keep_within_limits(&self) -> Result<()> {
         let Some(max) = self.retention.max_bytes else { return Ok(()) };
         if self.used()? > max {

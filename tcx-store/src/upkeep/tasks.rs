@@ -110,7 +110,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// What kept it from the disk: what was joined before is joined.
+    /// Returns an error if a write fails; segments that were joined before stay joined.
     pub(crate) fn compact(&self, effort: Effort) -> Result<bool> {
         let _alone = lock(&self.upkeep);
         let mut any = false;
@@ -124,7 +124,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed or synced, or that is another's.
+    /// Returns an error if the folder cannot be listed or synced, or is not the one that was opened.
     pub(crate) fn collect(&self, replaced: Duration) -> Result<Collected> {
         let _alone = lock(&self.upkeep);
         let start = Instant::now();
@@ -138,7 +138,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, or that is another's.
+    /// Returns an error if the folder cannot be listed, or is not the one that was opened.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
         let _alone = lock(&self.upkeep);
         evict(self, bytes)

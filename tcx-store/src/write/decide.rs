@@ -53,7 +53,7 @@ impl<'a> Decided<'a> {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be read or is another one; changes that the rows have to wait for.
+    /// Returns an error if the folder cannot be read or is another one, or if the rows have to wait for unreadable changes.
     pub(crate) fn new(core: &Core, live: &mut Live, generation: &'a Arc<Generation>) -> Result<Self> {
         // Under the lock: a thread that seals an earlier generation may change them.
         let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
@@ -84,7 +84,7 @@ impl<'a> Decided<'a> {
     ///
     /// # Errors
     ///
-    /// What kept a tombstone from the disk, as far as it is known.
+    /// Returns an error if a tombstone may not be durable.
     pub(crate) fn replace(&mut self, core: &Core, changes: &mut KnownChanges, plan: &Plan) -> Result<bool> {
         let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
         let replaced = self.create_tombstones(core, changes, plan.newest).map_err(failed);

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::live::folder::Live;
 use crate::schema::key::KeyHash;
 use crate::segment::{
-    MAX_SEGMENT_BYTES, Piece, Rows, SegmentHeader, Source, WrittenSegment, most_rows, write_segment,
+    MAX_SEGMENT_BYTES, Piece, PieceRows, PieceSource, SegmentHeader, WrittenSegment, most_rows, write_segment,
 };
 use crate::storage::name::SegmentName;
 use crate::write::decide::{Decided, Plan};
@@ -61,7 +61,7 @@ const PLANNED_AT_MOST: usize = 8;
 ///
 /// # Errors
 ///
-/// What kept them from the disk; a folder that refuses them.
+/// Returns an error if the rows cannot be written, or if the folder refuses them.
 pub(crate) fn write(core: &Core, generation: &Arc<Generation>) -> Result<Written> {
     core.check()?;
     let written = write_once(core, generation);
@@ -73,7 +73,7 @@ pub(crate) fn write(core: &Core, generation: &Arc<Generation>) -> Result<Written
 ///
 /// # Errors
 ///
-/// What kept them from being durable: the rows are still in the buffer.
+/// Returns an error if the rows cannot be made durable; they stay in the buffer.
 pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Written) -> Result<()> {
     let write_again = || write(core, oldest).and_then(|written| publish_once(core, oldest, written));
     let mut published = publish_once(core, oldest, written);
@@ -87,7 +87,7 @@ pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Written) -
         published = write_again();
     }
     if !published? {
-        let error = io::Error::other("other processes changed it whenever the rows were written");
+        let error = io::Error::other("other processes wrote changes during every attempt");
         return Err(Error::io("cannot replace rows in", core.storage.path(), error));
     }
     core.buffer.release_oldest();
@@ -258,7 +258,10 @@ fn segments<'a>(
                 continue;
             }
             let taken = room.max(1).min(end - start);
-            current.push(Piece { source: Source::Batch(batch), rows: Rows::Range(start..start + taken) });
+            current.push(Piece {
+                source: PieceSource::Batch(batch),
+                rows: PieceRows::Range(start..start + taken),
+            });
             (bytes, rows, start) = (bytes + taken * row_bytes, rows + taken, start + taken);
         }
     }

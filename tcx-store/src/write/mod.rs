@@ -93,7 +93,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// # Errors
     ///
-    /// A thread that cannot be started.
+    /// Returns an error if a thread cannot be started.
     pub(crate) fn start(core: Arc<Core>, times: WriterIntervals) -> Result<Self> {
         let failed = |e| Error::io("cannot start the writer of", core.storage.path(), e);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
@@ -131,7 +131,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// What kept it from being so.
+    /// Returns an error if accepted rows cannot be made durable, or were lost.
     pub(crate) fn flush(&self) -> Result<()> {
         let (done, flushed) = oneshot::channel();
         self.tell(Command::Flush(done));

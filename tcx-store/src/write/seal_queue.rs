@@ -38,7 +38,7 @@ impl SealQueue {
     ///
     /// # Errors
     ///
-    /// What kept it from the disk. The rows stay in the buffer, unless they can never be written.
+    /// Returns an error if rows cannot be written. They stay in the buffer, unless they can never be written.
     pub(crate) fn seal_all(&mut self) -> Result<()> {
         self.write_all()?;
         self.wait_for_publishing().inspect_err(|error| give_up(&self.core, error))?;
@@ -49,7 +49,7 @@ impl SealQueue {
     ///
     /// # Errors
     ///
-    /// What kept it from being so: that says nothing of the rows that wait to be sealed.
+    /// Returns an error if the folder cannot be synced. This is no statement about rows that wait to be sealed.
     pub(crate) fn sync_names(&self) -> Result<()> {
         let synced = self.core.live().sync_names();
         synced.map_err(|e| Error::io("cannot sync", self.core.storage.path(), e))
@@ -59,7 +59,7 @@ impl SealQueue {
     ///
     /// # Errors
     ///
-    /// As [`seal_all`](Self::seal_all); nothing is being published then.
+    /// As [`seal_all`](Self::seal_all). Nothing is being published after an error.
     pub(crate) fn write_all(&mut self) -> Result<()> {
         self.core.buffer.freeze();
         self.write_frozen().inspect_err(|error| {
@@ -124,7 +124,7 @@ impl SealQueue {
     ///
     /// # Errors
     ///
-    /// What kept it from the disk.
+    /// Returns an error if the rows cannot be written.
     pub(crate) async fn published(&mut self) -> Result<()> {
         let Some(publishing) = &mut self.publishing else { return std::future::pending().await };
         let published = (&mut publishing.published).await;

@@ -16,8 +16,8 @@ const HANGS_AFTER: Duration = Duration::from_mins(1);
 pub fn in_child(dir: &Path, task: impl FnOnce()) {
     let message = dir.join(format!("child-{}", std::process::id()));
     #[expect(unsafe_code, reason = "the test is about forks")]
-    // SAFETY: this is what the store has to bear: the child uses the memory of a process with several threads. It never returns from
-    // here.
+    // SAFETY: the store must survive this: the child uses the memory of a process with several threads. It never returns from
+    // this function.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "cannot fork");
     if child == 0 {

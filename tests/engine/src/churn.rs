@@ -167,7 +167,7 @@ pub fn look(
         if findings.lost.is_empty() {
             break;
         }
-        // A listing may be made just when a file makes way for another.
+        // A listing may coincide with the replacement of a file by another.
         *misses += 1;
         std::thread::sleep(Duration::from_millis(50));
         let again = look();
@@ -308,12 +308,12 @@ mod tests {
         assert_eq!(after(4), (vec![1], false));
         assert_eq!(after(5), (vec![1], true));
         assert_eq!(after(6), (vec![], true));
-        // What failed may have happened.
+        // A failed action may have taken effect.
         let failed =
             [Durable(0, 1), Killing(0), Killing(0), Dead(0), Computing(0, 2), Killing(0), Computing(0, 3)];
         assert_eq!(allowed(&failed[..3], 3), (vec![1], true));
         assert_eq!(allowed(&failed, 7), (vec![2, 3], true));
-        // Said while it was looked for: whatever was true at any of these moments.
+        // The row changed during the lookup: any state of that time is allowed.
         assert_eq!(allowed(&events[..4], 2), (vec![1, 1], true));
         assert_eq!(allowed(&events, 4), (vec![1, 1], true));
     }

@@ -50,7 +50,7 @@ impl Damage {
 
     /// A flipped bit anywhere in a file of so many bytes.
     pub fn flip_anywhere(dice: &mut Dice, len: usize) -> Self {
-        // Headers and tails are small beside the rows, and decide more.
+        // Headers and tails are small compared with the rows, but more important.
         let at = match dice.roll(4) {
             0 => dice.roll(len.min(64)),
             1 => len - 1 - dice.roll(len.min(2048)),
@@ -138,12 +138,12 @@ impl Campaign {
         maker.store.collect(Duration::ZERO).unwrap();
         maker.add("second/", rows, 1);
         maker.add("third/", rows, 1);
-        // Enough of them to be merged when the next rows are sealed.
+        // Enough changes to be merged when the next rows are sealed.
         for number in 0..20 {
             maker.invalidate(|id| id == format!("plain/{}", 6 * number + 1));
         }
         maker.add("plain/", rows, 2);
-        // In the background: what is invalidated after it stays in changes of its own.
+        // Merging runs in the background; later invalidations stay in single changes.
         wait_for_merged_changes(dir.path());
         maker.store.compact().unwrap();
         maker.add("late/", rows, 1);
@@ -237,7 +237,7 @@ impl Campaign {
             }
         }
         let is_counted = store.stats().damaged_segments > 0;
-        // A change that cannot be verified counts as a tombstone for everything before it, which is warned of.
+        // A change that cannot be verified counts as a tombstone for everything before it, with a warning.
         if misses > 0 && !is_counted && !damaged.starts_with("change-") {
             findings.wrong.push(format!("{misses} misses without a count"));
         }
@@ -249,10 +249,10 @@ impl Campaign {
         match (damage, fs::File::options().write(true).open(path)) {
             (Damage::Flip { at, .. }, Ok(open)) => open.write_all_at(&bytes[at..=at], at as u64).unwrap(),
             (Damage::Cut { len }, Ok(open)) => open.write_all_at(&bytes[len..], len as u64).unwrap(),
-            // A damaged run is removed by who meets it.
+            // The process that finds a damaged run removes it.
             (_, Err(_)) => fs::write(path, bytes).unwrap(),
         }
-        // Runs that were made again.
+        // Runs that were rebuilt.
         for other in files(self.dir.path(), "") {
             if !self.files.iter().any(|(own, _)| *own == other) {
                 fs::remove_file(other).unwrap();

@@ -36,7 +36,7 @@ impl Workers {
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
-    // Files: a pipe that nobody empties would stop the process.
+    // Files, because a pipe that no process reads would block the worker.
     said: File,
     complained: File,
 }
@@ -102,7 +102,7 @@ impl Worker {
     /// Waits until it has said this; `false` if it ends without.
     pub fn waits_for(&mut self, what: &str) -> bool {
         loop {
-            // What it said last counts, so in this order.
+            // In this order: a worker may print something before it ends.
             let is_running = self.is_running();
             if self.said().contains(what) {
                 return true;

@@ -72,7 +72,7 @@ fn a_copy_of_a_directory_in_use_is_the_cache_of_some_moment() {
     let dir = tempfile::tempdir().unwrap();
     let (cache, said) = (dir.path().join("cache"), Arc::new(Said::default()));
     let store = open(&cache);
-    // Rows that stay, in a file of their own: a copy has them, whatever happens beside.
+    // Rows that stay, in a file of their own: every copy contains them, whatever else happens.
     let staying = block_ids("staying", 0);
     let mut rows = store.lookup(Keys::text(&staying, 0).unwrap()).unwrap();
     store.insert(&mut rows, &(0..staying.len()).collect::<Vec<_>>(), block_rows(&staying, 7)).unwrap();
@@ -95,7 +95,7 @@ fn a_copy_of_a_directory_in_use_is_the_cache_of_some_moment() {
     writer.join().unwrap();
     assert!(found > 0, "no copy was made while rows were there: nothing has been judged");
 
-    // Brought up to date when all is still, a copy holds everything, and goes on as a cache of its own.
+    // A copy that is updated while no process writes contains everything, and works as an independent cache.
     for number in 0..COPIES {
         let to = dir.path().join(format!("copy-{number}"));
         let copied = copy(&cache, &to);

@@ -151,7 +151,7 @@ fn a_child_waits_for_no_lock_that_another_thread_of_its_parent_held() {
             scope.spawn(move || work(dir, number, &options(), done));
             scope.spawn(move || work(other, number, hot, done));
         }
-        // Ends the others, too, if a child fails.
+        // Ends the other children, too, if one fails.
         let _done = Done(&done);
         for round in 0..20 {
             in_child(dir.path(), || {

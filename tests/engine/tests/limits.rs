@@ -15,7 +15,7 @@ fn rows_are_not_evicted_for_bytes_that_eviction_cannot_remove() {
     store.flush().unwrap();
     let [stays] = &files(other.path(), "seg-")[..] else { panic!("one segment") };
     let size = std::fs::metadata(stays).unwrap().len();
-    // The limit is less than what stays, or a little more: less than a segment has room beside it.
+    // The limit is below the size of the file that stays, or so little above it that no segment fits beside it.
     for max in [size / 2, size + 2000] {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), spec("224"), &limits(max)).unwrap();

@@ -186,8 +186,8 @@ fn a_reader_sees_the_rows_of_a_writer_that_came_later() {
     let dir = tempfile::tempdir().unwrap();
     let reader = open(dir.path());
     assert_eq!(lookup(&reader, &["a"]).missing(), 1);
-    // A second store on the same folder, as another process would have it: through a link, which is another path,
-    // the registry would share it; so the rows come by copying the files of a third folder.
+    // Simulates another process that writes to the folder: the files are copied from a third folder. A second store on this
+    // folder, even through a link, would be shared by the registry.
     let other = tempfile::tempdir().unwrap();
     let writer = open(other.path());
     get_or_compute(&writer, &["a"]);
@@ -327,7 +327,7 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
         assert_eq!(error.kind(), ErrorKind::InvalidOptions);
         assert!(error.to_string().contains(expected), "{expected}: {error}");
     }
-    // Without a limit, what happens at the limit is no setting.
+    // Without a limit, `when_full` has no effect, so a difference is no error.
     drop(store);
     let frozen = Options { when_full: WhenFull::EvictOldest, ..options() };
     let store = Store::open(dir.path(), spec("224"), &frozen).unwrap();

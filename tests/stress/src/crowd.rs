@@ -11,7 +11,7 @@ const SECONDS: u64 = 60;
 
 pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     loop {
-        // The second half is for verifying the rows.
+        // The second half of the time is for verifying the rows.
         let seconds = SECONDS.min(budget.left().as_secs() * 2 / 3).max(2);
         let crowd = crowd(&workers(), seconds);
         outcome.tried_many((crowd.events + crowd.batches + crowd.looks) as u64, crowd.findings);

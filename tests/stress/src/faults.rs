@@ -47,7 +47,7 @@ fn try_one(seed: u64, outcome: &mut Outcome) -> Findings {
     let (dir, mut dice) = (tempfile::tempdir().unwrap(), Dice(seed));
     let (cache, control) = (dir.path().join("cache"), dir.path().join("control"));
     let mut under_fiu = Command::new("fiu-run");
-    // Every other process reads its files, which may fail, instead of mapping them, which may not.
+    // Every other process reads its files, where a read may fail, instead of mapping them.
     let words: &[&str] = if seed.is_multiple_of(2) { &["f", "read"] } else { &["f"] };
     let worker = workers().command("endure", &cache, words);
     under_fiu.arg("-x").arg("-f").arg(&control).arg(worker.get_program()).args(worker.get_args());
@@ -55,7 +55,7 @@ fn try_one(seed: u64, outcome: &mut Outcome) -> Findings {
     if !worker.waits_for("durable 0") {
         return Findings::of_wrong(format!("it did not begin: {}{}", worker.said(), worker.complaints()));
     }
-    // From now on: what a process needs to start is not in question.
+    // Failures begin now: starting a process is not part of the trial.
     let failing: Vec<String> = (0..=dice.roll(3)).map(|_| enable(&mut dice)).collect();
     for what in &failing {
         if !send(&control, worker.id(), what) {
@@ -93,7 +93,7 @@ fn try_one(seed: u64, outcome: &mut Outcome) -> Findings {
 fn enable(dice: &mut Dice) -> String {
     let (call, error) = (CALLS[dice.roll(CALLS.len())], ERRORS[dice.roll(ERRORS.len())]);
     let probability = [0.003, 0.03, 0.3][dice.roll(3)];
-    // Of a write that is cut short it says by how much.
+    // For a shortened write, it is the number of bytes to cut.
     let info = if call.ends_with("reduce") { 1 + dice.roll(4000) } else { error };
     format!("enable_random name={call},probability={probability},failinfo={info}")
 }

@@ -49,7 +49,7 @@ fn corpus() -> PathBuf {
 }
 
 fn start(fuzzer: &Path, decoder: &str, time: Duration) -> Worker {
-    // What it finds goes on from run to run.
+    // The next run starts from the inputs that this one finds.
     let (found, crashes) = (target().join("corpus").join(decoder), target().join("crashes"));
     for folder in [&found, &crashes] {
         std::fs::create_dir_all(folder).unwrap();

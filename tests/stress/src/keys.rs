@@ -50,7 +50,7 @@ pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
     let dir = tempfile::tempdir_in(target()).unwrap();
     let wanted = (budget.count(100_000_000) as u64).min(free_bytes(dir.path()) / ROOM).max(BATCH);
     let start = Instant::now();
-    // The rest is for looking every key up once, and measuring.
+    // The rest of the time is for looking up every key once, and for measuring.
     let count = add(dir.path(), wanted, || budget.left() < budget.time() * 2 / 5);
     let took = start.elapsed();
     let mut command = Command::new(std::env::current_exe().unwrap());

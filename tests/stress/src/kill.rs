@@ -40,7 +40,7 @@ fn fill(rounds: usize, seed: u64, budget: &Budget, outcome: &mut Outcome) -> usi
             break;
         }
     }
-    // What came later must not have cost what was there before.
+    // Later rounds must not have lost rows of earlier ones.
     let mut findings = Findings::default();
     for (round, rows) in durable.iter().enumerate() {
         findings.add(acknowledged(dir.path(), &format!("r{round}-"), *rows));

@@ -52,8 +52,8 @@ struct Trial {
 }
 
 const TRIALS: [Trial; 10] = [
-    // Late what takes all the time it gets. Behind it `keys`, which needs much memory in this process: the system counts what a
-    // process has had at most as that of the programs it starts then, and the fuzzer has a limit.
+    // `fuzz` is late, because it uses all remaining time. `keys` is after it, because it needs much memory in this process: the
+    // system counts the peak memory of a process for the programs that it starts, and the fuzzer has a limit.
     Trial { name: "kill", minutes: 9.0, run: kill::run },
     Trial { name: "full", minutes: 3.0, run: full::run },
     Trial { name: "faults", minutes: 4.0, run: faults::run },

@@ -19,7 +19,7 @@ fn a_crowd_a_bad_disk_failing_system_calls_and_many_keys_lose_nothing() {
     for (name, trial) in report["trials"].as_object().unwrap() {
         let number = |what: &str| trial[what].as_u64().unwrap();
         match trial["skipped"].as_str() {
-            // It takes rights and tools that a machine may lack for good.
+            // The trial needs permissions and tools that a machine may lack.
             Some(why) => tcx_test_skips::skip(name, why),
             None => assert!(number("tried") > 0 && number("lost") + number("wrong") == 0, "{name}: {trial}"),
         }

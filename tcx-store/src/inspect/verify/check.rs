@@ -60,7 +60,7 @@ impl Check<'_> {
             match judged {
                 Judged::Verdict(Verdict::Sound) => {}
                 Judged::Verdict(Verdict::Damaged(what)) => self.damaged(name, DamagedFile::Segment, what),
-                Judged::Verdict(Verdict::Unread) => self.unreadable(name, &"reading it has failed"),
+                Judged::Verdict(Verdict::Unread) => self.unreadable(name, &"a read failed"),
                 Judged::Unreadable(error) => self.unreadable(name, &error),
                 Judged::Not => self.by_its_footer(own),
             }
@@ -134,7 +134,9 @@ impl Check<'_> {
                     self.verified.foreign.push((name.to_string(), why));
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => self.damaged(&name, DamagedFile::Merged, "it is a single change"),
+                Ok(None) => {
+                    self.damaged(&name, DamagedFile::Merged, "expected merged changes, found a single change")
+                }
                 Err(what) => self.damaged(&name, DamagedFile::Merged, what),
             }
         }
@@ -154,7 +156,7 @@ impl Check<'_> {
                 continue;
             }
             let what = match Run::open(map, random) {
-                None => Some("it is not what was written".to_owned()),
+                None => Some("it is damaged".to_owned()),
                 Some(run) if !run.is_intact() => Some("a checksum is wrong".to_owned()),
                 Some(run) => run.disagreement(|name| hashes.of(name)),
             };

@@ -139,7 +139,8 @@ pub struct VerifyReport {
 ///
 /// # Errors
 ///
-/// A folder that cannot be listed; a change 0 that cannot be read, or is damaged or missing, which nothing can repair.
+/// Returns an error if the folder cannot be listed, or if change 0 cannot be read, is damaged or is missing: nothing can repair
+/// it.
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     verify_all(&Inspection::open(dir)?, progress)
 }
@@ -182,7 +183,7 @@ fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Re
 ///
 /// # Errors
 ///
-/// As [`verify`]; what kept it from the disk, after what was repaired before.
+/// As [`verify`]. Also returns an error if a repair cannot be written; earlier repairs remain.
 pub fn repair(dir: &Path, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Repaired>> {
     let again = verify(dir, progress)?;
     let twice = again.damage.into_iter().filter(|damage| found.iter().any(|first| first.file == damage.file));

@@ -133,7 +133,7 @@ impl Lookup {
     ///
     /// # Errors
     ///
-    /// Bytes that are not UTF-8: the leaf is not text.
+    /// Returns an error if the bytes are not UTF-8: the leaf is not text.
     ///
     /// # Panics
     ///

@@ -17,7 +17,7 @@ const ROWS: usize = 9;
 fn folder() -> (Folder, SegmentName) {
     let folder = Folder::of_short_rows(KeyType::Text);
     let batch = folder.batch(0..ROWS as i64, 0);
-    let whole = Piece { source: Source::Batch(&batch), rows: Rows::Range(0..ROWS) };
+    let whole = Piece { source: PieceSource::Batch(&batch), rows: PieceRows::Range(0..ROWS) };
     let name = folder.write(&[whole], &[]).unwrap();
     (folder, name)
 }
@@ -55,7 +55,7 @@ fn intact(segment: &Segment) -> Vec<usize> {
 
 /// What is said when rows of a segment are copied into another one.
 fn copied(folder: &Folder, segment: &Segment, rows: &[u32]) -> Result<SegmentName, String> {
-    let piece = Piece { source: Source::Segment(segment), rows: Rows::Selected(rows) };
+    let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Selected(rows) };
     folder.write(&[piece], &[]).map_err(|error| {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         error.to_string()
@@ -177,8 +177,9 @@ fn whatever_stands_in_headers_offsets_and_bitmaps_nothing_panics() {
 fn record_batches_that_lie_over_each_other_are_refused() {
     let folder = Folder::new(KeyType::Int);
     let batch = folder.batch(0..9, 0);
-    let name =
-        folder.write(&[Piece { source: Source::Batch(&batch), rows: Rows::Range(0..9) }], &[]).unwrap();
+    let name = folder
+        .write(&[Piece { source: PieceSource::Batch(&batch), rows: PieceRows::Range(0..9) }], &[])
+        .unwrap();
     let segment = folder.open(name);
     let footer = arrow_ipc::root_as_footer(fuzzing::footer_of(&segment.map)).unwrap();
     let block = *footer.recordBatches().unwrap().get(0);

@@ -313,10 +313,10 @@ fn arrow_reads_every_leaf_kind_key_type_and_codec_of_buffered_rows() {
         let folder = Folder::compressed(key_type, compression);
         let (first, second) = (folder.batch(0..40, 0), folder.batch(100..110, 0));
         let pieces = [
-            Piece { source: Source::Batch(&first), rows: Rows::Range(0..40) },
-            Piece { source: Source::Batch(&second), rows: Rows::Selected(&[0, 1, 2, 5, 7, 9]) },
-            Piece { source: Source::Batch(&second), rows: Rows::Selected(&[]) },
-            Piece { source: Source::Batch(&second), rows: Rows::Range(3..4) },
+            Piece { source: PieceSource::Batch(&first), rows: PieceRows::Range(0..40) },
+            Piece { source: PieceSource::Batch(&second), rows: PieceRows::Selected(&[0, 1, 2, 5, 7, 9]) },
+            Piece { source: PieceSource::Batch(&second), rows: PieceRows::Selected(&[]) },
+            Piece { source: PieceSource::Batch(&second), rows: PieceRows::Range(3..4) },
         ];
         let name = folder.write(&pieces, &[]).unwrap();
         let expected: Vec<_> = ids((0..40).chain([100, 101, 102, 105, 107, 109, 103]), 0).collect();
@@ -334,8 +334,8 @@ fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_codecs_
         let (plain, augmented) = (folder.batch(0..20, 0), folder.batch(0..20, 7));
         let mixed = folder.write(
             &[
-                Piece { source: Source::Batch(&plain), rows: Rows::Range(0..20) },
-                Piece { source: Source::Batch(&augmented), rows: Rows::Range(10..20) },
+                Piece { source: PieceSource::Batch(&plain), rows: PieceRows::Range(0..20) },
+                Piece { source: PieceSource::Batch(&augmented), rows: PieceRows::Range(10..20) },
             ],
             &[],
         );
@@ -343,13 +343,14 @@ fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_codecs_
         let in_batches = folder.open(folder.in_batches_of(mixed, 4));
         folder.check(in_batches.name(), &ids(0..20, 0).chain(ids(10..20, 7)).collect::<Vec<_>>());
         folder.compression = compression;
-        let whole = Piece { source: Source::Segment(&folder.open(mixed)), rows: Rows::Range(0..30) };
+        let whole =
+            Piece { source: PieceSource::Segment(&folder.open(mixed)), rows: PieceRows::Range(0..30) };
         let mixed = folder.open(folder.write(&[whole], &[]).unwrap());
         let pieces = [
-            Piece { source: Source::Segment(&in_batches), rows: Rows::Range(2..27) },
-            Piece { source: Source::Segment(&mixed), rows: Rows::Selected(&[0, 1, 25, 29]) },
-            Piece { source: Source::Batch(&plain), rows: Rows::Selected(&[3]) },
-            Piece { source: Source::Segment(&mixed), rows: Rows::Range(0..30) },
+            Piece { source: PieceSource::Segment(&in_batches), rows: PieceRows::Range(2..27) },
+            Piece { source: PieceSource::Segment(&mixed), rows: PieceRows::Selected(&[0, 1, 25, 29]) },
+            Piece { source: PieceSource::Batch(&plain), rows: PieceRows::Selected(&[3]) },
+            Piece { source: PieceSource::Segment(&mixed), rows: PieceRows::Range(0..30) },
         ];
         let inputs = [in_batches.name(), mixed.name()];
         let name = folder.write(&pieces, &inputs).unwrap();
@@ -370,7 +371,7 @@ fn rows_of_segments_and_batches_are_joined_whatever_their_record_batches_codecs_
 fn a_row_that_does_not_verify_is_an_error_that_names_its_segment() {
     let folder = Folder::new(KeyType::Text);
     let batch = folder.batch(0..20, 0);
-    let whole = || Piece { source: Source::Batch(&batch), rows: Rows::Range(0..20) };
+    let whole = || Piece { source: PieceSource::Batch(&batch), rows: PieceRows::Range(0..20) };
     let name = folder.write(&[whole()], &[]).unwrap();
     let written = std::fs::read(folder.path(name)).unwrap();
     let blocks = (written.len() - tail_len(&written).unwrap()) / CHECKSUM_BLOCK;
@@ -381,8 +382,8 @@ fn a_row_that_does_not_verify_is_an_error_that_names_its_segment() {
         std::fs::remove_file(folder.path(name)).unwrap();
         std::fs::write(folder.path(name), bytes).unwrap();
         let Ok(damaged) = folder.try_open(name) else { continue };
-        let piece = |rows| Piece { source: Source::Segment(&damaged), rows };
-        let error = folder.write(&[whole(), piece(Rows::Range(0..20))], &[]).unwrap_err();
+        let piece = |rows| Piece { source: PieceSource::Segment(&damaged), rows };
+        let error = folder.write(&[whole(), piece(PieceRows::Range(0..20))], &[]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(error.to_string().contains(&name.to_string()), "{error}");
         refused += 1;
@@ -393,7 +394,7 @@ fn a_row_that_does_not_verify_is_an_error_that_names_its_segment() {
                 leaves && damaged.key(row as usize).is_some()
             })
             .collect();
-        let copy = folder.write(&[whole(), piece(Rows::Selected(&good))], &[]).unwrap();
+        let copy = folder.write(&[whole(), piece(PieceRows::Selected(&good))], &[]).unwrap();
         let good = good.iter().map(|&row| i64::from(row));
         folder.check(copy, &ids((0..20).chain(good), 0).collect::<Vec<_>>());
     }

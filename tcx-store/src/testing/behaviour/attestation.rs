@@ -47,7 +47,7 @@ fn rows_of_a_changed_source_are_dropped_and_the_flush_says_why() {
     compute(&store, &["b"], 2);
     changed.store(true, SeqCst);
     let error = format!("{:#}", store.flush().unwrap_err());
-    assert_eq!(error, "1 computed rows were not kept: weight `w` changed");
+    assert_eq!(error, "1 computed row was not kept: weight `w` changed");
     assert_eq!(values(&store, &["a", "b"]), [-1, 2], "rows of other sources stay");
     assert_eq!(durable(dir.path(), &["a", "b"]), [-1, 2]);
     assert_eq!(store.stats().rows_dropped, 1);
@@ -62,7 +62,7 @@ fn once_refused_later_rows_of_the_source_are_neither_taken_nor_served() {
     changed.store(true, SeqCst);
     insert(&store, "a", 1, &attestation).unwrap();
     store.flush().unwrap_err();
-    // What has changed once may have computed other rows before it changed back.
+    // A changed source may have computed other rows before it changed back.
     changed.store(false, SeqCst);
     assert_eq!(insert(&store, "b", 1, &attestation).unwrap_err().to_string(), "weight `w` changed");
     assert_eq!(values(&store, &["a", "b"]), [-1, -1]);
@@ -97,7 +97,7 @@ fn a_source_that_panics_when_it_is_asked_keeps_no_other_rows_from_the_disk() {
     insert(&store, "a", 1, &attestation).unwrap();
     compute(&store, &["b"], 2);
     let error = format!("{:#}", store.flush().unwrap_err());
-    let said = "1 computed rows were not kept: the check of their source panicked: the device is lost";
+    let said = "1 computed row was not kept: the check that the source of the rows is unchanged panicked: the device is lost";
     assert_eq!(error, said);
     assert_eq!(durable(dir.path(), &["a", "b"]), [-1, 2]);
     compute(&store, &["c"], 3);
@@ -118,7 +118,7 @@ fn a_row_that_made_way_for_one_of_a_changed_source_is_written_after_all() {
     let store = with_operations(dir.path(), steps);
     let (attestation, changed) = source();
     let (mine, others) = (Arc::new(Losses::new()), Arc::new(Losses::new()));
-    // Two users have looked at once.
+    // Two users have looked the key up at the same time.
     let [mut own, mut other] = [(); 2].map(|()| store.lookup(keys(&["a"])).unwrap());
     store.insert_for(&mine, &mut own, &[0], column(&[1]), None).unwrap();
     store.insert_for(&others, &mut other, &[0], column(&[2]), Some(&attestation)).unwrap();

@@ -18,7 +18,7 @@ use crate::{Column, ColumnType, Identity, KeyType, Keys, Options, Spec, Store};
 fn fill(store: &Store, wanted: &[&str]) {
     for (value, key) in wanted.iter().enumerate() {
         compute(store, &[key], value as i64);
-        // Without the writer, which would join them.
+        // Not through the writer thread, which would join the segments.
         seal_all(store);
     }
 }
@@ -75,7 +75,7 @@ fn a_collection_removes_no_file_of_a_copy_that_comes_in_the_place_of_the_folder(
         );
         store.compact().unwrap();
         comes.store(true, SeqCst);
-        // What it does besides may be refused.
+        // The rest of the collection may be refused.
         let _: crate::Result<usize> = store.collect(Duration::ZERO);
         assert!(aside.exists(), "it comes to {at}");
         assert_eq!(segments(dir.path()), 3, "the copy came at {at}");
@@ -237,12 +237,12 @@ fn merged_runs_forget_segments_that_are_long_gone() {
     let dir = tempfile::tempdir().unwrap();
     let writer = process(dir.path());
     fill(&writer, &ABC);
-    // A run that knows the three, kept as if nobody had come to removing it.
+    // A run of the three segments, kept as if no process had removed it yet.
     crate::upkeep::tasks::merge_runs(&writer.core, true);
     let [run] = &names(dir.path(), "run-")[..] else { panic!("one run") };
     let path = dir.path().join("m_v1").join(run);
     let kept = std::fs::read(&path).unwrap();
-    // Twice, so that no segment knows the three by name any more.
+    // Twice, so that no segment names the three as its inputs any more.
     for key in ["d", "e"] {
         fill(&writer, &[key]);
         writer.compact().unwrap();

@@ -47,7 +47,7 @@ type Row = (Vec<u8>, Vec<u8>, String);
 
 fn row(id: i64) -> Row {
     let vector = (0..256).flat_map(|i| ((id + i / 10) as f32).to_le_bytes()).collect();
-    // What no codec makes shorter.
+    // Bytes that no codec can compress.
     let noise =
         (0..100_u64).map(|i| (xxhash_rust::xxh3::xxh3_64_with_seed(&i.to_le_bytes(), id as u64)) as u8);
     (vector, noise.collect(), "é".repeat(id as usize % 50))
@@ -67,7 +67,7 @@ pub(crate) fn add(store: &Store, ids: std::ops::Range<i64>) {
 }
 
 fn lookup(store: &Store, ids: impl IntoIterator<Item = i64>) -> Lookup {
-    // Where no file can be read, nothing new is learned: that is no reason not to look.
+    // If no file can be read, the refresh fails, but the lookup still works.
     store.refresh().unwrap_or_else(|error| assert_eq!(error.kind(), crate::ErrorKind::Io));
     store.lookup(Keys::ints(ids, 0)).unwrap()
 }
@@ -136,7 +136,7 @@ fn rows_of_several_codecs_live_in_one_cache_and_compaction_writes_that_of_its_wr
     let names = [(Compression::Zstd, "zstd"), (Compression::None, "none"), (Compression::Lz4, "lz4")];
     for ((codec, name), more) in names.into_iter().zip(900..) {
         let store = open(dir.path(), codec);
-        // One more, so that there is something to join.
+        // One more row, so that there is a segment to join.
         add(&store, more..more + 1);
         store.compact().unwrap();
         assert_eq!(check(&store, &ids), 0);

@@ -188,7 +188,7 @@ fn recomputed_rows_outlive_their_unread_tombstone_that_another_process_has_merge
     store.flush().unwrap_err();
     let other = process(dir.path());
     (0..20).for_each(|_| other.core.kill(Doomed::Keys(vec![b"z".as_slice().into()])).unwrap());
-    // It learns of all of them but its own, which cannot be read.
+    // It reads all changes except its own, which is unreadable.
     store.refresh().unwrap();
     merge_changes(&other.core);
     assert_eq!(names(dir.path(), "merged-").len(), 1);

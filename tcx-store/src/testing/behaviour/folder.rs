@@ -120,7 +120,7 @@ fn a_process_that_has_not_looked_while_another_folder_was_in_its_place_goes_on()
 fn an_older_copy_that_is_put_back_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (own, backup) = (dir.path().join("own"), dir.path().join("backup"));
-    // Without the newest change, and with another that was made since.
+    // The copy lacks the newest change, or contains another one that was written since.
     for goes_on in [false, true] {
         let store = opened(dir.path());
         copy(&module(dir.path()), &backup);
@@ -196,7 +196,7 @@ fn a_newest_change_that_cannot_be_read_for_a_moment_is_waited_for() {
     let store = with_operations(dir.path(), steps);
     assert_eq!(values(&store, &["x"]), [1]);
     for (kind, key) in [(1, "v"), (2, "w")] {
-        // First: the writer, which tidies up after a flush, must not read the new change before it is looked for.
+        // First, because the writer tidies up after a flush and must not read the new change before the refresh does.
         fails.store(kind, SeqCst);
         process(dir.path()).invalidate(&keys(&["x"])).unwrap();
         compute(&store, &[key], 5);
@@ -232,7 +232,7 @@ fn swapped(dir: &Path, away: usize, back: usize, run: impl Fn(&Store)) -> bool {
     if own.exists() {
         swap(dir, &own, &foreign);
     }
-    // What it has learned is of its own folder, or it is refused.
+    // Everything that the store knows is from its own folder, or the folder is refused.
     if store.core.check().is_ok() {
         assert_eq!(store.core.snapshot().known, 1, "swapped from step {away} to {back}");
         store.flush().unwrap();
@@ -355,7 +355,7 @@ fn a_large_damaged_change_is_not_read_at_every_listing_and_its_repair_is_noticed
     for _ in 0..100 {
         assert_eq!(values(&store, &["x", "y"]), [-1, -1]);
     }
-    // Pauses double, so that there are few even on a machine that takes minutes for this.
+    // Pauses double, so there are few reads even on a machine that takes minutes for this.
     let reads = reads.load(SeqCst);
     assert!(reads < 12, "{reads} reads");
     compute(&store, &["w"], 5);

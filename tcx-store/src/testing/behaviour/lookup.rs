@@ -55,7 +55,7 @@ fn found(store: &Store, keys: &[&str]) -> Vec<Option<u8>> {
 #[test]
 fn a_run_that_lies_costs_misses_and_no_wrong_row() {
     let dir = tempfile::tempdir().unwrap();
-    // Each hash is said to be the row of the next.
+    // The run maps each hash to the row of the next key.
     let keys = ["a", "b", "c"];
     let store = with_run(dir.path(), &keys, |segment| build_run(&[(segment, hashes(&["b", "c", "a"]))]));
     assert_eq!(found(&store, &keys), [None; 3]);
@@ -175,7 +175,7 @@ fn rows_are_the_same_whichever_way_leads_to_them() {
     let lacking: Vec<usize> = [5, 100].into_iter().chain(200..250).collect();
     let lacking_of_1: Vec<usize> = (0..70).chain([100]).chain(150..250).collect();
     for store in [store, open()] {
-        // First nothing is verified, then some, then all of what is read.
+        // At first no block is verified, then some, then all that are read.
         for _ in 0..3 {
             for wanted in [&[][..], &[0], &[3], &[0, 3], &[1], &[2], &[3, 2, 1, 0]] {
                 check(&store, wanted, 0, &lacking);
@@ -222,7 +222,7 @@ fn a_damaged_block_is_noticed_however_much_around_it_was_verified() {
 #[test]
 fn a_run_with_a_wrong_number_of_entries_does_not_keep_others_from_being_merged() {
     let dir = tempfile::tempdir().unwrap();
-    // It lives to the end: when it goes, it merges the runs.
+    // This store is dropped last: closing it merges the runs.
     let first = crate::testing::process(dir.path());
     for key in ["a", "b", "c", "d"] {
         crate::testing::compute(&first, &[key], 1);

@@ -57,7 +57,7 @@ fn merged_changes_of_an_older_copy_are_not_taken_for_those_that_are_known() {
     assert!(!is_due.load(SeqCst), "the copy was not there");
     put(dir.path(), "own", "copy");
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [-1, 1]);
-    // Nothing was learned there, or nothing is served any more.
+    // The store has read nothing of the copy, or it serves nothing any more.
     if store.core.check().is_ok() {
         assert_eq!(values(&store, &["x", "y"]), [-1, 1]);
     }
@@ -77,7 +77,7 @@ fn merged_changes_are_not_known_in_an_older_copy_that_comes_in_place_while_they_
     }
     let is_due = Arc::new(AtomicBool::new(false));
     let (due, path) = (is_due.clone(), dir.path().to_owned());
-    // After the merged file was opened, and before the last change in it was.
+    // Swaps the folders after the merged file was opened, and before the last change in it is.
     let steps = Faulty::with(move |_, step, file| {
         if step == "open" && file.ends_with("change-00000000000000000017") && due.swap(false, SeqCst) {
             put(&path, "copy", "own");
@@ -91,7 +91,7 @@ fn merged_changes_are_not_known_in_an_older_copy_that_comes_in_place_while_they_
     merge_changes(&first.core);
     assert_eq!(names(dir.path(), "merged-"), ["merged-00000000000000000017"]);
     is_due.store(true, SeqCst);
-    // The folder is the copy from here on, in which there is one change.
+    // From here on the folder is the copy, which contains one change.
     store.refresh().unwrap_err();
     assert!(!is_due.load(SeqCst), "the copy was not there");
     store.flush().unwrap_err();

@@ -71,7 +71,7 @@ fn a_row_for_a_rejected_one_does_not_undo_a_replacement_by_another_process() {
         other.flush().unwrap();
         let wanted: &[&str] = if is_one_missing { &["other", "x"] } else { &["other"] };
         let mut rows = own.lookup(keys(wanted)).unwrap();
-        // Only the value from before the replacement is rejected.
+        // Only the value before the replacement is rejected.
         if !rows.is_missing(0) && rows.bytes(0, 0) == 0_i64.to_le_bytes() {
             own.reject(&mut rows, &[0]);
         }
@@ -110,7 +110,10 @@ fn a_value_that_was_put_and_dies_by_a_change_of_another_process_is_a_loss() {
         own.flush_for(&innocent).unwrap();
         let error = own.flush_for(&losses).unwrap_err();
         let error = format!("{error:#}");
-        assert!(error.starts_with("1 computed rows ") && error.contains("another process"), "{error}");
+        assert!(
+            error.starts_with("1 computed row was not kept") && error.contains("another process"),
+            "{error}"
+        );
         own.flush_for(&losses).unwrap();
         assert_eq!((values(&own, &["x"]), own.stats().rows_dropped), (vec![-1], 1));
     }

@@ -85,7 +85,7 @@ fn rows_that_cannot_be_read_are_misses_and_no_damage_until_they_can_be_read_agai
         assert_eq!(check(&store, &ids), 0);
         fails.store(1, SeqCst);
         assert_eq!(check(&store, &ids), 200);
-        // Keys that are there and cannot be read: nobody could say which to invalidate.
+        // The keys cannot be read, so the predicate cannot decide which to invalidate.
         assert_eq!(store.invalidate_where(|_| true).unwrap_err().kind(), crate::ErrorKind::Io);
         assert!(store.stats().failed_reads >= 200);
         fails.store(0, SeqCst);
@@ -219,7 +219,7 @@ fn two_segments_that_share_half_a_name_do_not_share_what_is_kept() {
     compute(&writer, &["mine"], 7777);
     writer.flush().unwrap();
     let original = writer.core.live().segments.usable()[0].clone();
-    // As somebody makes one by hand: the row of another key.
+    // A segment forged by hand: it contains the row of another key.
     let (mut name, bytes) = forged(&original, |bytes| {
         let mut put = |from: &[u8], to: &[u8]| {
             let at = bytes.windows(from.len()).position(|own| own == from).unwrap();

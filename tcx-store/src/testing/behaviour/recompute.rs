@@ -51,7 +51,7 @@ fn rows_of_several_views_are_recomputed_once_each_and_all_of_them_stay() {
         assert_eq!(found.collect::<Vec<_>>(), [[10; 2], [11; 2], [12; 2]]);
     }
     store.compact().unwrap();
-    // The first segment, whose rows are all dead, is joined only where the writer was faster.
+    // The rows of the first segment are all dead; it is joined only if the writer was faster.
     store.collect(Duration::ZERO).unwrap();
     assert_eq!((store.stats().rows, epoch(30)), (6, 0));
 }
@@ -142,7 +142,7 @@ fn a_row_that_was_recomputed_later_outlives_the_seal_of_the_earlier_one() {
     store.core.buffer.freeze();
     replace(&store, &b, &["x"], 3);
     assert_eq!(values(&store, &["x"]), [3]);
-    // Only the generation of the first.
+    // Writes only the generation of the first session.
     let first = store.core.buffer.oldest_after(None).unwrap();
     let written = crate::write::generation::write(&store.core, &first).unwrap();
     crate::write::generation::publish(&store.core, &first, written).unwrap();
@@ -251,7 +251,7 @@ fn a_row_that_is_recomputed_while_an_earlier_one_is_sealed_outlives_its_tombston
             LookupOptions { recompute: Some(&second), ..LookupOptions::default() },
         )
         .unwrap();
-    // The tombstone for the rows of 10 is newer than the lookup, and so is an invalidation.
+    // The tombstone for the rows with value 10 is newer than the lookup, and so is an invalidation.
     store.flush().unwrap();
     other.invalidate(&keys(&["y"])).unwrap();
     store.refresh().unwrap();

@@ -142,10 +142,10 @@ fn a_full_folder_keeps_what_it_has_and_takes_nothing_more() {
     assert!(stats.rows_dropped > 0 && stats.rows_sealed > 0, "{stats:?}");
     assert_eq!(stats.rows_dropped + stats.rows_sealed, 200);
     assert_eq!(values(&store, &[&ids[0]]), [7]);
-    // Files are joined and removed by a thread of its own, which has ended then.
+    // A separate thread joins and removes files; it has ended when the store is dropped.
     drop(store);
     assert!(bytes(dir.path()) < 80_000, "{} bytes", bytes(dir.path()));
-    // What was replaced is gone: the folder is full at what it takes now.
+    // Replaced files are gone, so with this limit the folder is full.
     let again = open(dir.path(), &Options { max_bytes: Some(bytes(dir.path())), ..options });
     compute(&again, &["new"], 8);
     assert_eq!(values(&again, &["new"]), [-1], "full from the first row on");
@@ -167,7 +167,7 @@ fn the_oldest_rows_make_room_for_new_ones() {
         store.flush().unwrap();
     }
     assert_eq!(store.stats().rows_dropped, 0);
-    // Files are joined and removed by a thread of its own, which has ended then.
+    // A separate thread joins and removes files; it has ended when the store is dropped.
     drop(store);
     assert!(bytes(dir.path()) < 80_000, "{} bytes", bytes(dir.path()));
     let store = open(dir.path(), &options);

@@ -70,7 +70,7 @@ fn two_generations(dir: &Path, is_broken: bool) -> (Store, Arc<Begun>) {
     };
     let store = store(dir, Faulty::with(rule));
     compute(&store, &["a"], 1);
-    // Change 0, and a segment: from here on rows belong to the next.
+    // Change 0 and a segment have begun: later rows belong to the next segment.
     begun.wait_for(2);
     compute(&store, &["b"], 2);
     (store, begun)

@@ -293,7 +293,7 @@ fn a_change_that_cannot_be_read_for_a_moment_hides_what_is_before_it_and_no_long
     a.flush().unwrap();
     fails.store(true, SeqCst);
     assert_eq!(values(&b, &["x", "y", "z"]), [-1, -1, 3], "y may be dead for all it knows");
-    // Which number is next is known all the same.
+    // The next number is known nevertheless.
     b.invalidate(&keys(&["nobody"])).unwrap();
     assert_eq!(names(dir.path(), "change-").len(), 3);
     b.compact().unwrap();
@@ -387,7 +387,8 @@ fn a_predicate_reaches_rows_that_count_on_a_change_which_is_not_there_yet() {
     b.each_key(|key, _| seen.push(key.to_vec())).unwrap();
     assert_eq!(seen, [b"w"], "what is served");
 
-    // As the number of a change that is missing is not given again, nobody else may be told, and it stays dead here.
+    // The number of a missing change is never given again, so the invalidation cannot be written; it takes effect in this
+    // process only.
     let error = format!("{:#}", b.invalidate_where(|key| key == b"x").unwrap_err());
     assert!(error.contains("change 1 is missing"), "{error}");
     std::fs::rename(dir.path().join("hidden"), &change).unwrap();

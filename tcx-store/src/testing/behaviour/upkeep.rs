@@ -96,7 +96,7 @@ fn a_flush_does_not_wait_for_another_threads_collection() {
 #[test]
 fn a_flush_does_not_wait_for_what_the_writer_joins_and_removes_by_itself() {
     let dir = tempfile::tempdir().unwrap();
-    // What was joined leaves an index run that leads nowhere.
+    // Joining leaves an index run of segments that are gone.
     let gate = Gate::at(|step, name| step == "remove" && name.starts_with("run-"));
     let store = Arc::new(with_operations(dir.path(), gate.steps));
     for key in ["a", "b", "c", "d"] {

@@ -112,7 +112,7 @@ fn what_fails_in_the_background_is_told_once_and_again_after_it_has_worked() {
     let (steps, off) = unwritable(ErrorKind::StorageFull);
     let store = with_operations(dir.path(), steps);
     for round in 1..=2 {
-        // Of the same size, so that they are joined, or their runs merged.
+        // Segments of the same size, so that they are joined, or their runs merged.
         off.store(false, SeqCst);
         for row in 0..4 {
             compute(&store, &[&format!("{round} {row}")], 1);
@@ -237,7 +237,7 @@ fn each_user_of_a_store_learns_of_its_own_losses_once_whoever_flushes_first() {
     store.flush_for(&idle).unwrap();
     store.flush().unwrap();
     let lost = said(store.flush_for(&a));
-    assert!(lost.starts_with("1 computed rows were not kept: "), "{lost}");
+    assert!(lost.starts_with("1 computed row was not kept: "), "{lost}");
     let lost = said(store.flush_for(&b));
     assert!(lost.starts_with("2 computed rows were not kept: "), "{lost}");
     let lost = said(program.check());

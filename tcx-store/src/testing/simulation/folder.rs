@@ -73,7 +73,7 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// It is neither, and nobody will see it again.
+    /// Returns an error if it is neither, and no process will see it again.
     pub(super) fn within<T>(
         &self,
         inode: u64,

@@ -187,7 +187,7 @@ impl Oracle {
     pub(super) fn reported(&mut self, session: usize, handle: usize, reported: Option<&str>) {
         let lost = self.losses.remove(&(session, handle));
         let is_right = match (lost, reported) {
-            (Some(rows), Some(reported)) => reported.starts_with(&format!("{rows} computed rows ")),
+            (Some(rows), Some(reported)) => reported.starts_with(&format!("{rows} computed row")),
             (lost, reported) => lost.is_none() && reported.is_none(),
         };
         if !is_right {

@@ -203,7 +203,7 @@ pub(crate) fn spawn<T: FnOnce() + Send + 'static>(task: T) -> Option<T> {
 ///
 /// # Errors
 ///
-/// The process has died: what its destructors try does not happen.
+/// Returns an error if the process has died: actions of its destructors have no effect.
 pub(super) fn step(what: &'static str, file: &str) -> io::Result<Option<Fault>> {
     let gate = gate().expect("storage in memory is used by simulated threads");
     gate.step(Call { what, file: file.to_owned() })

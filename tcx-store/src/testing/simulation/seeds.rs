@@ -36,7 +36,7 @@ impl Seeds {
     ///
     /// # Errors
     ///
-    /// The first violation on this thread, with its seed.
+    /// Returns the first violation on this thread, with its seed.
     fn work(&self) -> Result<(), Box<dyn Any + Send>> {
         while let Some(seed) = self.next() {
             let run = || {

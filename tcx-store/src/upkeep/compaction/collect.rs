@@ -37,7 +37,8 @@ pub(crate) struct Collected {
 ///
 /// # Errors
 ///
-/// A folder that cannot be listed or synced, or that is another's. What cannot be removed is removed another time.
+/// Returns an error if the folder cannot be listed or synced, or is not the one that was opened. Files that cannot be removed
+/// now are removed later.
 pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     core.check()?;
     let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
@@ -74,7 +75,7 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
 ///
 /// # Errors
 ///
-/// A folder that cannot be listed, or that is another's.
+/// Returns an error if the folder cannot be listed, or is not the one that was opened.
 pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
     let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
     let (folder, mut usable) = {

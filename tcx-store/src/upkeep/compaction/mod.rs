@@ -21,7 +21,9 @@ use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
 use crate::schema::key::{KeyHash, hash};
-use crate::segment::{Piece, Rows, Segment, SegmentHeader, Source, Verdict, most_rows, write_segment};
+use crate::segment::{
+    Piece, PieceRows, PieceSource, Segment, SegmentHeader, Verdict, most_rows, write_segment,
+};
 use crate::stats::Work;
 use crate::storage::name::SegmentName;
 use choose::{Candidate, choose};
@@ -38,7 +40,7 @@ struct Compaction {
 ///
 /// # Errors
 ///
-/// What kept it from the disk: nothing has changed.
+/// Returns an error if a write fails; nothing has changed then.
 pub(crate) fn compact(core: &Core, effort: Effort) -> Result<bool> {
     core.check()?;
     let Some(compaction) = plan(core, effort)? else { return Ok(false) };
@@ -96,7 +98,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     }
     let pieces = inputs.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty());
     let pieces: Vec<_> = pieces
-        .map(|(input, rows)| Piece { source: Source::Segment(input), rows: Rows::Selected(rows) })
+        .map(|(input, rows)| Piece { source: PieceSource::Segment(input), rows: PieceRows::Selected(rows) })
         .collect();
     let names: Vec<SegmentName> = inputs.iter().map(|input| input.name()).collect();
     let header = SegmentHeader {

@@ -66,7 +66,7 @@ pub(super) fn traps() -> Vec<Trap> {
     for (name, rows) in NAMES {
         for (thing, make) in THINGS {
             traps.push(trap(format!("{thing} as {name}"), rows, move |place| {
-                // In the place of the real one: such a path is longer than a socket may have.
+                // The path of the real folder is longer than a socket's path may be.
                 let outside = place.outside();
                 in_folder(&place.folder(), name, |path| make(path, &outside));
             }));

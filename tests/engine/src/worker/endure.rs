@@ -20,7 +20,7 @@ pub(super) fn run(dir: &str, prefix: &str, read_mode: ReadMode) {
     let store = Store::open(Path::new(dir), spec("224"), &options).unwrap_or_else(|error| refused(&error));
     for batch in 0.. {
         let ids: Vec<String> = (0..BATCH).map(|row| format!("{prefix}{batch}/{row}")).collect();
-        // Changes have to be written too, or later; what cannot be is told by the flush.
+        // Changes are written too, now or later; a flush reports those that cannot be.
         if batch % 7 == 3 {
             let _ = store.invalidate_prefix(format!("{prefix}nobody's").as_bytes());
         }
@@ -33,7 +33,7 @@ pub(super) fn run(dir: &str, prefix: &str, read_mode: ReadMode) {
                 say(&format!("failed {batch}: {}", format!("{error:#}").replace('\n', " ")));
             }
         }
-        // A small disk is not to be full before the trial fills it.
+        // A small disk must not be full before the trial fills it.
         if batch % 8 == 5 {
             let _ = store.collect(Duration::ZERO);
         }

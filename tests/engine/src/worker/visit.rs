@@ -23,7 +23,7 @@ pub(super) fn run(dir: &str, made_up: AreMadeUp) {
         work(&store, made_up);
         say_found(&store, made_up);
     }
-    // Something large may make all rows go: those that are left are right.
+    // A large file may cause eviction of all rows; those that are left are right.
     if let Some(store) = open(dir, &full) {
         compute(&store, &NEW, made_up);
         tell_failure(store.flush());

@@ -62,7 +62,7 @@ impl Outage {
 pub(super) fn fill(dir: &Path) {
     let mut ballast = File::options().create(true).append(true).open(dir.join("ballast")).unwrap();
     let zeros = vec![0; 1 << 20];
-    // What is written last is cut to the room that is left.
+    // The last write is cut to the remaining room.
     while free_bytes(dir) > 0 && ballast.write_all(&zeros).is_ok() {}
 }
 
