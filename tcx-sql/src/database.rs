@@ -52,7 +52,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// The directory cannot be listed.
+    /// Returns an error if the directory cannot be listed.
     pub fn open(cache: &Path) -> Result<Self> {
         let modules = Arc::new(Modules::new(cache.to_owned(), tcx_store::modules(cache)?));
         // One thread, so that rows without `order by` have the order of the table.
@@ -72,7 +72,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// The SQL is wrong or could change something; a table does not exist or cannot be read.
+    /// Returns an error if the SQL is wrong or could change something, or if a table does not exist or cannot be read.
     pub fn query(&self, sql: &str) -> Result<Answer<'_>> {
         depth::check(sql)?;
         let begin = || {

@@ -75,7 +75,7 @@ pub enum ErrorKind {
 
 /// An error of tcx. The message names the thing, what was expected, what was found, and what to do.
 ///
-/// Programs match on the [`kind`](Self::kind); [there](ErrorKind) is an example.
+/// Programs match on the [`kind`](Self::kind): see the example of [`ErrorKind`].
 ///
 /// The cause is the [`source`](StdError::source), not part of the message: `{error}` prints the message, `{error:#}` the
 /// message and all causes, separated by colons. `{error:?}` prints the same, so that `unwrap` and an error of `main` are readable.
@@ -89,7 +89,7 @@ pub enum ErrorKind {
 /// assert_eq!(error.kind(), tcx::ErrorKind::InvalidOutput);
 /// assert_eq!(error.module_id(), Some("errors_v1"));
 /// assert_eq!(error.expected(), Some("one value per sample, 2 in all"));
-/// assert_eq!(error.found(), Some("1 values"));
+/// assert_eq!(error.found(), Some("1"));
 /// assert!(error.to_string().ends_with(error.remedy().expect("something can be done")));
 /// // The error concerns the whole output, so it names no field, and it has no cause.
 /// assert!(error.field().is_none() && error.source().is_none());
@@ -119,7 +119,7 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What is said, without the module, the remedy and the cause.
+/// The text, without the module, the remedy and the cause.
 enum Message {
     Text(Box<str>),
     /// An error of the store: its message names the module, and its cause is the cause.
@@ -199,7 +199,7 @@ impl Error {
         self
     }
 
-    /// It is about this module, if it is not about another one.
+    /// Names the module that the error concerns, unless it names one already.
     pub(crate) fn in_module(mut self, id: &str) -> Self {
         self.0.module.get_or_insert_with(|| id.into());
         self
@@ -226,7 +226,7 @@ impl Error {
         self
     }
 
-    /// A part of an output is not what it should be; the empty path is the output itself.
+    /// A part of an output is not as expected; the empty path is the output itself.
     pub(crate) fn output(field: &str, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Self {
         let what = if field.is_empty() { "output".to_owned() } else { format!("output field `{field}`") };
         let (expected, found) = (expected.into(), found.into());

@@ -1,5 +1,5 @@
-//! Whole-system tests of tcx: what a user's program sees. Here stand the modules that several processes of a
-//! test share.
+//! Whole-system tests of tcx: what a user's program sees. This crate contains the modules that several processes of a test
+//! share.
 
 #![expect(missing_docs, clippy::missing_panics_doc, clippy::unwrap_used, reason = "what only tests use")]
 
@@ -47,7 +47,7 @@ impl Scaled {
     }
 }
 
-/// Gives back what it is given: who computes and who serves shows in the values.
+/// Returns its inputs unchanged, so the values show which call computed them.
 #[cached_module(id = "stamped_echo_v1", key = i64, stamp = u64)]
 pub struct StampedEcho {}
 

@@ -1,4 +1,4 @@
-//! The asynchronous forms: in every runtime, without holding up its other tasks, and what a dropped future leaves.
+//! The asynchronous methods: they work in every runtime, do not delay its other tasks, and can be dropped.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -74,7 +74,7 @@ fn equal_requests_at_once_are_computed_once_and_other_tasks_go_on_meanwhile() {
     for runtime in runtimes() {
         let dir = tempfile::tempdir().unwrap();
         let (doubles, seen) = doubles(&Cache::builder().recheck(0.).open(dir.path()).unwrap());
-        // Of the first batch, samples are computed more often, to see that the module is what it promises.
+        // The checks of the first batch compute some samples again.
         doubles.forward(&[0, 1], &vec![0, 1]).unwrap();
         seen.lock().unwrap().clear();
         runtime.block_on(async {
@@ -86,7 +86,7 @@ fn equal_requests_at_once_are_computed_once_and_other_tasks_go_on_meanwhile() {
                 load(missing)
             };
             let first = tokio::spawn(doubles.fetch_owned(vec![7], waits));
-            // Others that are sooner would leave it nothing to load.
+            // If the others began earlier, the first would have nothing to load.
             first_misses.await.unwrap();
             let others: Vec<_> = (0..8).map(|_| tokio::spawn(doubles.fetch_owned(vec![7], load))).collect();
             for other in others {

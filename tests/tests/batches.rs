@@ -1,5 +1,5 @@
-//! Random batches: samples that repeat, are found and are missing side by side, none at all, one, asked for with the
-//! inputs at hand or loaded on demand. What comes out is what the module returns, and each sample is computed once.
+//! Random batches: with repeated, found and missing samples, with one or none, with inputs in memory or from a loader. The
+//! cache returns what the module returns, and computes each sample once.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -126,7 +126,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Asks for a batch, of which the samples at some positions are missing.
+    /// Requests a batch; the samples at some positions are missing.
     fn batch(
         &mut self,
         samples: &[i64],

@@ -1,5 +1,5 @@
-//! A module that breaks its promise is refused: its output depends on the rest of the batch, is random now and then,
-//! or needs the handle that is computing it.
+//! Modules that break a rule are refused: the output depends on the rest of the batch, is random now and then, or needs the
+//! handle that is computing it.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -70,7 +70,7 @@ fn a_mean_over_the_padding_is_refused_however_the_batch_is_sorted() {
 fn a_sum_along_the_batch_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let cached = Cache::open(dir.path()).unwrap().module(Summed).unwrap();
-    // Of one sample nothing shows.
+    // A batch of one sample cannot reveal the dependence.
     cached.forward(&[7], &vec![7.]).unwrap();
     let said = refused(cached.forward(&[0, 1, 2], &vec![1., 2., 3.]));
     assert!(said.contains(DEPENDS), "{said}");
@@ -93,7 +93,7 @@ impl Extractor for Running {
             Some(*sum)
         };
         let sums = inputs.iter().scan(0, sum);
-        // What does not depend on the batch in this output.
+        // An output that does not depend on the batch.
         let of = |output: &str| {
             let depends = self.output == output;
             sums.clone().map(move |sum| if depends { sum } else { 1 })
@@ -168,7 +168,7 @@ fn labels_that_tip_in_few_samples_and_numbers_that_are_rounded_otherwise_are_acc
     }
 }
 
-/// Computes something else in every so many samples, by a counter that stands for chance.
+/// Computes another value for every n-th sample: a counter replaces randomness.
 #[cached_module(id = "seldom_random_v1", key = i64)]
 struct SeldomRandom {
     #[tcx(assume_stateless)]
@@ -217,7 +217,7 @@ fn a_module_that_is_seldom_random_is_refused_and_nothing_of_that_batch_is_stored
     for ids in (0..first).step_by(10).map(batch) {
         assert_eq!(cached.fetch(&ids, |_| panic!("they are there")).unwrap().0, ids);
     }
-    // It would pass with the next batch, most likely.
+    // The check of the next batch would probably pass.
     assert_eq!(cached.forward(&[1000], &vec![1000]).unwrap_err().to_string(), said);
 }
 
@@ -233,7 +233,7 @@ fn warming_computes_some_of_the_samples_once_more() {
     assert_eq!(cached.stats().rows_rechecked, 0);
 }
 
-/// A module that keeps its promise.
+/// A module that breaks no rule.
 #[cached_module(id = "squares_v1", key = i64)]
 struct Squares;
 
@@ -262,7 +262,7 @@ fn the_part_that_is_computed_once_more_is_the_one_asked_for() {
     }
 }
 
-/// Takes the mean of its inputs away, if there are many of them.
+/// Subtracts the mean of its inputs, if the batch is large.
 #[cached_module(id = "late_crowd_v1", key = i64)]
 struct LateCrowd;
 
@@ -284,7 +284,7 @@ fn a_batch_that_matters_only_later_is_noticed_by_the_standing_check() {
     let input = |ids: &[i64]| ids.iter().map(|&id| id as f32).collect::<Vec<f32>>();
     let small: Vec<i64> = (0..8).collect();
     cached.forward(&small, &input(&small)).unwrap();
-    // Of 16 samples 8 are computed once more, in a batch of their own.
+    // Of 16 samples, 8 are computed again, in a batch of their own.
     let large: Vec<i64> = (8..24).collect();
     let said = refused(cached.forward(&large, &input(&large)));
     assert!(said.contains(DEPENDS), "{said}");
@@ -321,7 +321,7 @@ fn sums_that_happen_to_be_near_zero_may_differ_as_others_do() {
     assert!(cached.stats().rows_rechecked > 600);
 }
 
-/// Normalises with what it learned, or with the batch itself, which changes what it learned.
+/// Normalises with the running statistics, or, in training mode, with those of the batch, which changes the running ones.
 #[cached_module(id = "norm_v1")]
 struct Norm {
     norm: Frozen<nn::BatchNorm>,

@@ -1,5 +1,4 @@
-//! Outputs that differ from sample to sample, and floats that are stored as narrower ones: what is refused, and what is
-//! told of it.
+//! Outputs that differ from sample to sample, and floats that are stored as narrower ones: refused values, and their messages.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -24,7 +23,7 @@ struct Maybe {
     boxes: Vec<Option<Tensor>>,
 }
 
-/// What is said of values that are put into a table of them.
+/// The parts of the error when a table refuses the values.
 fn refusal<T: CacheableOutput>(ids: &[&str], values: &T) -> (String, String, String) {
     let dir = tempfile::tempdir().unwrap();
     let error = Cache::open(dir.path()).unwrap().table::<T>("t_v1").unwrap().put(ids, values).unwrap_err();
@@ -50,7 +49,7 @@ fn a_tensor_of_another_rank_size_or_dtype_is_named_with_its_sample() {
     assert_eq!(refusal(&["a", "b"], &of(other)), said("tokens", expected, found));
     let found = "an undefined tensor for sample 1 of the batch";
     assert_eq!(refusal(&["a", "b"], &of(Tensor::new())), said("tokens", expected, found));
-    let counted = said("tokens", "one value per sample, 3 in all", "2 values");
+    let counted = said("tokens", "one value per sample, 3 in all", "2");
     assert_eq!(refusal(&["a", "b", "c"], &of(zeros(&[0, 2]))), counted);
     let maybe = Maybe { boxes: vec![None, Some(Tensor::from_slice(&[1_i64, 2]))] };
     let found = said("boxes", "i64 [3]", "i64 [2] for sample 1 of the batch");
@@ -95,7 +94,7 @@ fn ragged_samples_are_those_of_single_tensors() {
     assert_eq!(sizes, [[3, 2], [0, 2], [1, 2]]);
     let flat = |tensor: &Tensor| Vec::<f32>::try_from(tensor.flatten(0, -1)).unwrap();
     assert_eq!((flat(&tokens[0]), flat(&tokens[2])), (vec![1., 5., 2., 6., 3., 7.], vec![0., 4.]));
-    // And the other way round, in another order.
+    // The other direction, in another order.
     let table = cache.table::<RaggedTokens>("u_v1").unwrap();
     table.put(&["x"], &RaggedTokens { tokens: joined(&tokens[..1]) }).unwrap();
     let ragged = cache.table::<RaggedTokens>("t_v1");
@@ -139,7 +138,7 @@ fn what_is_computed_is_rounded_as_what_is_found_will_be() {
     let dir = tempfile::tempdir().unwrap();
     let floats = [1. + 1. / 2048., 70_000., 1e-9, -0.1, f32::NAN, 1. / 3.];
     let inputs = Tensor::from_slice(&floats).view([2, 3]);
-    // Which NaN it is after rounding depends on who rounds.
+    // The bits of a NaN after rounding depend on the rounding code.
     let number = |x: f32| if x.is_nan() { None } else { Some(x.to_bits()) };
     let half = floats.map(|x| number(f16::from_f32(x).to_f32()));
     let brain = floats.map(|x| number(bf16::from_f32(x).to_f32()));

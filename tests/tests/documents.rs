@@ -1,5 +1,5 @@
-//! README.md and docs/guide.md show what runs: their programs are parts of examples, and a crate of one's own is built by
-//! the README's lines.
+//! The programs in README.md and docs/guide.md run: they are parts of examples, and the commands of the README build a separate
+//! crate.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ fn read(path: &str) -> io::Result<String> {
     fs::read_to_string(root().join(path))
 }
 
-/// The text without any white space: how lines are broken is the formatter's business.
+/// The text without white space, because the formatter decides where lines break.
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect()
 }
@@ -49,7 +49,7 @@ fn the_programs_of_the_readmes_are_parts_of_their_example() -> io::Result<()> {
     Ok(())
 }
 
-/// A link from `from` to `to`, whatever was there.
+/// Creates a link from `from` to `to`, replacing what `from` was.
 #[cfg(unix)]
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     if fs::symlink_metadata(from).is_ok() {
@@ -71,7 +71,7 @@ fn a_crate_of_your_own_is_built_by_the_lines_of_the_readme() -> io::Result<()> {
     let environment = line("eval ");
     assert_eq!(lines.last(), Some(&"cargo run"), "{lines:?}");
 
-    // Always the same place: what it needs is built once, with the workspace's settings.
+    // Always the same folder, so that the dependencies are built only once.
     let here = root.join("target/tests/own-crate");
     let mine = here.join("mine");
     fs::create_dir_all(mine.join("src"))?;

@@ -103,7 +103,7 @@ fn some_fields_are_those_of_the_whole_however_they_are_found() {
             check(&part.forward(&samples, &samples).unwrap(), &samples);
         }
         assert_eq!(cached.stats().rows_accepted, computed);
-        // What was missing is there for who reads everything.
+        // The missing rows were stored in full.
         assert!(cached.coverage(&samples).unwrap().is_complete());
         let whole = cached.fetch(&samples, |_| unreachable!("everything is there")).unwrap();
         assert_eq!(whole.inner.caption, ["4", "1", "7", "1"]);
@@ -143,7 +143,7 @@ fn every_mode_reads_some_fields() {
     }
 }
 
-/// What is said of fields that are not the module's.
+/// The error for fields that the module does not have.
 fn refusal<P: CacheableOutput>() -> String {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).fields::<P>().unwrap_err().to_string()

@@ -54,7 +54,7 @@ impl Drop for Squares {
     }
 }
 
-/// A cache that writes nothing by itself for as long as a test takes.
+/// A cache that writes nothing by itself during a test.
 fn open(dir: &Path) -> Cache {
     Cache::builder().tuning(Tuning::new().flush_interval(Duration::from_hours(1))).open(dir).unwrap()
 }
@@ -212,7 +212,7 @@ fn a_child_forked_while_its_parent_computes_reads_and_opens_the_cache_again() {
     assert_eq!(table.get(&["a", "b", "of the child"]).unwrap(), Some(vec![1, 2, 3]));
 }
 
-/// Ends the long sample, also where a child fails.
+/// Ends the long sample, even if a child fails.
 struct Released;
 
 impl Drop for Released {
@@ -273,7 +273,7 @@ fn a_child_waits_for_no_lock_of_its_parent() {
     check_found(&open(dir.path()).module(Squares).unwrap(), &of_children);
 }
 
-/// Ends the other threads, also where a child fails.
+/// Ends the other threads, even if a child fails.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {

@@ -1,4 +1,4 @@
-//! What a cache belongs to: the module, those before it in a chain, and neither the path nor the machine.
+//! The identity of a cache contains the module and those before it in a chain, but neither the path nor the machine.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -237,7 +237,7 @@ fn a_cache_that_was_moved_or_copied_stays_valid() {
         let found = open(place).fetch(&[1, id], |_| panic!("it is written there as well")).unwrap();
         assert_eq!(Vec::<f32>::try_from(found.scaled.flatten(0, -1)).unwrap(), [0., 8.]);
     }
-    // Each goes on for itself; what both have is the same.
+    // The copies grow independently; rows that both contain are the same.
     assert!(!open(&copied).coverage(&[2]).unwrap().is_complete());
     assert!(!first.exists());
 }

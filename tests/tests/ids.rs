@@ -48,7 +48,8 @@ fn malformed_ids_are_refused_by_their_place_in_the_batch() {
     let error = refusal(&["a".to_owned(), "b".repeat(4097)], &[1, 2]);
     assert!(error.starts_with("module `echo_strings_v1`: id 1 of the batch (`bbbb"), "{error}");
     assert!(error.ends_with("has 4097 bytes, expected at most 4096: use a hash of it"), "{error}");
-    let said = "module `echo_strings_v1`: found 3 ids for 2 input samples; pass one id per sample";
+    let said =
+        "module `echo_strings_v1`: expected one id per sample, 2 in all, found 3; pass one id per sample";
     assert_eq!(refusal(&["a", "b", "c"], &[1, 2]), said);
 }
 
@@ -95,7 +96,7 @@ fn a_view_is_a_row_of_its_own_under_the_same_id() {
     assert!(!cached.view(1).coverage(&["a"]).unwrap().is_complete());
 }
 
-/// Knows its inputs by what they hold.
+/// Derives the ids from the content of the inputs.
 #[cached_module(id = "by_content_v1")]
 struct ByContent;
 
@@ -165,7 +166,7 @@ fn of_a_batch_that_holds_its_ids_only_what_is_missing_is_computed() {
         (part(|sample| sample.0.to_owned()), part(|sample| sample.1.to_owned()))
     };
     assert_eq!(cached.forward_keyed(&batch(&[("a", "1"), ("b", "22")])).unwrap(), [1, 2]);
-    // Of the first batch a sample is computed several times, to see that the module is deterministic.
+    // The check of the first batch computes a sample several times.
     seen.lock().unwrap().clear();
     let partly = batch(&[("c", "333"), ("b", "22"), ("d", "4444"), ("c", "333"), ("a", "1")]);
     assert_eq!(cached.forward_keyed(&partly).unwrap(), [3, 2, 4, 3, 1]);
@@ -177,7 +178,7 @@ fn of_a_batch_that_holds_its_ids_only_what_is_missing_is_computed() {
     assert_eq!(*seen.lock().unwrap(), [vec!["333", "4444"], vec!["55555"]]);
 }
 
-/// Its ids are not as many as its inputs.
+/// Returns another number of ids than inputs.
 #[cached_module(id = "keyed_wrong_v1")]
 struct KeyedWrong;
 
@@ -203,10 +204,19 @@ fn ids_from_the_inputs_are_counted_too() {
     let dir = tempfile::tempdir().unwrap();
     let cached = Cache::open(dir.path()).unwrap().module(KeyedWrong).unwrap();
     let error = cached.forward_keyed(&vec![String::new(); 2]).unwrap_err();
-    let said = "module `keyed_wrong_v1`: found 1 ids for 2 input samples; pass one id per sample";
+    let said =
+        "module `keyed_wrong_v1`: expected one id per sample, 2 in all, found 1; pass one id per sample";
     assert_eq!(error.to_string(), said);
     let parts = (error.module_id(), error.expected(), error.found(), error.remedy());
-    assert_eq!(parts, (Some("keyed_wrong_v1"), Some("2 ids"), Some("1 ids"), Some("pass one id per sample")));
+    assert_eq!(
+        parts,
+        (
+            Some("keyed_wrong_v1"),
+            Some("one id per sample, 2 in all"),
+            Some("1"),
+            Some("pass one id per sample")
+        )
+    );
 }
 
 #[test]

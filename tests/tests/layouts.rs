@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tch::{Kind, Tensor, kind};
 use tcx::{Cache, Cached, D0, D2, Extractor, Typed, cached_module};
 
-/// The seeds of the samples as a matrix `[N, 2, 3]`, in the memory layout it is told.
+/// The seeds of the samples as a matrix `[N, 2, 3]`, in the given memory layout.
 #[cached_module(id = "layouts_v1", key = i64)]
 struct Layouts {
     #[tcx(not_identity)]

@@ -12,7 +12,7 @@ use tcx_tests::wait_until;
 const ROW: i64 = 4096;
 const MOST: u64 = 64 * ROW as u64;
 
-/// Its input, 4,096 times: what was computed, and when, shows in the values.
+/// Its input, 4,096 times, so that the values show which call computed them.
 #[cached_module(id = "filled_v1", key = i64)]
 struct Filled {}
 
@@ -114,7 +114,7 @@ fn values_that_a_folder_filling_up_does_not_keep_are_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::builder().max_bytes(3 << 20, WhenFull::StopWriting).open(dir.path()).unwrap();
         let table = cache.table::<Typed<f32, D1<{ 1 << 18 }>>>("filling_v1").unwrap();
-        // All ask while there is room, and wait for each other.
+        // All threads begin while there is room, and wait for each other.
         let put = |name: usize| {
             let values = Tensor::ones([1, ELEMENTS], tch::kind::FLOAT_CPU).into();
             let ids = [name.to_string()];

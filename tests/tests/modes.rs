@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use tch::Tensor;
 use tcx::{Cache, Cached, Extractor, Mode, cached_module};
 
-/// Gives back what it is given: who computes and who serves shows in the values.
+/// Returns its inputs unchanged, so the values show which call computed them.
 #[cached_module(id = "echo_v1", key = i64)]
 struct Echo {
     size: i64,
@@ -31,7 +31,7 @@ fn forward(module: &Cached<Echo>, ids: &[i64], value: i64) -> Vec<i64> {
     module.forward(ids, &Tensor::from_slice(&vec![value; ids.len()])).unwrap()
 }
 
-/// The module's files. What its checks have shown is recorded in a folder beside them, at some time after a flush.
+/// The module's files. The records of passed checks are in a separate folder, written some time after a flush.
 fn files(dir: &Path) -> Vec<std::ffi::OsString> {
     let Ok(files) = std::fs::read_dir(dir.join("echo_v1")) else { return Vec::new() };
     let files = files.map(|file| file.unwrap()).filter(|file| file.file_type().unwrap().is_file());

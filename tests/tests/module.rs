@@ -1,5 +1,5 @@
-//! What a cached module promises: each sample computed once, in the order asked, and no wrong row whatever
-//! the module does.
+//! A cached module computes each sample once, returns rows in the requested order, and never a wrong row, whatever the module
+//! does.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -36,11 +36,11 @@ struct Fixture {
 
 fn doubles() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    // What is computed is counted: nothing is computed once more by chance.
+    // The test counts computed samples, so no random sample may be computed again.
     let cache = Cache::builder().recheck(0.).open(dir.path()).unwrap();
     let seen: &'static Mutex<Vec<Vec<i64>>> = Box::leak(Box::default());
     let cached = cache.module(Doubles { seen }).unwrap();
-    // Of the first batch, two samples are computed alone, too.
+    // The check of the first batch also computes two samples alone.
     cached.forward(&[-1, -2], &Tensor::from_slice(&[-1_i64, -2])).unwrap();
     seen.lock().unwrap().clear();
     Fixture { seen, cached, cache, _dir: dir }
@@ -92,7 +92,7 @@ fn a_failing_loader_is_an_error_with_its_own_words_and_nothing_is_stored() {
 fn ids_and_inputs_of_different_number_are_refused() {
     let fixture = doubles();
     let error = fixture.cached.forward(&[1, 2], &Tensor::from_slice(&[1_i64])).unwrap_err();
-    assert!(error.to_string().contains("found 2 ids for 1 input samples"), "{error}");
+    assert!(error.to_string().contains("expected one id per sample, 1 in all, found 2"), "{error}");
 }
 
 #[test]
@@ -179,7 +179,7 @@ struct Declared {
     pooled: Tensor,
 }
 
-/// Returns what it is told to.
+/// Returns the given values.
 #[cached_module(id = "odd_v1")]
 struct Odd {
     #[tcx(not_identity)]
@@ -257,7 +257,7 @@ impl Extractor for Linear {
 fn linear(weight: f64, size: i64) -> (Linear, Tensor) {
     let mut leaked = Tensor::new();
     let fc = Frozen::build(nn::VarStore::new(Device::Cpu), |path| {
-        // Nothing is drawn: the tests of this file draw side by side from one generator.
+        // Constant initial values: the tests of this file run in parallel and share one random generator.
         let (ws_init, bs_init) = (nn::Init::Const(weight), Some(nn::Init::Const(0.5)));
         let init = nn::LinearConfig { ws_init, bs_init, bias: true };
         let fc = nn::linear(path, 2, 3, init);

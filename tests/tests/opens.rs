@@ -1,5 +1,5 @@
-//! A cache that is opened and closed again and again leaves the process as it was. Alone in its program: what other tests hold
-//! would be counted too.
+//! Opening and closing a cache many times leaks nothing. Alone in its program, because resources of other tests would be
+//! counted too.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
@@ -22,7 +22,7 @@ impl Extractor for Opened {
     }
 }
 
-/// What the process holds of the system.
+/// The resources that the process uses.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     files: usize,
@@ -39,7 +39,7 @@ impl Held {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.trim().trim_end_matches(" kB").parse().unwrap()
         };
-        // Not the maps of memory that an allocator comes and goes with: those of files.
+        // Only maps of files: those of an allocator vary.
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let maps = maps.lines().filter(|line| line.contains("opened_v1")).count();
         let files = fs::read_dir("/proc/self/fd").unwrap().count();
@@ -47,7 +47,7 @@ impl Held {
     }
 }
 
-/// Opens a cache in a way that differs from time to time, finds a row, sometimes adds one, and closes it.
+/// Opens a cache in varying ways, finds a row, sometimes adds one, and closes the cache.
 fn open_and_close(dir: &Path, time: i64) {
     let mode = if time % 3 == 0 { Mode::ReadOnly } else { Mode::ReadWrite };
     let read = if time % 5 == 0 { ReadMode::Pread } else { ReadMode::Auto };
@@ -68,13 +68,13 @@ fn a_thousand_opens_and_closes_leave_nothing_behind() {
     let cache = Cache::open(dir.path()).unwrap();
     cache.module(Opened).unwrap().forward(&[0], &vec![0]).unwrap();
     cache.close().unwrap();
-    // What is set up once a process, and the allocator's first pages, are not counted.
+    // The first rounds are not counted: they set up what a process needs once, and the allocator's first pages.
     (0..100).for_each(|time| open_and_close(dir.path(), time));
     let before = Held::now();
     (100..1100).for_each(|time| open_and_close(dir.path(), time));
     wait_until("the last threads have ended", || Held::now().threads <= before.threads);
     let after = Held::now();
     assert_eq!((after.files, after.maps), (before.files, before.maps));
-    // Seventeen kilobytes that each leaves are found; the folder, which every open reads, has grown as well.
+    // The limit reveals a leak of 17 KiB per open; the folder, which every open reads, has grown as well.
     assert!(after.kib <= before.kib + 16 * 1024, "{before:?}, then {after:?}");
 }

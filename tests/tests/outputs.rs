@@ -23,7 +23,7 @@ macro_rules! module {
     };
 }
 
-/// Of a type that cannot be compared or cached.
+/// A type that can neither be compared nor cached.
 #[derive(Default)]
 struct Diary {
     computed: bool,
@@ -59,7 +59,7 @@ fn a_skipped_field_is_its_default_for_misses_and_hits_alike() {
     assert_eq!(cached.stats().hits, 2);
 }
 
-/// The same enum, as a program may have it one day after the other.
+/// The same enum, in two versions of a program.
 mod before {
     #[derive(tcx::CacheableOutput, Debug, PartialEq)]
     pub(crate) enum Label {

@@ -1,4 +1,4 @@
-//! A handle that is asked, while it computes, to compute more in the same thread answers with an error: it would wait for itself.
+//! A handle that computes returns an error if its thread requests more missing samples from it: it would wait for itself.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -14,7 +14,7 @@ fn refused<T>(result: tcx::Result<T>) -> String {
     error.to_string()
 }
 
-/// Fails the test where `work` does not end; a thread that hangs ends with the process.
+/// Fails the test if `work` does not end; a hanging thread ends with the process.
 fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     std::thread::spawn(move || done.send(work()));
@@ -27,7 +27,7 @@ fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 
 static OWN: OnceLock<Cached<AsksItself>> = OnceLock::new();
 
-/// Asks its own handle for the sample before.
+/// Requests the previous sample from its own handle.
 #[cached_module(id = "asks_itself_v1", key = i64)]
 struct AsksItself;
 
@@ -56,7 +56,7 @@ fn a_forward_that_asks_its_own_handle_is_an_error_and_no_hang() {
     let said = ends(move || refused(own().forward(&[5], &vec![5])));
     assert!(said.starts_with("module `asks_itself_v1`: "), "{said}");
     assert!(said.contains("its own handle") && said.contains("; "), "{said}");
-    // What is found needs no computing.
+    // Found rows are not computed.
     assert_eq!(ends(move || own().forward(&[0], &vec![0]).unwrap()), [0]);
     assert_eq!(ends(move || own().forward(&[1], &vec![1]).unwrap()), [1]);
     assert_eq!(ends(move || own().forward(&[-1], &vec![-1]).unwrap()), [0]);

@@ -1,4 +1,4 @@
-//! What a module has shown of itself in one process is not checked once more in the next.
+//! Checks that a module has passed in one process are not repeated in the next.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use tcx::{Cache, Extractor, cached_module};
 
-/// Notes what it computes; draws a random number where it is asked to.
+/// Records what it computes; draws a random number on request.
 #[cached_module(id = "noted_v1", key = i64)]
 struct Noted {
     #[tcx(assume_stateless)]
@@ -28,7 +28,7 @@ impl Extractor for Noted {
     }
 }
 
-/// What is computed for these ids by a process, which ends then.
+/// What one process computes for these ids before it ends.
 fn computed(dir: &Path, ids: &[i64], recheck: f64, is_random: bool) -> (Vec<i64>, tcx::Result<Vec<i64>>) {
     let seen: &'static Mutex<Vec<i64>> = Box::leak(Box::default());
     let cache = Cache::builder().recheck(recheck).open(dir).unwrap();
@@ -50,7 +50,7 @@ fn checks_that_were_passed_in_an_earlier_process_cost_nothing_in_the_next() {
     assert_eq!(count(dir.path(), &[3, 4, 5]), 5, "of a batch nothing is recorded yet");
     assert_eq!(count(dir.path(), &[6, 7, 8]), 3);
     assert_eq!(count(dir.path(), &[9]), 1);
-    // Nothing counts on a record.
+    // Nothing depends on a record.
     let records = dir.path().join("noted_v1").join("checks");
     for record in std::fs::read_dir(&records).unwrap() {
         let record = record.unwrap().path();

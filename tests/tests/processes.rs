@@ -1,5 +1,5 @@
-//! The facade across processes: a killed fill goes on where it stopped, and of two modules with different
-//! weights that start at once, one is refused.
+//! The library across processes: a killed fill continues where it stopped, and of two modules with different weights that start
+//! at once, one is refused.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -24,7 +24,7 @@ fn open(dir: &Path, weight: f64) -> Cached<Scaled> {
     Cache::open(dir).unwrap().module(Scaled::new(weight)).unwrap()
 }
 
-/// Asks for the ids below `count`, checks them, and tells how many had to be computed.
+/// Requests the ids below `count`, checks their rows, and returns the number of computed ones.
 fn computed(cached: &Cached<Scaled>, count: i64, weight: f64) -> u64 {
     let ids: Vec<i64> = (0..count).collect();
     let before = cached.stats().misses;
@@ -36,7 +36,7 @@ fn computed(cached: &Cached<Scaled>, count: i64, weight: f64) -> u64 {
 fn a_killed_fill_goes_on_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let mut filler = filler(dir.path(), 3., 1_000_000);
-    // Killed somewhere in the fill, which is watched from here.
+    // The fill is killed at some point; this process watches its progress.
     let cached = open(dir.path(), 3.);
     while cached.stats().segments < 5 {
         cached.refresh().unwrap();

@@ -1,4 +1,4 @@
-//! What a program that uses tcx prints at a terminal: nothing, unless it asks for it or calls `warm`.
+//! A program that uses tcx prints nothing on a terminal, unless it enables progress or calls `warm`.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]

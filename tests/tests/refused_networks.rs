@@ -1,4 +1,4 @@
-//! What `Frozen` and `ContentId` refuse, since its identity would not say everything that decides its outputs.
+//! `Frozen` and `ContentId` refuse values whose identity would not cover everything that decides the outputs.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -144,7 +144,7 @@ fn a_view_of_whole_numbers_that_take_another_dtype_from_a_file_shows_as_the_lowe
     assert_eq!((numbers(&network.0), numbers(&network.1)), (vec![i64::MIN], vec![7, 8]));
     let network = Frozen::load(Device::Cpu, &file, |path| build(path, Kind::Int)).unwrap();
     assert_eq!((numbers(&network.0), numbers(&network.1)), (vec![7], vec![7, 8]));
-    // A truth value cannot show it.
+    // No truth value would reveal the stale view.
     let refused = Frozen::load(Device::Cpu, &file, |path| build(path, Kind::Bool)).map(drop);
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("weight `w`: expected bool, found i32 in the file"), "{error}");

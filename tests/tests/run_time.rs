@@ -1,4 +1,4 @@
-//! What a handle does at run time: numbers that are none, networks that come and go, threads, panics.
+//! A handle at run time: NaN values, networks that are built and dropped, threads, panics.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -40,7 +40,7 @@ fn numbers_that_are_none_are_counted_and_kept() {
         let found = cached.forward(&ids, &x).unwrap();
         let inverse: Vec<f32> = Vec::try_from(found.inverse.select(1, 0)).unwrap();
         assert!(inverse[1].is_infinite() && inverse[2].is_nan() && found.half.0[3].is_infinite());
-        // Also the checks of the first batch have run.
+        // The checks of the first batch have run, too.
         assert_eq!(cached.stats().non_finite_rows, 3);
     }
 }
@@ -60,7 +60,7 @@ fn numbers_that_are_none_are_refused_if_asked_and_nothing_is_stored() {
     assert_eq!(error.field(), Some("half.0"), "what a field cannot hold is none either");
     assert_eq!((cached.stats().rows_accepted, cached.stats().non_finite_rows), (0, 2));
     cached.forward(&[1], &Tensor::from_slice(&[1_f32])).unwrap();
-    // What another handle has stored is served.
+    // Rows that another handle has stored are served.
     cache.module(Divides).unwrap().forward(&[7], &Tensor::from_slice(&[0_f32])).unwrap();
     cached.fetch(&[7], |_| panic!("it is there")).unwrap();
 }
@@ -124,7 +124,7 @@ fn a_handle_is_shared_by_threads() {
 
 static FIRST: AtomicBool = AtomicBool::new(true);
 
-/// Panics the first time; notes what it was given after that.
+/// Panics the first time; records its later inputs.
 #[cached_module(id = "panics_once_v1", key = i64)]
 struct PanicsOnce {
     #[tcx(assume_stateless)]
@@ -154,7 +154,7 @@ fn a_panic_in_one_thread_leaves_the_samples_to_the_others_which_compute_each_onc
             barrier.wait();
             let asked = catch_unwind(AssertUnwindSafe(|| cached.forward(&ids, &ids).unwrap()));
             assert!(asked.as_ref().map_or(true, |found| *found == ids));
-            // A panic of `forward` must not leave gradients on: this thread would go on with them.
+            // A panic of `forward` must not leave gradients enabled on this thread.
             assert!(asked.is_ok() || !Tensor::ones([1], tch::kind::FLOAT_CPU).requires_grad());
             asked.is_err()
         };
@@ -163,7 +163,7 @@ fn a_panic_in_one_thread_leaves_the_samples_to_the_others_which_compute_each_onc
     });
     assert_eq!(panics.iter().filter(|&&panicked| panicked).count(), 1);
     let mut seen = seen.lock().unwrap().clone();
-    // The last sample and another one are computed alone, too, to see that the module is what it promises.
+    // The check of the first batch also computes the last sample and another one alone.
     assert_eq!((seen.len(), seen.iter().filter(|&&id| id == 49).count()), (52, 2));
     seen.sort_unstable();
     seen.dedup();
@@ -173,7 +173,7 @@ fn a_panic_in_one_thread_leaves_the_samples_to_the_others_which_compute_each_onc
 static INSIDE: Mutex<Option<mpsc::Sender<()>>> = Mutex::new(None);
 static GO_ON: Mutex<Option<mpsc::Receiver<()>>> = Mutex::new(None);
 
-/// Waits inside `forward` if it was told to.
+/// Waits inside `forward` on request.
 #[cached_module(id = "waits_v1", key = i64)]
 struct Waits;
 
@@ -225,7 +225,7 @@ fn threads_that_miss_the_same_ids_of_a_table_compute_them_once_and_a_panic_poiso
         for _ in 0..6 {
             scope.spawn(|| {
                 let found = table.get_or_compute(&["a", "bb"], |missing| {
-                    // Every thread has missed both before anything is there.
+                    // Every thread has missed both rows before one of them is stored.
                     let deadline = Instant::now() + Duration::from_mins(2);
                     while table.stats().misses < before + 12 && Instant::now() < deadline {
                         std::thread::yield_now();
@@ -253,7 +253,7 @@ fn every_error_names_the_module_and_what_to_do() {
     said::<Divides>(&cached.fetch(&[1], |_| Ok(Tensor::from_slice(&[1_f32, 2.]))).map(|_| ()).unwrap_err());
     said::<Divides>(&cached.forward(&[1], &Tensor::from_slice(&[1_f64])).map(|_| ()).unwrap_err());
     said::<Divides>(&cached.verify(2., 0, |_| panic!("no such part")).map(|_| ()).unwrap_err());
-    // What is not tcx's own error has no remedy of tcx's, but the module.
+    // An error of libtorch has no remedy from tcx, but it names the module.
     let error = cached.forward(&[1], &Tensor::ones([1, 3], tch::kind::FLOAT_CPU)).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), tcx::ErrorKind::Libtorch, "{error}");
     assert!(error.to_string().starts_with("module `divides_v1`: ") && error.module_id().is_some(), "{error}");

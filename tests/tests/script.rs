@@ -1,4 +1,4 @@
-//! TorchScript networks: frozen whole, in evaluation mode, and told apart by their files.
+//! TorchScript networks: frozen as a whole, in evaluation mode, and distinguished by their files.
 //!
 //! `fixtures/network.pt` computes `x * weight + shift`, and in training mode applies dropout; its parameter wants
 //! gradients. `fixtures/network.py` writes it.
@@ -117,7 +117,7 @@ fn a_network_traced_in_training_mode_gives_itself_away() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("training.pt");
     let x = Tensor::ones([3, 2], kind::FLOAT_CPU);
-    // Hundreds of different numbers, each kept or dropped: no sum comes twice.
+    // Hundreds of different numbers are kept or dropped, so two equal sums are practically impossible.
     let mut drops = |x: &[Tensor]| {
         let numbers = Tensor::linspace(1, 2, 500, kind::FLOAT_CPU);
         vec![&x[0] * numbers.dropout(0.5, true).sum(tch::Kind::Float)]

@@ -32,7 +32,7 @@ fn open(dir: &Path, settings: CacheBuilder) -> Cached<Pages> {
     settings.open(dir).unwrap().module(Pages {}).unwrap()
 }
 
-/// Asks for these rows, and checks every byte of them.
+/// Requests these rows, and checks every byte of them.
 fn forward(pages: &Cached<Pages>, ids: &[i64]) {
     let found = pages.forward(ids, &Tensor::from_slice(ids)).unwrap();
     let expected = Pages {}.forward(&Tensor::from_slice(ids)).unwrap();
@@ -66,7 +66,7 @@ fn rows_are_written_when_they_have_waited_so_long() {
     let patient = open(&dir.path().join("patient"), settings(HOUR));
     let hasty = open(&dir.path().join("hasty"), settings(Duration::from_millis(1)));
     forward(&patient, &[0]);
-    // So often that with the default of five seconds it would take longer than is waited.
+    // With the default interval of five seconds, this many rounds would exceed the time limit.
     for id in 0..12 {
         forward(&hasty, &[id]);
         wait_until("the row is written", || hasty.stats().buffered_rows == 0);
@@ -147,7 +147,7 @@ fn rows_of_other_processes_are_looked_for_so_often_even_if_nothing_is_missing() 
             .status();
         assert!(filler.unwrap().success());
     };
-    // A process that only reads joins no segments, which would be noticed.
+    // Read-only, because a writer that joins segments would list the folder for that.
     let rows_seen = |every: Duration| {
         let dir = tempfile::tempdir().unwrap();
         fill(dir.path(), "20");
@@ -221,6 +221,6 @@ fn files_are_mapped_or_read_as_it_is_said() {
     assert!(!is_mapped());
     drop(read);
     let _mapped = open(ReadMode::Map);
-    // While other threads map and unmap, the system's list may lack a line.
+    // The system's list of maps may lack a line while other threads map and unmap files.
     wait_until("the file is mapped", is_mapped);
 }

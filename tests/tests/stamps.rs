@@ -61,7 +61,7 @@ fn many_edits_leave_the_newest_row_however_files_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let cache = settings().open(dir.path()).unwrap();
         let echo = cache.module(StampedEcho {}).unwrap();
-        // So often that segments and changes are joined.
+        // Enough rounds that segments are joined and changes are merged.
         for edit in 0..20 {
             let ids: Vec<(i64, u64)> = (0..40).map(|id| (id, if id % 2 == 0 { edit } else { 0 })).collect();
             let values = forward(&echo, &ids, edit as i64);
@@ -93,7 +93,7 @@ fn processes_of_different_stamps_never_serve_each_other() {
     assert_eq!(said(2, 200), format!("10 {}\n", values(200)));
     assert_eq!(said(2, 999), format!("0 {}\n", values(200)));
     assert_eq!(said(1, 300), format!("10 {}\n", values(300)), "the other one has replaced it");
-    // Two at once, which have both found nothing that they may serve, while a third looks on.
+    // Two processes that both missed all rows write at once, while a third one reads.
     let echo = open(dir.path());
     std::thread::scope(|scope| {
         let writers = [(5, 500), (6, 600)].map(|(stamp, value)| scope.spawn(move || said(stamp, value)));
@@ -116,7 +116,7 @@ struct Sum {
     pair: Tensor,
 }
 
-/// Texts known by a hash of what they hold.
+/// Texts whose stamp is a hash of their content.
 #[cached_module(id = "stamped_texts_v1", stamp = bytes, output(pair: tensor(f32, [2]), length: Vec<i64>))]
 struct Texts {}
 
@@ -151,7 +151,7 @@ fn every_question_knows_stamps() {
     let hash = ContentId::of_text;
     assert_eq!(texts.view(1).fetch(&[("b", hash("4444"))], other).unwrap().length, [4], "another view");
     assert_eq!(texts.fetch(&[("b", hash("333"))], |_| panic!("it is there")).unwrap().length, [3]);
-    // A part of the fields, and in memory made before the rows are found.
+    // Only some fields, in tensors that are allocated before the lookup.
     let sums = texts.fields::<Sum>().unwrap();
     for (held, expected) in [("333", 3.), ("55555", 5.), ("55555", 5.), ("1", 1.)] {
         let sum = sums.fetch(&[("a", hash("1")), ("b", hash(held))], |_| Ok(vec![text("b", held)])).unwrap();

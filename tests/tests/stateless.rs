@@ -1,5 +1,4 @@
-//! Modules that are generic, borrow, or hold networks behind a trait: cached like any other, and told apart by what
-//! they hold.
+//! Modules that are generic, borrow, or contain trait objects: cached like any other, and distinguished by their fields.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -10,7 +9,7 @@ use tch::nn::{self, Module};
 use tch::{Device, Tensor, kind};
 use tcx::{Cache, Cached, D1, Extractor, Frozen, Stateless, Typed, cached_module};
 
-/// What a user's networks have in common.
+/// A trait of a user's networks.
 trait Net: Stateless {
     fn run(&self, x: &Tensor) -> Tensor;
 }
@@ -161,7 +160,7 @@ fn weights_are_watched_behind_an_object_too() {
     assert_eq!(values(&open(projects(1.)).unwrap().forward(&[1], &input()).unwrap()), [3., 3.]);
 }
 
-/// Left out of the identity, or waived: neither is compared.
+/// Fields that are not part of the identity, or waived: neither is compared.
 #[cached_module(id = "waived_v1", key = i64)]
 struct Waived {
     by: f64,

@@ -1,4 +1,4 @@
-//! What a table promises: values computed once, replaced only where that is said, refused where they are another's.
+//! A table computes values once, replaces them only on request, and refuses those of another table.
 
 use tch::{Tensor, kind};
 use tcx::{Cache, CacheableOutput, Error, Missing, Mode, Table, WhenFull};
@@ -73,7 +73,7 @@ fn what_a_full_folder_does_not_keep_is_an_error() {
     cache.close().unwrap();
     let cache = Cache::builder().max_bytes(1, WhenFull::StopWriting).open(dir.path()).unwrap();
     let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
-    // What it takes is looked up before the first row.
+    // The size of the folder is measured before the first row.
     let computed = table.get_or_compute(&["b"], |_| Ok(vec![2])).unwrap();
     assert_eq!(computed, [2]);
     let error = table.replace(&["a"], &vec![3]).unwrap_err();

@@ -71,7 +71,7 @@ fn every_step_has_a_span_and_a_closed_cache_is_summed_up_in_one_line() {
     let traced = cache.module(Traced).unwrap();
     let expected = ["compaction", "compute", "enqueue", "flush", "forward", "lookup"];
     let expected: BTreeSet<_> = expected.into_iter().map(|name| (name, "traced_v1".to_owned())).collect();
-    // The writer joins small segments in its own time.
+    // The background thread joins small segments at some later time.
     let deadline = Instant::now() + Duration::from_mins(2);
     let mut rows = 0;
     while *SPANS.lock().unwrap() != expected {
@@ -83,7 +83,7 @@ fn every_step_has_a_span_and_a_closed_cache_is_summed_up_in_one_line() {
     for _ in 0..2 {
         traced.forward(&[0], &vec![0]).unwrap();
     }
-    // A handle that reads nothing has nothing to say.
+    // A handle that looked nothing up prints no summary.
     cache.with_mode(Mode::Off).module(Traced).unwrap().forward(&[0], &vec![0]).unwrap();
     cache.clone().close().unwrap();
     drop((cache, traced));

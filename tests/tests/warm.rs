@@ -1,4 +1,4 @@
-//! Filling a cache ahead of its use, and computing a part of it once more to compare.
+//! Filling a cache ahead of its use, and computing a part of it again to compare.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -143,7 +143,7 @@ fn rows_that_come_out_differently_are_named_and_small_differences_are_tolerated(
         let load = |asked: Missing<'_, i64>| Ok(asked.ids().map(|id| inputs[*id as usize - 1]).collect());
         triples.verify(1., 0, load).unwrap()
     };
-    // A thousand stands in each row: these are a hundred-thousandth of it.
+    // Each row contains a thousand; the difference is about 1e-5 of it.
     let close = verify([1.003, 2., 3.]);
     assert!(close.is_sound() && close.checked == 3, "{close}");
     assert!((5e-6..2e-5).contains(&close.largest_difference), "{close}");

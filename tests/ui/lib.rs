@@ -1,1 +1,1 @@
-//! Nothing: the package consists of its test.
+//! Empty: this package consists of its test.

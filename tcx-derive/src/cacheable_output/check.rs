@@ -14,10 +14,10 @@ pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
     match &output.original.data {
         // The fields of an inline output are counted where they are parsed.
         Data::Struct(data) if data.fields.is_empty() && matches!(output.form, Form::Derive) => {
-            errors.at(name, "an output without fields holds nothing to cache: give it at least one");
+            errors.at(name, "an output without fields stores nothing: add at least one field");
         }
         Data::Struct(_) if output.fields.iter().all(|field| field.skipped) && !output.fields.is_empty() => {
-            errors.at(name, "an output whose fields are all skipped holds nothing to cache: keep at least one");
+            errors.at(name, "all fields of this output are skipped, so nothing is stored: remove `skip` from at least one");
         }
         // Enums do not come here.
         Data::Struct(_) | Data::Enum(_) => {}
@@ -30,7 +30,7 @@ pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
         if let GenericParam::Lifetime(lifetime) = parameter {
             errors.at(
                 lifetime,
-                "an output cannot borrow: it is read back from the cache, and owns what it holds",
+                "an output cannot contain references: a hit creates it from stored bytes, so it must own its values",
             );
         }
     }
@@ -42,7 +42,7 @@ pub(crate) fn check(output: &Output<'_>, errors: &mut Errors) {
             if !borrows {
                 errors.at(
                     field.ty(),
-                    "an output cannot borrow: it is read back from the cache, and owns what it holds",
+                    "an output cannot contain references: a hit creates it from stored bytes, so it must own its values",
                 );
             }
             continue;
@@ -112,10 +112,11 @@ fn check_tensor(field: &OutputField<'_>, attribute: &TensorAttribute, form: Form
     let varies = attribute.varying().is_some();
     if let Some(item) = argument(ty, "Option").filter(|item| is_tensor(argument(item, "Vec").unwrap_or(item)))
     {
-        let what = if is_tensor(item) { "a tensor that is" } else { "tensors that are" };
+        let (what, it) =
+            if is_tensor(item) { ("a tensor that is", "it") } else { ("tensors that are", "them") };
         let message = format!(
-            "field `{name}`: {what} there or missing for a whole batch cannot be cached: a later batch may hold \
-             samples of both kinds\n  help: presence is per sample: use a `Vec<Option<Tensor>>`"
+            "field `{name}`: {what} present or absent for a whole batch cannot be cached: a later batch may mix \
+             samples with and without {it}\n  help: presence is per sample: use a `Vec<Option<Tensor>>`"
         );
         errors.at(ty, message);
     } else if varies && is_tensor(ty) {

@@ -89,7 +89,7 @@ impl<'a> OutputField<'a> {
         }
         if let (Some(skip), Tensor::Yes(_)) = (&skip, &tensor) {
             let message = format!(
-                "field `{name}` is skipped, and has a column: remove `skip` to cache it, or `#[tensor(..)]` to leave it out"
+                "field `{name}` has both `skip` and a column: remove `skip` to cache it, or `#[tensor(..)]` to leave it out"
             );
             errors.at(skip, message);
         }

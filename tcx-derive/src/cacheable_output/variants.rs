@@ -27,19 +27,19 @@ fn check(input: &DeriveInput, data: &DataEnum, errors: &mut Errors) {
     // One mistake, however many variants make it.
     if let Some(variant) = data.variants.iter().find(|variant| !matches!(variant.fields, Fields::Unit)) {
         let message = format!(
-            "variant `{}` holds data: an enum is stored as one number per sample, the variant's\n  help: for data, use a \
-             struct; a part that is not there for every sample is a `Vec<Option<…>>` field",
+            "variant `{}` contains data, but an enum is stored as one number per sample\n  help: use a struct for data, \
+             with a `Vec<Option<…>>` field for each part that some samples lack",
             variant.ident
         );
         errors.at(&variant.fields, message);
     }
     if !input.generics.params.is_empty() {
-        let message = "an enum that is stored as a number has no use for parameters: remove them";
+        let message = "an enum in an output cannot have generic parameters: remove them";
         errors.at(&input.generics, message);
     }
     for attribute in data.variants.iter().flat_map(|variant| &variant.attrs) {
         if attribute.path().is_ident("tcx") || attribute.path().is_ident("tensor") {
-            errors.at(attribute, "the variants of an enum have no options: remove this");
+            errors.at(attribute, "a variant takes no options: remove this");
         }
     }
 }

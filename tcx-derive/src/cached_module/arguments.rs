@@ -61,7 +61,10 @@ impl Arguments {
 fn without_name(part: &TokenStream, module: &Ident) -> String {
     match syn::parse2(part.clone()).map(peel) {
         Ok(Expr::Lit(ExprLit { lit: Lit::Str(id), .. })) => {
-            format!("the id has no name before it: write `id = \"{}\"`", suggestion(&id.value(), module))
+            format!(
+                "the id lacks the name of its option: write `id = \"{}\"`",
+                suggestion(&id.value(), module)
+            )
         }
         _ => format!("expected an option, as in `id = \"{}_v1\"`", snake_case(module)),
     }
@@ -114,7 +117,7 @@ fn complaint(id: &str) -> Option<String> {
     if let Some(wrong) = id.chars().find(|&c| !allowed(c)) {
         let wrong = if wrong == ' ' { "a space".to_owned() } else { format!("`{}`", wrong.escape_debug()) };
         return Some(format!(
-            "the id holds {wrong}: an id is made of ASCII letters, digits, `_`, `-` and `.`; write \
+            "the id contains {wrong}: expected ASCII letters, digits, `_`, `-` and `.`; write \
              `id = \"EXAMPLE\"`"
         ));
     }
@@ -122,7 +125,7 @@ fn complaint(id: &str) -> Option<String> {
         return Some("an id begins with a letter or a digit; write `id = \"EXAMPLE\"`".to_owned());
     }
     if id.len() > LONGEST_ID {
-        return Some(format!("the id has {} bytes, the most is {LONGEST_ID}", id.len()));
+        return Some(format!("the id has {} bytes, expected at most {LONGEST_ID}", id.len()));
     }
     None
 }

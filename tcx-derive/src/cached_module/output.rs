@@ -78,9 +78,8 @@ fn without_declaration(mut field: Field) -> Field {
 fn fields(option: &Named, module: &ItemStruct, runtime: &Runtime, errors: &mut Errors) -> Vec<Field> {
     let parts = split_fields(option.value.clone());
     if parts.is_empty() {
-        let message = format!(
-            "an output without fields holds nothing to cache: give it at least one, as in `{EXAMPLE}`"
-        );
+        let message =
+            format!("an output without fields stores nothing: add at least one field, as in `{EXAMPLE}`");
         errors.at(&option.name, message);
     }
     let mut fields: Vec<Field> = Vec::new();
@@ -91,7 +90,7 @@ fn fields(option: &Named, module: &ItemStruct, runtime: &Runtime, errors: &mut E
             let name = field.ident.to_token_stream();
             errors.at(&name, format!("the output has two fields `{name}`: rename one"));
         } else if mentions_parameter(&part, &module.generics) {
-            let message = "an output declared in place cannot use the parameters of its module: declare a struct with \
+            let message = "an output declared in place cannot use the generic parameters of its module: declare a struct with \
                            `#[derive(CacheableOutput)]`, and name it in `type Output = …;` of the `Extractor`";
             errors.at(&part, message);
         } else {
@@ -139,7 +138,7 @@ fn docs(input: ParseStream<'_>) -> syn::Result<Vec<Attribute>> {
         return Err(syn::Error::new_spanned(other, message));
     }
     if input.peek(Token![pub]) {
-        let message = "fields of an output declared in place are as visible as the module: remove this";
+        let message = "fields of an output declared in place have the visibility of the module: remove this";
         return Err(syn::Error::new_spanned(input.parse::<Visibility>()?, message));
     }
     Ok(attributes)

@@ -38,7 +38,7 @@ impl<'a> Shape<'a> {
             Data::Union(data) => {
                 errors.at(
                     data.union_token,
-                    "a union cannot be `Stateless`: which field it holds is not known; use an enum",
+                    "a union cannot be `Stateless`: its active field is unknown; use an enum",
                 );
                 Self::Struct(Vec::new())
             }

@@ -1,6 +1,6 @@
 //! A lock that refuses to wait without end: in the thread that already holds it, and in a process forked from its own.
 //!
-//! In a child of `fork`, a lock that another thread of the parent held is locked for ever, and the value may be half changed. So
+//! In a child of `fork`, a lock that another thread of the parent held is locked forever, and the value may be half changed. So
 //! the child neither locks nor drops it.
 
 use std::mem;
@@ -46,7 +46,7 @@ impl<T> Alone<T> {
     ///
     /// # Errors
     ///
-    /// A lock that would be waited for for ever.
+    /// Returns an error if the lock would never be released: see [`Refused`].
     pub(crate) fn lock(&self) -> Result<Held<'_, T>, Refused> {
         // First: a thread that forked while it held the lock holds it in the child, too.
         if !self.process.is_current() {

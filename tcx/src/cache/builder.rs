@@ -29,7 +29,7 @@ use crate::{Error, ErrorKind, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The settings that seldom need another value are those of [`Tuning`].
+/// [`Tuning`] contains the settings that seldom need another value.
 #[derive(Clone, Debug)]
 #[must_use = "`open` opens the cache"]
 pub struct CacheBuilder {
@@ -47,23 +47,23 @@ impl CacheBuilder {
         Self { options: Options::default(), mode: Mode::default(), shown: Shown::default(), recheck: RECHECK }
     }
 
-    /// Samples are computed again when their rows are so old (never). A row is taken to be as old as the oldest in the same file,
-    /// which is up to a sixteenth of this time.
+    /// Rows that are older than this are computed again (default: never). The age of a row is that of the oldest row in its
+    /// file, which may be older by a sixteenth of this time.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.options.time_to_live = Some(time);
         self
     }
 
-    /// The most bytes that each module's folder takes (no limit), temporary and replaced files included, and what happens then. It
-    /// may be exceeded by 512 MiB at most for each process that writes at this moment.
+    /// The maximum size of each module's folder in bytes (no limit), including temporary and replaced files, and what happens
+    /// at that size. Each process that is writing may exceed it by at most 512 MiB.
     pub fn max_bytes(mut self, bytes: u64, when_full: WhenFull) -> Self {
         self.options.max_bytes = Some(bytes);
         self.options.when_full = when_full;
         self
     }
 
-    /// How new files are compressed ([`Compression::None`]). Each process may choose its own: files of every kind are served
-    /// side by side.
+    /// The compression of new files ([`Compression::None`]). Each process may choose its own, because one cache may contain
+    /// files with every codec.
     ///
     /// ```
     /// use tcx::Compression;
@@ -76,14 +76,14 @@ impl CacheBuilder {
         self
     }
 
-    /// The most bytes of decompressed rows, and of rows that were read instead of mapped, that each module keeps in memory (a
-    /// sixteenth of the memory that the process may use). 0 keeps none.
+    /// The maximum size in bytes of the memory cache of each module: decompressed rows, and rows that were read instead of
+    /// mapped (a sixteenth of the memory that the process may use). 0 turns it off.
     pub fn memory_cache_bytes(mut self, bytes: usize) -> Self {
         self.options.memory_cache_bytes = bytes;
         self
     }
 
-    /// The settings that seldom need another value. Another call replaces all of them: those that it does not name get their
+    /// The settings that seldom need another value. Another call replaces all of them: settings that it does not name get their
     /// defaults again.
     pub fn tuning(mut self, tuning: Tuning) -> Self {
         tuning.apply(&mut self.options);
@@ -96,12 +96,12 @@ impl CacheBuilder {
         self
     }
 
-    /// What a person at a terminal sees on stderr. Where stderr is no terminal, nothing is printed in any case.
+    /// What is printed on stderr if it is a terminal. Otherwise nothing is printed.
     ///
     /// - `true`: a bar in [`Cached::warm`](crate::Cached::warm), one line of progress while an epoch computes for longer than two
     ///   seconds, and one line for each module when the cache is closed.
     /// - `false`: nothing.
-    /// - If it is not set: only the bar of `warm`, which is called to wait for it.
+    /// - If it is not set: only the bar of `warm`.
     ///
     /// In all three cases the same is reported as events of `tracing`, with level INFO.
     pub fn progress(mut self, shown: bool) -> Self {
@@ -109,11 +109,11 @@ impl CacheBuilder {
         self
     }
 
-    /// The part of the computed samples that is computed once more and compared (0.001), from 0 to 1. They are chosen at random
-    /// while the cache is filled, some of a batch together and in another order, so that what shows only in some samples or
-    /// batches is noticed: an augmentation that is rarely applied, padding that is not masked. A difference is an error, nothing
-    /// of its batch is stored, and that handle computes no more. The first epoch takes longer by about this part;
-    /// [`Stats::rows_rechecked`](crate::Stats::rows_rechecked) counts the samples.
+    /// The fraction of computed samples that is computed a second time and compared (0.001), from 0 to 1. tcx chooses them at
+    /// random while it fills the cache, several of a batch together and in another order. So it detects mistakes that affect
+    /// only some samples or batches: an augmentation that is rarely applied, or padding that is not masked. A difference is an
+    /// error: tcx stores nothing of that batch, and the handle computes no more. The first epoch takes longer by about this
+    /// fraction; [`Stats::rows_rechecked`](crate::Stats::rows_rechecked) counts the samples.
     /// [`Cached::verify`](crate::Cached::verify) does the same with rows that are stored.
     ///
     /// ```
@@ -140,16 +140,16 @@ impl CacheBuilder {
         self
     }
 
-    /// Opens the cache in directory `dir`. A relative path is one from the current directory of this moment, wherever the program
-    /// goes later.
+    /// Opens the cache in directory `dir`. A relative path is resolved now, so a later change of the current directory has no
+    /// effect.
     ///
-    /// A module that this process has open there already is shared: its settings must be the same, but for the mode and what is
-    /// shown.
+    /// Several caches of one directory share the modules that this process has open. Their settings must be the same, except
+    /// for the mode and the progress.
     ///
     /// # Errors
     ///
-    /// A path that exists and is no directory, an empty path, and a relative one where the current directory is gone; a part
-    /// of the samples to [`recheck`](Self::recheck) that is not from 0 to 1.
+    /// Returns an error if the path is empty or is not a directory, if it is relative and the current directory is gone, or if
+    /// the fraction to [`recheck`](Self::recheck) is not from 0 to 1.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
         if !(0. ..=1.).contains(&self.recheck) {
             let error = Error::new(

@@ -31,12 +31,12 @@ use crate::ids::KeyKind;
 use crate::output::CacheableOutput;
 use crate::{Error, ErrorKind, Result};
 
-/// A directory that holds the caches of any number of modules, shared by every process that opens it.
+/// A directory with the caches of any number of modules, shared by every process that opens it.
 ///
-/// Clones are handles of the same cache. Nothing is created on disk before the first rows are written. When
-/// the last handle of the cache and of its modules is dropped, the buffered rows are written; those of handles that are never
-/// dropped, as in a `static`, when the program ends by itself (on Unix). Only [`flush`](Self::flush) and [`close`](Self::close)
-/// return an error if that failed.
+/// Clones are handles of the same cache. Nothing is created on disk before the first rows are written. Dropping the last handle
+/// of the cache and of its modules writes the buffered rows. For handles that are never dropped, as in a `static`, tcx writes
+/// them when the program ends normally (on Unix). Only [`flush`](Self::flush) and [`close`](Self::close) return an error if
+/// writing fails.
 ///
 /// ```
 /// # use tch::Tensor;
@@ -76,7 +76,7 @@ pub(crate) struct Shared {
     process: Process,
     closed: AtomicBool,
     shown: Shown,
-    /// The part of the computed samples that is computed once more.
+    /// The part of the computed samples that is computed again.
     recheck: f64,
     /// The weights behind the rows of each module, by its id, in whatever mode its handles are.
     origins: Alone<HashMap<&'static str, Arc<Origin>>>,
@@ -109,7 +109,7 @@ impl Cache {
         CacheBuilder::new()
     }
 
-    /// This cache, its modules to be opened in another mode. Those that are open stay as they are.
+    /// A handle of this cache that opens modules in another mode. Open modules keep their mode.
     #[must_use]
     pub fn with_mode(&self, mode: Mode) -> Self {
         Self { shared: self.shared.clone(), mode }
@@ -142,8 +142,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk, also of those that were computed while writing was off. The rows of the other
-    /// modules are durable all the same; of several errors the first is returned, the others are logged.
+    /// Returns an error if accepted rows cannot be written, or if rows were computed while writing was off. The rows of the
+    /// other modules are durable in any case. Of several errors, `flush` returns the first and logs the others.
     pub fn flush(&self) -> Result<()> {
         self.shared.check_usable()?;
         self.shared.stores.flush()
@@ -153,8 +153,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush). The cache is closed all the same, but for one that was opened before this process was forked. Rows that are still to be written are tried again when
-    /// another handle of it is closed, and rows that are lost are an error of every close.
+    /// As [`flush`](Self::flush). The cache is closed even then, unless it was opened before this process was forked. Rows that
+    /// are not yet written are tried again when another handle of the cache is closed. Lost rows are an error of every close.
     pub fn close(self) -> Result<()> {
         self.shared.check_process()?;
         self.shared.closed.store(true, Ordering::Release);
@@ -173,7 +173,7 @@ impl Shared {
         self.shown
     }
 
-    /// The part of the computed samples that is computed once more.
+    /// The part of the computed samples that is computed again.
     pub(crate) fn recheck(&self) -> f64 {
         self.recheck
     }
@@ -182,7 +182,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// A process that was forked from the one that opened the cache.
+    /// Returns an error in a process that was forked from the one that opened the cache.
     pub(crate) fn origin(&self, id: &'static str) -> Result<Arc<Origin>> {
         let mut origins = self.origins.lock().map_err(|_| self.forked())?;
         Ok(origins.entry(id).or_default().clone())
@@ -201,7 +201,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// A process that was forked from the one that opened the cache.
+    /// Returns an error in a process that was forked from the one that opened the cache.
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.process.is_current() { Ok(()) } else { Err(self.forked()) }
     }

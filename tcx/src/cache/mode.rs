@@ -45,12 +45,12 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// What is found is served, what is missing is computed and kept.
+    /// Found rows are served; missing rows are computed and stored.
     #[default]
     ReadWrite,
-    /// What is found is served, what is missing is computed and not kept. Nothing is written into the directory.
+    /// Found rows are served; missing rows are computed but not stored. Nothing is written to the directory.
     ReadOnly,
-    /// Each sample is computed once by each handle, whatever is in the cache, and takes the place of what was there.
+    /// Each handle computes each sample once, even if a row exists, and replaces that row.
     Recompute,
     /// The module is called; the directory is neither read nor written.
     Off,
@@ -60,7 +60,7 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     used: Used,
-    /// The rows of this handle that are lost.
+    /// The lost rows of this handle.
     losses: Arc<Losses>,
 }
 
@@ -73,7 +73,7 @@ enum Used {
 }
 
 impl Rows {
-    /// What is lost of the rows of this handle is lost of `losses` too.
+    /// `losses` also counts the lost rows of this handle.
     pub(crate) fn open(
         dir: &Path,
         spec: Spec,
@@ -99,7 +99,7 @@ impl Rows {
         }
     }
 
-    /// Whether what is computed is kept.
+    /// Whether computed rows are stored.
     pub(crate) fn writes(&self) -> bool {
         matches!(self.used, Used::ReadWrite(_) | Used::Recompute(..))
     }
@@ -162,7 +162,7 @@ impl Rows {
         Ok(self.store().map_or(Ok(()), |store| store.lookup_again(rows))?)
     }
 
-    /// The rows at `positions` are not to be served: what completes the lookup takes their place.
+    /// Rejects the rows at `positions`: the rows that complete the lookup replace them.
     pub(crate) fn reject(&self, rows: &mut Lookup, positions: &[usize]) {
         if let Some(store) = self.store() {
             store.reject(rows, positions);
@@ -176,8 +176,8 @@ impl Rows {
         }
     }
 
-    /// Completes the lookup with computed rows, and keeps them if the mode does, as long as `attestation` holds if there is
-    /// one. Returns whether they are kept.
+    /// Completes the lookup with computed rows, and stores them if the mode does. If there is an `attestation`, they are stored
+    /// only as long as it holds. Returns whether they are stored.
     pub(crate) fn complete(
         &self,
         rows: &mut Lookup,
@@ -200,7 +200,7 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk; rows of this handle that were lost since it was asked last.
+    /// Returns an error if rows cannot be written, or if rows of this handle were lost since the last call.
     pub(crate) fn flush(&self) -> Result<()> {
         Ok(self.store().map_or(Ok(()), |store| store.flush_for(&self.losses))?)
     }

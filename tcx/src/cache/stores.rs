@@ -27,7 +27,7 @@ impl Stores {
     ///
     /// # Errors
     ///
-    /// Stores of the process that this one was forked from.
+    /// Returns an error if the stores belong to the process that this one was forked from.
     pub(crate) fn add(&self, store: &Arc<Store>) -> Result<()> {
         let mut open = self.lock()?;
         if !open.iter().any(|own| Arc::ptr_eq(own, store)) {
@@ -40,8 +40,8 @@ impl Stores {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk, and rows that were lost since this was asked last: the first error, the others are logged.
-    /// Stores of the process that this one was forked from.
+    /// Returns an error if rows cannot be written, if rows were lost since the last call, or if the stores belong to the
+    /// process that this one was forked from. Of several errors, it returns the first and logs the others.
     pub(crate) fn flush(&self) -> Result<()> {
         let (_, mut errors) = self.flush_each()?;
         errors.extend(self.losses.take().err());
@@ -50,7 +50,7 @@ impl Stores {
     }
 
     /// As [`flush`](Self::flush); then lets go of the stores whose rows are durable, and says what each has done. The others
-    /// stay, so that closing once more tries again; what is lost is lost for every close.
+    /// stay, so that closing again tries again; what is lost is lost for every close.
     ///
     /// # Errors
     ///

@@ -31,20 +31,19 @@ impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stats { hits, misses, rows_computed, rows, bytes, rows_dropped, .. } = self.stats;
         let percent = 100. * hits as f64 / (hits + misses).max(1) as f64;
-        write!(f, "{}: {} hits, {} computed, ", self.module, HumanCount(hits), HumanCount(rows_computed))?;
+        write!(f, "{}: {}, {} computed, ", self.module, counted(hits, "hit"), HumanCount(rows_computed))?;
         // Never 100% as long as something was missing.
-        write!(
-            f,
-            "{}% hits; {} rows, {} bytes on disk",
-            percent as u64,
-            HumanCount(rows),
-            HumanCount(bytes)
-        )?;
+        write!(f, "{}% hits; {}, {} on disk", percent as u64, counted(rows, "row"), counted(bytes, "byte"))?;
         match rows_dropped {
             0 => Ok(()),
-            dropped => write!(f, "; {} rows not kept", HumanCount(dropped)),
+            dropped => write!(f, "; {} not kept", counted(dropped, "row")),
         }
     }
+}
+
+/// `1 row`, `2 rows`.
+fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", HumanCount(number), if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -65,5 +64,8 @@ mod tests {
             said.contains("999,999 hits, 1 computed, 99% hits") && said.ends_with("; 12 rows not kept"),
             "{said}"
         );
+        (stats.hits, stats.misses, stats.rows, stats.bytes, stats.rows_dropped) = (1, 1, 1, 1, 1);
+        let said = Summary { module: "m", stats }.to_string();
+        assert_eq!(said, "m: 1 hit, 1 computed, 50% hits; 1 row, 1 byte on disk; 1 row not kept");
     }
 }

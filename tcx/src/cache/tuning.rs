@@ -52,22 +52,22 @@ impl Tuning {
         self
     }
 
-    /// The writer writes the buffered rows when the oldest has waited this long (5 s). A killed process loses the rows of this
-    /// time at most, as long as the disk keeps up.
+    /// The writer writes the buffered rows when the oldest has waited this long (5 s). A killed process loses the rows of at
+    /// most this time, if the disk is fast enough.
     pub fn flush_interval(mut self, time: Duration) -> Self {
         self.flush_interval = time;
         self
     }
 
-    /// The most bytes of rows that wait to be written (256 MiB). Beyond it, `forward` waits for the writer.
+    /// The maximum size in bytes of rows that wait to be written (256 MiB). Above it, `forward` waits for the writer.
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {
         self.write_buffer_bytes = bytes;
         self
     }
 
-    /// How often a process that misses nothing looks for rows and invalidations of other processes (1 s). Until then it may serve
-    /// a row that another process has invalidated. Lookups that miss rows look for new rows at most every 100 ms, and
-    /// for invalidations every time: what they compute outlives what was invalidated before.
+    /// How often a process that misses nothing looks for rows and invalidations of other processes (1 s). Until then it may
+    /// serve a row that another process has invalidated. Lookups that miss rows look for new rows at most every 100 ms, and for
+    /// invalidations every time, so that computed rows outlive earlier invalidations.
     pub fn refresh_every(mut self, time: Duration) -> Self {
         self.refresh_every = time;
         self
@@ -81,7 +81,7 @@ impl Tuning {
         self
     }
 
-    /// How files are read ([`ReadMode::Auto`]: as suits the file system).
+    /// How files are read ([`ReadMode::Auto`]: the file system decides).
     pub fn read_mode(mut self, mode: ReadMode) -> Self {
         self.read_mode = mode;
         self

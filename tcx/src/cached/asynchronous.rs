@@ -1,4 +1,4 @@
-//! The asynchronous forms of what takes time, on the threads that tokio keeps for that.
+//! Asynchronous methods, on the threads of tokio for blocking work.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     }
 }
 
-/// Cancels work that has not started when its future is dropped; work that has started goes on.
+/// Dropping it cancels work that has not started; work that has started continues.
 struct CancelOnDrop(AbortHandle);
 
 impl Drop for CancelOnDrop {
@@ -49,12 +49,12 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// The asynchronous forms, for any tokio runtime. Nothing begins before the future is polled; the work is then done on one of
-/// the runtime's threads for blocking work, so that no other task waits for it.
+/// The asynchronous methods, for any tokio runtime. Nothing begins before the future is polled. One of the runtime's threads
+/// for blocking work then does the work, so no other task waits for it.
 ///
-/// A future that is dropped cancels what has not begun. What has begun goes on to its end in the background, except
-/// [`warm_async`](Self::warm_async), which stops after the current batch: rows that were computed are kept in any case. A panic
-/// of the module or of `load` goes on in the task that awaits it.
+/// Dropping a future cancels work that has not begun. Work that has begun runs to its end in the background, but
+/// [`warm_async`](Self::warm_async) stops after the current batch. Computed rows are kept in any case. A panic of the module or
+/// of `load` continues in the task that awaits the future.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -85,13 +85,13 @@ impl Drop for StopOnDrop {
 ///
 /// # Errors
 ///
-/// Of each of them: as the blocking form; no tokio runtime.
+/// Each of them returns the errors of its blocking form, and an error if no tokio runtime is running.
 impl<M: CachedModule + Send + 'static> Cached<M> {
     /// As [`fetch`](Self::fetch), of ids that the future owns.
     ///
     /// # Errors
     ///
-    /// As [`fetch`](Self::fetch); no tokio runtime.
+    /// As [`fetch`](Self::fetch). Also returns an error if no tokio runtime is running.
     pub fn fetch_owned<I, L>(
         self: &Arc<Self>,
         ids: Vec<I>,
@@ -110,7 +110,7 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
     ///
     /// # Errors
     ///
-    /// As [`warm`](Self::warm); no tokio runtime.
+    /// As [`warm`](Self::warm). Also returns an error if no tokio runtime is running.
     pub fn warm_async<I, L>(
         self: &Arc<Self>,
         ids: Vec<I>,
@@ -133,7 +133,7 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
     ///
     /// # Errors
     ///
-    /// As [`prefetch`](Self::prefetch); no tokio runtime.
+    /// As [`prefetch`](Self::prefetch). Also returns an error if no tokio runtime is running.
     pub fn prefetch_async<I>(
         self: &Arc<Self>,
         ids: Vec<I>,
@@ -149,7 +149,7 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush); no tokio runtime.
+    /// As [`flush`](Self::flush). Also returns an error if no tokio runtime is running.
     pub fn flush_async(self: &Arc<Self>) -> impl Future<Output = Result<()>> + Send + use<M> {
         let own = self.clone();
         async move { blocking(move || own.flush()).await }
@@ -162,7 +162,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush); no tokio runtime.
+    /// As [`flush`](Self::flush). Also returns an error if no tokio runtime is running.
     pub fn flush_async(&self) -> impl Future<Output = Result<()>> + Send + use<> {
         let own = self.clone();
         async move { blocking(move || own.flush()).await }
@@ -173,7 +173,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// As [`close`](Self::close); no tokio runtime.
+    /// As [`close`](Self::close). Also returns an error if no tokio runtime is running.
     pub async fn close_async(self) -> Result<()> {
         blocking(move || self.close()).await
     }

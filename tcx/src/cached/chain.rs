@@ -11,9 +11,9 @@ use crate::output::CacheableOutput;
 use crate::{Error, Result};
 
 impl Cache {
-    /// Opens the cache of a module whose inputs are the outputs of another one, `upstream`: what that one is becomes part
-    /// of this one's identity, so that other weights there meet no old rows here. Stamps are not: a module after one with
-    /// stamps has to have stamps of the same kind, or it would serve stale rows after a source changes.
+    /// Opens the cache of a module whose inputs are the outputs of another one, `upstream`. The identity of `upstream` becomes
+    /// part of this module's identity, so other weights in `upstream` never read old rows here. Stamps are not part of it: a
+    /// module after one with stamps must have stamps of the same type, or it would serve stale rows after a source changes.
     ///
     /// ```
     /// # use tch::Tensor;
@@ -54,8 +54,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// A module without stamps, or with others, after one with stamps. Otherwise as [`module`](Self::module); the refusal
-    /// names the entries of `upstream` as `chain_features_v1/size`.
+    /// Returns an error if `upstream` has stamps and this module has none, or stamps of another type. Otherwise as
+    /// [`module`](Self::module); the refusal names the entries of `upstream` as `chain_features_v1/size`.
     pub fn module_after<U: CachedModule, M: CachedModule>(
         &self,
         upstream: &Cached<U>,
@@ -68,11 +68,11 @@ impl Cache {
     }
 }
 
-/// Rows of a module without stamps are found by their ids alone, also when the source behind them has changed.
+/// Rows of a module without stamps are found by their ids alone, even if the source behind them has changed.
 ///
 /// # Errors
 ///
-/// A module whose inputs come from one with stamps that are not its own.
+/// Returns an error if the inputs come from a module with stamps, and this module does not have the same.
 pub(crate) fn check_stamps<K: KeyKind>(id: &str, identity: &Identity) -> Result<()> {
     let Some((upstream, stamps)) = identity.stamped_otherwise(K::STAMPS) else { return Ok(()) };
     let written = match stamps {

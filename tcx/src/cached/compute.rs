@@ -70,7 +70,7 @@ impl<M: CachedModule> Compute<M> {
                 format!(
                     "the built module has another identity than the one passed to `lazy_module`; passed:\n{announced}\nbuilt:\n{identity}"
                 ),
-                "enter every field of the built module in that identity, in order",
+                "add every field of the built module to that identity, in order",
             ));
         }
         self.module = Some((module, identity.into_watch()));
@@ -91,17 +91,17 @@ impl<M: CachedModule> Compute<M> {
     ///
     /// # Errors
     ///
-    /// Names a weight of a module before this one that is known to have changed.
+    /// Returns an error that names a weight of a module before this one, if that weight is known to have changed.
     pub(crate) fn attestation(&self) -> Result<Option<Arc<Attestation>>> {
         self.sources.attestation(self.module.as_ref().and_then(|(_, watch)| watch.attestation(M::ID)))
     }
 
     /// The columns of `rows` samples; `named` names one of them for a message. With `recheck`, a part of them may be computed
-    /// once more.
+    /// again.
     ///
     /// # Errors
     ///
-    /// The module's own, and a promise that it is known to break.
+    /// Returns the errors of the module, and an error if the module is known to break a promise.
     pub(crate) fn columns(
         &mut self,
         inputs: &M::Input,

@@ -1,4 +1,4 @@
-//! How much of a list of ids is in the cache of a module.
+//! The part of a list of ids that is in the cache of a module.
 
 use crate::Result;
 use crate::cache::coverage::Coverage;
@@ -6,11 +6,11 @@ use crate::cached::Cached;
 use crate::ids::Id;
 use crate::module::extractor::CachedModule;
 
-/// Ids looked up together: a list may be as long as a data set.
+/// The number of ids that are looked up together: a list may be as long as a data set.
 const TOGETHER: usize = 1 << 16;
 
 impl<M: CachedModule> Cached<M> {
-    /// How much of a list of ids is in the cache. Computes nothing and counts neither hits nor misses.
+    /// Reports which of these ids are in the cache. It computes nothing, and counts neither hits nor misses.
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};
@@ -35,7 +35,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// A malformed id, a closed cache, a folder that another module has taken.
+    /// Returns an error if an id is malformed, if the cache is closed, or if the folder now belongs to another module.
     pub fn coverage<I: Id<M::Key>>(&self, ids: &[I]) -> Result<Coverage> {
         self.coverage_view(ids, 0)
     }

@@ -10,9 +10,8 @@ use crate::module::extractor::CachedModule;
 /// The ids of a module without their stamps.
 pub(crate) type PlainIds<M> = <<M as CachedModule>::Key as KeyKind>::Plain;
 
-/// Invalidated rows are misses from then on, in every process that shares the cache: here at once, elsewhere at the next look
-/// at the directory. Rows that are computed but not written yet are meant too, and so are those that another process is
-/// computing at this moment.
+/// Invalidated rows are misses in every process that shares the cache: in this one at once, in others when they next check the
+/// directory. This includes rows that are not yet written, and rows that another process is computing now.
 ///
 /// ```
 /// # use tcx::{Extractor, cached_module};
@@ -41,8 +40,9 @@ pub(crate) type PlainIds<M> = <<M as CachedModule>::Key as KeyKind>::Plain;
 ///
 /// # Errors
 ///
-/// Of each of them: a malformed id, a handle whose mode changes nothing, a closed cache, and what kept it from the disk: then it
-/// holds in this process all the same, and is written as soon as that works.
+/// Each of them returns an error if an id is malformed, if the mode of the handle changes nothing, if the cache is closed, or
+/// if the invalidation cannot be written. In the last case it takes effect in this process, and tcx writes it as soon as
+/// writing works.
 impl<M: CachedModule> Cached<M> {
     /// Invalidates the rows of these ids, in all their views and whatever their stamps are: ids are given without stamps.
     ///
@@ -54,11 +54,11 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.writable()?.invalidate(&keys)?)
     }
 
-    /// Invalidates the rows of every id that begins with `prefix`; of strings and bytes.
+    /// Invalidates the rows of every id that begins with `prefix`. Ids are strings or bytes.
     ///
     /// # Errors
     ///
-    /// As all of them; an empty prefix.
+    /// As all of them. Also returns an error if the prefix is empty.
     pub fn invalidate_prefix(&self, prefix: &<M::Key as PrefixKind>::Prefix) -> Result<()>
     where
         M::Key: PrefixKind,
@@ -66,11 +66,11 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.writable()?.invalidate_prefix(prefix.as_ref())?)
     }
 
-    /// Invalidates the rows of the ids that `is_doomed` says, among those that are in the cache now.
+    /// Invalidates the rows of those ids in the cache for which `is_doomed` returns `true`.
     ///
     /// # Errors
     ///
-    /// As all of them; a directory that cannot be listed.
+    /// As all of them. Also returns an error if the directory cannot be listed.
     pub fn invalidate_where(
         &self,
         mut is_doomed: impl FnMut(<PlainIds<M> as KeyKind>::Ref<'_>) -> bool,
@@ -80,12 +80,11 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.writable()?.invalidate_where(is_doomed)?)
     }
 
-    /// Invalidates the rows that were computed before `time`. A row is taken to be as old as the oldest that is stored in the
-    /// same file.
+    /// Invalidates the rows that were computed before `time`. The age of a row is that of the oldest row in its file.
     ///
     /// # Errors
     ///
-    /// As all of them; a directory that cannot be listed.
+    /// As all of them. Also returns an error if the directory cannot be listed.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         Ok(self.writable()?.invalidate_older_than(time)?)
     }

@@ -6,10 +6,10 @@ use crate::cached::view::View;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
 
-/// A module whose inputs hold the ids of their samples: [`Cached::forward_keyed`] needs no others.
+/// A module whose inputs contain the ids of their samples, for [`Cached::forward_keyed`].
 ///
-/// `ids` has no `self`: ids are asked for before it is known whether the network is needed, which a
-/// [`lazy`](crate::Cache::lazy_module) one may never be.
+/// `ids` has no `self`, because tcx needs the ids before it knows whether the network is needed. A
+/// [`lazy`](crate::Cache::lazy_module) network may never be built.
 ///
 /// ```
 /// use tcx::{Cache, Extractor, Keyed, cached_module};
@@ -41,12 +41,12 @@ use crate::module::extractor::{CachedModule, Extractor};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Inputs without names are known by their content: `type Id = ContentId` and
+/// For inputs without names, derive ids from the content: `type Id = ContentId` and
 /// [`ContentId::of_samples`](crate::ContentId::of_samples).
 #[diagnostic::on_unimplemented(
-    message = "the inputs of `{Self}` have no ids of their samples",
+    message = "the inputs of `{Self}` contain no sample ids",
     label = "no `impl Keyed for {Self}`",
-    note = "give the ids with the inputs: `forward(&ids, &inputs)`",
+    note = "pass the ids with the inputs: `forward(&ids, &inputs)`",
     note = "or write `impl tcx::Keyed for {Self}`, whose `ids` takes them from the inputs"
 )]
 pub trait Keyed: CachedModule {
@@ -58,11 +58,11 @@ pub trait Keyed: CachedModule {
 }
 
 impl<M: CachedModule> Cached<M> {
-    /// The outputs for a batch that holds the ids of its samples: as [`forward`](Self::forward).
+    /// The outputs for a batch that contains the ids of its samples: as [`forward`](Self::forward).
     ///
     /// # Errors
     ///
-    /// As [`forward`](Self::forward); an error of [`Keyed::ids`].
+    /// As [`forward`](Self::forward). Also returns the errors of [`Keyed::ids`].
     pub fn forward_keyed(&self, inputs: &M::Input) -> Result<<M as Extractor>::Output>
     where
         M: Keyed,

@@ -39,7 +39,7 @@ use crate::module::missing::Missing;
 use crate::output::CacheableOutput;
 use crate::{Error, Result};
 
-/// How many samples are computed together where the caller hands over many.
+/// The number of samples that are computed together if the caller passes many.
 const BATCH_SIZE: usize = 64;
 
 /// A module whose outputs are computed once per sample. Made by [`Cache::module`](crate::Cache::module).
@@ -70,8 +70,7 @@ const BATCH_SIZE: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Threads share it by reference. Rows that are found take no lock; what is missing is computed by one thread
-/// at a time, each sample once.
+/// Threads share it by reference. Found rows take no lock. One thread at a time computes missing rows, each sample once.
 pub struct Cached<M> {
     shared: Arc<Shared>,
     rows: Rows,
@@ -122,14 +121,14 @@ impl<M: CachedModule> Cached<M> {
         &self.sources
     }
 
-    /// Puts outputs on this device, instead of the one that holds the module's weights (the CPU if it has none).
+    /// Puts outputs on this device. The default is the device of the module's weights, or the CPU if it has none.
     #[must_use]
     pub fn output_device(mut self, device: Device) -> Self {
         self.output_device = device;
         self
     }
 
-    /// How many samples [`warm`](Self::warm) and [`verify`](Self::verify) load and compute together (64).
+    /// The number of samples that [`warm`](Self::warm) and [`verify`](Self::verify) load and compute together (64).
     #[must_use]
     pub fn batch_size(mut self, rows: usize) -> Self {
         self.batch_size = rows.max(1);
@@ -139,15 +138,15 @@ impl<M: CachedModule> Cached<M> {
     /// The outputs for a batch whose inputs are in memory: one id per sample, in the same order. Only the samples
     /// that are missing from the cache are computed.
     ///
-    /// What is returned is what was stored, in tensors of its own: the same for a sample that was computed and
-    /// for one that was found.
+    /// It returns the stored values in new tensors. They are the same for a computed and for a found sample.
     ///
     /// # Errors
     ///
-    /// Ids and inputs that differ in number, a malformed id, an error of the module or its outputs, weights
-    /// that changed, a `forward` of the module that asks this handle for missing samples (from the same thread: from another
-    /// it waits for ever), a closed cache, missing samples in a process that was forked after the cache was opened. Disk failures are not returned as errors: what cannot be read is computed, what cannot
-    /// be written is counted in [`stats`](Self::stats).
+    /// Returns an error if the numbers of ids and inputs differ, if an id is malformed, if the module fails or its outputs are
+    /// not as declared, if weights have changed, or if the cache is closed. In a process that was forked after the cache was
+    /// opened, a missing sample is an error. So is a `forward` that uses this handle to compute missing samples on the same
+    /// thread; on another thread, it waits forever. Disk failures are not returned as errors: unreadable rows are computed,
+    /// unwritten ones are counted in [`stats`](Self::stats).
     ///
     /// # Panics
     ///
@@ -177,8 +176,9 @@ impl<M: CachedModule> Cached<M> {
         let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
         let samples = inputs.rows().map_err(|error| error.in_module(M::ID))?;
         if samples != ids.len() {
-            let error = Error::batch(format!("found {} ids for {samples} input samples", ids.len()));
-            let error = error.with_expected(format!("{samples} ids"), format!("{} ids", ids.len()));
+            let (expected, found) = (format!("one id per sample, {samples} in all"), ids.len().to_string());
+            let error = Error::batch(format!("expected {expected}, found {found}"));
+            let error = error.with_expected(expected, found);
             return Err(error.in_module(M::ID).with_remedy("pass one id per sample"));
         }
         let mut rows = self.lookup(ids, view, gather)?;
@@ -188,8 +188,8 @@ impl<M: CachedModule> Cached<M> {
         Ok(rows)
     }
 
-    /// The outputs for a batch whose inputs are loaded for the missing samples only: `load` is called if there
-    /// are any, and returns their inputs in the order of [`Missing`].
+    /// The outputs for a batch whose inputs are loaded for missing samples only. If samples are missing, `load` is called once,
+    /// and returns their inputs in the order of [`Missing`].
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -220,7 +220,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// As [`forward`](Self::forward); the error of `load`.
+    /// As [`forward`](Self::forward). Also returns the errors of `load`.
     pub fn fetch<I: Id<M::Key>>(
         &self,
         ids: &[I],
@@ -317,8 +317,8 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// This thread is computing with it: it would wait for itself. Or a thread of the process that this one was forked from may
-    /// be.
+    /// Returns an error if this thread is computing with the module, because it would wait for itself, and in a forked process,
+    /// whose parent may have been computing with it at the fork.
     pub(crate) fn compute(&self) -> Result<Held<'_, Compute<M>>> {
         self.compute.lock().map_err(|refused| match refused {
             Refused::Forked => self.shared.forked(),

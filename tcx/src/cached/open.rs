@@ -21,8 +21,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// A cache that another module left under this id (other fields, weights, outputs, or ids), with both
-    /// sides named; an id that two modules of the program have; a closed cache.
+    /// Returns an error if the folder of this id belongs to another module (other fields, weights, outputs, or ids), if two
+    /// modules of the program have this id, or if the cache is closed. The message names both sides.
     pub fn module<M: CachedModule>(&self, module: M) -> Result<Cached<M>> {
         // Before anything is computed: libtorch may have left its threads in the parent of a forked process.
         self.shared().check_usable()?;
@@ -39,12 +39,12 @@ impl Cache {
         Ok(Cached::new(self.shared().clone(), rows, compute, entries, device))
     }
 
-    /// Opens the cache of a module that is built when the first sample is missing: never, if every sample is in
-    /// the cache. Outputs are put on `device`.
+    /// Opens the cache of a module that is built when the first sample is missing, and never if all samples are in the cache.
+    /// Outputs are put on `device`.
     ///
-    /// `identity` is the one that the module will have: its type's name, then its fields, with
-    /// [`Weights`](crate::Weights) in place of each [`Frozen`](crate::Frozen) that is loaded from a file of tensors (a
-    /// script or a tensor has no such stand-in). It is compared when the module is built.
+    /// `identity` is the one that the module will have: its type's name, then its fields, with [`Weights`](crate::Weights) in
+    /// place of each [`Frozen`](crate::Frozen) that is loaded from a file of tensors. (Scripts and single tensors have no such
+    /// replacement.) It is compared when the module is built.
     ///
     /// ```
     /// # use tch::{Device, Tensor, kind, nn, nn::Module};
@@ -82,8 +82,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// As [`module`](Self::module). An error of `build`, and a module of another identity than announced, come with the
-    /// first sample that is missing.
+    /// As [`module`](Self::module). An error of `build`, and a built module of another identity than `identity`, are returned
+    /// when the first sample is missing.
     pub fn lazy_module<M: CachedModule>(
         &self,
         identity: Identity,

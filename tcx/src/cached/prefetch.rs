@@ -1,4 +1,4 @@
-//! Having rows in memory before they are asked for.
+//! Loading rows into memory before a lookup needs them.
 
 use crate::Result;
 use crate::cached::Cached;
@@ -7,8 +7,9 @@ use crate::ids::Id;
 use crate::module::extractor::CachedModule;
 
 impl<M: CachedModule> Cached<M> {
-    /// Brings the rows of these ids into memory, those of the next batch say, on another thread: a lookup of them then
-    /// does not wait for the disk. Computes nothing, counts neither hits nor misses, and returns the number of stored rows.
+    /// Loads the rows of these ids into memory, so that a later lookup does not wait for the disk. Call it on another thread
+    /// with the ids of the next batch. It computes nothing, counts neither hits nor misses, and returns the number of stored
+    /// rows.
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};
@@ -38,8 +39,8 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// A malformed id, a closed cache, a folder that another module has taken. Disk failures are not returned as errors: such rows are
-    /// misses.
+    /// Returns an error if an id is malformed, if the cache is closed, or if the folder now belongs to another module. Disk
+    /// failures are not returned as errors: such rows are misses.
     pub fn prefetch<I: Id<M::Key>>(&self, ids: &[I]) -> Result<usize> {
         self.prefetch_view(ids, 0)
     }

@@ -11,8 +11,8 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// What kept rows from the disk. Rows of this handle that were lost since the last time: other handles of the module learn of
-    /// their own.
+    /// Returns an error if rows cannot be written, or if rows of this handle were lost since the last call. Other handles of
+    /// the module report their own rows.
     pub fn flush(&self) -> Result<()> {
         self.shared().check_usable()?;
         self.rows().flush()
@@ -22,7 +22,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, or that another module has taken.
+    /// Returns an error if the folder cannot be listed, or if it now belongs to another module.
     pub fn refresh(&self) -> Result<()> {
         self.shared().check_open()?;
         Ok(self.rows().store().map_or(Ok(()), |store| store.refresh())?)
@@ -32,7 +32,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// A folder that cannot be listed, or that another module has taken.
+    /// Returns an error if the folder cannot be listed, or if it now belongs to another module.
     pub fn disk_usage(&self) -> Result<DiskUsage> {
         self.shared().check_open()?;
         Ok(self.rows().store().map_or(Ok(DiskUsage::default()), |store| store.disk_usage())?)

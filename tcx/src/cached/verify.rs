@@ -1,4 +1,4 @@
-//! Computing some of the rows once more, and comparing.
+//! Computing some of the rows again, and comparing.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,8 @@ use crate::module::missing::Missing;
 use crate::output::CacheableOutput;
 use crate::{Error, ErrorKind, Result};
 
-/// An id of a module, as [`Cached::verify`] hands it out: a `String`, an `i64` or a `Vec<u8>`, with the stamp of its row if it has one.
+/// An id of a module, as [`Cached::verify`] returns it: a `String`, an `i64` or a `Vec<u8>`, with the stamp of its row if it
+/// has one.
 type OwnId<M> = <<M as CachedModule>::Key as KeyKind>::Owned;
 
 /// What [`Cached::verify`] has found.
@@ -46,16 +47,16 @@ type OwnId<M> = <<M as CachedModule>::Key as KeyKind>::Owned;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VerifyReport<I> {
-    /// How many rows were computed once more.
+    /// The number of rows that were computed again.
     pub checked: usize,
-    /// Those that came out differently, by more than is tolerated.
+    /// The rows that differ by more than the tolerance.
     pub mismatches: Vec<Mismatch<I>>,
-    /// The largest difference of all rows, tolerated ones too, as a part of the row's largest value; 1 for what is no
-    /// floating-point number.
+    /// The largest difference of all rows, tolerated ones too, as a fraction of the row's largest value. It is 1 for values
+    /// that are not floating-point numbers.
     pub largest_difference: f64,
 }
 
-/// A row that came out differently.
+/// A row that differs from the newly computed one.
 ///
 /// ```
 /// # use tcx::{Mismatch, Extractor, cached_module};
@@ -85,13 +86,13 @@ pub struct Mismatch<I> {
     pub id: I,
     /// The first field that differs.
     pub field: String,
-    /// How, in words, what is in the cache first: `is 1 and 2 at element 0 (tolerance 1.0e-6)` of floating-point
-    /// numbers, `is not the same` of most else.
+    /// The difference in words, the cached value first: `is 1 and 2 at element 0 (tolerance 1.0e-6)` for floating-point
+    /// numbers, `is not the same` for most other types.
     pub how: String,
 }
 
 impl<I> VerifyReport<I> {
-    /// Whether every row that was checked is what the module computes.
+    /// Whether every checked row equals the one that the module computes.
     pub fn is_sound(&self) -> bool {
         self.mismatches.is_empty()
     }
@@ -99,7 +100,8 @@ impl<I> VerifyReport<I> {
 
 impl<I: fmt::Debug> fmt::Display for VerifyReport<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} rows differ", self.mismatches.len(), self.checked)?;
+        let differ = if self.mismatches.len() == 1 { "differs" } else { "differ" };
+        write!(f, "{} of {} rows {differ}", self.mismatches.len(), self.checked)?;
         write!(f, ", the largest difference is {:.1e}", self.largest_difference)?;
         for Mismatch { id, field, how } in &self.mismatches {
             write!(f, "\n  {id:?}: field `{field}` {how}")?;
@@ -109,8 +111,8 @@ impl<I: fmt::Debug> fmt::Display for VerifyReport<I> {
 }
 
 impl<M: CachedModule> Cached<M> {
-    /// Computes a part of the cached rows once more and compares: `fraction` of them, chosen by `seed`, the same ones for the
-    /// same seed. `load` is given their ids, [`batch_size`](Self::batch_size) at a time. Nothing is written.
+    /// Computes a part of the cached rows again and compares. `fraction` is that part; `seed` chooses the rows, and the same
+    /// seed chooses the same rows. `load` gets their ids, [`batch_size`](Self::batch_size) at a time. Nothing is written.
     ///
     /// Floating-point numbers may differ by a ten-thousandth of the row's largest value (f16 and bf16: by a hundredth), since a
     /// network computes with other kernels in a batch of another size. Everything else has to be the same.
@@ -139,8 +141,8 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// A fraction that is not from 0 to 1; a handle of mode `Off`; the error of `load`, of the module or its outputs; a
-    /// closed cache; a directory that cannot be listed.
+    /// Returns an error if the fraction is not from 0 to 1, if the handle has the mode `Off`, if the cache is closed, or if the
+    /// directory cannot be listed. Also returns the errors of `load`, of the module, and of its outputs.
     pub fn verify(
         &self,
         fraction: f64,
@@ -213,7 +215,7 @@ impl<M: CachedModule> Cached<M> {
         there.filter_map(own).unzip()
     }
 
-    /// Computes the rows of these ids, and keeps them nowhere.
+    /// Computes the rows of these ids without storing them.
     fn recompute(&self, ids: &[OwnId<M>], view: u32, inputs: &M::Input) -> Result<Lookup> {
         let keys = self.pack(ids, view)?;
         let named = |row: usize| name(&keys, row);

@@ -38,8 +38,8 @@ pub struct View<'a, M> {
 }
 
 impl<M: CachedModule> Cached<M> {
-    /// The module for one view of its samples: an augmentation, a crop. A sample has a row for each view under its one
-    /// id; 0 is the sample itself, which [`forward`](Self::forward) and [`fetch`](Self::fetch) ask for.
+    /// The module for one view of its samples: an augmentation, a crop. A sample has one id and a row for each view. View 0 is
+    /// the sample itself; [`forward`](Self::forward) and [`fetch`](Self::fetch) use it.
     ///
     /// ```
     /// # use tch::Tensor;

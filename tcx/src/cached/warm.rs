@@ -10,10 +10,10 @@ use crate::ids::Id;
 use crate::module::extractor::CachedModule;
 use crate::module::missing::Missing;
 
-/// Ids looked up together: a list may be as long as a data set.
+/// The number of ids that are looked up together: a list may be as long as a data set.
 const TOGETHER: usize = 1 << 16;
 
-/// How much of finished work a killed process may lose, as long as flushing is fast.
+/// The finished work that a killed process may lose, if flushing is fast.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// What is computed between two flushes takes at least this many times as long as the first: a flush reads all weights. The
@@ -49,18 +49,18 @@ pub struct WarmReport {
     pub asked: usize,
     /// The samples that were missing, and were loaded and computed.
     pub computed: usize,
-    /// The rows that this process has computed meanwhile and that were not kept: writing was off, or the folder is full.
+    /// The rows that this process computed during the call and could not keep, because writing was off or the folder was full.
     pub not_kept: u64,
 }
 
 impl<M: CachedModule> Cached<M> {
-    /// Computes what is missing for these ids, in batches of [`batch_size`](Self::batch_size), and makes it durable. Hands out
-    /// nothing, so that the list may be as long as a data set. `load` is called once for each batch, and a bar shows on a
-    /// terminal how far it is ([`CacheBuilder::progress`](crate::CacheBuilder::progress) switches it off).
+    /// Computes the missing rows of these ids, in batches of [`batch_size`](Self::batch_size), and makes them durable. It
+    /// returns no outputs, so the list may be as long as a data set. `load` is called once for each batch. A bar on a terminal
+    /// shows the progress ([`CacheBuilder::progress`](crate::CacheBuilder::progress) switches it off).
     ///
-    /// It continues where an earlier run stopped: stored rows are not computed again. An error of `load` stops it, after what is
-    /// finished was made durable; a process that is killed loses about a second of finished work, or what
-    /// the writer had not sealed yet ([`Tuning::flush_interval`](crate::Tuning::flush_interval)) where flushing is slow.
+    /// It continues where an earlier run stopped: stored rows are not computed again. An error of `load` stops it, after it has
+    /// made the finished rows durable. A killed process loses about a second of finished work. If flushing is slow, it loses
+    /// the rows that the writer has not sealed yet ([`Tuning::flush_interval`](crate::Tuning::flush_interval)).
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};
@@ -85,11 +85,11 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// As [`fetch`](Self::fetch); a handle whose mode keeps nothing; what kept rows from the disk.
+    /// As [`fetch`](Self::fetch). Also returns an error if the mode of the handle keeps nothing, or if rows cannot be written.
     ///
     /// # Panics
     ///
-    /// If the module panics. What was finished is in the cache.
+    /// If the module panics. Finished rows are in the cache.
     pub fn warm<I: Id<M::Key>>(
         &self,
         ids: &[I],
@@ -98,7 +98,7 @@ impl<M: CachedModule> Cached<M> {
         self.warm_view(ids, 0, load, || true)
     }
 
-    /// Stops between two batches as soon as `goes_on` does not say so.
+    /// Stops between two batches as soon as `goes_on` returns `false`.
     pub(crate) fn warm_view<I: Id<M::Key>>(
         &self,
         ids: &[I],

@@ -91,9 +91,9 @@ impl Stateless for dyn nn::Module + Send where for<'a> ModuleField<'a>: NotTrain
 impl Stateless for dyn nn::ModuleT + Send where for<'a> ModuleField<'a>: NotTrainableObject<dyn nn::ModuleT + Send> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
-    message = "`{T}` gives access to weights, and lets them change",
+    message = "`{T}` gives write access to weights",
     label = "weights can be changed through it",
-    note = "hold the network alone, as `tcx::Frozen<…>`: it keeps its variables to itself, and `Frozen::build(var_store, |p| …)` takes a store in"
+    note = "store only the network, as `tcx::Frozen<…>`: `Frozen::build(var_store, |p| …)` takes over the store"
 )]
 #[doc(hidden)]
 pub trait NotVariables<T> {}
@@ -112,7 +112,7 @@ impl Stateless for nn::Optimizer where for<'a> ModuleField<'a>: NotVariables<nn:
 impl Stateless for nn::Variables where for<'a> ModuleField<'a>: NotVariables<nn::Variables> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
-    message = "`{T}` holds weights that can be changed",
+    message = "`{T}` contains weights that can be changed",
     label = "a TorchScript module is not frozen",
     note = "freeze it: `tcx::Frozen<tch::CModule>`, made with `Frozen::script(device, \"network.pt\")`"
 )]
@@ -157,7 +157,7 @@ impl Stateless for nn::GRUState where for<'a> ModuleField<'a>: HoldsNoTensors<nn
 impl Stateless for IValue where for<'a> ModuleField<'a>: HoldsNoTensors<IValue> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
-    message = "`{T}` can change between two calls, and outputs with it",
+    message = "`{T}` can change between two calls, and so could the outputs",
     label = "holds state",
     note = "if it cannot change an output (a counter, say), mark the field `#[tcx(assume_stateless)]`"
 )]
@@ -229,7 +229,7 @@ impl Stateless for AtomicUsize where for<'a> ModuleField<'a>: NotMutable<AtomicU
 impl<T> Stateless for AtomicPtr<T> where for<'a> ModuleField<'a>: NotMutable<AtomicPtr<T>> { never_compiled!(Stateless); }
 
 #[diagnostic::on_unimplemented(
-    message = "`{T}` has no order: it differs from run to run, and the cache's identity with it",
+    message = "`{T}` has no fixed order: the cache's identity would differ from run to run",
     label = "not ordered",
     note = "use `BTreeMap` or `BTreeSet`"
 )]

@@ -132,7 +132,7 @@ macro_rules! single_value {
 }
 
 #[diagnostic::on_unimplemented(
-    message = "`()` holds nothing to cache",
+    message = "`()` contains no features to cache",
     label = "no columns",
     note = "return the features: a struct with `#[derive(CacheableOutput)]`, a tuple, or a `tcx::Typed<f32, D1<2048>>` tensor"
 )]
@@ -146,7 +146,7 @@ impl CacheableOutput for () where for<'a> OutputField<'a>: NotEmpty<()> {
 }
 
 #[diagnostic::on_unimplemented(
-    message = "`{T}` cannot be cached: it is there or missing for a whole batch, and the rows of a later batch may come from both kinds",
+    message = "`{T}` cannot be cached: it is present or absent for a whole batch, but a later batch may mix samples with and without a value",
     label = "optional for the whole batch",
     note = "presence is per sample: use a `Vec<Option<…>>`, with one entry per sample of the batch"
 )]

@@ -1,4 +1,4 @@
-//! What a module is, gathered from its fields: readable entries for the store, and the weights to watch.
+//! The identity of a module, gathered from its fields: readable entries for the store, and the weights to watch.
 
 pub(crate) mod frozen;
 pub(crate) mod sources;
@@ -46,11 +46,11 @@ const MOST_ITEMS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Identity {
     entries: Vec<(String, String)>,
-    /// Those of the modules that the inputs come from.
+    /// The entries of the modules that the inputs come from.
     upstream: Vec<(String, String)>,
     /// The weights behind their rows.
     pub(crate) before: Vec<Arc<Sources>>,
-    /// Those of these modules whose ids have stamps.
+    /// The modules among them whose ids have stamps.
     stamped: Vec<(&'static str, StampType)>,
     path: String,
     device: Option<Device>,

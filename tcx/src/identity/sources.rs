@@ -50,7 +50,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// Names a weight of the modules before this one that is known to have changed.
+    /// Returns an error that names a weight of the modules before this one, if that weight is known to have changed.
     pub(crate) fn attestation(
         &self,
         own: Option<(&Arc<Attestation>, &Arc<Memories>)>,

@@ -62,7 +62,7 @@ impl Weight {
         }
         if self.tensor.requires_grad() {
             let error = violation(&self.name, "tracks gradients again after it was frozen");
-            return Err(error.with_remedy("leave its `requires_grad` alone"));
+            return Err(error.with_remedy("do not set its `requires_grad`"));
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Memories {
     ///
     /// # Errors
     ///
-    /// The first weight that was found to have changed.
+    /// Returns an error that names the first weight that was found to have changed.
     pub(crate) fn check_known(&self) -> Result<()> {
         self.changed.get().map_or(Ok(()), |name| Err(changed(name).in_module(self.module)))
     }
@@ -125,7 +125,8 @@ impl Memories {
     ///
     /// # Errors
     ///
-    /// The first weight that changed, also if it has been restored since: rows that were computed in between are still around.
+    /// Returns an error that names the first weight that changed. This holds even if it has been restored, because rows that
+    /// were computed in between may still exist.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_known()?;
         for (name, Memory { tensor, checksum: frozen }) in
@@ -158,7 +159,7 @@ impl WeightWatch {
     ///
     /// # Errors
     ///
-    /// Names the first that was written to in place, has other memory, or tracks gradients again.
+    /// Returns an error that names the first weight that was written to in place, has other memory, or tracks gradients again.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(name) = self.attested.get().and_then(|(_, memories)| memories.changed.get()) {
             return Err(changed(name));

@@ -1,4 +1,4 @@
-//! Ids made from what a sample holds, for data without stable names.
+//! Ids made from the content of samples, for data without stable names.
 
 use std::fmt;
 use std::path::Path;
@@ -8,10 +8,10 @@ use tch::Tensor;
 use crate::ids::{BytesId, BytesIds, StringId, StringIds};
 use crate::{Error, ErrorKind, Result, tensor};
 
-/// The id of a sample by its content: a BLAKE3 hash. Samples of the same content share it, and an edited one gets
-/// another, so that the cache notices the edit.
+/// An id derived from the content of a sample: a BLAKE3 hash. Samples with the same content share it. An edited sample gets
+/// another id, so it is a miss.
 ///
-/// It is an id wherever strings are (as 64 hex digits), and wherever bytes are (`key = bytes`, as 32 bytes).
+/// It is an id of modules whose ids are strings (64 hex digits) or bytes (`key = bytes`, 32 bytes).
 ///
 /// ```
 /// use tcx::ContentId;
@@ -36,21 +36,21 @@ pub struct ContentId {
 const TENSOR: &str = "tcx 2026-11-21 the content of a tensor: dtype, shape, values";
 
 impl ContentId {
-    /// Of bytes: their BLAKE3 hash, as `b3sum` prints it.
+    /// The id of bytes: their BLAKE3 hash, as `b3sum` prints it.
     pub fn of_bytes(bytes: impl AsRef<[u8]>) -> Self {
         Self::new(blake3::hash(bytes.as_ref()))
     }
 
-    /// Of a text: that of its UTF-8 bytes.
+    /// The id of a text: that of its UTF-8 bytes.
     pub fn of_text(text: impl AsRef<str>) -> Self {
         Self::of_bytes(text.as_ref())
     }
 
-    /// Of a file: that of its bytes. What it is called plays no part.
+    /// The id of a file: that of its bytes. Its name has no effect.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn of_file(file: impl AsRef<Path>) -> Result<Self> {
         let file = file.as_ref();
         let hash = || {
@@ -64,24 +64,26 @@ impl ContentId {
         })
     }
 
-    /// Of a tensor: its dtype, shape and values, wherever it is and however it lies in memory.
+    /// The id of a tensor: its dtype, shape and values. Its device and its memory layout have no effect.
     ///
     /// # Errors
     ///
-    /// A tensor without plain values: a sparse one, a quantized one, an undefined one.
+    /// Returns an error if the tensor is sparse, quantized or undefined: it has no plain values.
     pub fn of_tensor(tensor: &Tensor) -> Result<Self> {
         if !tensor.defined() {
-            return Err(Error::batch("the id of a tensor: it is undefined"));
+            return Err(Error::batch(
+                "the content id of a tensor: expected a dense tensor, found an undefined one",
+            ));
         }
         let dense = tensor::dense(tensor).map_err(|found| no_content(&found))?;
         tensor::with_bytes(&dense, |bytes| of_values(&dense, &dense.size(), bytes))
     }
 
-    /// Of each sample of a batch: of the tensors along the first dimension.
+    /// The id of each sample of a batch, along the first dimension.
     ///
     /// # Errors
     ///
-    /// As [`of_tensor`](Self::of_tensor); a tensor without dimensions.
+    /// As [`of_tensor`](Self::of_tensor). Also returns an error if the tensor has no dimensions.
     pub fn of_samples(batch: &Tensor) -> Result<Vec<Self>> {
         let samples = tensor::samples(batch)?;
         let dense = tensor::dense(batch).map_err(|found| no_content(&found))?;
@@ -128,7 +130,7 @@ fn of_values(tensor: &Tensor, shape: &[i64], values: &[u8]) -> ContentId {
 }
 
 fn no_content(found: &str) -> Error {
-    Error::batch(format!("the id of a tensor: expected a dense tensor, found {found}"))
+    Error::batch(format!("the content id of a tensor: expected a dense tensor, found {found}"))
 }
 
 impl fmt::Display for ContentId {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tcx_store::{KeyType, Keys, StampType};
 
 /// The type of the ids of a module or a table: [`StringIds`], [`I64Ids`], [`BytesIds`], or one of these with stamps
-/// ([`Stamped`](crate::Stamped)). tcx implements it for these and for nothing else; code that is generic over modules or tables
-/// names it.
+/// ([`Stamped`](crate::Stamped)). tcx implements it for these and for nothing else. Code that is generic over modules or tables
+/// uses it as a bound.
 ///
 /// ```
 /// use tcx::{CacheableOutput, KeyKind, Table};
@@ -198,8 +198,8 @@ impl KeyKind for BytesIds {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An id has at least one byte and at most 4,096, and is compared byte by byte: `"Cat.jpg"` and `"cat.jpg"` are two
-/// samples. An id that is twice in a batch is one sample, computed once, from the inputs at its first place.
+/// An id has at least one byte and at most 4,096, and is compared byte by byte: `"Cat.jpg"` and `"cat.jpg"` are two samples. If
+/// an id occurs twice in a batch, it is one sample, computed once from the inputs at its first position.
 pub trait Id<K: KeyKind> {
     /// The id itself.
     #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! Stamps beside the ids: a changed stamp means that the source of a sample has changed under its id.
+//! Stamps beside the ids: a changed stamp means that the source of a sample has changed under an unchanged id.
 
 use std::marker::PhantomData;
 

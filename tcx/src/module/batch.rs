@@ -1,4 +1,4 @@
-//! Batches of inputs: counting their samples, and taking out those that are missing from the cache.
+//! Batches of inputs: counting their samples, and selecting those that are missing from the cache.
 
 use tch::Tensor;
 
@@ -21,11 +21,11 @@ use crate::{Error, Result, tensor};
     note = "tensors that differ in size go into a `Vec<std::sync::Arc<Tensor>>`"
 )]
 pub trait Batch: Sized {
-    /// How many samples there are.
+    /// The number of samples.
     ///
     /// # Errors
     ///
-    /// Parts of a tuple that differ in their number, and a tensor without a batch dimension.
+    /// Returns an error if the parts of a tuple have different numbers of samples, or if a tensor has no batch dimension.
     fn rows(&self) -> Result<usize>;
 
     /// The samples at `rows`, in that order.
@@ -54,7 +54,10 @@ impl<T: Clone> Batch for Vec<T> {
     fn select(&self, rows: &[usize]) -> Result<Self> {
         let sample = |&row: &usize| {
             self.get(row).cloned().ok_or_else(|| {
-                Error::batch(format!("the input batch has no sample {row}: it has {} samples", self.len()))
+                Error::batch(format!(
+                    "sample of the input batch: expected a number below {}, found {row}",
+                    self.len()
+                ))
             })
         };
         rows.iter().map(sample).collect()

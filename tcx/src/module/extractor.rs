@@ -8,8 +8,8 @@ use crate::output::CacheableOutput;
 
 /// A frozen network, seen as a function from a batch of samples to their features.
 ///
-/// `forward` must compute each sample for itself: what it returns for a sample may not depend on its
-/// neighbours in the batch, on randomness, or on earlier calls.
+/// `forward` must compute each sample independently. The output of a sample must not depend on other samples of the batch, on
+/// randomness, or on earlier calls.
 ///
 /// ```
 /// use tch::Tensor;
@@ -78,7 +78,7 @@ pub trait Extractor {
     note = "annotate the struct: `#[cached_module(id = \"my_module_v1\")]`"
 )]
 pub trait CachedModule: Extractor + Stateless {
-    /// The name of this module's cache. A module that computes something else needs another one.
+    /// The id of this module, which names its folder. A module that computes something else needs another id.
     const ID: &'static str;
     /// The type of the ids of its samples.
     type Key: KeyKind;

@@ -15,7 +15,7 @@ pub(crate) fn call_loader<M: CachedModule>(
         return Ok(loaded);
     }
     let error = format!("the loader returned the wrong number of samples: expected {asked}, found {samples}");
-    let error = Error::batch(error).with_expected(format!("{asked} samples"), samples.to_string());
+    let error = Error::batch(error).with_expected(asked.to_string(), samples.to_string());
     let remedy = "return the inputs of the missing samples, in their order";
     Err(error.in_module(M::ID).with_remedy(remedy))
 }

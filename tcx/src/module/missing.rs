@@ -1,4 +1,4 @@
-//! What a loader is asked for.
+//! The samples that a loader has to load.
 
 /// The samples of a batch that are not in the cache, each once: the inputs to load, in this order.
 ///
@@ -42,7 +42,7 @@ impl<'a, I> Missing<'a, I> {
         self.positions.iter().map(move |&position| &ids[position])
     }
 
-    /// How many there are; at least one.
+    /// Their number; at least one.
     #[expect(clippy::len_without_is_empty, reason = "a loader is only called when something is missing")]
     pub fn len(&self) -> usize {
         self.positions.len()

@@ -36,7 +36,7 @@ macro_rules! register_module {
 ///
 /// # Errors
 ///
-/// Names the places of the others: they would share a cache.
+/// Returns an error that names the modules with the same id, because they would share a cache.
 pub(crate) fn check_unique(id: &str) -> Result<()> {
     let mut places: Vec<_> =
         inventory::iter::<Registered>().filter(|module| module.id == id).map(|m| m.at).collect();
@@ -55,7 +55,7 @@ pub(crate) fn check_unique(id: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Names the place of the module that has it: they would share a folder.
+/// Returns an error that names the module with the same id, because they would share a folder.
 pub(crate) fn check_no_module(id: &str) -> Result<()> {
     match inventory::iter::<Registered>().find(|module| module.id == id) {
         None => Ok(()),

@@ -1,5 +1,5 @@
-//! What a module returns, as columns: copied out of it row by row when computed, gathered into it when
-//! found. Thin code that the derive generates calls what is here.
+//! Outputs as columns: computed outputs are copied into columns row by row, and found rows are gathered into an output. The
+//! derive generates thin code that calls this room.
 
 pub(crate) mod leaf;
 pub(crate) mod part;
@@ -63,11 +63,11 @@ pub trait CacheableOutput: Sized {
     #[doc(hidden)]
     fn write(&self, writer: &mut ColumnWriter) -> Result<()>;
 
-    /// Gathers the rows asked for.
+    /// Gathers the requested rows.
     #[doc(hidden)]
     fn read(reader: &mut ColumnReader<'_>) -> Result<Self>;
 
-    /// Enters what the columns do not say of the values' meaning: the variants of enums.
+    /// Enters into the identity what the columns do not contain: the variants of enums.
     #[doc(hidden)]
     fn describe(_: &mut Identity) {}
 }
@@ -99,12 +99,12 @@ impl ColumnWriter {
         self.refuses_gradients
     }
 
-    /// How many rows each column must have.
+    /// The number of rows that each column must have.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Writes a part; whatever is wrong with it is reported under its name.
+    /// Writes a part; its errors contain its name.
     pub fn field(&mut self, name: &str, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let parent = self.path.len();
         if parent > 0 {
@@ -121,7 +121,7 @@ impl ColumnWriter {
         if values == self.rows {
             return Ok(());
         }
-        Err(self.mismatch(format!("one value per sample, {} in all", self.rows), format!("{values} values")))
+        Err(self.mismatch(format!("one value per sample, {} in all", self.rows), values.to_string()))
     }
 
     /// The columns, one per leaf.
@@ -133,25 +133,25 @@ impl ColumnWriter {
         self.columns.push(column);
     }
 
-    /// The error that the part being written is not what was declared.
+    /// The error that the part being written is not as declared.
     pub(crate) fn mismatch(&self, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Error {
         Error::output(&self.path, expected, found).with_remedy(REMEDY)
     }
 }
 
-/// Hands out the columns of the rows asked for, in the order of the output's leaves.
+/// Returns the columns of the requested rows, in the order of the output's leaves.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ColumnReader<'a> {
     rows: &'a Lookup,
     columns: &'static ColumnType,
     leaf: usize,
-    /// The numbers of the leaves that are read; all, if none is said.
+    /// The numbers of the leaves that are read. `None` means all.
     leaves: Option<&'a [usize]>,
     device: Device,
     /// Tensors that were made before the rows were looked up.
     tensors: Vec<NewTensor>,
-    /// Those that were asked for.
+    /// The rows to gather.
     asked: Vec<TensorLeaf>,
 }
 
@@ -162,7 +162,7 @@ impl<'a> ColumnReader<'a> {
         Self { rows, columns: &O::COLUMN, leaf: 0, leaves: None, device, tensors, asked }
     }
 
-    /// Only these leaves are read, as those of another output.
+    /// Reads only these leaves, as those of another output.
     pub(crate) fn read_leaves(&mut self, leaves: Option<&'a [usize]>) {
         self.leaves = leaves;
     }
@@ -205,7 +205,7 @@ impl<'a> ColumnReader<'a> {
         self.leaves.map_or(self.leaf - 1, |leaves| leaves[self.leaf - 1])
     }
 
-    /// The error that what was read of a leaf cannot be what was written.
+    /// The error that a leaf contains values that its module cannot have written.
     pub(crate) fn mismatch(
         &self,
         leaf: usize,

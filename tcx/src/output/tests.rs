@@ -86,7 +86,7 @@ fn another_number_of_rows_is_refused_by_name() {
     wrong.caption.pop();
     assert_eq!(
         refusal(&wrong, 2),
-        "output field `caption`: expected one value per sample, 2 in all, found 1 values"
+        "output field `caption`: expected one value per sample, 2 in all, found 1"
     );
 }
 

@@ -111,11 +111,11 @@ shapes! {
     D5 A B C D E;
 }
 
-/// A batched tensor with a declared dtype and per-sample shape, for tuples and direct returns, where no
-/// field is there to carry `#[tensor(..)]`.
+/// A batched tensor with a declared dtype and per-sample shape, for tuples and direct returns, which have no field for
+/// `#[tensor(..)]`.
 ///
-/// It is made from a tensor by [`into`](Into::into) and is one for reading. The tensor is compared with the
-/// declaration where its rows enter the cache, as the fields of a struct are.
+/// [`into`](Into::into) makes it from a tensor, and it derefs to that tensor. The tensor is compared with the declaration when
+/// its rows enter the cache, as the fields of a struct are.
 ///
 /// ```
 /// use tcx::{D1, Typed};

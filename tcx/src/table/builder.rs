@@ -41,7 +41,7 @@ pub struct TableBuilder<T, K = StringIds> {
 }
 
 impl Cache {
-    /// Opens a typed store of samples that no module belongs to: for any function of a sample, by string ids.
+    /// Opens a typed store without a module: for any function of a sample, by string ids.
     ///
     /// # Errors
     ///
@@ -57,9 +57,9 @@ impl<T: CacheableOutput> TableBuilder<T> {
         Self { id, metadata, validate, output_device: Device::Cpu, keys }
     }
 
-    /// Each id is given with a stamp of its source, `(id, stamp)`: the time a file was changed, or with `stamped::<[u8]>()` bytes, a
-    /// hash of it. A value of another stamp is missing, and replaced by what is computed. Part of what the table is: one without stamps
-    /// is another.
+    /// Each id comes with a stamp of its source, `(id, stamp)`: the modification time of a file, or, with `stamped::<[u8]>()`,
+    /// bytes such as a hash of it. A value with another stamp is a miss, and the computed value replaces it. The type of stamps
+    /// is part of the table's identity.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -82,15 +82,16 @@ impl<T: CacheableOutput> TableBuilder<T> {
 }
 
 impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
-    /// Something that decides the values: a version, a setting. A table of other metadata is refused, both sides named.
+    /// A version or a setting that decides the values. A stored table with other metadata is refused; the message names both
+    /// sides.
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((name.into(), value.into()));
         self
     }
 
-    /// Looks at values before they are kept and after they were found; an error keeps them from the cache, or from the caller.
-    /// [`get_or_compute`](Table::get_or_compute) computes those again that were found and are rejected, and puts them in their
-    /// place: values are looked at together first, and one by one if they are rejected.
+    /// Checks values before they are stored and after they are found. Values for which it returns an error are neither stored
+    /// nor served. [`get_or_compute`](Table::get_or_compute) computes rejected values again and replaces them. It checks the
+    /// values of a batch together first, and one by one if they are rejected.
     pub fn validate(mut self, validate: impl Fn(&T) -> Result<()> + Send + Sync + 'static) -> Self {
         self.validate = Some(Box::new(validate));
         self
@@ -106,8 +107,8 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
     ///
     /// # Errors
     ///
-    /// An id that cannot name a folder or is that of a module of the program, a table of other columns or metadata, a closed
-    /// cache.
+    /// Returns an error if the id cannot name a folder or belongs to a module of the program, if the stored table has other
+    /// columns or other metadata, or if the cache is closed.
     pub fn open(self, cache: &Cache) -> Result<Table<T, K>> {
         let Self { id, metadata, validate, output_device, keys } = self;
         let mut identity = Identity::default();

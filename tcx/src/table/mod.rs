@@ -24,13 +24,13 @@ use crate::module::missing::Missing;
 use crate::output::{CacheableOutput, ColumnWriter};
 use crate::{Error, ErrorKind, Result};
 
-/// Looks at values before they are kept, and again when they were found.
+/// Checks values before they are stored, and again when they are found.
 type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
 
-/// The same typed store that modules have, for whatever computes the values: decoded images, tokens, statistics. Made by
+/// A typed store as modules have it, for values of any function: decoded images, tokens, statistics. Made by
 /// [`Cache::table`](crate::Cache::table) or [`Table::builder`].
 ///
-/// Nothing watches the function that computes the values: when it changes, give the table a new id, or keep its version in the
+/// tcx cannot see when the function changes that computes the values. Give the table a new id then, or keep a version in its
 /// [metadata](TableBuilder::metadata).
 ///
 /// ```
@@ -55,7 +55,7 @@ pub struct Table<T, K = StringIds> {
     validate: Option<Validate<T>>,
     gather: Gather,
     output_device: Device,
-    /// One thread at a time computes, so that each sample is computed once.
+    /// Only one thread at a time computes, so each sample is computed once.
     computing: Alone<()>,
     keys: PhantomData<fn() -> K>,
 }
@@ -97,13 +97,15 @@ impl<T: CacheableOutput> Table<T> {
 }
 
 impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
-    /// The values of these ids; `compute` is called once with those that are missing, or that [`validate`](TableBuilder::validate)
-    /// rejects, and returns their values in that order. It must not compute, put or replace values of this same handle: one at a time does, and it would wait for itself.
+    /// The values of these ids. If values are missing, or [`validate`](TableBuilder::validate) rejects them, `compute` is
+    /// called once with their ids, and returns their values in that order. It must not compute, put or replace values with this
+    /// handle, because it would wait for itself.
     ///
     /// # Errors
     ///
-    /// A malformed id, the error of `compute`, a `compute` that asks this handle to compute or keep values, values that are not as declared or not valid, a closed cache. Disk
-    /// failures are not returned as errors: missing values are computed, unwritten ones are counted.
+    /// Returns an error if an id is malformed, if `compute` fails or uses this handle to compute or store values, if the values
+    /// are not as declared or not valid, or if the cache is closed. Disk failures are not returned as errors: missing values
+    /// are computed, unwritten ones are counted.
     ///
     /// # Panics
     ///
@@ -125,7 +127,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         self.values(self.compute_missing(ids, rows.into(), compute)?)
     }
 
-    /// Computes what is missing of the rows, and what was found and is not valid.
+    /// Computes the missing rows, and found rows that are not valid.
     fn compute_missing<I>(
         &self,
         ids: &[I],
@@ -147,7 +149,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Ok(rows)
     }
 
-    /// Rows that were found and are not valid are missing from now on. The lock is held: no other thread replaces one of them.
+    /// Found rows that are not valid become missing. The lock is held, so no other thread replaces one of them.
     fn reject_invalid(&self, rows: &mut Found) -> Result<()> {
         if self.validate.is_none() {
             return Ok(());
@@ -176,32 +178,32 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Ok(rows.missing() == 0 && self.check(&self.read(rows.into())?).is_ok())
     }
 
-    /// The values of these ids, if all of them are there.
+    /// The values of these ids, if all of them are stored.
     ///
     /// # Errors
     ///
-    /// A malformed id, values that are not valid, a closed cache.
+    /// Returns an error if an id is malformed, if values are not valid, or if the cache is closed.
     pub fn get<I: Id<K>>(&self, ids: &[I]) -> Result<Option<T>> {
         let rows = self.gather.look_up(&self.rows, self.pack(ids)?)?;
         if rows.missing() > 0 { Ok(None) } else { self.values(rows).map(Some) }
     }
 
-    /// Which of these ids are there.
+    /// Reports which of these ids are stored.
     ///
     /// # Errors
     ///
-    /// A malformed id, a closed cache.
+    /// Returns an error if an id is malformed, or if the cache is closed.
     pub fn coverage<I: Id<K>>(&self, ids: &[I]) -> Result<Coverage> {
         let missing = self.rows.peek(self.pack(ids)?)?.all_missing_positions().collect();
         Ok(Coverage::new(ids.len(), missing))
     }
 
-    /// Keeps the values of those ids that are not there yet: values are [replaced](Self::replace) only where that is said.
+    /// Stores the values of those ids that have none yet. To replace values, use [`replace`](Self::replace).
     ///
     /// # Errors
     ///
-    /// Ids and values that differ in number; a handle whose mode changes nothing; a folder that is full or cannot be written, so
-    /// that nothing is kept; otherwise as [`get_or_compute`](Self::get_or_compute).
+    /// Returns an error if the numbers of ids and values differ, if the mode of the handle changes nothing, or if the folder is
+    /// full or cannot be written; nothing is stored then. Otherwise as [`get_or_compute`](Self::get_or_compute).
     pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
@@ -216,7 +218,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         self.rows.writable(&self.id)
     }
 
-    /// The store, if it keeps what it is given.
+    /// The store, if it accepts values.
     fn with_room(&self) -> Result<&Arc<Store>> {
         let store = self.writable()?;
         if store.is_full() { Err(self.full()) } else { Ok(store) }
@@ -239,11 +241,11 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Err(self.full())
     }
 
-    /// Replaces the stored values by these, durably.
+    /// Replaces the stored values with these, durably.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put); a handle whose mode changes nothing; what kept it from the disk.
+    /// As [`put`](Self::put). Also returns an error if the rows cannot be written and synced.
     pub fn replace<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
@@ -256,37 +258,38 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         self.rows.flush()
     }
 
-    /// Makes the values of these ids be missing, in every process, whatever their stamps are: ids are given without stamps.
+    /// Invalidates the values of these ids in every process, whatever their stamps are. Ids are passed without stamps.
     ///
     /// # Errors
     ///
-    /// A malformed id, a handle whose mode changes nothing, a closed cache, and what kept it from the disk: then it holds in this
-    /// process all the same.
+    /// Returns an error if an id is malformed, if the mode of the handle changes nothing, if the cache is closed, or if the
+    /// invalidation cannot be written. In the last case it takes effect in this process.
     pub fn invalidate<I: Id<K::Plain>>(&self, ids: &[I]) -> Result<()> {
         let keys = self.pack_as::<K::Plain, I>(ids)?;
         Ok(self.writable()?.invalidate(&keys)?)
     }
 
-    /// Waits until every value kept so far is durable.
+    /// Waits until every value stored so far is durable.
     ///
     /// # Errors
     ///
-    /// What kept values from the disk.
+    /// Returns an error if values cannot be written.
     pub fn flush(&self) -> Result<()> {
         self.shared.check_usable()?;
         self.rows.flush()
     }
 
-    /// What this table has done in this process.
+    /// The counters of this table in this process.
     pub fn stats(&self) -> Stats {
         self.rows.stats()
     }
 
-    /// Waits until no other thread computes or keeps values.
+    /// Waits until no other thread computes or stores values.
     ///
     /// # Errors
     ///
-    /// This thread does: it would wait for itself. Or a thread of the process that this one was forked from may.
+    /// Returns an error if this thread holds the lock, because it would wait for itself, and in a forked process, whose parent
+    /// may have held it at the fork.
     fn compute_alone(&self) -> Result<Held<'_, ()>> {
         self.computing.lock().map_err(|refused| match refused {
             Refused::Forked => self.shared.forked(),

@@ -36,7 +36,7 @@ pub(crate) fn kind_name(kind: Kind) -> String {
 ///
 /// # Errors
 ///
-/// What the tensor is instead.
+/// Returns a description of the tensor, if it does not have plain values.
 pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, String> {
     check_dense(tensor)?;
     plain(tensor).map_err(|error| compressed(tensor).map_or_else(|| first_line(&error), str::to_owned))
@@ -50,11 +50,11 @@ pub(crate) fn compressed(tensor: &Tensor) -> Option<&'static str> {
 
 const SPARSE: &str = "a sparse or MKL-DNN layout: call `to_dense` in `forward`";
 
-/// Whether the bytes of the tensor's elements are all there is of it.
+/// Checks that the bytes of its elements describe the tensor completely.
 ///
 /// # Errors
 ///
-/// What the tensor is instead.
+/// Returns a description of the tensor, if it does not have plain values.
 pub(crate) fn check_dense(tensor: &Tensor) -> Result<(), String> {
     if tensor.is_sparse() || tensor.is_mkldnn() {
         return Err(SPARSE.to_owned());
@@ -94,7 +94,7 @@ pub(crate) fn brief(error: TchError) -> TchError {
 ///
 /// # Errors
 ///
-/// A tensor without a first dimension.
+/// Returns an error if the tensor is undefined or has no dimensions.
 pub(crate) fn samples(tensor: &Tensor) -> Result<usize> {
     if !tensor.defined() {
         return Err(Error::batch("the input tensor is undefined"));

@@ -1,5 +1,5 @@
-//! Generated code in the worst of neighbourhoods: tcx under another name, no prelude, names of the standard library
-//! taken, every lint an error. That this compiles is the test.
+//! Generated code in hostile surroundings: tcx under another name, no prelude, reused names of the standard library, every lint
+//! an error. The test is that this compiles.
 
 #![no_implicit_prelude]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Every name that generated code might be careless about means something else here.
+//! Every name that generated code might use without its path has another meaning here.
 
 use ::feature_cache as other_name;
 use ::feature_cache::{D1, Ragged, Typed, f16};

@@ -1,5 +1,5 @@
-//! Every dtype and rank, in every form of output, asked for in every way: what comes out of the cache is, bit for
-//! bit, what the module returns. The modules are exact per sample.
+//! Every dtype and rank, in every form of output, requested in every way: the cache returns, bit for bit, what the module
+//! returns. The modules compute each sample exactly.
 
 pub mod modules;
 pub mod values;
@@ -128,7 +128,7 @@ fn run<M: Module>(dir: &Path, step: Step) {
     cache.close().unwrap();
 }
 
-/// Asks for some samples, forwards and backwards, and counts how many had to be computed.
+/// Requests some samples, forwards and backwards, and counts those that were computed.
 fn ask<M: Module>(cached: &Cached<M>, samples: Range<i64>, computed: u64) {
     let before = cached.stats().misses;
     let mut ids: Vec<i64> = samples.collect();

@@ -1,4 +1,4 @@
-//! What is no tensor: a value per sample, of every type.
+//! Outputs other than tensors: a value per sample, of every type.
 
 use tch::Tensor;
 use tcx::{CacheableOutput, bf16, f16};

@@ -1,5 +1,5 @@
-//! What differs from sample to sample: bytes, tensors of several sizes, values that not every sample has; and floats that
-//! are stored as narrower ones.
+//! Outputs that differ from sample to sample (bytes, tensors of several sizes, optional values), and floats that are stored as
+//! narrower ones.
 
 use tch::{Kind, Tensor};
 use tcx::{CacheableOutput, Ragged};
@@ -102,7 +102,7 @@ impl Made for Varying {
     }
 }
 
-/// What each dtype can do beside: joined tensors, and some that are not there.
+/// Further outputs of each dtype: joined tensors, and optional tensors.
 macro_rules! varying {
     ($($dtype:ident, $kind:ident, $name:ident;)*) => {$(
         #[derive(CacheableOutput)]

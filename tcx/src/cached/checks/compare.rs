@@ -13,8 +13,8 @@ const USUAL_ROWS: usize = 64;
 pub(crate) enum Tolerance {
     /// The same batch twice: only what a parallel sum may change in its last bits.
     Repeated,
-    /// The sample in another batch: other kernels, other padding. What is rounded to whole numbers or
-    /// words may tip over in a few samples, which [`Tipped`](super::tipped::Tipped) counts, and is not compared here.
+    /// The sample in another batch: other kernels, other padding. Values that are rounded to whole
+    /// numbers or words may change in a few samples; [`Tipped`](super::tipped::Tipped) counts these instead.
     Rebatched,
 }
 

@@ -79,7 +79,7 @@ impl FiniteWatch {
                 let message =
                     format!("field `{}` of the output for id {} {found}", leaf.name, name(keys, position));
                 let remedy =
-                    "fix the input or the network, or store the value by leaving out `reject_non_finite`";
+                    "fix the input or the network, or remove `reject_non_finite` to store such values";
                 let error = Error::new(ErrorKind::InvalidOutput, message).in_module(id);
                 let error = error.with_remedy(remedy).with_field(&leaf.name);
                 Err(error.with_expected("finite numbers", value.to_string()))

@@ -1,7 +1,7 @@
 //! The checks that a module is what it promises: deterministic, and the same for a sample whatever else is in the batch.
 //!
 //! The first batches are looked at closely: two of their samples are computed alone. After that, a small random part of all
-//! that is computed is computed once more ([`Recheck`]), which finds what shows seldom. A module that failed a check is not
+//! that is computed is computed again ([`Recheck`]), which finds what shows seldom. A module that failed a check is not
 //! asked again through the same handle, since the same check may pass by chance.
 
 pub(crate) mod chance;
@@ -23,7 +23,7 @@ use crate::cached::checks::tipped::Tipped;
 /// How many samples a standing check computes together: much cheaper for each than one alone, and far fewer than a batch.
 const TOGETHER: usize = 8;
 
-/// The part of the computed samples that is computed once more, and how many were.
+/// The part of the computed samples that is computed again, and how many were.
 #[derive(Debug, Default)]
 pub(crate) struct Recheck {
     fraction: f64,
@@ -35,7 +35,7 @@ impl Recheck {
         Self { fraction, rows: AtomicU64::new(0) }
     }
 
-    /// The samples that were computed once more.
+    /// The samples that were computed again.
     pub(crate) fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
@@ -123,11 +123,11 @@ impl Checks {
         self.alone.other |= recorded >= Level::Independent;
     }
 
-    /// Looks at a batch that was computed; with `recheck`, perhaps at some of its samples once more.
+    /// Looks at a batch that was computed; with `recheck`, perhaps at some of its samples again.
     ///
     /// # Errors
     ///
-    /// The module's own. A broken promise is not returned as an error: see [`broken`](Self::broken).
+    /// Returns the errors of the module. A broken promise is not returned as an error: see [`broken`](Self::broken).
     pub(crate) fn look_at(&mut self, batch: &impl Computed, recheck: Option<&Recheck>) -> Result<()> {
         let mut broken = self.first_samples(batch)?;
         if broken.is_none() {
@@ -140,7 +140,7 @@ impl Checks {
         Ok(())
     }
 
-    /// Where a sample was not the same in whole numbers, texts or the like, computes more samples alone: a few of them tip over in
+    /// Where a sample was not the same in whole numbers, texts or the like, computes more samples alone: a few of them change in
     /// any module, most of them only in one that depends on the batch.
     fn more_samples(&mut self, batch: &impl Computed) -> Result<Option<Broken>> {
         if batch.rows() < 2 || !self.tipped.is_suspect() {
@@ -207,7 +207,7 @@ impl Checks {
         Ok(broken)
     }
 
-    /// Now and then computes some samples once more, chosen at random and in another order. Each sample is chosen with the
+    /// Now and then computes some samples again, chosen at random and in another order. Each sample is chosen with the
     /// probability that was asked for.
     fn standing(&mut self, batch: &impl Computed, recheck: &Recheck) -> Result<Option<Broken>> {
         let rows = batch.rows();
@@ -227,7 +227,7 @@ impl Checks {
         self.part(batch, &positions)
     }
 
-    /// Computes these samples once more, in a batch of their own.
+    /// Computes these samples again, in a batch of their own.
     fn part(&mut self, batch: &impl Computed, positions: &[usize]) -> Result<Option<Broken>> {
         let some = batch.some(positions)?;
         let tipped = self.tally(batch.tipped(positions, &some));

@@ -1,4 +1,4 @@
-//! Which checks the module has passed in earlier processes: what was recorded in its folder is not checked once more when the next
+//! Which checks the module has passed in earlier processes: what was recorded in its folder is not checked again when the next
 //! process computes its first sample. The standing check goes on in any case.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Outputs without a tolerance: whole numbers, texts, bytes, and whether a value is present.
 //!
-//! Other kernels change the last bits of what they are rounded from, so that a few samples tip over in any sound module. Where most
-//! samples do, the output depends on the batch.
+//! Other kernels change the last bits of what they are rounded from, so a few samples change in any correct
+//! module. If most samples change, the output depends on the batch.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use tcx_store::{Column, DType, Leaf, LeafKind};
 
 use crate::cached::checks::compare::{Broken, Tolerance};
 
-/// An array of whole numbers differs if more than this part of its elements does, one in four: a mask or a quantized vector tips
-/// over in some elements of each sample.
+/// An array of whole numbers differs if more than this part of its elements does, one in four: a mask or a quantized vector
+/// changes in some elements of each sample.
 const ELEMENTS: usize = 4;
 
 /// How many samples were compared with another batch, and how many of them differ.
@@ -86,7 +86,7 @@ fn is_another(kind: &LeafKind, a: &[u8], b: &[u8]) -> bool {
     if a.len() == size {
         return true;
     }
-    // Where numbers are rounded to whole ones, they tip over to the next one.
+    // Where numbers are rounded to whole ones, they change to the next one.
     let allowed = u128::from(dtype != DType::Bool);
     let elements = a.chunks_exact(size).zip(b.chunks_exact(size));
     let others = elements.filter(|(a, b)| integer(dtype, a).abs_diff(integer(dtype, b)) > allowed).count();

@@ -124,8 +124,8 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// A field of `P` that means something else in the module's output: an enum of other variants, floats that are
-    /// stored as narrower ones there only. Both sides are named.
+    /// Returns an error if a field of `P` has another meaning in the module's output: an enum with other variants, or floats
+    /// that only the module stores as narrower ones. The message names both sides.
     pub fn fields<P: CacheableOutput>(&self) -> Result<Fields<'_, M, P>> {
         let leaves = chosen::<M::Output, P>().map_err(|error| error.in_module(M::ID))?;
         Ok(Fields { cached: self, gather: Arc::new(Gather::of(leaves)), view: 0, part: PhantomData })

@@ -14,7 +14,8 @@ use crate::{Error, Result};
 ///
 /// # Errors
 ///
-/// A leaf that means something else in `O`: an enum of other variants, floats that are stored as they are.
+/// Returns an error if a leaf has another meaning in `O`: an enum with other variants, or floats that only one side stores as
+/// narrower ones.
 pub(super) fn chosen<O: CacheableOutput, P: CacheableOutput>() -> Result<Arc<[usize]>> {
     const { assert_part(&O::COLUMN, &P::COLUMN) };
     let (whole, part) = (O::COLUMN.leaves(), P::COLUMN.leaves());

@@ -7,12 +7,13 @@ use crate::{Error, Result};
 
 /// Gives a variable the dtype that its weight has in the file; its values come later.
 ///
-/// A view of it that the network made while it was built keeps the memory of before, where no weight of the file will ever be. That is
-/// filled with NaN, or the lowest number of an integer type, so that the view shows instead of computing from initial values.
+/// A view of it that the network made while it was built keeps the old memory, which never gets the weight of the file. `take`
+/// fills that memory with NaN, or with the lowest number of an integer type. So the view produces visibly wrong values instead
+/// of computing from initial ones.
 ///
 /// # Errors
 ///
-/// Truth values: none of them would show.
+/// Returns an error for a variable of truth values: neither of the two would reveal such a view.
 pub(super) fn take(name: &str, variable: &mut Tensor, dtype: Kind) -> Result<()> {
     let own = variable.f_kind()?;
     if own == dtype {

@@ -43,31 +43,32 @@ use crate::{Error, Result, tensor};
 /// # Ok::<(), tcx::Error>(())
 /// ```
 ///
-/// The fingerprint covers the variables, and nothing else of the network: not the epsilon of a normalisation, nor what
-/// a closure (`nn::func`) captures. When such a setting changes, bump the module's id, or make it a field of the module.
+/// The fingerprint covers the variables of the network, and nothing else. It covers neither the epsilon of a normalisation nor
+/// the values that a closure (`nn::func`) captures. When such a setting changes, bump the module's id, or make it a field of
+/// the module.
 ///
-/// Nor can it cover a weight that is not in the store: of a network with its backbone in one store and its head in
-/// another, say. A head that tracks gradients is an error of the first batch; one that does not is not seen. Nor
-/// tensors in a `RefCell`, a `Mutex` or the like: such a network is refused where the name of its type shows it, but not
-/// if it is a struct that has one in a field of its own, or a closure that captures one.
+/// It does not cover weights outside the store, for example a head that was built in another store than its backbone. If that
+/// head tracks gradients, the first batch is an error; otherwise tcx cannot detect it. It does not cover tensors in a
+/// `RefCell`, a `Mutex` or the like either. Such a network is refused if the name of its type shows it. It is not refused if a
+/// field of its struct contains one, or if a closure captures one.
 ///
 /// # Weights that change all the same
 ///
-/// Who has a tensor of the network, or an optimizer made before, can still write to it. tcx looks for that
+/// Code that holds a tensor of the network, or an optimizer created before, can still write to its weights. tcx compares
 ///
-/// - before and after each forward pass: at libtorch's version counter, at the address, dtype, shape and strides of each
-///   weight, and at 64 KiB of cache lines spread over all of them (all of a small network). Of weights on another device, 32
-///   elements of four tensors are read, of other tensors each time.
-/// - before computed rows become durable: at the checksum of all weights. If it differs, the rows that wait are dropped and no
-///   longer served, and `flush` and every later forward pass return an error that names the weight. The same goes for rows that
-///   a module [after](crate::Cache::module_after) this one has made of them, as long as both are open, whichever handle of this
-///   module in the [`Cache`](crate::Cache) has computed them. Weights that are restored later stay refused.
+/// - before and after each forward pass: libtorch's version counter, the address, dtype, shape and strides of each weight, and
+///   64 KiB of cache lines spread over all weights (a small network in full). For weights on another device, it reads 32
+///   elements of each of four tensors, and takes other tensors each time;
+/// - before computed rows become durable: the checksum of all weights. If it differs, tcx drops the waiting rows and no longer
+///   serves them, and `flush` and every later forward pass return an error that names the weight. The same holds for rows that
+///   a module [after](crate::Cache::module_after) this one has computed from them, as long as both are open, whichever handle
+///   of this module in the [`Cache`](crate::Cache) has computed them. Restoring the weights later does not lift the refusal.
 ///
-/// Not seen is what is changed and changed back between two looks, and what is changed, in places that the sample does not
-/// read, after one look at all weights and undone before the next. Until the next look at all weights (5 seconds, 64 MiB of
-/// rows, or a flush) rows of a change that the sample does not show are served from memory. On other devices the checksum is
-/// made of sums of neighbours, which changes that cancel each other out leave as they are. The buffers of a TorchScript
-/// network are not watched, since libtorch does not hand them out.
+/// tcx does not detect a change that is undone before the next comparison. A change of elements that the sample does not read
+/// is detected only by the next checksum, after 5 seconds, 64 MiB of rows, or at a flush. Until then, rows computed with it are
+/// served from memory; if it is undone before, tcx does not detect it. On other devices the checksum consists of sums of
+/// neighbouring elements, so changes that cancel each other out stay undetected. The buffers of a TorchScript network are not
+/// compared, because libtorch gives no access to them.
 pub struct Frozen<M> {
     module: M,
     weights: Vec<Weight>,
@@ -88,8 +89,8 @@ impl<M> Frozen<M> {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, lacks weights of the network, or holds them in another shape, or in another dtype than a
-    /// variable of truth values. A network as [`build`](Self::build) refuses it.
+    /// Returns an error if the file cannot be read, lacks a weight of the network, or contains one in another shape, or in
+    /// another dtype than a variable of truth values. Refuses the networks that [`build`](Self::build) refuses.
     pub fn load(
         device: Device,
         file: impl AsRef<Path>,
@@ -123,10 +124,10 @@ impl<M> Frozen<M> {
     ///
     /// # Errors
     ///
-    /// A store that held variables before, to which `build` adds others: libtorch would give the new ones new
-    /// names and fresh values. A store without variables: two networks would share one identity. A weight that another thread
-    /// writes to in the course of this call. A network with a TorchScript module in it, or with a `Cell`, a `Mutex` or the like,
-    /// as far as the name of its type shows.
+    /// Returns an error if the store had variables before and `build` adds others, because libtorch would give the new ones new
+    /// names and fresh values. A store without variables is refused, because two networks would share one identity. So is a
+    /// weight that another thread writes to during this call. So is a network that contains a TorchScript module, a `Cell`, a
+    /// `Mutex` or the like, if the name of its type shows it.
     pub fn build(mut variables: VarStore, build: impl FnOnce(&nn::Path<'_>) -> M) -> Result<Self> {
         refuse::check::<M>()?;
         let before = variables.variables();
@@ -168,7 +169,7 @@ impl<M> Frozen<M> {
         // Another thread may write to them: what is watched from here on has to be what the fingerprint says.
         let fingerprint = fingerprint(weights.iter().map(|weight| (&weight.name, &weight.tensor)))?;
         if fingerprint != before {
-            let message = "a weight was written to while it was frozen";
+            let message = "another thread wrote to a weight during the call";
             return Err(Error::weights(format!("network `{}`", type_name::<M>()), message)
                 .with_remedy("freeze the network when nothing writes to its weights any more"));
         }
@@ -191,11 +192,11 @@ impl<M> Frozen<M> {
     ///
     /// # Errors
     ///
-    /// A file that cannot be written; a TorchScript network, which is in a file already.
+    /// Returns an error if the file cannot be written, or if this is a TorchScript network, whose file exists already.
     pub fn save(&self, file: impl AsRef<Path>) -> Result<()> {
         let file = file.as_ref();
         if !self.complete {
-            let message = "is more than its weights: copy the file that it was read from";
+            let message = "contains code besides its weights: copy the file that it was loaded from";
             return Err(Error::weights("a TorchScript network", message));
         }
         let tensors =
@@ -222,7 +223,7 @@ impl Frozen<Tensor> {
     ///
     /// # Errors
     ///
-    /// A tensor that has no plain memory: a sparse one, a quantized one, an undefined one.
+    /// Returns an error if the tensor is sparse, quantized or undefined: it has no plain memory.
     pub fn tensor(tensor: impl Borrow<Tensor>) -> Result<Self> {
         let _no_grad = tch::no_grad_guard();
         let tensor = tensor.borrow();

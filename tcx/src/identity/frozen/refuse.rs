@@ -25,7 +25,7 @@ const MUTABLE: [&str; 10] = [
 ///
 /// # Errors
 ///
-/// Names a type that can change, or whose code is in no fingerprint.
+/// Returns an error that names a type that can change, or whose code is in no fingerprint.
 pub(super) fn check<M>() -> Result<()> {
     let network = type_name::<M>();
     let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';

@@ -26,14 +26,14 @@ impl Frozen<CModule> {
     /// The fingerprint is the BLAKE3 hash of the file: it covers the code, the parameters and the buffers. The same
     /// network, saved again by another version of PyTorch, is another one.
     ///
-    /// Evaluation mode reaches what the script asks it for (`self.training`). A network that was *traced* does what it did
-    /// then: call `.eval()` before `torch.jit.trace`, or its dropout stays random and its batch norm goes on counting.
-    /// Dropout is noticed when the first batch is computed. Parameters are watched for writes, as all frozen weights are;
-    /// buffers are not, since libtorch does not hand them out.
+    /// Evaluation mode affects a script only where it reads `self.training`. A network that was *traced* repeats what it did
+    /// then: call `.eval()` before `torch.jit.trace`. Otherwise its dropout stays random, and its batch norm updates its
+    /// statistics. The check of the first batch detects dropout. tcx watches the parameters for writes, as it does all frozen
+    /// weights. It does not watch buffers, because libtorch gives no access to them.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or is not TorchScript.
+    /// Returns an error if the file cannot be read, or is not TorchScript.
     pub fn script(device: Device, file: impl AsRef<Path>) -> Result<Self> {
         let file = file.as_ref();
         let bytes =

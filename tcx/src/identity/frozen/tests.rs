@@ -133,7 +133,7 @@ fn thawing_through_the_module_is_noticed() {
     let error = watch.check().unwrap_err().to_string();
     assert_eq!(
         error,
-        "weight `fc.weight`: tracks gradients again after it was frozen; leave its `requires_grad` alone"
+        "weight `fc.weight`: tracks gradients again after it was frozen; do not set its `requires_grad`"
     );
 }
 

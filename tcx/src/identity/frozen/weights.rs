@@ -7,8 +7,8 @@ use crate::Result;
 use crate::identity::Identity;
 use crate::identity::stateless::Stateless;
 
-/// Stands for a [`Frozen`](crate::Frozen) network in the identity of a module that is not built yet: the fingerprint
-/// that [`Frozen::load`](crate::Frozen::load) takes, from the file alone.
+/// The fingerprint that [`Frozen::load`](crate::Frozen::load) takes, computed from the file alone. It replaces a
+/// [`Frozen`](crate::Frozen) network in the identity of a module that is not built yet.
 ///
 /// ```
 /// # use tch::{Device, nn};
@@ -31,7 +31,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn of_file(file: impl AsRef<Path>) -> Result<Self> {
         Self::of_part(file, |_| true)
     }
@@ -40,7 +40,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn of_part(file: impl AsRef<Path>, used: impl Fn(&str) -> bool) -> Result<Self> {
         let tensors = read(file.as_ref())?;
         let fingerprint = fingerprint(tensors.iter().filter(|(name, _)| used(name)))?;

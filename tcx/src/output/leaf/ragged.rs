@@ -10,8 +10,8 @@ use crate::output::typed::{Element, Shape};
 use crate::output::{ColumnReader, ColumnWriter};
 use crate::tensor::{self, kind_name};
 
-/// The samples of a batch that differ in their first dimension, joined along it: no tensor for each. It is the type of a
-/// field with a shape like `[_, 768]`, in place of `Vec<Tensor>`; both read the same rows.
+/// The samples of a batch, which differ in their first dimension, joined along it into one tensor. Use it instead of
+/// `Vec<Tensor>` for a field with a shape like `[_, 768]`; both read the same rows.
 ///
 /// ```
 /// use tch::Tensor;
@@ -32,7 +32,8 @@ use crate::tensor::{self, kind_name};
 pub struct Ragged {
     /// The samples, one after the other: `[sum of their sizes, 768]`.
     pub values: Tensor,
-    /// Where each sample begins in `values`, and where the last one ends: `i64`, one more than there are samples.
+    /// Where each sample begins in `values`, and where the last one ends: an `i64` tensor with one more element than there are
+    /// samples.
     pub offsets: Tensor,
 }
 

@@ -15,7 +15,7 @@ use crate::output::typed::Element;
 pub(super) const fn of<E: Element, T: Element>() -> DType {
     let same = E::DTYPE as u8 == T::DTYPE as u8;
     let narrower = matches!((E::DTYPE, T::DTYPE), (DType::F32, DType::F16 | DType::BF16));
-    assert!(same || narrower, "an `f32` can be stored as `f16` or `bf16`, everything else as it is");
+    assert!(same || narrower, "only an `f32` can be stored as another type, `f16` or `bf16`");
     T::DTYPE
 }
 

@@ -39,7 +39,7 @@ pub trait SampleValue: Sized {
 #[diagnostic::on_unimplemented(
     message = "`Vec<Option<{Self}>>` cannot be cached",
     label = "`{Self}` is not a per-sample value that may be absent",
-    note = "what may be absent is a number, `bool`, `String`, bytes (`Vec<u8>`), an array of numbers, or an enum without data that has `#[derive(CacheableOutput)]`; a tensor needs `#[tensor(f32, [2048])]` on its field"
+    note = "an optional value is a number, `bool`, `String`, bytes (`Vec<u8>`), an array of numbers, or an enum without data that has `#[derive(CacheableOutput)]`; a tensor needs `#[tensor(f32, [2048])]` on its field"
 )]
 #[doc(hidden)]
 pub trait OptionalValue: SampleValue {
