@@ -108,7 +108,7 @@ impl Demo<'_> {
         report.trim().parse().with_context(|| format!("the new process said `{}`", report.trim()))
     }
 
-    /// The epoch after somebody has edited a tenth of the texts.
+    /// The epoch after a user has edited a tenth of the texts.
     fn edited(&self, memory: &mut Memory, notes: &mut Vec<String>) -> anyhow::Result<Line> {
         let passages = edit(&self.corpus.passages, memory.edits);
         let done = epoch(self.cached, &passages, self.args.batch, drop)?;

@@ -27,7 +27,7 @@ const COLOURS: [(&str, Rgb<u8>, Rgb<u8>); 6] = [
 ];
 const SIZES: [(u32, u32); 4] = [(320, 240), (240, 320), (256, 256), (400, 225)];
 
-/// Draws the images that are not in the folder yet; one that somebody edited stays as it is.
+/// Draws the images that are not in the folder yet; one that a user edited stays as it is.
 pub(crate) fn draw(folder: &Path) -> anyhow::Result<()> {
     let failed = || format!("cannot draw images into {}", folder.display());
     fs::create_dir_all(folder).with_context(failed)?;

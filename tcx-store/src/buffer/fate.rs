@@ -81,7 +81,7 @@ impl Fate {
         self.superseded[row] = true;
     }
 
-    /// Which rows make way for others is to be found out once more: a newer one may not be written any more.
+    /// Which rows make way for others is to be found out again: a newer one may not be written any more.
     pub(crate) fn restore(&mut self) {
         self.superseded.clear();
     }

@@ -112,7 +112,7 @@ impl KnownChanges {
         self.learn_next(storage).map(|()| None)
     }
 
-    /// A change counts only in a folder with change 0: somebody may have removed that while this change was created, and
+    /// A change counts only in a folder with change 0: another process may have removed that while this change was created, and
     /// missed this one. Nothing can be created in what would be left of the folder, so that it goes, too.
     ///
     /// `false` if that cannot be said now: the change is this process's own all the same, and

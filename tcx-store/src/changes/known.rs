@@ -93,7 +93,7 @@ impl KnownChanges {
         (self.newest(), self.unread.len())
     }
 
-    /// Somebody has given this number to a change, whether it can be found or not.
+    /// A process has given this number to a change, whether it can be found or not.
     pub(crate) fn count_on(&mut self, number: u64) {
         self.given = self.given.max(number);
     }
@@ -214,7 +214,7 @@ impl KnownChanges {
             && self.find_attempt(table.nonce).is_some()
     }
 
-    /// Reads once more what could not be read: a file system may have failed for a moment, or the change has been repaired.
+    /// Reads again what could not be read: a file system may have failed for a moment, or the change has been repaired.
     fn read_again(&mut self, storage: &dyn Storage) {
         let mut readable = Vec::new();
         for (&number, doubt) in

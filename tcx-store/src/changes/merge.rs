@@ -29,7 +29,7 @@ pub(crate) struct MergePlan {
 
 impl MergePlan {
     /// Of the tables of all changes up to `number`, if there are enough that are not merged: enough changes, and enough bytes in them,
-    /// that writing it all once more is worth it, and not more than fits into one.
+    /// that writing it all again is worth it, and not more than fits into one.
     pub(super) fn new(number: u64, tables: &[Arc<TombstoneTable>]) -> Option<Self> {
         let (merged, single): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.merged_in.is_some());
         let names = |tables: &[&Arc<TombstoneTable>]| tables.iter().map(|table| table.len()).sum::<usize>();

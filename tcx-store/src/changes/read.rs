@@ -38,7 +38,7 @@ impl Doubt {
         (found.bytes, found.stamp.modified) == (*bytes, stamp.modified)
     }
 
-    /// This doubt, found once more: the pause grows as long as the file looks the same.
+    /// This doubt, found again: the pause grows as long as the file looks the same.
     pub(super) fn after(self, earlier: Self) -> Self {
         match (self, earlier) {
             // As it looked at first: another file of the same name is not the change that is known.

@@ -193,7 +193,7 @@ fn missing(storage: &dyn Storage, number: u64, error: io::Error) -> Compared {
 }
 
 /// The files of tcx in the folder; `None` if it cannot be listed. Folders in it say nothing: that of the sessions, or of
-/// damaged segments, stays where somebody removes all files.
+/// damaged segments, stays if a user removes all files.
 pub(super) fn listed(storage: &dyn Storage) -> Option<Vec<FileName>> {
     Some(storage.list().ok()?.iter().filter_map(|name| FileName::parse(name)).collect())
 }

@@ -23,7 +23,7 @@ use crate::storage::name::{FileName, SegmentName, check_module_id};
 use crate::storage::{ReadOnlyStorage, Storage};
 use crate::sys::clock::time;
 
-/// What is kept of files that are read, not mapped: somebody who reads row after row wants the same blocks again.
+/// What is kept of files that are read, not mapped: a caller that reads row after row wants the same blocks again.
 const MEMORY_CACHE_BYTES: usize = 16 << 20;
 
 /// The modules of a cache directory: the folders that hold files of tcx, in the order of their names.

@@ -37,7 +37,7 @@ pub(crate) struct FastPath<'a> {
     /// By the segment's number in the run: its number in `segments`, [`UNSEEN`] or [`NOT_MAPPED`].
     numbers: Vec<u32>,
     segments: Vec<ProbedSegment<'a>>,
-    /// Lines to probe, in order. A key whose line is full is appended once more, for the next line.
+    /// Lines to probe, in order. A key whose line is full is appended again, for the next line.
     probes: Vec<PendingProbe>,
     /// Candidates, in order; each is confirmed or left to the slow path.
     unconfirmed: Vec<Unconfirmed>,

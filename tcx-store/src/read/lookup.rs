@@ -120,7 +120,7 @@ impl Lookup {
         &self.seen
     }
 
-    /// The missing rows are looked for once more, and this is known of the changes now.
+    /// The missing rows are looked for again, and this is known of the changes now.
     pub(crate) fn see(&mut self, seen: Seen) {
         self.seen = seen;
     }

@@ -7,7 +7,7 @@ use crate::schema::leaf::{Leaf, LeafKind};
 use crate::sys::checksum::checksum;
 
 impl Segment {
-    /// Reads the whole file once more; whether every byte is as it was written, `None` if it could not be read.
+    /// Reads the whole file again; whether every byte is as it was written, `None` if it could not be read.
     pub(crate) fn is_intact(&self) -> Option<bool> {
         self.judge(|| {
             let Some(reader) = &self.reader else {

@@ -29,7 +29,7 @@ impl Segment {
         self.accepts(batch, number, row, &bytes).then_some((bytes, present))
     }
 
-    /// Every leaf of a row, for somebody who reads row after row; `None` if a byte cannot be trusted or read.
+    /// Every leaf of a row, for a caller that reads row after row; `None` if a byte cannot be trusted or read.
     pub(crate) fn read_row(&self, row: usize) -> Option<Vec<Value<'_>>> {
         self.read_row_of(row, &(0..self.leaves.len()).collect::<Vec<_>>())
     }
@@ -77,7 +77,7 @@ impl Segment {
         self.batches.first_rows().find(|(number, _)| self.unpack(*number).is_none()).map(|(_, row)| row)
     }
 
-    /// As [`unpack`](Self::unpack), for somebody who reads row after row: the batch is kept until the next is wanted.
+    /// As [`unpack`](Self::unpack), for a caller that reads row after row: the batch is kept until the next is wanted.
     pub(super) fn next_unpacked(&self, number: usize) -> Option<Arc<Unpacked>> {
         let mut last = lock(&self.last_unpacked);
         match &*last {

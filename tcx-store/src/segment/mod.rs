@@ -110,7 +110,7 @@ pub(crate) struct Segment {
     /// How many rows are dead, and the newest tombstone when they were counted.
     dead: Mutex<(u64, usize)>,
     sound_keys: OnceLock<bool>,
-    /// The record batch that was decompressed last for somebody who reads row after row.
+    /// The record batch that was decompressed last for a caller that reads row after row.
     last_unpacked: Mutex<Option<(usize, Arc<Unpacked>)>>,
 }
 

@@ -145,7 +145,7 @@ fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, bytes, at)
 }
 
-/// Opens a plain file and nothing else: a link could lead out of the cache, a pipe would block for ever.
+/// Opens a plain file and nothing else: a link could lead out of the cache, a pipe would block forever.
 #[cfg(unix)]
 fn open_regular(path: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags};

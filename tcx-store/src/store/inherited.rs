@@ -29,7 +29,7 @@ impl Deref for Reader<'_> {
     }
 }
 
-/// The core that a child reads an inherited store through. The parent's core is full of locks that may be held for ever.
+/// The core that a child reads an inherited store through. The parent's core is full of locks that may be held forever.
 pub(crate) type Reopened = PerProcess<Arc<Core>>;
 
 impl Store {

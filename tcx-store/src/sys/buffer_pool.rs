@@ -62,7 +62,7 @@ pub(crate) fn free() {
     drop(with_spare(Spare::free));
 }
 
-/// Somebody writes: as long as this is there, memory is kept.
+/// As long as this exists, a writer is active and memory is kept.
 #[derive(Debug)]
 pub(crate) struct Writes(());
 

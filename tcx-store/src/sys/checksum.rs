@@ -150,7 +150,7 @@ impl VerifiedBlocks {
         blocks.all(|block| self.bits_from(block) & 1 == 1 || self.verify_block(bytes, block))
     }
 
-    /// Reads all bytes once more, also those that were verified before.
+    /// Reads all bytes again, also those that were verified before.
     pub(crate) fn verify_again(&self, bytes: &[u8]) -> bool {
         bytes.chunks(CHECKSUM_BLOCK).map(checksum).eq(self.checksums.iter().copied())
     }

@@ -1,7 +1,7 @@
 //! Notices that this process is a fork of another: the only place where the store asks to be called by the system.
 //!
 //! A child of `fork` has the memory of its parent and one of its threads. A lock that another thread held at that moment is
-//! locked for ever in the child, what that thread was changing is half changed, and background threads do not exist. The child
+//! locked forever in the child, what that thread was changing is half changed, and background threads do not exist. The child
 //! therefore never waits for an inherited lock and never drops what an inherited lock guards.
 
 use std::ops::Deref;

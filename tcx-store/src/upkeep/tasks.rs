@@ -102,7 +102,7 @@ pub(crate) fn merge_changes(core: &Core) {
 /// A segment whose index run is older than this, and that is not there, does not come any more.
 const SEGMENTS_COME_WITHIN: Duration = Duration::from_mins(10);
 
-/// What is read to verify replacements while somebody waits for the end: a second or so.
+/// What is read to verify replacements while a caller waits for the end: a second or so.
 const VERIFIED_AT_THE_END: u64 = 1 << 30;
 
 impl Core {

@@ -74,7 +74,7 @@ impl UpkeepThread {
         self.running = self.core.failing.note("start a thread", path, started).map(|()| running);
     }
 
-    /// Waits until something was done; returns whether it has left something for later. For ever if nothing is being done.
+    /// Waits until something was done; returns whether it has left something for later. Forever if nothing is being done.
     pub(crate) async fn done(&mut self) -> bool {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         let is_unfinished = running.await.unwrap_or(false);

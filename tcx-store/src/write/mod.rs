@@ -54,7 +54,7 @@ impl WriterIntervals {
 enum Command {
     /// Rows came into an empty buffer.
     Rows,
-    /// There is a segment's worth of rows, or somebody waits for room.
+    /// There is a segment's worth of rows, or a caller waits for room.
     Seal,
     /// What was written last is durable, or what kept it from being so.
     Published(Result<()>),

@@ -120,7 +120,7 @@ impl SealQueue {
         self.core.buffer.oldest_since(self.publishing())
     }
 
-    /// Waits until what is being published is durable; for ever if nothing is.
+    /// Waits until what is being published is durable; forever if nothing is.
     ///
     /// # Errors
     ///

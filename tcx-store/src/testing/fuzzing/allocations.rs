@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that are held, and the most that were. Memory that another thread frees is held for ever.
+    /// Bytes that are held, and the most that were. Memory that another thread frees is held forever.
     static HELD: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 

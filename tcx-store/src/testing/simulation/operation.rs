@@ -32,7 +32,7 @@ pub(super) enum Operation {
         view: u32,
         replaces: Option<usize>,
     },
-    /// Looks once more for what a waiting lookup has missed.
+    /// Looks again for what a waiting lookup has missed.
     LookupAgain {
         pending: usize,
     },

@@ -156,7 +156,7 @@ fn damaged(segment: &Segment) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("segment {}: a key cannot be read", segment.name()))
 }
 
-/// Looks once more: whether every input is still served, by nothing else.
+/// Looks again: whether every input is still served, by nothing else.
 fn may_commit(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     let mut live = core.live();
     let refreshed = live.refresh();

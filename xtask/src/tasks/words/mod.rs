@@ -44,12 +44,17 @@ const RULES: &[Rule] = &[
     avoid(&["tells"], "reports, logs, prints, returns"),
     avoid(&["telling"], "reporting, logging, printing, returning"),
     avoid(&["nobody"], "name the process or the user: no process, no caller"),
+    avoid(&["somebody"], "name the process or the user: another process, a caller"),
     avoid(&["whoever"], "name the process or the user: the caller that, a process that"),
     avoid(&["is", "none"], "name what it is not: is not a number, there is no row"),
     avoid(&["superfluous"], "reclaimable, replaced, redundant"),
     avoid(&["vouch"], "be responsible for, check"),
     avoid(&["vouches"], "is responsible for, checks"),
     avoid(&["anew"], "again"),
+    avoid(&["once", "more"], "again"),
+    avoid(&["for", "ever"], "forever"),
+    avoid(&["tip", "over"], "change"),
+    avoid(&["tips", "over"], "changes"),
     avoid(&["be", "had"], "be obtained, be available"),
     avoid(&["what", "is", "there"], "name it: existing rows, stored files"),
     avoid(&["at", "hand"], "in memory, available, current"),
@@ -165,10 +170,11 @@ fn documents_are_wrapped() {
 
 #[test]
 fn each_word_to_avoid_is_found() {
-    let text = "Errors are told. They tell the user, a counter tells it, by telling it. Nobody looks,\n\
+    let text = "Errors are told. They tell the user, a counter tells it, by telling it. Nobody looks, somebody\n\
                 whoever it is. There is none.\nSuperfluous files are made anew; for one that says nothing you\n\
                 vouch, tcx vouches. It can be had. So what is there is at hand, of which nothing is read:\n\
-                so many rows, as many ids. Rows stand here, one\nstands\nthere, one stood there. It waits\n\
+                so many rows, as many ids. Rows stand here, one\nstands\nthere, one stood there. Labels\n\
+                tip over once more, one tips over for ever. It waits\n\
                 meanwhile.";
     let text = texts::of_document(text);
     let mut found: Vec<&str> = avoided(&text).filter_map(|(_, rule)| rule.words.first().copied()).collect();
@@ -178,7 +184,7 @@ fn each_word_to_avoid_is_found() {
     assert_eq!(found, all);
     let lines: Vec<String> = findings("a.md", &[text]);
     assert!(lines.contains(&"a.md:6: avoid `stands`; write: is stored, is in".to_owned()), "{lines:?}");
-    assert!(lines.last().unwrap().starts_with("a.md:8: avoid `meanwhile`; write: name"), "{lines:?}");
+    assert!(lines.last().unwrap().starts_with("a.md:9: avoid `meanwhile`; write: name"), "{lines:?}");
 }
 
 #[test]
