@@ -102,14 +102,14 @@ impl Adder {
     ///
     /// # Errors
     ///
-    /// The flush fails, or rows were not stored.
+    /// Returns an error if the flush fails, or if rows were not stored.
     pub(crate) fn finish(self) -> Result<Added> {
         self.store.flush()?;
         match self.store.stats().rows_dropped {
             0 => Ok(self.added),
             dropped => {
                 let message = format!(
-                    "{dropped} rows were not stored: they were invalidated at the same time, or the disk failed; run the command again"
+                    "rows not stored: {dropped}; other programs invalidated them, or the disk failed; run the command again"
                 );
                 Err(Failure::new(Code::Io, message))
             }

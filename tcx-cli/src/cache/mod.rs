@@ -22,7 +22,7 @@ pub(crate) fn options(read_only: bool) -> Options {
 ///
 /// # Errors
 ///
-/// The directory does not exist, or is the folder of a module.
+/// Returns an error if the directory does not exist, or is the folder of a module.
 pub(crate) fn all(cache: &Path) -> Result<Vec<String>> {
     let found = match modules(cache) {
         Ok(found) => found,
@@ -57,7 +57,7 @@ pub(crate) fn chosen(cache: &Path, module: Option<&str>) -> Result<Vec<String>> 
 ///
 /// # Errors
 ///
-/// No such module; the message names the modules of the cache.
+/// Returns an error if there is no such module; the message names the modules of the cache.
 pub(crate) fn folder(cache: &Path, module: &str) -> Result<PathBuf> {
     let found = all(cache)?;
     if found.iter().any(|own| own == module) {
@@ -93,7 +93,7 @@ pub(crate) fn open(cache: &Path, module: &str, options: &Options) -> Result<Arc<
 ///
 /// # Errors
 ///
-/// The folder was renamed: its store would be opened in another place.
+/// Returns an error if the folder was renamed: its store would be opened in another place.
 pub(crate) fn spec(cache: &Path, module: &str) -> Result<Spec> {
     let spec = Spec::read(&folder(cache, module)?)?;
     if spec.module_id() == module {

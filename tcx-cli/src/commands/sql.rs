@@ -103,7 +103,7 @@ impl Serialize for Answered<'_> {
         let columns = self.answer.borrow().columns().to_vec();
         let columns = columns.iter().map(|own| serde_json::json!({"name": own.name, "type": own.data_type}));
         object.serialize_field("columns", &columns.collect::<Vec<_>>())?;
-        object.serialize_field("rows", &Rows(self))?;
+        object.serialize_field("rows", &AnsweredRows(self))?;
         object.serialize_field("left_out", &self.answer.borrow().left_out())?;
         let hidden = hidden(&self.answer.borrow());
         object.serialize_field("damaged_segments", &hidden.damaged_segments)?;
@@ -113,9 +113,9 @@ impl Serialize for Answered<'_> {
 }
 
 /// One list for each row, in the order of the columns.
-struct Rows<'a, 'b>(&'a Answered<'b>);
+struct AnsweredRows<'a, 'b>(&'a Answered<'b>);
 
-impl Serialize for Rows<'_, '_> {
+impl Serialize for AnsweredRows<'_, '_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeSeq;
         let mut list = to.serialize_seq(None)?;

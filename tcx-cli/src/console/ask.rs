@@ -8,7 +8,7 @@ use crate::failure::{Code, Failure, Result};
 ///
 /// # Errors
 ///
-/// The user declines, or standard input is not a terminal.
+/// Returns an error if the user declines, or if standard input is not a terminal.
 pub(crate) fn confirm(yes: bool, action: &str) -> Result<()> {
     if yes {
         return Ok(());

@@ -27,7 +27,7 @@ impl Batches {
     ///
     /// # Errors
     ///
-    /// The file does not exist, is damaged, or has another format.
+    /// Returns an error if the file does not exist, is damaged, or has another format.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |error| Failure::file("read", path, &error);
         let unfit = |what: String| Failure::new(Code::Unfit, format!("{}: {what}", path.display()));

@@ -22,7 +22,7 @@ impl Nested {
     ///
     /// # Errors
     ///
-    /// A list or an element is null, or the lists of one row have different lengths.
+    /// Returns an error if a list or an element is null, or if the lists of one row have different lengths.
     pub(crate) fn new(array: &ArrayRef) -> Result<Option<Self>, String> {
         let (mut elements, mut depth) = (array.clone(), 0);
         let mut rows = vec![Vec::new(); array.len()];

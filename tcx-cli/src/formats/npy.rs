@@ -81,7 +81,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// The file does not exist or contains another array.
+    /// Returns an error if the file does not exist or contains another array.
     pub(crate) fn open(path: &Path, type_name: &str, shape: &[usize]) -> Result<Self> {
         let unreadable = |error: io::Error| Failure::file("read", path, &error);
         let mut file = io::BufReader::new(File::open(path).map_err(unreadable)?);
@@ -126,7 +126,7 @@ pub(crate) const VIEWS: &str = "views.npy";
 ///
 /// # Errors
 ///
-/// The leaf cannot name a plain file.
+/// Returns an error if the leaf cannot name a plain file.
 pub(crate) fn file_name(leaf: &str, kind: &LeafKind) -> Result<String> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     if leaf.starts_with('.') || !leaf.chars().all(is_plain) || leaf.is_empty() {

@@ -112,11 +112,11 @@ impl Sink for Folder {
 pub(crate) struct FolderReader {
     ids: Vec<String>,
     views: Vec<u32>,
-    columns: Vec<(Leaf, Source)>,
+    columns: Vec<(Leaf, ColumnSource)>,
     at: usize,
 }
 
-enum Source {
+enum ColumnSource {
     Dense(DType, Reader),
     Text(PathBuf, io::Lines<BufReader<File>>),
 }
@@ -139,10 +139,10 @@ impl FolderReader {
             let source = if let LeafKind::Dense { dtype, shape } = &leaf.kind {
                 let reader = Reader::open(&file, type_name(*dtype), shape)?;
                 same_rows(&file, reader.rows, ids.len())?;
-                Source::Dense(*dtype, reader)
+                ColumnSource::Dense(*dtype, reader)
             } else {
                 let opened = File::open(&file).map_err(|error| Failure::file("read", &file, &error))?;
-                Source::Text(file, BufReader::new(opened).lines())
+                ColumnSource::Text(file, BufReader::new(opened).lines())
             };
             Ok((leaf.clone(), source))
         });
@@ -185,7 +185,7 @@ impl FolderReader {
     }
 }
 
-impl Source {
+impl ColumnSource {
     /// Fails if lines are left: then rows and ids do not correspond.
     fn check_end(&mut self, leaf: &Leaf) -> Result<()> {
         let Self::Text(_, lines) = self else { return Ok(()) };

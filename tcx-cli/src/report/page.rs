@@ -83,7 +83,7 @@ fn section(module: &Module) -> String {
         let rows = human::counted(module.damaged as u64, "row");
         let _ = writeln!(
             text,
-            "<p class=\"trouble\">{segments}; {rows} of the sample do not verify: run `tcx verify`.</p>"
+            "<p class=\"trouble\">{segments}; {rows} of the sample with damage: run `tcx verify`.</p>"
         );
     }
     let bytes = Caption { name: "growth", text: "Bytes over time; each segment counts from its oldest row" };

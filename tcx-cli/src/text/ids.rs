@@ -16,7 +16,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<String>> {
 ///
 /// # Errors
 ///
-/// An empty line.
+/// Returns an error if a line is empty.
 pub(crate) fn read_each(path: &Path) -> Result<Vec<String>> {
     let ids = lines(path)?;
     match ids.iter().position(String::is_empty) {
@@ -43,7 +43,7 @@ fn lines(path: &Path) -> Result<Vec<String>> {
 ///
 /// # Errors
 ///
-/// The id has another type.
+/// Returns an error if the id has another type.
 pub(crate) fn parse(key_type: KeyType, id: &str) -> Result<Vec<u8>> {
     let bytes = match key_type {
         KeyType::Int => id.parse::<i64>().ok().map(|id| id.to_le_bytes().to_vec()),

@@ -74,7 +74,7 @@ fn choose(asked: Option<OsString>, cache: Option<OsString>, home: Option<OsStrin
     match given(home) {
         Some(home) => Ok(home.join(".cache/tcx")),
         None => Err(Failure::new(
-            "no folder to keep downloads in: HOME is not set; set it, or name a folder in TCX_DOWNLOADS",
+            "no folder to keep downloads in: HOME is not set; set it, or set TCX_DOWNLOADS to a folder",
         )),
     }
 }

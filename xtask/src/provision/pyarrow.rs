@@ -63,12 +63,12 @@ fn create(python: &Python, wheel: &Wheel, folder: &Partial) -> Result<()> {
 fn pinned(version: &str) -> Result<&'static Wheel> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")) {
         return Err(Failure::new(
-            "pyarrow is provided on Linux x86-64 only; name a Python that has it in TCX_PYTHON",
+            "xtask provides pyarrow only on Linux x86-64; set TCX_PYTHON to a Python that has it",
         ));
     }
     PYARROW.iter().find(|wheel| wheel.tags.python() == Some(version)).ok_or_else(|| {
         Failure::new(format!(
-            "no pyarrow is pinned for Python {version}; name a Python that has it in TCX_PYTHON"
+            "no pyarrow is pinned for Python {version}; set TCX_PYTHON to a Python that has it"
         ))
     })
 }

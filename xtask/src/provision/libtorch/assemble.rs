@@ -76,7 +76,7 @@ fn require_platform(os: &str, arch: &str, is_gnu: bool) -> Result<()> {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "a libtorch is provided on Linux x86-64 with glibc only, this is {os} {arch}: install libtorch {VERSION} and \
+        "xtask provides libtorch only on Linux x86-64 with glibc, found {os} {arch}: install libtorch {VERSION} and \
          set LIBTORCH to its absolute path, or install torch=={VERSION} for Python and set LIBTORCH_USE_PYTORCH=1"
     )))
 }
