@@ -135,7 +135,11 @@ impl Check<'_> {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    self.damaged(&name, DamagedFile::Merged, "expected merged changes, found a single change")
+                    self.damaged(
+                        &name,
+                        DamagedFile::Merged,
+                        "expected merged changes, found a single change",
+                    );
                 }
                 Err(what) => self.damaged(&name, DamagedFile::Merged, what),
             }
