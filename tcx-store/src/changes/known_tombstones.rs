@@ -1,10 +1,14 @@
 //! Every tombstone that a process knows: what decides which rows are dead.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable, key_hash};
 use crate::schema::key::{KeyHash, Keys, hash};
+
+/// How many states of tombstones this process has known.
+static STATES: AtomicU64 = AtomicU64::new(0);
 
 /// The tombstones known at one moment; immutable, shared by snapshots.
 #[derive(Clone, Debug, Default)]
@@ -17,12 +21,20 @@ pub(crate) struct Tombstones {
     pub(super) tables: Vec<Arc<TombstoneTable>>,
     /// Those that could not be written yet, with number [`u64::MAX`]: what they name is dead here and now.
     pub(super) pending: Vec<Arc<Pending>>,
+    /// Another one whenever any of these changes; 0 as long as there are none. [`newest`](Self::newest) is not: an unreadable change
+    /// has the same number once it is read, and all that could not be written have one.
+    state: u64,
 }
 
 impl Tombstones {
     /// The newest number; [`u64::MAX`] if one could not be written yet.
     pub(crate) fn newest(&self) -> u64 {
         self.newest
+    }
+
+    /// A number that these tombstones share with no others of the process, unless they are a copy.
+    pub(crate) fn state(&self) -> u64 {
+        self.state
     }
 
     /// The newest tombstone for everything that could be read; 0 without one.
@@ -90,8 +102,9 @@ impl Tombstones {
         written
     }
 
-    /// Counts the newest number again.
+    /// Counts the newest number again. Due after every change of the other fields.
     pub(super) fn count(&mut self) {
+        self.state = STATES.fetch_add(1, Ordering::Relaxed) + 1;
         let of_tables = self.tables.iter().map(|table| table.newest).max().unwrap_or(0);
         self.newest = if self.pending.is_empty() { of_tables.max(self.floor) } else { u64::MAX };
     }

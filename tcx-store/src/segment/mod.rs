@@ -107,7 +107,7 @@ pub(crate) struct Segment {
     unpacked: usize,
     born: u64,
     inputs: Vec<SegmentName>,
-    /// How many rows are dead, and the newest tombstone when they were counted.
+    /// The state of the tombstones when the dead rows were counted last, and how many they were.
     dead: Mutex<(u64, usize)>,
     sound_keys: OnceLock<bool>,
     /// The record batch that was decompressed last for a caller that reads row after row.
@@ -160,10 +160,11 @@ impl Segment {
             return 0;
         }
         let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        if dead.0 != tombstones.newest() {
+        // Not by the newest number: tombstones with the same one may kill other rows.
+        if dead.0 != tombstones.state() {
             let keys = (0..self.rows).filter_map(|row| self.key(row));
             *dead = (
-                tombstones.newest(),
+                tombstones.state(),
                 keys.filter(|(key, view)| tombstones.kill(self.base, key, *view)).count(),
             );
         }

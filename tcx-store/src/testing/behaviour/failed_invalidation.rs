@@ -222,3 +222,18 @@ fn a_change_that_was_created_is_not_removed_because_change_0_is_not_found_once()
     assert_eq!(values(&other, &["x", "y"]), [-1, 1]);
     assert_eq!(values(&store, &["x", "y"]), [-1, 1]);
 }
+
+#[test]
+fn dead_rows_are_counted_again_after_every_invalidation_that_could_not_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, full) = on_a_full_disk(dir.path());
+    compute(&store, &["x", "y", "z", "stays"], 1);
+    seal_all(&store);
+    let bytes = store.stats().bytes;
+    full.store(true, SeqCst);
+    for (number, key) in (1..).zip(["x", "y", "z"]) {
+        store.invalidate(&keys(&[key])).unwrap_err();
+        // All of them have the same number until they are written.
+        assert_eq!(store.disk_usage().unwrap().dead_bytes, bytes * number / 4);
+    }
+}
