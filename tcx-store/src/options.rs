@@ -28,8 +28,11 @@ pub struct Options {
     /// Replaced segments are removed when the segment that replaced them is this old (60 s). Closing the store removes them at
     /// once, unless this is longer than 60 s or the folder is on a network file system.
     pub gc_grace: Duration,
-    /// Rows that are older than this are no longer served, and are removed; `None` keeps them forever. The age of a row is that
-    /// of the oldest row in its segment, which may be older by a sixteenth of this time.
+    /// Rows that are older than this are no longer served, and are removed; `None` keeps them forever.
+    ///
+    /// The age of a row is that of the oldest row in its segment, so a row may go early. If every process that joins segments of the
+    /// folder has this setting, a row goes at most a sixteenth of this time early. If another process has a longer one, or none, a
+    /// row goes no earlier than after half of this time, or at most 131 seconds early if this is shorter than 5 minutes.
     pub time_to_live: Option<Duration>,
     /// The maximum size of a module's folder in bytes, including temporary and replaced files; `None` is no limit. Each process
     /// that is writing may exceed it by a segment (at most 512 MiB), and by what it writes while files are joined or removed.

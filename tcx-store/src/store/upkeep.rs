@@ -8,8 +8,9 @@ use crate::upkeep::compaction::Effort;
 
 /// The writer does by itself what keeps the number of files small; here is what makes the folder as small as can be.
 impl Store {
-    /// Joins segments into as few as their rows fit in, without the rows that are dead. What they replace stays until it is
-    /// [collected](Self::collect).
+    /// Joins segments of about the same age into as few as their rows fit in, without the rows that are dead. What they replace stays
+    /// until it is [collected](Self::collect). A segment is as old as its oldest row: rows of different age stay apart, so that no
+    /// process with a [`time_to_live`](crate::Options::time_to_live) loses the younger ones long before their time.
     ///
     /// ```
     /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};

@@ -47,8 +47,11 @@ impl CacheBuilder {
         Self { options: Options::default(), mode: Mode::default(), shown: Shown::default(), recheck: RECHECK }
     }
 
-    /// Rows that are older than this are computed again (default: never). The age of a row is that of the oldest row in its
-    /// file, which may be older by a sixteenth of this time.
+    /// Rows that are older than this are computed again (default: never).
+    ///
+    /// The age of a row is that of the oldest row in its file, so a row may go early. If every process that writes to the cache has
+    /// this setting, a row goes at most a sixteenth of this time early. If another process has a longer one, or none, a row goes no
+    /// earlier than after half of this time, or at most 131 seconds early if this is shorter than 5 minutes.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.options.time_to_live = Some(time);
         self

@@ -115,7 +115,7 @@ fn segments_of_different_age_are_not_joined_where_age_decides() {
     let options = Options { time_to_live: Some(Duration::from_hours(4)), ..Options::default() };
     let store = open(dir.path(), &options);
     for (key, minutes) in [("a", 0), ("b", 36)] {
-        // Longer than a sixteenth of the time, rounded up to a power of two.
+        // More than a sixteenth of the time apart.
         go_ahead(Duration::from_mins(minutes));
         compute(&store, &[key], 1);
         seal_all(&store);
@@ -125,7 +125,36 @@ fn segments_of_different_age_are_not_joined_where_age_decides() {
     drop(store);
     let store = open(dir.path(), &Options::default());
     store.compact().unwrap();
-    assert_eq!(store.stats().segments, 1);
+    assert_eq!(store.stats().segments, 2, "another process may have a time to live");
+    // So late that everything before the year 2109 is of one group.
+    go_ahead(Duration::from_hours(24 * 365 * 400));
+    store.compact().unwrap();
+    assert_eq!(store.stats().segments, 1, "they are of about the same age now");
+}
+
+#[test]
+fn rows_that_a_process_without_a_time_to_live_joins_keep_half_of_the_time_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { time_to_live: Some(Duration::from_hours(4)), ..Options::default() };
+    let (keeps, limited) = (open(dir.path(), &Options::default()), open(dir.path(), &options));
+    let mut wanted: Vec<String> = Vec::new();
+    // For longer than the time to live: at each moment there are rows of every age.
+    for minutes in (0..8 * 60).step_by(10) {
+        go_ahead(Duration::from_mins(minutes));
+        let key = format!("{minutes}");
+        compute(&keeps, &[&key], minutes as i64);
+        seal_all(&keeps);
+        wanted.push(key);
+        keeps.compact().unwrap();
+        limited.collect(Duration::ZERO).unwrap();
+        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        for (own, found) in wanted.iter().zip(values(&limited, &wanted)) {
+            let age = minutes - own.parse::<u64>().unwrap();
+            assert!(found >= 0 || age >= 2 * 60, "{own} is gone after {age} minutes");
+            assert!(found < 0 || age <= 4 * 60, "{own} is there after {age} minutes");
+        }
+    }
+    assert!(keeps.stats().segments < 20, "{} segments", keeps.stats().segments);
 }
 
 #[test]

@@ -14,12 +14,13 @@ use std::time::Instant;
 pub(crate) use choose::Effort;
 pub(crate) use collect::{Collected, Grace, collect, evict};
 
-use crate::changes::Tombstones;
 use crate::changes::instance::KnownIdentity;
+use crate::changes::{Tombstones, now_millis};
 use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
+use crate::live::retention::AgeGroup;
 use crate::schema::key::{KeyHash, hash};
 use crate::segment::{
     Piece, PieceRows, PieceSource, Segment, SegmentHeader, Verdict, most_rows, write_segment,
@@ -75,9 +76,9 @@ fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
     let candidates: Vec<_> = served.iter().cloned().map(candidate).collect();
     // One whose rows are all dead is not joined: it only has to be removed.
     let candidates = candidates.into_iter().filter(|own| own.dead < own.segment.rows());
-    let mut groups: BTreeMap<u64, Vec<Candidate>> = BTreeMap::new();
+    let (mut groups, now): (BTreeMap<AgeGroup, Vec<Candidate>>, _) = (BTreeMap::new(), now_millis());
     for candidate in candidates {
-        groups.entry(core.retention.age_group(&candidate.segment, &served)).or_default().push(candidate);
+        groups.entry(core.retention.age_group(&candidate.segment, &served, now)).or_default().push(candidate);
     }
     let chosen = groups.values().find_map(|group| choose(group, effort, most_rows(&core.leaves)));
     Ok(chosen.map(|chosen| {
