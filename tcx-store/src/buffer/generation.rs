@@ -24,6 +24,14 @@ pub(crate) struct BufferedRow {
     pub(crate) row: u32,
 }
 
+/// The newest live row of a key and view in the buffer.
+pub(crate) enum Newest {
+    /// It is served.
+    Own(BufferedRow),
+    /// A recompute session looks for its own rows, and this is none of them: there is no newer one in a segment.
+    OfOthers,
+}
+
 /// Batches that are sealed together.
 #[derive(Debug, Default)]
 pub(crate) struct Generation {
@@ -240,8 +248,8 @@ impl Generations {
         died
     }
 
-    /// The newest live row of a key and view, if it is the recompute session's own where one looks.
-    pub(crate) fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<BufferedRow> {
+    /// The newest live row of a key and view.
+    pub(crate) fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<Newest> {
         // Most rows that are looked up are not buffered: one probe of each index says so.
         let hash = wanted.keys.hash(position);
         let is_known = |own: &Generation| own.index.contains_key(&hash);
@@ -257,7 +265,11 @@ impl Generations {
         let is_replaced = last.0.recompute.is_none() && generations().any(|(own, _)| own.replaces);
         let replacement = || newest_first.find(|(batch, _)| batch.recompute.is_some());
         let (batch, row) = is_replaced.then(replacement).flatten().unwrap_or(last);
-        wanted.is_own(batch, position).then(|| BufferedRow { batch: batch.clone(), row })
+        Some(if wanted.is_own(batch, position) {
+            Newest::Own(BufferedRow { batch: batch.clone(), row })
+        } else {
+            Newest::OfOthers
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLoc
 use std::time::Instant;
 
 use crate::buffer::fate::Fate;
-use crate::buffer::generation::{BufferedRow, Generation, Generations, Wanted};
+use crate::buffer::generation::{Generation, Generations, Newest, Wanted};
 use crate::changes::Replacement;
 use crate::computed::RowBatch;
 use crate::error::Error;
@@ -104,20 +104,20 @@ impl WriteBuffer {
         self.recomputed.load(Ordering::Acquire)
     }
 
-    /// Finds rows by key. `found` is called for each.
+    /// Finds rows by key. `found` is called for each, and for each that is another recompute session's.
     pub(crate) fn find(
         &self,
         wanted: &Wanted<'_>,
         positions: impl Iterator<Item = usize>,
-        mut found: impl FnMut(usize, BufferedRow),
+        mut found: impl FnMut(usize, Newest),
     ) {
         if self.batches.load(Ordering::Acquire) == 0 {
             return;
         }
         let generations = self.read();
         for position in positions {
-            if let Some(row) = generations.find(wanted, position) {
-                found(position, row);
+            if let Some(newest) = generations.find(wanted, position) {
+                found(position, newest);
             }
         }
     }

@@ -88,6 +88,7 @@ impl Core {
             damaged_segments: counters.damaged_segments.get(),
             unknown_segments: counters.unknown_segments.get(),
             failed_reads: counters.failed_reads.get(),
+            failed_listings: counters.failed_listings.get(),
             memory_cache_bytes: self.memory_cache.bytes() as u64,
             rebuilt_runs: counters.rebuilt_runs.get(),
             write_failures: counters.write_failures.get(),

@@ -3,16 +3,17 @@
 pub(crate) mod count;
 pub(crate) mod passed;
 pub(crate) mod publish;
+mod refresh;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use arrow_schema::SchemaRef;
 
 use crate::buffer::WriteBuffer;
-use crate::buffer::generation::Wanted;
+use crate::buffer::generation::{Newest, Wanted};
 use crate::changes::{Seen, now_millis};
 use crate::engine::passed::Passed;
 use crate::error::{Error, ErrorKind, Result};
@@ -35,7 +36,6 @@ use crate::segment::memory_cache::MemoryCache;
 use crate::stats::Counters;
 use crate::stats::causes::Cause;
 use crate::storage::Storage;
-use crate::storage::name::FileName;
 use crate::storage::warn_once::Failing;
 use crate::sys::runtime;
 use crate::sys::runtime::lock;
@@ -76,6 +76,8 @@ pub(crate) struct Core {
     live: Mutex<Live>,
     snapshot: ArcSwap<Snapshot>,
     refresh: Mutex<Refresh>,
+    /// Whether no row that is computed is kept.
+    is_read_only: AtomicBool,
     /// Set once another identity was met here: nothing is served or written any more.
     refused: OnceLock<Error>,
 }
@@ -141,8 +143,15 @@ impl Core {
             live: Mutex::new(live),
             snapshot,
             refresh: Mutex::new(Refresh::new(options.refresh_every, at)),
+            is_read_only: AtomicBool::new(options.read_only),
             refused: OnceLock::new(),
         })
+    }
+
+    /// From now on this process leaves files in the folder, and keeps the rows that it computes.
+    pub(crate) fn allow_writing(&self) {
+        self.live().allow_writing();
+        self.is_read_only.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
@@ -240,6 +249,8 @@ impl Core {
         self.check_key_type(keys.key_type())?;
         keys.check_stamps(&self.leaves)?;
         self.refresh_if_due()?;
+        // Before the rows are looked for: a change that comes later kills what is computed for those that are missing, though the search
+        // may have been faster than the change.
         let seen = self.seen();
         let mut lookup = Lookup::new(keys, self.leaves.clone(), seen, recompute.cloned());
         if let Some(leaves) = leaves {
@@ -290,18 +301,34 @@ impl Core {
     }
 
     fn lookup_missing_once(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
+        // Before the buffer is searched: the tombstones that make way for buffered rows are shown under the buffer's lock, so whoever has
+        // them finds the rows with the numbers by which they outlive them.
         let tombstones = self.snapshot().tombstones.clone();
         let (keys, recompute) = (lookup.keys(), lookup.recompute());
         let oldest_kept = self.retention.oldest_kept();
         let wanted = Wanted { keys, tombstones: &tombstones, recompute, oldest_kept };
-        let mut buffered = Vec::new();
-        self.buffer
-            .find(&wanted, lookup.all_missing_positions(), |position, row| buffered.push((position, row)));
+        let (mut buffered, mut of_others) = (Vec::new(), Vec::new());
+        self.buffer.find(&wanted, lookup.all_missing_positions(), |position, newest| match newest {
+            Newest::Own(row) => buffered.push((position, row)),
+            Newest::OfOthers => of_others.push(position),
+        });
         for (position, row) in buffered {
             lookup.found_buffered(position, row);
         }
+        self.lookup_sealed(lookup, destinations);
+        // Sealed rows are older than buffered ones: the session's own has been replaced.
+        for position in of_others {
+            if !lookup.is_missing(position) {
+                lookup.reopen(position, Cause::Recomputed);
+                destinations.forget(position);
+            }
+        }
+    }
+
+    fn lookup_sealed(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
         // Each round takes at least one damaged file out of service.
         while lookup.missing() > 0 {
+            // Loaded after the buffer was searched: a row that was sealed in between is in this snapshot.
             let damaged = lookup_stored(lookup, destinations, &self.snapshot(), &self.memory_cache);
             self.counters.failed_reads.add(damaged.unread);
             if damaged.is_empty() {
@@ -322,76 +349,6 @@ impl Core {
     pub(crate) fn expire(&self) {
         if self.snapshot().expires.is_some_and(|expires| expires <= now_millis()) {
             self.install(&mut self.live());
-        }
-    }
-
-    /// Looks for new files if it is time to.
-    pub(crate) fn refresh_if_due(&self) -> Result<bool> {
-        self.expire();
-        match self.refresh.try_lock() {
-            Ok(mut refresh) if refresh.is_due() => self.refresh_with(&mut refresh, false),
-            // Another thread is at it.
-            _ => Ok(false),
-        }
-    }
-
-    /// Looks for new files because rows are missing; lists only if the folder seems to have changed.
-    pub(crate) fn refresh_on_miss(&self) -> Result<bool> {
-        match self.refresh.try_lock() {
-            Ok(mut refresh) => self.refresh_with(&mut refresh, false),
-            Err(_) => Ok(false),
-        }
-    }
-
-    /// Looks for new files because rows are missing, and for changes however lately the folder was listed: those that are there
-    /// now must not kill what is computed next. Returns whether anything may be new since `seen`.
-    fn refresh_before_computing(&self, seen: &Seen) -> Result<bool> {
-        let listed = self.refresh_on_miss()?;
-        // Changes have names: to look for the next one takes no listing.
-        let next = FileName::Change(self.snapshot().known.saturating_add(1)).to_string();
-        if self.storage.info(&next).is_ok() {
-            match self.refresh_now() {
-                // A lost mount makes misses, not errors.
-                Err(error) if error.kind() != ErrorKind::Io => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(listed || self.snapshot().known != seen.number)
-    }
-
-    /// Lists the folder in any case.
-    pub(crate) fn refresh_now(&self) -> Result<bool> {
-        let mut refresh = lock(&self.refresh);
-        self.refresh_with(&mut refresh, true)
-    }
-
-    fn refresh_with(&self, refresh: &mut Refresh, always: bool) -> Result<bool> {
-        let stamp = || self.storage.stamp().unwrap_or_default();
-        let at = if always { Some(ListAt::new(stamp())) } else { refresh.should_list(stamp) };
-        let Some(at) = at else { return Ok(false) };
-        // While the writer is at the files, a hit does not wait for it.
-        let live = match self.live.try_lock() {
-            Ok(live) => Some(live),
-            Err(TryLockError::Poisoned(live)) => Some(live.into_inner()),
-            Err(TryLockError::WouldBlock) => always.then(|| self.live()),
-        };
-        let Some(mut live) = live else { return Ok(false) };
-        let learned = live.refresh();
-        // What was not learned is looked for again, whatever the stamp says.
-        refresh.listed(if learned.is_ok() { at } else { ListAt::new(None) });
-        match learned {
-            Ok(new) => {
-                if new {
-                    self.install(&mut live);
-                }
-                Ok(new)
-            }
-            // A lost mount makes misses, not errors.
-            Err(error) if error.kind() == ErrorKind::Io && !always => Ok(false),
-            Err(error) => {
-                self.remember(&error);
-                Err(error)
-            }
         }
     }
 }

@@ -30,7 +30,8 @@ enum Source {
     Loaded(LoadedRows),
 }
 
-/// The place of one row; no source is a miss, and the row is its cause then.
+/// The place of one row. A missing row has the source of [`MISSING`], which is no number of a source, and its row is a [`Cause`]:
+/// only code that has checked the source may use the row.
 #[derive(Clone, Copy, Debug)]
 struct Address {
     source: u32,
@@ -76,7 +77,9 @@ pub struct Lookup {
     keys: Keys,
     leaves: Arc<[Leaf]>,
     rows: Vec<Address>,
+    /// It only grows: addresses are numbers in it, and what was found stays alive even if the row is rejected.
     sources: Vec<Source>,
+    /// The number of `rows` without a source. Every change of an address keeps it: lookups end when it is 0.
     missing: usize,
     /// Rows that were found in the write buffer.
     buffered: usize,
@@ -196,12 +199,17 @@ impl Lookup {
         keeping: Option<Keeping<'_>>,
     ) -> Result<Arc<RowBatch>> {
         let mut keys = self.keys.select(positions);
+        // Stamps are the last leaf of the schema, behind those of the output.
         columns.extend(keys.take_stamps());
+        // What was known before the rows were looked for, not what is known now: a change in between may be of the inputs they were
+        // computed from, and kills them.
         let mut batch =
             RowBatch::new(keys, columns, &self.leaves, self.seen.clone(), self.recompute.clone())?;
         if let Some(Keeping { attestation, losses, rejections }) = keeping {
-            // Without a tombstone a row that was found and rejected would live on beside the one that is computed.
+            // Without a tombstone a row that was found and rejected would live on beside the one that is computed. Asked before `fill`,
+            // which overwrites the causes.
             let rejected = positions.iter().any(|&position| self.is_replaced(position));
+            // A recompute session writes a tombstone for all its rows, rejected or not.
             batch.recompute = batch.recompute.or_else(|| rejected.then(|| rejections.clone()));
             (batch.attestation, batch.losses, batch.is_put) = (attestation, Some(losses), self.puts);
         }
@@ -232,12 +240,14 @@ impl Lookup {
     /// A number under which rows of this segment are found from now on.
     pub(crate) fn add_source(&mut self, segment: &Arc<Segment>) -> u32 {
         self.sources.push(Source::Segment(segment.clone()));
+        // A lookup has far fewer sources than 2^32 - 1, the number that means a miss.
         (self.sources.len() - 1) as u32
     }
 
     /// A row is found in the segment or batch of that number.
     #[inline]
     pub(crate) fn found(&mut self, position: usize, source: u32, row: u32) {
+        // Outside the fast path nothing ensures that the row is missing: it is counted once, however often it is found.
         if self.is_missing(position) {
             self.found_missing(position, source, row);
         } else {
@@ -248,6 +258,7 @@ impl Lookup {
     /// A missing row is found in the segment or batch of that number.
     #[inline]
     pub(crate) fn found_missing(&mut self, position: usize, source: u32, row: u32) {
+        // Not checked for each row: the fast path has one candidate for each missing position.
         debug_assert!(self.is_missing(position), "row {position} was found before");
         self.missing -= 1;
         self.rows[position] = Address { source, row };
@@ -256,6 +267,7 @@ impl Lookup {
     /// A row is found in a record batch that was decompressed, and copied: a lookup of few rows must not keep the many
     /// around them. `None` if the batch has no such row.
     pub(crate) fn found_unpacked(&mut self, position: usize, batch: &Unpacked, row: usize) -> Option<()> {
+        // All values before the first is copied: a row that is not complete is not found.
         let value = |leaf| batch.value(leaf, row);
         let values: Option<Vec<(&[u8], bool)>> = (0..self.leaves.len()).map(value).collect();
         self.found_read(position, &values?);
@@ -282,8 +294,11 @@ impl Lookup {
         }
     }
 
-    /// Notes why a missing row is missing.
+    /// Notes why a missing row is missing. Not for a row that [is replaced](Self::is_replaced): its cause decides that the row which
+    /// is computed gets a tombstone.
     pub(crate) fn missed(&mut self, position: usize, cause: Cause) {
+        // Of a row that was found, this would be another address.
+        debug_assert!(self.is_missing(position), "row {position} is found");
         self.rows[position].row = cause as u32;
     }
 
@@ -292,10 +307,12 @@ impl Lookup {
         if !self.is_missing(position) {
             self.missing += 1;
             let source = &self.sources[self.rows[position].source as usize];
-            // A row that completed the lookup was not counted.
+            // Saturating: a row that completed the lookup is in a batch too, and was not counted.
             self.buffered = self.buffered.saturating_sub(usize::from(matches!(source, Source::Batch(_))));
         }
         self.rows[position] = Address { source: MISSING.source, row: cause as u32 };
+        // Or `copy_rest` would leave the rejected row in the caller's memory. A lookup that still has its destinations keeps its own
+        // record of copies, which the caller of this corrects.
         self.copied.forget(position);
     }
 
@@ -308,6 +325,7 @@ impl Lookup {
 
     /// Rows of other stamps than those of the keys are missing, wherever they were copied.
     pub(crate) fn reject_outdated(&mut self, destinations: &mut Destinations<'_, '_>) {
+        // `of_leaves` adds this leaf to those that are wanted: its bytes were verified when the row was found.
         let Some(leaf) = self.keys.stamps().and(stamp_leaf(&self.leaves)) else { return };
         for position in 0..self.len() {
             if !self.is_missing(position) && self.keys.is_outdated(position, self.bytes(leaf, position)) {
@@ -329,6 +347,7 @@ impl Lookup {
             return counts;
         }
         for address in self.rows.iter().filter(|address| address.source == MISSING.source) {
+            // The row of a missing one is always a cause: `MISSING`, `missed` and `reopen` write nothing else.
             counts[address.row as usize] += 1;
         }
         counts
@@ -337,21 +356,24 @@ impl Lookup {
     /// A row is found in the write buffer.
     pub(crate) fn found_buffered(&mut self, position: usize, found: BufferedRow) {
         let same = |source: &Source| matches!(source, Source::Batch(own) if Arc::ptr_eq(own, &found.batch));
+        // From the end: neighbouring rows are often of one batch.
         let source = self.sources.iter().rposition(same).unwrap_or_else(|| {
             self.sources.push(Source::Batch(found.batch));
             self.sources.len() - 1
         });
+        // Before the row is found: it counts once.
         self.buffered += usize::from(self.is_missing(position));
         self.found(position, source as u32, found.row);
     }
 
     /// The missing rows that `batch` brings, those at `positions`, are found, at every position of a repeated key.
     fn fill(&mut self, batch: &Arc<RowBatch>, positions: &[usize]) {
+        // Rows that were found keep their address: what was served, or copied, does not change.
         let open: Vec<usize> = self.all_missing_positions().collect();
         self.sources.push(Source::Batch(batch.clone()));
         let source = (self.sources.len() - 1) as u32;
         if open == positions {
-            // No key is repeated.
+            // Every missing position has its own row, in the same order: no key has to be compared.
             for (row, position) in open.into_iter().enumerate() {
                 self.found(position, source, row as u32);
             }
@@ -374,6 +396,7 @@ impl Lookup {
                 _ => None,
             })
         };
+        // All before the first is waited for: the device reads them at the same time.
         stored().for_each(|(segment, row)| segment.announce(row));
         stored().for_each(|(segment, row)| segment.touch(row));
     }

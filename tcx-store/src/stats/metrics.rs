@@ -56,6 +56,7 @@ pub(crate) fn publish(module: &str, stats: &Stats) {
         ("tcx_sealed_rows_total", stats.rows_sealed),
         ("tcx_sealed_bytes_total", stats.bytes_sealed),
         ("tcx_damaged_segments_total", stats.damaged_segments),
+        ("tcx_failed_listings_total", stats.failed_listings),
         ("tcx_rebuilt_runs_total", stats.rebuilt_runs),
         ("tcx_write_failures_total", stats.write_failures),
     ];

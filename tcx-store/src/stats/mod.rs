@@ -70,6 +70,9 @@ pub struct Stats {
     pub unknown_segments: u64,
     /// Rows that were misses because the file system failed to read them.
     pub failed_reads: u64,
+    /// How often a lookup or [`refresh`](crate::Store::refresh) could not list the folder: until one can, rows and
+    /// invalidations of other processes are not seen.
+    pub failed_listings: u64,
     /// The size of the memory cache in bytes.
     pub memory_cache_bytes: u64,
     /// Index runs that were rebuilt because they were damaged or missing.
@@ -213,6 +216,7 @@ pub(crate) struct Counters {
     pub(crate) damaged_segments: Counter,
     pub(crate) unknown_segments: Counter,
     pub(crate) failed_reads: Counter,
+    pub(crate) failed_listings: Counter,
     pub(crate) rebuilt_runs: Counter,
     pub(crate) write_failures: Counter,
     /// By [`Work`].

@@ -150,7 +150,7 @@ impl Store {
             #[cfg(unix)]
             at_exit::flush_at_exit();
             self.core.keep_within_limits()?;
-            self.core.live().allow_writing();
+            self.core.allow_writing();
             // There was none.
             let _ = self.writer.set(writer);
         }

@@ -7,6 +7,7 @@ mod destination;
 mod failed_invalidation;
 mod faults;
 mod folder;
+mod listing;
 mod lookup;
 mod merged_elsewhere;
 mod outlived;

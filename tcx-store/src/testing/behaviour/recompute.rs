@@ -15,7 +15,7 @@ use crate::testing::{
     with_operations,
 };
 use crate::write::seal_queue::SealQueue;
-use crate::{Keys, RecomputeSession, Store};
+use crate::{Destination, Keys, RecomputeSession, Store};
 
 fn view(view: u32) -> Keys {
     Keys::text(["x", "y"], view).unwrap()
@@ -129,6 +129,29 @@ fn a_replacer_takes_no_row_of_another_for_its_own() {
     assert_eq!(replace(&store, &a, &["x"], 4), 0);
     assert_eq!(replace(&store, &b, &["y"], 4), 0);
     assert_eq!(replace(&store, &a, &["y"], 5), 1, "that is the other's");
+}
+
+#[test]
+fn a_session_does_not_find_its_sealed_row_behind_a_newer_one_that_waits_to_be_sealed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    let (a, b) = (RecomputeSession::new(), RecomputeSession::new());
+    replace(&store, &a, &["x", "y"], 2);
+    store.flush().unwrap();
+    assert_eq!(replace(&store, &b, &["x"], 3), 1);
+    for is_sealed in [false, true] {
+        let options = || LookupOptions { recompute: Some(&a), uncounted: true, ..LookupOptions::default() };
+        let mut bytes = Vec::with_capacity(16);
+        let bytes = &mut bytes.spare_capacity_mut()[..16];
+        let destinations = &mut [Destination { leaf: 0, bytes }];
+        let copied =
+            store.lookup_with(keys(&["x", "y"]), LookupOptions { destinations, ..options() }).unwrap();
+        for rows in [store.lookup_with(keys(&["x", "y"]), options()).unwrap(), copied] {
+            assert_eq!(rows.distinct_missing_positions(), [0], "sealed: {is_sealed}");
+        }
+        assert_eq!(values(&store, &["x", "y"]), [3, 2], "sealed: {is_sealed}");
+        store.flush().unwrap();
+    }
 }
 
 #[test]

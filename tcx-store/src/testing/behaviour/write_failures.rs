@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::sleep;
 use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
@@ -103,6 +104,38 @@ fn whatever_the_disk_says_writing_goes_off_is_told_once_and_goes_on_again() {
             assert_eq!(warned(dir.path(), "writing works again"), round as usize, "{kind:?}");
         }
     }
+}
+
+#[test]
+fn a_folder_that_cannot_be_listed_is_counted_and_logged_once_until_it_can_be() {
+    listen();
+    let (dir, off) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
+    let is_off = off.clone();
+    let rule = move |_, step: &str, _: &Path| {
+        (is_off.load(SeqCst) && step == "list").then_some(Fault::Refused(ErrorKind::Other))
+    };
+    let store = with_operations(dir.path(), Faulty::with(rule));
+    compute(&store, &["a"], 1);
+    store.flush().unwrap();
+    let lookup = || {
+        // The folder is listed at most every 100 ms.
+        sleep(Duration::from_millis(110));
+        assert_eq!(store.lookup(keys(&["a", "b"])).unwrap().missing(), 1);
+    };
+    for round in 1..=2 {
+        let before = store.stats().failed_listings;
+        off.store(true, SeqCst);
+        (0..3).for_each(|_| lookup());
+        store.refresh().unwrap_err();
+        assert!(store.stats().failed_listings >= before + 4, "{:?}", store.stats());
+        assert_eq!(warned(dir.path(), "cannot look for rows of other processes"), round);
+        off.store(false, SeqCst);
+        let before = store.stats().failed_listings;
+        lookup();
+        store.refresh().unwrap();
+        assert_eq!(store.stats().failed_listings, before);
+    }
+    assert_eq!(store.stats().write_failures, 0);
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! Looks for what other processes have added to the folder: now and then, and before rows are computed.
+
+use std::sync::TryLockError;
+use std::sync::atomic::Ordering;
+
+use crate::changes::Seen;
+use crate::engine::Core;
+use crate::error::{ErrorKind, Result};
+use crate::live::refresh::{ListAt, Refresh};
+use crate::storage::name::FileName;
+use crate::sys::runtime::lock;
+
+impl Core {
+    /// Looks for new files if it is time to.
+    pub(crate) fn refresh_if_due(&self) -> Result<bool> {
+        self.expire();
+        match self.refresh.try_lock() {
+            Ok(mut refresh) if refresh.is_due() => self.refresh_with(&mut refresh, false),
+            // Another thread is at it.
+            _ => Ok(false),
+        }
+    }
+
+    /// Looks for new files because rows are missing; lists only if the folder seems to have changed.
+    pub(crate) fn refresh_on_miss(&self) -> Result<bool> {
+        match self.refresh.try_lock() {
+            Ok(mut refresh) => self.refresh_with(&mut refresh, false),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Looks for new files because rows are missing, and for changes however lately the folder was listed: those that are there
+    /// now must not kill what is computed next. Returns whether anything may be new since `seen`.
+    pub(crate) fn refresh_before_computing(&self, seen: &Seen) -> Result<bool> {
+        let listed = self.refresh_on_miss()?;
+        // Rows that are not kept are killed by no change.
+        if !self.is_read_only.load(Ordering::Relaxed) {
+            match self.learn_changes() {
+                // A lost mount makes misses, not errors.
+                Err(error) if error.kind() != ErrorKind::Io => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(listed || self.snapshot().known != seen.number)
+    }
+
+    /// Lists the folder if there is a change that is not known. Of several threads that find one, the first lists.
+    fn learn_changes(&self) -> Result<()> {
+        let known = self.snapshot().known;
+        if !self.is_change_after(known) {
+            return Ok(());
+        }
+        let mut refresh = lock(&self.refresh);
+        // What another thread has listed since may be older than the newest change when this was called, so its name decides again.
+        let listed = self.snapshot().known;
+        if listed == known || self.is_change_after(listed) {
+            self.refresh_with(&mut refresh, true)?;
+        }
+        Ok(())
+    }
+
+    /// Changes have names: to look for the next one takes no listing.
+    fn is_change_after(&self, known: u64) -> bool {
+        self.storage.info(&FileName::Change(known.saturating_add(1)).to_string()).is_ok()
+    }
+
+    /// Lists the folder in any case.
+    pub(crate) fn refresh_now(&self) -> Result<bool> {
+        let mut refresh = lock(&self.refresh);
+        self.refresh_with(&mut refresh, true)
+    }
+
+    fn refresh_with(&self, refresh: &mut Refresh, always: bool) -> Result<bool> {
+        let stamp = || self.storage.stamp().unwrap_or_default();
+        let at = if always { Some(ListAt::new(stamp())) } else { refresh.should_list(stamp) };
+        let Some(at) = at else { return Ok(false) };
+        // While the writer is at the files, a hit does not wait for it.
+        let live = match self.live.try_lock() {
+            Ok(live) => Some(live),
+            Err(TryLockError::Poisoned(live)) => Some(live.into_inner()),
+            Err(TryLockError::WouldBlock) => always.then(|| self.live()),
+        };
+        let Some(mut live) = live else { return Ok(false) };
+        let learned = live.refresh();
+        self.note_listing(&learned);
+        // What was not learned is looked for again, whatever the stamp says.
+        refresh.listed(if learned.is_ok() { at } else { ListAt::new(None) });
+        match learned {
+            Ok(new) => {
+                if new {
+                    self.install(&mut live);
+                }
+                Ok(new)
+            }
+            // A lost mount makes misses, not errors.
+            Err(error) if error.kind() == ErrorKind::Io && !always => Ok(false),
+            Err(error) => {
+                self.remember(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts a listing that failed. Lookups go on without it, so the first failure is logged, and the first after a success.
+    fn note_listing(&self, learned: &Result<bool>) {
+        let failed = learned.as_ref().err().filter(|error| error.kind() == ErrorKind::Io);
+        self.counters.failed_listings.add(usize::from(failed.is_some()));
+        self.failing.note(
+            "look for rows of other processes",
+            self.storage.path(),
+            failed.map_or(Ok(()), Err),
+        );
+    }
+}
