@@ -28,7 +28,7 @@ pub(crate) struct BufferedRow {
 pub(crate) enum Newest {
     /// It is served.
     Own(BufferedRow),
-    /// A recompute session looks for its own rows, and this is none of them: there is no newer one in a segment.
+    /// Another session's: a recompute session, which looks for its own rows, misses. No segment contains a newer one.
     OfOthers,
 }
 
