@@ -10,14 +10,6 @@ use crate::workspace::{Workspace, cargo};
 /// The packages for the public registry, in the order in which they are published.
 pub(crate) const PUBLISHED: [&str; 5] = ["tcx-derive", "tcx-store", "tcx-sql", "tcx-cli", "tcx-cache"];
 
-/// Cargo's settings for the build of the packed sources. They repeat the profile of the workspace, which a packed manifest does
-/// not have, so that dependencies that the tests were built with serve again.
-const PROFILE: [&str; 3] = [
-    "profile.dev.debug='line-tables-only'",
-    "profile.dev.package.'*'.opt-level=1",
-    "profile.dev.package.'*'.debug=false",
-];
-
 /// Packs all packages and builds each. `cargo xtask test` packs them too, and builds none, which would take minutes.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     toolchain::require_compiler()?;
@@ -25,9 +17,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut package = cargo("package");
     package.current_dir(workspace.root());
     pack(&mut package);
-    for setting in PROFILE {
-        package.args(["--config", setting]);
-    }
+    // A packed manifest has no profiles. With those of the workspace, dependencies that the tests were built with serve again.
+    package.arg("--config").arg(workspace.root().join("Cargo.toml"));
     process::run(&mut package, "packing the packages and building them")
 }
 
