@@ -15,6 +15,7 @@ use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
 use crate::storage::Storage;
 use crate::storage::name::FileName;
+use crate::sys::notice::{Trouble, notice};
 
 /// The numbers that a listing shows.
 #[derive(Debug, Default)]
@@ -194,6 +195,11 @@ impl KnownChanges {
                     number,
                     "change cannot be verified: {what}; older rows are not served until it can be"
                 );
+                let unverified = format_args!(
+                    "change {number} in {} cannot be verified: {what}; older rows are computed again until it can be; check the disk, and run `tcx verify`",
+                    storage.path().display()
+                );
+                notice(Trouble::Damaged, unverified);
                 self.doubt(number, doubt);
             }
         }

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::computed::RowBatch;
 use crate::error::{Error, ErrorKind};
+use crate::sys::notice::{Trouble, notice};
 
 /// Asks the source of rows whether it is still what it was; the error says what changed and what to do.
 type Ask = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -66,6 +67,7 @@ impl Attestation {
         });
         if let Err(why) = answer {
             tracing::error!("rows are computed but not kept: {why}");
+            notice(Trouble::Lost, format_args!("rows are computed but not kept: {why}"));
             // Another store may have asked at the same time: the first answer is kept.
             let _ = self.refused.set(Error::of_kind(ErrorKind::SourceChanged, why));
         }

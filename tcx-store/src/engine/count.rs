@@ -101,6 +101,7 @@ impl Core {
             collection_times: times(Work::Collection),
             non_finite_rows: 0,
             rows_rechecked: 0,
+            repeated_ids: 0,
         }
     }
 

@@ -60,6 +60,25 @@ pub fn modules(cache: &Path) -> Result<Vec<String>> {
     Ok(modules)
 }
 
+/// Whether a directory is the folder of a module, which a cache must not be opened in. Looks for one file.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// # let store = Store::open(dir.path(), spec, &Options::default())?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// assert!(tcx_store::is_module(&dir.path().join("m_v1")));
+/// assert!(!tcx_store::is_module(dir.path()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn is_module(dir: &Path) -> bool {
+    dir.join(FileName::Change(0).to_string()).symlink_metadata().is_ok()
+}
+
 fn holds_files_of_tcx(dir: &Path) -> bool {
     let names = ReadOnlyStorage::new(dir.to_owned()).list().unwrap_or_default();
     names.iter().any(|name| FileName::parse(name).is_some())

@@ -16,6 +16,7 @@ use crate::stats::causes::Cause;
 use crate::storage::Storage;
 use crate::storage::name::SegmentName;
 use crate::storage::warn_once::Warned;
+use crate::sys::notice::{Trouble, notice};
 
 /// What became of a segment.
 #[derive(Debug)]
@@ -129,6 +130,11 @@ impl SegmentSet {
                 self.counters.unknown_segments.add(1);
                 let path = self.storage.path().join(name.to_string());
                 tracing::warn!(path = %path.display(), "unknown segment: {what}; its rows are computed again");
+                let unknown = format_args!(
+                    "unknown segment {}: {what}; its rows are computed again until this program uses the version of tcx that wrote it",
+                    path.display()
+                );
+                notice(Trouble::Unknown, unknown);
             }
             Err(SegmentError::Damaged(what)) => self.count_damage(name, what),
         }
@@ -295,5 +301,10 @@ impl SegmentSet {
         self.counters.damaged_segments.add(1);
         let path = self.storage.path().join(name.to_string());
         tracing::warn!(path = %path.display(), "damaged segment: {what}; its rows are computed again");
+        let damaged = format_args!(
+            "damaged segment {}: {what}; its rows are computed again; check the disk, and run `tcx verify --repair` to remove the file",
+            path.display()
+        );
+        notice(Trouble::Damaged, damaged);
     }
 }

@@ -1,5 +1,9 @@
 //! Misses by their cause.
 
+use std::fmt;
+
+use crate::stats::display::Grouped;
+
 /// Misses by their cause, as far as the index knows it.
 ///
 /// ```
@@ -49,7 +53,6 @@ impl MissCauses {
     }
 
     /// Each with its name.
-    #[cfg(feature = "metrics")]
     pub(crate) fn named(&self) -> [(&'static str, u64); Self::COUNT] {
         [
             ("absent", self.absent),
@@ -63,10 +66,23 @@ impl MissCauses {
         ]
     }
 
+    /// All of them together.
     pub(crate) fn all(&self) -> u64 {
         let Self { absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated } = self;
         let causes = [absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated];
         causes.into_iter().fold(0, |all, cause| all.saturating_add(*cause))
+    }
+}
+
+/// Those that are not zero, such as `1,880 absent, 8 damaged`.
+impl fmt::Display for MissCauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = "";
+        for (name, count) in self.named().into_iter().filter(|(_, count)| *count > 0) {
+            write!(f, "{before}{} {name}", Grouped(count))?;
+            before = ", ";
+        }
+        Ok(())
     }
 }
 

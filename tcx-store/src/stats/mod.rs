@@ -1,6 +1,7 @@
 //! What a store has done since it was opened in this process.
 
 pub(crate) mod causes;
+mod display;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 
@@ -97,6 +98,8 @@ pub struct Stats {
     pub non_finite_rows: u64,
     /// Rows that were computed a second time as a check; counted by the crate `tcx`, for one handle.
     pub rows_rechecked: u64,
+    /// Samples that had the id of an earlier sample of their batch and another input; counted by the crate `tcx`, for one handle.
+    pub repeated_ids: u64,
 }
 
 /// Hits and misses by tier: the write buffer, which is searched first, and the segments.

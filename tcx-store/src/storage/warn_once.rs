@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::storage::Storage;
+use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime::lock;
 
 /// The files that could not be opened and were warned of.
@@ -19,6 +20,11 @@ impl Warned {
         if error.kind() != io::ErrorKind::NotFound && self.0.insert(name.to_owned()) {
             let path = storage.path().join(name);
             tracing::warn!(path = %path.display(), "cannot open file: {error}; retrying at every listing");
+            let failed = format_args!(
+                "cannot open {}: {error}; its rows are computed again until it opens; check its permissions and the disk",
+                path.display()
+            );
+            notice(Trouble::Failing, failed);
         }
     }
 }
@@ -45,6 +51,11 @@ impl Failing {
         };
         if failing.get(action) != Some(&error) {
             tracing::warn!(path = %folder.display(), "cannot {action}: {error}; retrying");
+            let failed = format_args!(
+                "cannot {action} in {}: {error}; retrying; check permissions and the disk",
+                folder.display()
+            );
+            notice(Trouble::Failing, failed);
             failing.insert(action, error);
         }
         None

@@ -12,6 +12,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::store::open_stores;
+use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime::spawn;
 use crate::write::is_writer_thread;
 
@@ -60,6 +61,10 @@ fn flush_open_stores() {
         for store in &stores {
             if let Err(error) = store.flush() {
                 tracing::error!("rows are lost: {error:#}");
+                notice(
+                    Trouble::Lost,
+                    format_args!("rows are lost: {error:#}; call `flush` before the end to get this error"),
+                );
             }
             store.end_session();
         }
@@ -68,8 +73,10 @@ fn flush_open_stores() {
         let _ = done.send(());
     };
     if spawn("tcx-exit", flush).is_ok() && flushed.recv_timeout(LONGEST).is_err() {
-        tracing::error!(
+        let lost = format!(
             "rows may be lost: the process ends before the writers have finished (waited {LONGEST:?}); call `flush` or `close` before the end"
         );
+        tracing::error!("{lost}");
+        notice(Trouble::Lost, lost);
     }
 }

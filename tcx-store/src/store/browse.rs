@@ -32,6 +32,31 @@ impl Store {
         self.reader()?.each_key(Reach::Served, |key, view, _| see(key, view))
     }
 
+    /// Some of the keys of a view, at most `most`: enough to see what keys look like. Looks at few rows, however large the store
+    /// is.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Text, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::text(["a", "b", "c"], 0)?)?;
+    /// store.insert(&mut rows, &[0, 1, 2], vec![Column::dense(&[1, 2, 3])])?;
+    /// assert_eq!(store.some_keys(0, 2)?, [b"a", b"b"]);
+    /// store.flush()?;
+    /// assert_eq!(store.some_keys(0, 2)?, [b"a", b"b"]);
+    /// assert!(store.some_keys(1, 2)?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store was refused or inherited and cannot be read.
+    pub fn some_keys(&self, view: u32, most: usize) -> Result<Vec<Vec<u8>>> {
+        Ok(self.reader()?.some_keys(view, most))
+    }
+
     /// A lookup that finds nothing: its rows are computed and kept nowhere.
     pub fn empty_lookup(&self, keys: Keys) -> Lookup {
         self.core.spec.empty_lookup(keys)

@@ -165,6 +165,7 @@ impl Store {
         };
         if self.core.is_full() {
             self.core.counters.rows_dropped.add(batch.rows());
+            self.core.report_full();
             return Ok(false);
         }
         let (accepted, died) = self.core.buffer.accept(&batch, || writer.seal());

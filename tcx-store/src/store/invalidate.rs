@@ -175,6 +175,27 @@ impl Core {
         killed
     }
 
+    /// At most `most` of the stored keys of a view, to show what keys look like. Looks at few rows: it may return fewer than there
+    /// are.
+    pub(crate) fn some_keys(&self, view: u32, most: usize) -> Vec<Vec<u8>> {
+        const LOOKED_AT: usize = 1000;
+        self.expire();
+        let snapshot = self.snapshot();
+        let stored = snapshot.segments.iter().flat_map(|segment| {
+            let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
+            keys.map(|(key, own)| (key.to_vec(), own, segment.base()))
+        });
+        let stored = stored.take(LOOKED_AT);
+        let alive =
+            stored.filter(|(key, own, base)| *own == view && !snapshot.tombstones.kill(*base, key, *own));
+        let mut keys: Vec<_> = alive.map(|(key, ..)| key).take(most).collect();
+        for batch in self.buffer.all_batches().iter().filter(|batch| batch.keys.view() == view) {
+            let more = most - keys.len();
+            keys.extend((0..batch.rows()).take(more).map(|row| batch.keys.key(row).to_vec()));
+        }
+        keys
+    }
+
     /// Calls `see` with every key within `reach`, its view, and when its row was computed, in milliseconds since 1970. A key
     /// may come several times.
     ///

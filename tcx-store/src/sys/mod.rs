@@ -1,4 +1,4 @@
-//! What the engine needs of the machine and the operating system: memory, bytes, checksums, threads and time.
+//! What the engine needs of the machine and the operating system: memory, bytes, checksums, threads, time and stderr.
 
 pub(crate) mod aligned_writer;
 pub(crate) mod buffer_pool;
@@ -9,5 +9,6 @@ pub(crate) mod clock;
 pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod mmap;
+pub(crate) mod notice;
 pub(crate) mod runtime;
 pub(crate) mod wait;

@@ -7,6 +7,7 @@ use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::options::WhenFull;
 use crate::storage::name::FileName;
+use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime::lock;
 use crate::upkeep::compaction::evict;
 
@@ -20,6 +21,17 @@ impl Core {
             used.saturating_add(self.buffer.waiting().1 as u64) >= max
         };
         self.retention.when_full == WhenFull::StopWriting && self.retention.max_bytes.is_some_and(is_full)
+    }
+
+    /// Reports that rows are not kept because the folder is full: as a notice, since `stats` counts them and it is what the caller
+    /// has chosen.
+    #[cold]
+    pub(crate) fn report_full(&self) {
+        let full = format_args!(
+            "{} has reached its `max_bytes`: rows are computed but not kept; raise it, remove rows, or choose `WhenFull::EvictOldest`",
+            self.storage.path().display()
+        );
+        notice(Trouble::Full, full);
     }
 
     /// Looks how much room the folder takes, and makes some if it is too much. Done before the first row, after every seal, when

@@ -18,6 +18,7 @@ use crate::segment::{
     MAX_SEGMENT_BYTES, Piece, PieceRows, PieceSource, SegmentHeader, WrittenSegment, most_rows, write_segment,
 };
 use crate::storage::name::SegmentName;
+use crate::sys::notice::{Trouble, notice};
 use crate::write::decide::{Decided, Plan};
 
 /// Turns writing off; rows of a folder that refuses them are dropped.
@@ -26,6 +27,13 @@ pub(crate) fn give_up(core: &Core, error: &Error) {
     if core.buffer.set_write_failure(Some(error.clone())).is_none() {
         core.counters.write_failures.add(1);
         tracing::error!("writing is off, rows are computed but not kept: {error:#}");
+        let path = core.storage.path().display();
+        notice(
+            Trouble::WritingOff,
+            format_args!(
+                "writing to {path} is off, rows are computed but not kept: {error:#}; `flush` returns this error, and tcx tries again"
+            ),
+        );
     }
     if error.kind() == ErrorKind::Io {
         return;

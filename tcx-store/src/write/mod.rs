@@ -19,6 +19,7 @@ use crate::options::Options;
 use crate::sessions::Recorder;
 use crate::sys::buffer_pool::{self, Writes};
 use crate::sys::bytes::Random;
+use crate::sys::notice::{Trouble, notice};
 use crate::sys::wait::wait;
 use crate::upkeep::thread::{Due, UpkeepThread};
 use crate::write::seal_queue::SealQueue;
@@ -158,9 +159,18 @@ impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.commands.take());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!(path = %self.core.storage.path().display(), "the background writer panicked");
+            let path = self.core.storage.path().display();
+            tracing::error!(%path, "the background writer panicked");
+            notice(Trouble::Lost, format_args!("the background writer of {path} panicked; rows may be lost"));
         }
     }
+}
+
+/// The writer ends with rows that it could not write.
+fn lost(error: &Error) {
+    tracing::error!("rows are lost: {error:#}");
+    let lost = "call `flush` before the last handle is dropped to get this error";
+    notice(Trouble::Lost, format_args!("rows are lost: {error:#}; {lost}"));
 }
 
 fn stopped(core: &Core) -> Error {
@@ -239,8 +249,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 written
             }
             None => {
-                let result =
-                    seal_queue.seal_all().inspect_err(|error| tracing::error!("rows are lost: {error:#}"));
+                let result = seal_queue.seal_all().inspect_err(lost);
                 upkeep.end();
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
