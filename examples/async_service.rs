@@ -94,5 +94,7 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(run())
 }

@@ -49,6 +49,8 @@ fn epoch(dir: &std::path::Path, number: usize) -> tcx::Result<u64> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let dir = tempfile::tempdir()?;
     assert_eq!(epoch(dir.path(), 0)?, 0);
     let served = epoch(dir.path(), 1)?;

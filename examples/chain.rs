@@ -51,6 +51,8 @@ fn embedder() -> tcx::Result<Embedder> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let dir = tempfile::tempdir()?;
     let cache = Cache::open(dir.path())?;
     let tokenizer = cache.module(Tokenizer { vocabulary: 1000 })?;

@@ -78,6 +78,8 @@ fn launch(dir: &Path, number: usize, names: [&str; 2]) -> Result<String, Box<dyn
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let (Some(rank), [dir, rest @ ..]) = (rank(), &args[..]) {
         let number = rest.first().map_or(Ok(0), |number| number.parse())?;

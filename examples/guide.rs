@@ -2,11 +2,13 @@
 //! Run: `cargo run --example guide`
 //! Look at: each step asserts what the guide says of it.
 
+use std::sync::Arc;
+
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{
-    Cache, CacheableOutput, ContentId, D1, ErrorKind, Extractor, Frozen, Identity, Keyed, Mode, Ragged,
-    Table, Typed, Weights, WhenFull, cached_module,
+    Cache, CacheableOutput, ContentId, D1, ErrorKind, Extractor, FileId, Frozen, Identity, Keyed, Mode,
+    Ragged, Table, Typed, Weights, WhenFull, cached_module,
 };
 
 #[derive(CacheableOutput)]
@@ -43,6 +45,21 @@ impl Extractor for Encoder {
         let pixels = images.f_flatten(1, -1)?.f_narrow(1, 0, self.size)?;
         let brightness = pixels.f_mean_dim([1i64].as_slice(), false, Kind::Float)?.try_into()?;
         Ok(Features { pooled: self.net.forward(&pixels), brightness })
+    }
+}
+
+#[cached_module(id = "prompted_v1")]
+struct Prompted {}
+
+impl Extractor for Prompted {
+    type Input = (Vec<Arc<Tensor>>, Vec<String>); // images of any size, each with a prompt
+    type Output = Vec<f64>;
+
+    fn forward(&self, (images, prompts): &Self::Input) -> tcx::Result<Vec<f64>> {
+        let score = |(image, prompt): (&Arc<Tensor>, &String)| -> tcx::Result<f64> {
+            Ok(image.f_mean(Kind::Float)?.f_double_value(&[])? * prompt.len() as f64)
+        };
+        images.iter().zip(prompts).map(score).collect()
     }
 }
 
@@ -114,6 +131,8 @@ fn word_vectors<'a>(texts: impl Iterator<Item = &'a &'a str>) -> tcx::Result<Wor
 }
 
 fn main() -> tcx::Result<()> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     // Empty in each run, so that each step does what the guide says of it.
     let empty = tempfile::tempdir().map_err(tcx::Error::loader)?;
     let dir = empty.path();
@@ -127,6 +146,15 @@ fn main() -> tcx::Result<()> {
         assert_eq!(features.pooled.size(), [batch.len() as i64, 32]);
     }
     cache.flush()?; // durable when this returns
+
+    // Inputs that differ in size.
+    let prompted = cache.module(Prompted {})?;
+    let weighted = prompted.fetch(&["small", "large"], |missing| {
+        let image = |id: &str| Tensor::ones([if id == "small" { 8 } else { 64 }, 8], tch::kind::FLOAT_CPU);
+        let images = missing.ids().map(|id| Arc::from(image(id))).collect();
+        Ok((images, vec!["a cat".to_owned(); missing.len()]))
+    })?;
+    assert_eq!(weighted, [5., 5.]);
 
     // K-fold.
     for fold in 0..5 {
@@ -213,6 +241,13 @@ fn main() -> tcx::Result<()> {
         let found = lengths.get_or_compute(&[("cat.txt", changed)], |_| Ok(vec![text.len() as i64]))?;
         assert_eq!(found, [text.len() as i64]);
     }
+
+    let sizes = Table::<Vec<i64>>::builder("file_sizes_v1").stamped::<[u8]>().open(&cache)?;
+    let files = [FileId::of(dir.join("head.safetensors"))?]; // or `FileId::of_content`
+    let found = sizes.get_or_compute(&files, |missing| {
+        missing.ids().map(|file| Ok(std::fs::read(file)?.len() as i64)).collect()
+    })?;
+    assert!(found[0] > 0);
 
     // In an asynchronous program.
     let shared = std::sync::Arc::new(cache.module(WordCounts {})?);

@@ -45,6 +45,8 @@ fn probe(train: (&Tensor, &Tensor), test: (&Tensor, &Tensor)) -> tcx::Result<f64
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let dir = tempfile::tempdir()?;
     tch::manual_seed(7);
     let build = |p: &nn::Path<'_>| nn::linear(p, 64, 16, nn::LinearConfig::default());

@@ -49,6 +49,8 @@ fn inputs<'a>(ids: impl Iterator<Item = &'a i64>) -> tcx::Result<Tensor> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let dir = tempfile::tempdir()?;
     Frozen::build(nn::VarStore::new(Device::Cpu), net)?.save(dir.path().join("large.safetensors"))?;
     let ids: Vec<i64> = (0..80).collect();

@@ -37,6 +37,8 @@ fn run(dir: &Path, count: i64, stop: i64) -> tcx::Result<()> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [dir, count, stop] = &args[..] {
         return Ok(run(Path::new(dir), count.parse()?, stop.parse()?)?);

@@ -37,6 +37,8 @@ fn load(id: &str) -> Tensor {
 }
 
 fn main() -> tcx::Result<()> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     tch::manual_seed(7); // stands for `Frozen::load(Device::Cpu, "net.safetensors", |path| …)`: the same weights in every run
     let conv = Frozen::build(nn::VarStore::new(Device::Cpu), |p| {
         nn::conv2d(p, 3, 16, 3, nn::ConvConfig::default())

@@ -29,6 +29,8 @@ impl Extractor for ResNet50 {
 }
 
 fn train(loader: impl Iterator<Item = (Vec<String>, Tensor)>) -> tcx::Result<()> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let backbone = Frozen::load(Device::Cpu, "resnet50.safetensors", |p| {
         let net = resnet50_no_final_layer(p);
         nn::func_t(move |images, train| net.forward_t(images, train))

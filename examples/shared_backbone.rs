@@ -50,6 +50,8 @@ fn features(backbone: &Cached<Backbone>, ids: &[String]) -> tcx::Result<Features
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let dir = tempfile::tempdir()?;
     let ids: Vec<String> = (0..64).map(|i| format!("photos/{i}.jpg")).collect();
     let backbone = open(dir.path())?;

@@ -83,6 +83,8 @@ fn vowels(word: &str) -> f32 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let dir = tempfile::tempdir()?;
     let cache = Cache::open(dir.path())?;
     let analyser = cache.module(Analyser { long: 20 })?;

@@ -40,6 +40,8 @@ fn augment(image: &Tensor, view: u32) -> Tensor {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let dir = tempfile::tempdir()?;
     let texture = Cache::open(dir.path())?.module(Texture { weight: 0.5 })?;
     let ids: Vec<String> = (0..16).map(|i| format!("leaf {i}")).collect();

@@ -39,6 +39,11 @@ const KIND: Kind = Kind {
 const IMAGES: &str = "images";
 
 fn main() -> ExitCode {
+    // Prints what tcx warns of: damage, a full disk, lost rows.
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .with_writer(std::io::stderr)
+        .init();
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<Stopped>() => {

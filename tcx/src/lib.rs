@@ -52,7 +52,7 @@
 //! | fill a cache ahead of its use | [`Cached::warm`], [`Cached::prefetch`], [`Cached::coverage`] |
 //! | freeze weights | [`Frozen::load`], [`Frozen::build`], [`Frozen::script`], [`Frozen::tensor`] |
 //! | return tensors that differ in size | a `Vec<Tensor>`, or [`Ragged`], with `_` in the shape |
-//! | name samples | strings, `key = i64` or `key = bytes`; [`ContentId`]; [`Keyed`] if the inputs hold the ids; [`Cached::view`] |
+//! | name samples | strings and paths, `key = i64` or `key = bytes` ([`Id`]); [`ContentId`]; [`FileId`]; [`Keyed`] if the inputs hold the ids; [`Cached::view`] |
 //! | store values without a module | [`Cache::table`] |
 //! | remove or check rows | [`Cached::invalidate`] and its variants; [`Cached::verify`] |
 //! | watch it | [`Cached::stats`], [`CacheBuilder::progress`], spans and events of `tracing` |
@@ -90,6 +90,7 @@ pub use identity::Identity;
 pub use identity::frozen::{Frozen, Weights};
 pub use identity::stateless::Stateless;
 pub use ids::content::ContentId;
+pub use ids::file::FileId;
 pub use ids::stamp::{Stamp, StampKind, Stamped};
 pub use ids::{BytesIds, I64Ids, Id, KeyKind, PrefixKind, StringIds};
 pub use macros::{CacheableOutput, Stateless, cached_module};

@@ -68,10 +68,62 @@ fn the_longest_id_and_an_id_of_any_characters_are_ids() {
 #[test]
 fn an_id_that_is_repeated_is_one_sample_the_first() {
     let dir = tempfile::tempdir().unwrap();
-    let cached = strings(dir.path());
+    let cache = Cache::builder().refuse_repeated_ids(false).open(dir.path()).unwrap();
+    let cached = cache.module(Strings).unwrap();
     let found = cached.forward(&["a", "b", "a"], &Tensor::from_slice(&[1i64, 2, 3])).unwrap();
     assert_eq!(found, [1, 2, 1]);
-    assert_eq!(cached.stats().rows_accepted, 2);
+    assert_eq!((cached.stats().rows_accepted, cached.stats().repeated_ids), (2, 1));
+}
+
+#[test]
+fn an_id_that_is_repeated_with_another_input_is_refused_and_with_the_same_input_it_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().refuse_repeated_ids(true).open(dir.path()).unwrap();
+    let cached = cache.module(Strings).unwrap();
+    let ids = ["c.png", "a.png", "b.png", "a.png", "a.png"];
+    let error = cached.forward(&ids, &Tensor::from_slice(&[0i64, 1, 2, 3, 1])).unwrap_err();
+    let said = "module `echo_strings_v1`: the id \"a.png\" is at positions 1 and 3 of the batch, with different inputs: \
+                one row cannot hold both; give each sample an id of its own, such as the whole path instead of the file name";
+    assert_eq!((error.to_string().as_str(), error.kind()), (said, tcx::ErrorKind::InvalidBatch));
+    assert_eq!((cached.stats().rows_accepted, cached.stats().repeated_ids), (0, 1), "nothing is stored");
+
+    let same = Tensor::from_slice(&[0i64, 1, 2, 1, 1]);
+    assert_eq!(cached.forward(&ids, &same).unwrap(), [0, 1, 2, 1, 1]);
+    assert_eq!((cached.stats().rows_accepted, cached.stats().repeated_ids), (3, 1));
+    // Rows that are stored are served: their inputs are not looked at.
+    cached.forward(&ids, &Tensor::from_slice(&[9i64; 5])).unwrap();
+    assert_eq!(cached.stats().repeated_ids, 1);
+}
+
+#[test]
+fn a_repeated_id_is_an_error_by_itself_in_debug_builds_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = strings(dir.path()).forward(&["a", "a"], &Tensor::from_slice(&[1i64, 2]));
+    assert_eq!(done.is_err(), cfg!(debug_assertions));
+}
+
+echo!(Integers, "echo_integers_v1", i64);
+
+#[test]
+fn paths_and_integers_of_other_types_are_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let cached = strings(dir.path());
+    let paths = [Path::new("train/a.png").to_owned(), "train/b.png".into()];
+    cached.forward(&paths, &Tensor::from_slice(&[1i64, 2])).unwrap();
+    assert_eq!(cached.fetch(&["train/b.png"], |_| panic!("the same id")).unwrap(), [2]);
+    cached.invalidate(&[paths[0].as_path()]).unwrap();
+    assert_eq!(cached.coverage(&paths).unwrap().missing(), [0]);
+
+    let cached = Cache::open(dir.path()).unwrap().module(Integers).unwrap();
+    cached.forward(&[7usize, 8], &Tensor::from_slice(&[1i64, 2])).unwrap();
+    assert_eq!(cached.fetch(&[7u32, 8], |_| panic!("the same ids")).unwrap(), [1, 2]);
+    // Literals need no suffix.
+    assert_eq!(cached.fetch(&[8, 7], |_| panic!("the same ids")).unwrap(), [2, 1]);
+    let error = cached.forward(&[7, u64::MAX], &Tensor::from_slice(&[1i64, 2])).unwrap_err().to_string();
+    assert!(
+        error.starts_with("module `echo_integers_v1`: the id 18446744073709551615 does not fit"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -152,7 +152,12 @@ fn rows_that_come_out_differently_are_named_and_small_differences_are_tolerated(
     assert_eq!(different, [(2, "close"), (3, "exact")]);
     assert!(far.largest_difference >= 1., "{far}");
     let said = far.to_string();
-    assert!(said.starts_with("2 of 3 rows differ, the largest difference is 1.0e0"), "{said}");
-    assert!(said.contains("\n  2: field `close` is 6 and 7.2"), "{said}");
+    assert!(
+        said.starts_with(
+            "2 of 3 stored rows differ from what the module computes; the largest difference is 1.0e0"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("\n  2: field `close` is stored as 6 and computed as 7.2"), "{said}");
     assert_eq!(triples.forward(&[2], &vec![9.]).unwrap().exact, [6], "the cache is as it was");
 }

@@ -146,8 +146,9 @@ fn key(option: &Named) -> syn::Result<&'static str> {
         "bytes" => return Ok("BytesIds"),
         "String" | "str" | "string" | "&str" => return Ok("StringIds"),
         "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "isize" | "i128" | "u128" | "int" => {
-            " (an integer id is an `i64`)"
+            " (`key = i64` takes `i32`, `u32`, `u64` and `usize` too)"
         }
+        "Path" | "PathBuf" | "&Path" => " (a path is a string: leave `key` out)",
         "Uuid" | "uuid" | "[u8;16]" | "Vec<u8>" | "&[u8]" => " (a UUID is its 16 bytes: `key = bytes`)",
         _ => "",
     };

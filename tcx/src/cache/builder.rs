@@ -6,6 +6,7 @@ use std::time::Duration;
 use tcx_store::{Compression, Options, WhenFull};
 
 use crate::cache::mode::Mode;
+use crate::cache::place::check_place;
 use crate::cache::progress::Shown;
 use crate::cache::tuning::Tuning;
 use crate::cache::{Cache, Shared};
@@ -37,6 +38,7 @@ pub struct CacheBuilder {
     mode: Mode,
     shown: Shown,
     recheck: f64,
+    refuses_repeated: bool,
 }
 
 /// One sample of a thousand.
@@ -44,7 +46,13 @@ const RECHECK: f64 = 0.001;
 
 impl CacheBuilder {
     pub(crate) fn new() -> Self {
-        Self { options: Options::default(), mode: Mode::default(), shown: Shown::default(), recheck: RECHECK }
+        Self {
+            options: Options::default(),
+            mode: Mode::default(),
+            shown: Shown::default(),
+            recheck: RECHECK,
+            refuses_repeated: cfg!(debug_assertions),
+        }
     }
 
     /// Rows that are older than this are computed again (default: never).
@@ -99,14 +107,18 @@ impl CacheBuilder {
         self
     }
 
-    /// What is printed on stderr if it is a terminal. Otherwise nothing is printed.
+    /// What is printed on stderr if it is a terminal. Otherwise only notices are printed.
     ///
     /// - `true`: a bar in [`Cached::warm`](crate::Cached::warm), one line of progress while an epoch computes for longer than two
     ///   seconds, and one line for each module when the cache is closed.
-    /// - `false`: nothing.
+    /// - `false`: nothing, not even notices.
     /// - If it is not set: only the bar of `warm`.
     ///
     /// In all three cases the same is reported as events of `tracing`, with level INFO.
+    ///
+    /// *Notices* are lines about damage, files that cannot be read, failed writing, and rows that are lost or not kept. They are events
+    /// of `tracing` with level WARN or ERROR. If no subscriber of `tracing` is set up, the first notice of each kind in a process is
+    /// written to stderr instead, with the path and what to do, unless every cache of the process was opened with `progress(false)`.
     pub fn progress(mut self, shown: bool) -> Self {
         self.shown = if shown { Shown::Everything } else { Shown::Nothing };
         self
@@ -143,6 +155,42 @@ impl CacheBuilder {
         self
     }
 
+    /// Whether [`forward`](crate::Cached::forward) returns an error if one id is at two positions of its batch with different
+    /// inputs (`true` in debug builds, `false` in release builds). One row cannot hold both: without the error, both samples get
+    /// the output of the first. File names without their folders are the usual reason. In both cases
+    /// [`Stats::repeated_ids`](crate::Stats::repeated_ids) counts the samples, and the first is an event of `tracing` with level
+    /// WARN.
+    ///
+    /// tcx compares the inputs of an id when it computes its row, and only those of one call of `forward`: it compares nothing
+    /// if all rows are stored, or if every id is in the batch once, and `fetch` and `warm` load the input of an id once.
+    /// [`Batch::is_same`](crate::Batch::is_same) lists the types of inputs that are compared.
+    ///
+    /// ```
+    /// # use tcx::{Extractor, cached_module};
+    /// # #[cached_module(id = "repeated_v1")]
+    /// # struct Lengths {}
+    /// # impl Extractor for Lengths {
+    /// #     type Input = Vec<String>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// let cache = tcx::Cache::builder().refuse_repeated_ids(true).open(dir.path())?;
+    /// let lengths = cache.module(Lengths {})?;
+    /// let texts = vec!["a cat".to_owned(), "a black cat".to_owned()];
+    /// // `train/cat.txt` and `test/cat.txt`, by their file names.
+    /// let error = lengths.forward(&["cat.txt", "cat.txt"], &texts).unwrap_err();
+    /// assert!(error.to_string().contains("positions 0 and 1"));
+    /// assert_eq!(lengths.stats().repeated_ids, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refuse_repeated_ids(mut self, refuses: bool) -> Self {
+        self.refuses_repeated = refuses;
+        self
+    }
+
     /// Opens the cache in directory `dir`. A relative path is resolved now, so a later change of the current directory has no
     /// effect.
     ///
@@ -152,7 +200,8 @@ impl CacheBuilder {
     /// # Errors
     ///
     /// Returns an error if the path is empty or is not a directory, if it is relative and the current directory is gone, or if
-    /// the fraction to [`recheck`](Self::recheck) is not from 0 to 1.
+    /// the fraction to [`recheck`](Self::recheck) is not from 0 to 1. Returns an error that names the directory to open if the
+    /// path is the folder of a module or inside one, or is a new directory inside another cache.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
         if !(0. ..=1.).contains(&self.recheck) {
             let error = Error::new(
@@ -175,6 +224,11 @@ impl CacheBuilder {
                 format!("cannot open a cache at {}: expected a directory, found a file", dir.display());
             return Err(Error::new(ErrorKind::InvalidPath, message).with_remedy("pass another path"));
         }
-        Ok(Cache::new(Shared::new(dir, self.options, self.shown, self.recheck), self.mode))
+        check_place(&dir)?;
+        if self.shown.has_notices() {
+            tcx_store::notices_on_stderr();
+        }
+        let Self { options, shown, recheck, refuses_repeated, mode } = self;
+        Ok(Cache::new(Shared::new(dir, options, shown, recheck, refuses_repeated), mode))
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod builder;
 pub(crate) mod coverage;
 pub(crate) mod gather;
 pub(crate) mod mode;
+mod place;
 pub(crate) mod progress;
 pub(crate) mod provenance;
 pub(crate) mod stores;
@@ -78,15 +79,23 @@ pub(crate) struct Shared {
     shown: Shown,
     /// The part of the computed samples that is computed again.
     recheck: f64,
+    /// Whether an id that is twice in a batch with different inputs is an error.
+    refuses_repeated: bool,
     /// The weights behind the rows of each module, by its id, in whatever mode its handles are.
     origins: Alone<HashMap<&'static str, Arc<Origin>>>,
 }
 
 impl Shared {
-    pub(crate) fn new(dir: PathBuf, options: Options, shown: Shown, recheck: f64) -> Self {
+    pub(crate) fn new(
+        dir: PathBuf,
+        options: Options,
+        shown: Shown,
+        recheck: f64,
+        refuses_repeated: bool,
+    ) -> Self {
         let (stores, process, closed) = (Stores::default(), Process::current(), AtomicBool::new(false));
         let origins = Alone::default();
-        Self { dir, options, stores, process, closed, shown, recheck, origins }
+        Self { dir, options, stores, process, closed, shown, recheck, refuses_repeated, origins }
     }
 }
 
@@ -176,6 +185,11 @@ impl Shared {
     /// The part of the computed samples that is computed again.
     pub(crate) fn recheck(&self) -> f64 {
         self.recheck
+    }
+
+    /// Whether an id that is twice in a batch with different inputs is an error.
+    pub(crate) fn refuses_repeated(&self) -> bool {
+        self.refuses_repeated
     }
 
     /// The weights behind the rows of a module: the same ones for all its handles.

@@ -30,6 +30,11 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
+    /// Whether trouble is written to stderr if no subscriber of `tracing` is set up.
+    pub(crate) fn has_notices(self) -> bool {
+        self != Self::Nothing
+    }
+
     pub(crate) fn has_bars(self) -> bool {
         self != Self::Nothing
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tcx_store::{Losses, Store};
+use tcx_store::{Losses, Store, Trouble, notice};
 
 use crate::cache::alone::{Alone, Held};
 use crate::cache::progress::Shown;
@@ -124,6 +124,7 @@ fn first_of(errors: Vec<tcx_store::Error>) -> Result<()> {
     let first = errors.next();
     for error in errors {
         tracing::error!("{error:#}");
+        notice(Trouble::Lost, format_args!("{error:#}"));
     }
     first.map_or(Ok(()), |error| Err(error.into()))
 }

@@ -29,11 +29,14 @@ struct Summary<'a> {
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats { hits, misses, rows_computed, rows, bytes, rows_dropped, .. } = self.stats;
+        let Stats { hits, misses, miss_causes, rows_computed, rows, bytes, rows_dropped, .. } = self.stats;
         let percent = 100. * hits as f64 / (hits + misses).max(1) as f64;
         write!(f, "{}: {}, {} computed, ", self.module, counted(hits, "hit"), HumanCount(rows_computed))?;
         // Never 100% as long as something was missing.
         write!(f, "{}% hits; {}, {} on disk", percent as u64, counted(rows, "row"), counted(bytes, "byte"))?;
+        if misses > 0 {
+            write!(f, "; missing were {miss_causes}")?;
+        }
         match rows_dropped {
             0 => Ok(()),
             dropped => write!(f, "; {} not kept", counted(dropped, "row")),
@@ -51,13 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_one_line_with_readable_numbers() {
+    fn a_summary_is_one_line_with_misses_by_cause_and_rows_not_kept() {
         let mut stats = Stats::default();
         (stats.hits, stats.misses, stats.rows_computed) = (48_112, 1888, 1888);
         (stats.rows, stats.bytes) = (1888, 15_466_496);
+        (stats.miss_causes.absent, stats.miss_causes.damaged) = (1880, 8);
         let said = Summary { module: "resnet50_v1", stats }.to_string();
         let numbers = "48,112 hits, 1,888 computed, 96% hits; 1,888 rows, 15,466,496 bytes on disk";
-        assert_eq!(said, format!("resnet50_v1: {numbers}"));
+        assert_eq!(said, format!("resnet50_v1: {numbers}; missing were 1,880 absent, 8 damaged"));
         (stats.hits, stats.misses, stats.rows_computed, stats.rows_dropped) = (999_999, 3, 1, 12);
         let said = Summary { module: "m", stats }.to_string();
         assert!(
@@ -65,7 +69,11 @@ mod tests {
             "{said}"
         );
         (stats.hits, stats.misses, stats.rows, stats.bytes, stats.rows_dropped) = (1, 1, 1, 1, 1);
+        (stats.miss_causes.absent, stats.miss_causes.damaged) = (1, 0);
         let said = Summary { module: "m", stats }.to_string();
-        assert_eq!(said, "m: 1 hit, 1 computed, 50% hits; 1 row, 1 byte on disk; 1 row not kept");
+        assert_eq!(
+            said,
+            "m: 1 hit, 1 computed, 50% hits; 1 row, 1 byte on disk; missing were 1 absent; 1 row not kept"
+        );
     }
 }

@@ -9,6 +9,7 @@ use crate::cached::checks::compare::{Broken, Tolerance, first_difference};
 use crate::cached::checks::passed::{Level, Record};
 use crate::cached::checks::tipped::Tipped;
 use crate::cached::checks::{Checks, Computed, Recheck};
+use crate::cached::panicked::Running;
 use crate::identity::Identity;
 use crate::identity::sources::Sources;
 use crate::identity::watch::WeightWatch;
@@ -117,10 +118,10 @@ impl<M: CachedModule> Compute<M> {
         refuse(&self.checks)?;
         let columns = if self.without_gradients {
             let _no_grad = tch::no_grad_guard();
-            run(module, inputs, ColumnWriter::new(rows))?
+            run(module, inputs, ColumnWriter::new(rows), named)?
         } else {
             // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
-            with_grad(|| run(module, inputs, ColumnWriter::refusing_gradients(rows)))?
+            with_grad(|| run(module, inputs, ColumnWriter::refusing_gradients(rows), named))?
         };
         if !self.without_gradients {
             // Gradients are looked for in every process: that costs nothing.
@@ -146,9 +147,12 @@ fn run<M: CachedModule>(
     (module, watch): &(M, WeightWatch),
     inputs: &M::Input,
     mut writer: ColumnWriter,
+    named: &dyn Fn(usize) -> String,
 ) -> Result<Vec<Column>> {
     watch.check().map_err(in_module::<M>)?;
+    let running = Running::new(M::ID, writer.rows(), named);
     let output = Extractor::forward(module, inputs).map_err(in_module::<M>)?;
+    drop(running);
     watch.check_after().map_err(in_module::<M>)?;
     output.write(&mut writer).map_err(in_module::<M>)?;
     Ok(writer.finish())
@@ -170,12 +174,13 @@ impl<M: CachedModule> Computed for Ran<'_, M> {
     }
 
     fn again(&self) -> Result<Vec<Column>> {
-        run(self.module, self.inputs, ColumnWriter::new(self.rows))
+        run(self.module, self.inputs, ColumnWriter::new(self.rows), self.named)
     }
 
     fn some(&self, positions: &[usize]) -> Result<Vec<Column>> {
         let inputs = self.inputs.select(positions).map_err(in_module::<M>)?;
-        let some = run(self.module, &inputs, ColumnWriter::new(positions.len()));
+        let named = |row: usize| (self.named)(positions[row]);
+        let some = run(self.module, &inputs, ColumnWriter::new(positions.len()), &named);
         some.map_err(|error| alone_failed::<M>(self.rows, positions.len(), error))
     }
 

@@ -10,7 +10,8 @@ use crate::module::extractor::CachedModule;
 const TOGETHER: usize = 1 << 16;
 
 impl<M: CachedModule> Cached<M> {
-    /// Reports which of these ids are in the cache. It computes nothing, and counts neither hits nor misses.
+    /// Reports which of these ids are in the cache. It computes nothing, and counts neither hits nor misses. Print the result to
+    /// see which ids are missing.
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};
@@ -41,11 +42,6 @@ impl<M: CachedModule> Cached<M> {
     }
 
     pub(crate) fn coverage_view<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Coverage> {
-        let mut missing = Vec::new();
-        for (part, ids) in ids.chunks(TOGETHER).enumerate() {
-            let positions = self.peek(ids, view)?;
-            missing.extend(positions.into_iter().map(|position| part * TOGETHER + position));
-        }
-        Ok(Coverage::new(ids.len(), missing))
+        Coverage::of(self.rows(), view, ids.chunks(TOGETHER).map(|ids| self.pack(ids, view)))
     }
 }

@@ -9,7 +9,9 @@ pub(crate) mod fields;
 pub(crate) mod invalidate;
 pub(crate) mod keyed;
 pub(crate) mod open;
+pub(crate) mod panicked;
 pub(crate) mod prefetch;
+pub(crate) mod repeated;
 pub(crate) mod upkeep;
 pub(crate) mod verify;
 pub(crate) mod view;
@@ -28,9 +30,11 @@ use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::Rows;
 use crate::cache::progress::Computing;
 use crate::cached::checks::Recheck;
-use crate::cached::checks::finite::{FiniteWatch, name};
+use crate::cached::checks::finite::FiniteWatch;
 use crate::cached::compute::Compute;
+use crate::cached::repeated::RepeatWatch;
 use crate::identity::sources::Sources;
+use crate::ids::name::name;
 use crate::ids::{Id, KeyKind};
 use crate::module::batch::Batch;
 use crate::module::extractor::CachedModule;
@@ -81,6 +85,7 @@ pub struct Cached<M> {
     sources: Arc<Sources>,
     pub(crate) finite: FiniteWatch,
     pub(crate) recheck: Recheck,
+    pub(crate) repeated: RepeatWatch,
     pub(crate) computing: Computing,
     gather: Gather,
     output_device: Device,
@@ -96,6 +101,7 @@ impl<M: CachedModule> Cached<M> {
         output_device: Device,
     ) -> Self {
         let recheck = Recheck::new(shared.recheck());
+        let repeated = RepeatWatch::new(shared.refuses_repeated());
         Self {
             shared,
             rows,
@@ -104,6 +110,7 @@ impl<M: CachedModule> Cached<M> {
             entries,
             finite: FiniteWatch::default(),
             recheck,
+            repeated,
             computing: Computing::default(),
             gather: Gather::default(),
             output_device,
@@ -183,7 +190,14 @@ impl<M: CachedModule> Cached<M> {
         }
         let mut rows = self.lookup(ids, view, gather)?;
         if rows.missing() > 0 {
-            self.complete(&mut rows, |positions| select(inputs, samples, positions))?;
+            let missing = rows.missing();
+            self.complete(&mut rows, |positions| {
+                // Only a repeated id makes them fewer, or another thread, which costs one comparison of the keys.
+                if positions.len() < missing {
+                    self.repeated.check(M::ID, &self.pack(ids, view)?, positions, inputs)?;
+                }
+                select(inputs, samples, positions)
+            })?;
         }
         Ok(rows)
     }
@@ -293,7 +307,7 @@ impl<M: CachedModule> Cached<M> {
 
     pub(crate) fn pack_as<K: KeyKind, I: Id<K>>(&self, ids: &[I], view: u32) -> Result<Keys> {
         self.shared.check_open()?;
-        K::pack(ids, view).map_err(|error| in_module::<M>(&error))
+        K::pack(ids, view).map_err(|error| error.in_module(M::ID))
     }
 
     /// The store, to change what is in it.
@@ -306,11 +320,6 @@ impl<M: CachedModule> Cached<M> {
     pub(crate) fn readable(&self) -> Result<&Arc<Store>> {
         self.shared.check_open()?;
         self.rows.readable(M::ID)
-    }
-
-    /// The positions of the ids that are not in the cache.
-    pub(crate) fn peek<I: Id<M::Key>>(&self, ids: &[I], view: u32) -> Result<Vec<usize>> {
-        Ok(self.rows.peek(self.pack(ids, view)?)?.all_missing_positions().collect())
     }
 
     /// The module, once no other thread computes with it.
@@ -371,10 +380,6 @@ impl<M: CachedModule> Cached<M> {
     pub(crate) fn output<O: CacheableOutput>(&self, gather: &Gather, found: Found) -> Result<O> {
         gather.read::<M::Output, O>(found, self.output_device).map_err(|error| error.in_module(M::ID))
     }
-}
-
-fn in_module<M: CachedModule>(error: &tcx_store::Error) -> Error {
-    Error::batch(format!("{error:#}")).in_module(M::ID)
 }
 
 impl<M: CachedModule> fmt::Debug for Cached<M> {

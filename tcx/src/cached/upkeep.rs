@@ -44,6 +44,7 @@ impl<M: CachedModule> Cached<M> {
         let mut stats = self.rows().stats();
         stats.non_finite_rows = self.finite.rows();
         stats.rows_rechecked = self.recheck.rows();
+        stats.repeated_ids = self.repeated.rows();
         stats
     }
 

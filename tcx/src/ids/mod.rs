@@ -1,6 +1,10 @@
 //! The ids of samples: which types a module accepts, decided by `key = …` in its annotation.
 
 pub(crate) mod content;
+pub(crate) mod file;
+mod integers;
+pub(crate) mod name;
+mod paths;
 pub(crate) mod stamp;
 
 use std::borrow::Cow;
@@ -8,6 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tcx_store::{KeyType, Keys, StampType};
+
+use crate::{Error, Result};
 
 /// The type of the ids of a module or a table: [`StringIds`], [`I64Ids`], [`BytesIds`], or one of these with stamps
 /// ([`Stamped`](crate::Stamped)). tcx implements it for these and for nothing else. Code that is generic over modules or tables
@@ -46,8 +52,10 @@ pub trait KeyKind: Sized + 'static {
 
     /// Packs the ids of a batch.
     #[doc(hidden)]
-    fn pack<I: Id<Self>>(ids: &[I], view: u32) -> tcx_store::Result<Keys> {
-        Self::keys(ids.iter().map(Id::id), view)
+    fn pack<I: Id<Self>>(ids: &[I], view: u32) -> Result<Keys> {
+        // Most ids have nothing to check: the compiler then removes this loop.
+        ids.iter().try_for_each(Id::check)?;
+        Self::keys(ids.iter().map(Id::id), view).map_err(|error| Error::batch(format!("{error:#}")))
     }
 
     /// Reads an id from the bytes of a key, and of its stamp if it has one.
@@ -184,9 +192,19 @@ impl KeyKind for BytesIds {
 
 /// The id of a sample, for a module whose ids are `K`.
 ///
-/// Strings (`String`, `&str`, [`ContentId`](crate::ContentId), …) unless `#[cached_module(key = i64)]` or
-/// `#[cached_module(key = bytes)]` says otherwise. Bytes are `Vec<u8>`, `&[u8]`, `[u8; N]`, a `ContentId`, and, with the
-/// feature `uuid`, a `uuid::Uuid`, which is its 16 bytes.
+/// | `key` in the annotation | types of ids |
+/// |---|---|
+/// | none, or `String` | `String`, `&str`, [`Path`](std::path::Path), `PathBuf`, [`ContentId`](crate::ContentId) |
+/// | `i64` | `i64`, and `i32`, `u32`, `u64`, `usize`, which are converted |
+/// | `bytes` | `Vec<u8>`, `&[u8]`, `[u8; N]`, `ContentId`, and `uuid::Uuid` with the feature `uuid` |
+///
+/// Each also behind a reference, `Box`, `Rc`, `Arc` or `Cow`. With stamps, ids are pairs of one of these and its stamp, or a
+/// [`FileId`](crate::FileId).
+///
+/// - A path is the text that it consists of, as it is given: `a.png` and `./a.png` are two ids. A path that is not UTF-8 is an
+///   error that names it.
+/// - An integer is the same id whatever its type is. One that an `i64` cannot hold is an error that names it.
+/// - A UUID is its 16 bytes, in the order in which it is written.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -199,11 +217,20 @@ impl KeyKind for BytesIds {
 /// ```
 ///
 /// An id has at least one byte and at most 4,096, and is compared byte by byte: `"Cat.jpg"` and `"cat.jpg"` are two samples. If
-/// an id occurs twice in a batch, it is one sample, computed once from the inputs at its first position.
+/// an id occurs twice in a batch, it is one sample, computed once from the inputs at its first position
+/// ([`CacheBuilder::refuse_repeated_ids`](crate::CacheBuilder::refuse_repeated_ids) refuses other inputs).
 pub trait Id<K: KeyKind> {
-    /// The id itself.
+    /// The id itself, if [`check`](Self::check) accepts it; anything otherwise.
     #[doc(hidden)]
     fn id(&self) -> K::Ref<'_>;
+
+    /// Whether it can be an id: a value of most types always can.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the id if it is a path that is not UTF-8, or an integer that is too large.
+    #[doc(hidden)]
+    fn check(&self) -> Result<()>;
 }
 
 // Ids of each kind have a trait of their own, so that a wrong one has a message of its own. It is a trait of the kind,
@@ -212,14 +239,20 @@ pub trait Id<K: KeyKind> {
 /// Which types are the ids of a module whose ids are strings.
 #[diagnostic::on_unimplemented(
     message = "the ids of this module are strings, found `{T}`",
-    label = "expected `String` or `&str`",
+    label = "expected `String`, `&str` or a path",
     note = "strings are the default; `#[cached_module(key = i64)]` and `#[cached_module(key = bytes)]` choose others",
+    note = "a `Uuid` needs `key = bytes`, a `FileId` needs `stamp = bytes`",
     note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
 )]
 #[doc(hidden)]
 pub trait StringId<T: ?Sized> {
-    /// The id itself.
+    /// The id itself, if `check` accepts it.
     fn read(id: &T) -> &str;
+
+    /// As [`Id::check`].
+    fn check(_: &T) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<T> Id<StringIds> for T
@@ -229,19 +262,29 @@ where
     fn id(&self) -> &str {
         StringIds::read(self)
     }
+
+    fn check(&self) -> Result<()> {
+        StringIds::check(self)
+    }
 }
 
 /// Which types are the ids of a module with `key = i64`.
 #[diagnostic::on_unimplemented(
     message = "the ids of this module are `i64`, found `{T}`",
-    label = "expected `i64`",
+    label = "expected an integer of at most 64 bits",
     note = "chosen by `#[cached_module(key = i64)]`; without `key`, ids are strings",
+    note = "`i64`, `i32`, `u32`, `u64` and `usize` are ids; write `id as i64` for another integer that fits",
     note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
 )]
 #[doc(hidden)]
 pub trait I64Id<T: ?Sized> {
-    /// The id itself.
+    /// The id itself, if `check` accepts it.
     fn read(id: &T) -> i64;
+
+    /// As [`Id::check`].
+    fn check(_: &T) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<T> Id<I64Ids> for T
@@ -250,6 +293,10 @@ where
 {
     fn id(&self) -> i64 {
         I64Ids::read(self)
+    }
+
+    fn check(&self) -> Result<()> {
+        I64Ids::check(self)
     }
 }
 
@@ -272,6 +319,10 @@ where
 {
     fn id(&self) -> &[u8] {
         BytesIds::read(self)
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -328,6 +379,10 @@ macro_rules! pointers {
             fn read(id: &$pointer) -> &str {
                 <Self as StringId<T>>::read(id)
             }
+
+            fn check(id: &$pointer) -> Result<()> {
+                <Self as StringId<T>>::check(id)
+            }
         }
 
         impl<T: ?Sized> I64Id<$pointer> for I64Ids
@@ -336,6 +391,10 @@ macro_rules! pointers {
         {
             fn read(id: &$pointer) -> i64 {
                 <Self as I64Id<T>>::read(id)
+            }
+
+            fn check(id: &$pointer) -> Result<()> {
+                <Self as I64Id<T>>::check(id)
             }
         }
 
@@ -359,6 +418,10 @@ where
     fn read<'i>(id: &'i &T) -> &'i str {
         <Self as StringId<T>>::read(id)
     }
+
+    fn check(id: &&T) -> Result<()> {
+        <Self as StringId<T>>::check(id)
+    }
 }
 
 impl<T: ?Sized> I64Id<&T> for I64Ids
@@ -367,6 +430,10 @@ where
 {
     fn read(id: &&T) -> i64 {
         <Self as I64Id<T>>::read(id)
+    }
+
+    fn check(id: &&T) -> Result<()> {
+        <Self as I64Id<T>>::check(id)
     }
 }
 
@@ -385,6 +452,10 @@ where
 {
     fn read<'i>(id: &'i Cow<'_, T>) -> &'i str {
         <Self as StringId<T>>::read(id)
+    }
+
+    fn check(id: &Cow<'_, T>) -> Result<()> {
+        <Self as StringId<T>>::check(id)
     }
 }
 

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use tcx_store::{Column, KeyType, Keys, StampType};
 
+use crate::Result;
 use crate::ids::{BytesIds, Id, KeyKind, PrefixKind};
 
 /// Ids of type `K`, each with a stamp of type `S`: `stamp = u64` or `stamp = bytes` in the annotation, where `S` is `u64` or
@@ -152,12 +153,16 @@ impl<K: PrefixKind, S: StampKind + ?Sized> PrefixKind for Stamped<K, S> {
     message = "the ids of this module have stamps, found `{T}`",
     label = "expected a pair of an id and its stamp",
     note = "chosen by `stamp = …` in `#[cached_module]`, or by `TableBuilder::stamped`",
-    note = "give each id with its stamp, `(id, stamp)`: a `u64`, or bytes with `stamp = bytes`"
+    note = "give each id with its stamp, `(id, stamp)`: a `u64`, or bytes with `stamp = bytes`",
+    note = "a `FileId` is an id of strings with `stamp = bytes`"
 )]
 #[doc(hidden)]
 pub trait StampedId<T: ?Sized>: KeyKind {
-    /// The id and its stamp.
+    /// The id and its stamp, if `check` accepts them.
     fn read(id: &T) -> Self::Ref<'_>;
+
+    /// As [`Id::check`].
+    fn check(id: &T) -> Result<()>;
 }
 
 impl<K: KeyKind, S: StampKind + ?Sized, T> Id<Stamped<K, S>> for T
@@ -167,11 +172,19 @@ where
     fn id(&self) -> <Stamped<K, S> as KeyKind>::Ref<'_> {
         Stamped::<K, S>::read(self)
     }
+
+    fn check(&self) -> Result<()> {
+        Stamped::<K, S>::check(self)
+    }
 }
 
 impl<K: KeyKind, S: StampKind + ?Sized, I: Id<K>, V: Stamp<S>> StampedId<(I, V)> for Stamped<K, S> {
     fn read(id: &(I, V)) -> Self::Ref<'_> {
         (id.0.id(), id.1.stamp())
+    }
+
+    fn check(id: &(I, V)) -> Result<()> {
+        id.0.check()
     }
 }
 
@@ -181,5 +194,9 @@ where
 {
     fn read<'i>(id: &'i &T) -> Self::Ref<'i> {
         <Self as StampedId<T>>::read(id)
+    }
+
+    fn check(id: &&T) -> Result<()> {
+        <Self as StampedId<T>>::check(id)
     }
 }

@@ -2,6 +2,7 @@
 
 use tch::Tensor;
 
+use crate::module::same::{same_samples, same_tensors};
 use crate::{Error, Result, tensor};
 
 /// A batch of samples.
@@ -30,6 +31,26 @@ pub trait Batch: Sized {
 
     /// The samples at `rows`, in that order.
     fn select(&self, rows: &[usize]) -> Result<Self>;
+
+    /// Whether the samples at `a` and `b` are equal; `None` if that is not known. tcx asks if they have the same id, which is a
+    /// mistake if they are not equal ([`CacheBuilder::refuse_repeated_ids`](crate::CacheBuilder::refuse_repeated_ids)).
+    ///
+    /// Samples of a tensor are compared byte by byte, so that NaN equals itself. Samples in a `Vec` are compared if they are
+    /// numbers, truth values, `String`, `&'static str`, `PathBuf`, a [`ContentId`](crate::ContentId), a `Vec` of numbers, an
+    /// `Arc<Tensor>`, or an `Arc` of `str`, of a slice of numbers or of a `Vec` of numbers. Samples of other types are never
+    /// known to differ. A tuple differs if one of its parts differs.
+    ///
+    /// ```
+    /// use tcx::Batch;
+    ///
+    /// assert_eq!(tch::Tensor::from_slice(&[1., 2., 1.]).is_same(0, 2), Some(true));
+    /// assert_eq!(vec!["a cat", "a dog"].is_same(0, 1), Some(false));
+    /// assert_eq!(vec![Some(1), Some(2)].is_same(0, 1), None); // of a type that is not compared
+    /// ```
+    fn is_same(&self, a: usize, b: usize) -> Option<bool> {
+        let _ = (a, b);
+        None
+    }
 }
 
 impl Batch for Tensor {
@@ -42,11 +63,16 @@ impl Batch for Tensor {
         let rows = Tensor::from_slice(&rows).f_to_device(self.device())?;
         Ok(self.f_index_select(0, &rows)?)
     }
+
+    fn is_same(&self, a: usize, b: usize) -> Option<bool> {
+        let sample = |row: usize| self.f_select(0, row as i64).ok();
+        same_tensors(&sample(a)?, &sample(b)?)
+    }
 }
 
 // A `Vec<Tensor>` is no batch of inputs: the message of `Batch` says more about it than one about `Clone`.
 #[diagnostic::do_not_recommend]
-impl<T: Clone> Batch for Vec<T> {
+impl<T: Clone + 'static> Batch for Vec<T> {
     fn rows(&self) -> Result<usize> {
         Ok(self.len())
     }
@@ -61,6 +87,10 @@ impl<T: Clone> Batch for Vec<T> {
             })
         };
         rows.iter().map(sample).collect()
+    }
+
+    fn is_same(&self, a: usize, b: usize) -> Option<bool> {
+        same_samples(self.get(a)?, self.get(b)?)
     }
 }
 
@@ -83,6 +113,16 @@ macro_rules! tuple {
 
             fn select(&self, rows: &[usize]) -> Result<Self> {
                 Ok(($(self.$index.select(rows)?,)*))
+            }
+
+            fn is_same(&self, a: usize, b: usize) -> Option<bool> {
+                let mut all = Some(true);
+                $(match self.$index.is_same(a, b) {
+                    Some(true) => {}
+                    Some(false) => return Some(false),
+                    None => all = None,
+                })*
+                all
             }
         }
     };
@@ -131,6 +171,16 @@ mod tests {
     fn a_tensor_without_dimensions_is_no_batch() {
         assert!(Tensor::from(1.5).rows().is_err());
         assert!(Tensor::new().rows().is_err());
+    }
+
+    #[test]
+    fn a_tuple_differs_where_one_of_its_parts_does() {
+        let known = vec![1, 2, 1];
+        let unknown = vec![Some(1); 3];
+        let batch = (known, unknown);
+        assert_eq!(batch.is_same(0, 1), Some(false));
+        assert_eq!(batch.is_same(0, 2), None);
+        assert_eq!((batch.0.clone(), batch.0).is_same(0, 2), Some(true));
     }
 
     #[test]

@@ -5,3 +5,4 @@ pub(crate) mod extractor;
 pub(crate) mod inputs;
 pub(crate) mod missing;
 pub(crate) mod registry;
+mod same;

@@ -194,8 +194,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     ///
     /// Returns an error if an id is malformed, or if the cache is closed.
     pub fn coverage<I: Id<K>>(&self, ids: &[I]) -> Result<Coverage> {
-        let missing = self.rows.peek(self.pack(ids)?)?.all_missing_positions().collect();
-        Ok(Coverage::new(ids.len(), missing))
+        Coverage::of(&self.rows, 0, std::iter::once(self.pack(ids)))
     }
 
     /// Stores the values of those ids that have none yet. To replace values, use [`replace`](Self::replace).
@@ -308,7 +307,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
 
     fn pack_as<A: KeyKind, I: Id<A>>(&self, ids: &[I]) -> Result<Keys> {
         self.shared.check_open()?;
-        A::pack(ids, 0).map_err(|error| Error::batch(format!("{error:#}")).in_module(&self.id))
+        A::pack(ids, 0).map_err(|error| error.in_module(&self.id))
     }
 
     fn columns(&self, values: &T, rows: usize) -> Result<Vec<Column>> {

@@ -1,5 +1,7 @@
 //! Comparing two rows of a leaf that should be the same.
 
+use std::fmt;
+
 use half::{bf16, f16};
 use tcx_store::{Column, DType, Leaf, LeafKind};
 
@@ -35,6 +37,29 @@ impl Tolerance {
 pub(crate) struct Difference {
     field: Box<str>,
     how: String,
+}
+
+/// How two rows of a leaf differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Differs {
+    /// They have different numbers of elements.
+    Elements([usize; 2]),
+    /// These floating-point numbers at an element, by more than is allowed.
+    Floats { numbers: [f64; 2], at: usize, allowed: f64 },
+    /// They are not the same, and of a type that has no tolerance.
+    Other,
+}
+
+impl fmt::Display for Differs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elements([a, b]) => write!(f, "has {a} and {b} elements"),
+            Self::Floats { numbers: [a, b], at, allowed } => {
+                write!(f, "is {a} and {b} at element {at} (tolerance {allowed:.1e})")
+            }
+            Self::Other => f.write_str("is not the same"),
+        }
+    }
 }
 
 /// A promise that a module has broken.
@@ -91,7 +116,8 @@ pub(crate) fn first_difference(
                 let differ = |usual| {
                     difference(&leaf.kind, a.row(of_a, &leaf.kind), b.row(of_b, &leaf.kind), tolerance, usual)
                 };
-                differ(0.).and_then(|_| differ(usual(&leaf.kind, a, rows)))
+                let differs = differ(0.).and_then(|_| differ(usual(&leaf.kind, a, rows)));
+                differs.map(|differs| differs.to_string())
             } else {
                 // Where a number is compared with a threshold, its last bits decide.
                 (tolerance == Tolerance::Repeated)
@@ -124,25 +150,25 @@ pub(crate) fn difference(
     b: &[u8],
     tolerance: Tolerance,
     usual: f64,
-) -> Option<String> {
+) -> Option<Differs> {
     if a == b {
         return None;
     }
     if matches!(kind, LeafKind::Ragged { .. }) && a.len() != b.len() {
         let elements = |row: &[u8]| row.len() / kind.dtype().map_or(1, DType::size);
-        return Some(format!("has {} and {} elements", elements(a), elements(b)));
+        return Some(Differs::Elements([elements(a), elements(b)]));
     }
     let floats =
         kind.dtype().and_then(|dtype| floats(dtype, a).zip(floats(dtype, b)).map(|(a, b)| (dtype, a, b)));
     let Some((dtype, a, b)) = floats else {
-        return (tolerance == Tolerance::Repeated).then(|| "is not the same".to_owned());
+        return (tolerance == Tolerance::Repeated).then_some(Differs::Other);
     };
     let allowed = largest(a.iter().chain(&b)).max(usual) * tolerance.relative(dtype);
     // Equal infinities have no difference to compare.
     let same = |a: &f64, b: &f64| a.total_cmp(b).is_eq() || (a.is_nan() && b.is_nan());
     let differs = |(a, b): (&f64, &f64)| !(same(a, b) || (a - b).abs() <= allowed);
     let at = a.iter().zip(&b).position(differs)?;
-    Some(format!("is {} and {} at element {at} (tolerance {allowed:.1e})", a[at], b[at]))
+    Some(Differs::Floats { numbers: [a[at], b[at]], at, allowed })
 }
 
 /// The largest difference of an element, as a part of the largest value; what is no floating-point number is the same or
@@ -186,7 +212,7 @@ mod tests {
     fn compare(a: &[f32], b: &[f32], tolerance: Tolerance) -> Option<String> {
         let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
         let kind = LeafKind::Dense { dtype: DType::F32, shape: vec![a.len()] };
-        difference(&kind, &bytes(a), &bytes(b), tolerance, 0.)
+        difference(&kind, &bytes(a), &bytes(b), tolerance, 0.).map(|differs| differs.to_string())
     }
 
     #[test]
@@ -242,7 +268,7 @@ mod tests {
         let kind = LeafKind::Ragged { dtype: DType::F32, shape: vec![tcx_store::DYNAMIC_DIM] };
         for tolerance in [Tolerance::Repeated, Tolerance::Rebatched] {
             let found = difference(&kind, &[0; 8], &[0; 12], tolerance, 0.);
-            assert_eq!(found.as_deref(), Some("has 2 and 3 elements"));
+            assert_eq!(found, Some(Differs::Elements([2, 3])));
         }
         let close = [1_f32, 1.001].map(f32::to_le_bytes);
         assert_eq!(difference(&kind, &close[0], &close[1], Tolerance::Rebatched, 0.), None);

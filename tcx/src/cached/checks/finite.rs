@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use half::{bf16, f16};
-use tcx_store::{Column, DType, KeyType, Keys, Leaf, LeafKind};
+use tcx_store::{Column, DType, Keys, Leaf, LeafKind};
 
 use crate::cached::Cached;
+use crate::ids::name::name;
 use crate::{Error, ErrorKind, Result};
 
 /// Counts the rows that hold such numbers, and refuses them if it is asked to.
@@ -123,18 +124,6 @@ fn first<const N: usize>(
     }
     let place = elements.iter().position(|&element| is_odd(element))?;
     Some((place, value(elements[place])))
-}
-
-/// An id, for a message.
-pub(crate) fn name(keys: &Keys, position: usize) -> String {
-    let key = keys.key(position);
-    match keys.key_type() {
-        KeyType::Text => format!("{:?}", String::from_utf8_lossy(key)),
-        KeyType::Int => {
-            <[u8; 8]>::try_from(key).map_or_else(|_| String::new(), |id| i64::from_le_bytes(id).to_string())
-        }
-        _ => format!("{key:02x?}"),
-    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ mod part;
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::Arc;
 
-use self::part::chosen;
+use self::part::{assert_part, chosen};
 use crate::Result;
 use crate::cache::gather::Gather;
 use crate::cached::Cached;
@@ -99,7 +100,8 @@ impl<M: CachedModule> Cached<M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A field that the output of the module does not have, or has with another type, does not compile:
+    /// A field that the output of the module does not have, or has with another type, does not compile: `cargo build` names the
+    /// field, both types, and the line of this call. (`cargo check` does not, since it does not look into generic functions.)
     ///
     /// ```compile_fail
     /// # use tcx::{Cache, CacheableOutput, Extractor, cached_module};
@@ -125,9 +127,12 @@ impl<M: CachedModule> Cached<M> {
     /// # Errors
     ///
     /// Returns an error if a field of `P` has another meaning in the module's output: an enum with other variants, or floats
-    /// that only the module stores as narrower ones. The message names both sides.
+    /// that only the module stores as narrower ones. The message names both sides and the line of this call.
+    #[track_caller]
     pub fn fields<P: CacheableOutput>(&self) -> Result<Fields<'_, M, P>> {
-        let leaves = chosen::<M::Output, P>().map_err(|error| error.in_module(M::ID))?;
+        // Here and not in a function called from here: the compiler then names the line of the caller.
+        const { assert_part(&<M as Extractor>::Output::COLUMN, &P::COLUMN) };
+        let leaves = chosen::<M::Output, P>(Location::caller()).map_err(|error| error.in_module(M::ID))?;
         Ok(Fields { cached: self, gather: Arc::new(Gather::of(leaves)), view: 0, part: PhantomData })
     }
 }

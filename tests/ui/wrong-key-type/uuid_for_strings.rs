@@ -1,7 +1,7 @@
 use tch::Tensor;
 use tcx::{Cached, D1, Extractor, Typed, cached_module};
 
-#[cached_module(id = "resnet50_v1", key = i64)]
+#[cached_module(id = "resnet50_v1")]
 pub struct ResNet50 {
     size: i64,
 }
@@ -16,7 +16,7 @@ impl Extractor for ResNet50 {
 }
 
 pub fn used(resnet: &Cached<ResNet50>, images: &Tensor) -> tcx::Result<()> {
-    let ids: Vec<u64> = vec![1, 2];
+    let ids = [uuid::Uuid::nil()];
     resnet.forward(&ids, images)?;
     Ok(())
 }

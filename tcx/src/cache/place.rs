@@ -1,0 +1,129 @@
+//! Where a cache may be: neither in the folder of a module nor inside another cache.
+
+use std::path::{Path, PathBuf};
+
+use tcx_store::is_module;
+
+use crate::{Error, ErrorKind, Result};
+
+/// How many folders of a directory are looked at: a directory with more of them is not taken for a cache.
+const LOOKED_AT: usize = 1000;
+
+/// Checks that a cache can be opened in `dir`, an absolute path.
+///
+/// # Errors
+///
+/// Returns an error that names the directory to open if `dir` is the folder of a module or inside one, or is a new directory
+/// inside another cache. A cache that has modules may stay where it is.
+pub(super) fn check_place(dir: &Path) -> Result<()> {
+    let real = resolved(dir);
+    if let Some(module) = real.ancestors().find(|ancestor| is_module(ancestor)) {
+        let cache = module.parent().unwrap_or(module);
+        let what = if module == real { "it is" } else { "it is inside" };
+        return Err(refused(dir, cache, &format!("{what} the folder of module {}", named(module))));
+    }
+    if module_in(&real).is_some() {
+        return Ok(());
+    }
+    match real.parent().and_then(|parent| Some((parent, module_in(parent)?))) {
+        None => Ok(()),
+        Some((cache, module)) => {
+            let what = format!(
+                "it is inside the cache at {}, which holds module {}",
+                cache.display(),
+                named(&module)
+            );
+            Err(refused(dir, cache, &what))
+        }
+    }
+}
+
+fn refused(dir: &Path, cache: &Path, what: &str) -> Error {
+    let error =
+        Error::new(ErrorKind::InvalidPath, format!("cannot open a cache at {}: {what}", dir.display()));
+    error.with_expected(cache.display().to_string(), dir.display().to_string()).with_remedy(format!(
+        "open {}, whose modules share that directory, or a directory elsewhere",
+        cache.display()
+    ))
+}
+
+fn named(module: &Path) -> String {
+    format!("`{}`", module.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// The path without links, as far as it exists.
+fn resolved(dir: &Path) -> PathBuf {
+    let existing = dir.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    let path = existing.and_then(|(ancestor, real)| Some(real.join(dir.strip_prefix(ancestor).ok()?)));
+    path.unwrap_or_else(|| dir.to_owned())
+}
+
+/// A folder of a module in this directory, if it has one.
+fn module_in(dir: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(dir).ok()?.filter_map(Result::ok);
+    // A link could lead elsewhere.
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.take(LOOKED_AT).map(|entry| entry.path()).find(|folder| is_module(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Cache, ErrorKind};
+
+    /// A cache with a module in a directory.
+    fn cache(dir: &std::path::Path) {
+        let cache = Cache::open(dir).unwrap();
+        cache.table::<Vec<i64>>("good_v1").unwrap().put(&["a"], &vec![1]).unwrap();
+        cache.close().unwrap();
+    }
+
+    fn refusal(dir: impl AsRef<std::path::Path>) -> String {
+        let error = Cache::open(dir).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidPath);
+        error.to_string()
+    }
+
+    #[test]
+    fn the_folder_of_a_module_is_refused_with_the_path_of_the_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("cache");
+        cache(&path);
+        let module = path.join("good_v1");
+        let open = format!("; open {}, whose modules share that directory", path.display());
+        for (place, what) in [
+            (module.clone(), "it is the folder of module `good_v1`"),
+            (module.join("sessions"), "it is inside the folder of module `good_v1`"),
+            (module.join("new/newer"), "it is inside the folder of module `good_v1`"),
+        ] {
+            let refusal = refusal(&place);
+            assert!(refusal.contains(what) && refusal.contains(&open), "{refusal}");
+            assert!(!module.join("good_v1").exists());
+        }
+        Cache::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_new_directory_inside_another_cache_is_refused_and_an_old_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        let (old, new) = (path.join("old"), path.join("new"));
+        cache(&old);
+        cache(&path);
+        let refusal = refusal(&new);
+        let what =
+            format!("it is inside the cache at {}, which holds module `good_v1`; open ", path.display());
+        assert!(refusal.contains(&what) && !new.exists(), "{refusal}");
+        Cache::open(&old).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_the_folder_of_a_module_is_refused_with_the_path_behind_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("cache");
+        cache(&path);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(path.join("good_v1"), &link).unwrap();
+        assert!(refusal(&link).contains(&format!("; open {}, ", path.display())));
+    }
+}
