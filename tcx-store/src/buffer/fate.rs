@@ -21,6 +21,8 @@ pub(crate) struct Fate {
     pub(crate) recomputed: u64,
     /// For each row whether it is dead; empty if none is.
     dead: Vec<bool>,
+    /// The rows of values that were put which changes of other processes have killed, and of which nobody knows yet.
+    lost: Vec<usize>,
     /// For each row whether it makes way for a newer one, as long as that is to be written; empty if none does.
     superseded: Vec<bool>,
 }
@@ -33,6 +35,7 @@ impl Fate {
             has_replaced: false,
             recomputed: 0,
             dead: Vec::new(),
+            lost: Vec::new(),
             superseded: Vec::new(),
         }
     }
@@ -99,11 +102,20 @@ impl Fate {
                 if !is_set(&self.dead, row) && self.kill_row(tombstones, &batch.keys, row) {
                     died += usize::from(!self.is_dead(row));
                     self.kill(row, batch.rows());
+                    let dies_here = || self.seen.own_kill_row(tombstones, self.number, &batch.keys, row);
+                    if batch.is_put && !dies_here() {
+                        self.lost.push(row);
+                    }
                 }
             }
         }
         self.number = self.number.max(newest);
         died
+    }
+
+    /// The rows of values that were put which changes of other processes have killed since the last call.
+    pub(crate) fn take_lost(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.lost)
     }
 
     /// The rows that are left, as ranges of neighbours.

@@ -118,6 +118,16 @@ impl Generation {
         }
     }
 
+    /// How many of these rows of a batch are the newest of their keys: not those that a newer one was to be kept instead of.
+    pub(crate) fn count_newest(&self, number: usize, rows: &[usize]) -> usize {
+        let age = |place: RowPlace| (self.replaces_at(place), place);
+        let is_newest = |row: usize| {
+            let own = age((number as u32, row as u32));
+            self.find(&self.batches[number].keys, row).all(|place| age(place) <= own)
+        };
+        rows.iter().filter(|row| is_newest(**row)).count()
+    }
+
     fn have_one_key(&self, (a, row_of_a): RowPlace, (b, row_of_b): RowPlace) -> bool {
         let (a, b) = (&self.batches[a as usize].keys, &self.batches[b as usize].keys);
         a.view() == b.view() && a.key(row_of_a as usize) == b.key(row_of_b as usize)

@@ -79,6 +79,7 @@ impl KnownChanges {
             self.check_no_gap(storage, number)?;
             self.make_durable(storage)?;
             if let Some(Created { bytes, is_durable }) = self.create_as(storage, number, bytes)? {
+                self.tombstones.own.add(number);
                 self.push(TombstoneTable::open(number, bytes).map_err(io::Error::other)?);
                 if is_durable {
                     self.durable = self.next;

@@ -247,6 +247,8 @@ impl KnownChanges {
             number = table.number,
             "change was damaged and repaired: older rows are no longer served"
         );
+        // The repair kills rows that this process's own change has not named.
+        self.tombstones.own.remove(table.number);
         self.push(table);
     }
 

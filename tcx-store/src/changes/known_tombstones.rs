@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::numbers::ChangeNumbers;
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable, key_hash};
 use crate::schema::key::{KeyHash, Keys, hash};
@@ -24,6 +25,8 @@ pub(crate) struct Tombstones {
     /// Another one whenever any of these changes; 0 as long as there are none. [`newest`](Self::newest) is not: an unreadable change
     /// has the same number once it is read, and all that could not be written have one.
     state: u64,
+    /// The numbers of those that this process has written.
+    pub(super) own: Arc<ChangeNumbers>,
 }
 
 impl Tombstones {
@@ -63,14 +66,21 @@ impl Tombstones {
         spared: impl Fn(&Pending) -> bool,
     ) -> u64 {
         let hash = if view == 0 { view_hash } else { key_hash(key) };
-        let asked = HashedKey { key, view, hash, view_hash };
-        let pending = self.pending.iter().filter(|pending| !spared(pending)).map(|pending| &pending.table);
-        let newest_first = pending.rev().chain(self.tables.iter().map(|table| &**table).rev());
-        newest_first
-            .map(|table| table.newest_for(asked))
-            .find(|&number| number > 0)
-            .unwrap_or(0)
-            .max(self.floor)
+        let mut numbers = self.numbers_for(HashedKey { key, view, hash, view_hash }, spared);
+        numbers.next().unwrap_or(0).max(self.floor)
+    }
+
+    /// The numbers of the tombstones that name the key, of each table the newest, without the failed ones that are `spared`;
+    /// the newest comes first.
+    fn numbers_for(
+        &self,
+        asked: HashedKey<'_>,
+        spared: impl Fn(&Pending) -> bool,
+    ) -> impl Iterator<Item = u64> {
+        let pending = self.pending.iter().filter(move |pending| !spared(pending));
+        let newest_first =
+            pending.map(|pending| &pending.table).rev().chain(self.tables.iter().map(|table| &**table).rev());
+        newest_first.map(move |table| table.newest_for(asked)).filter(|&number| number > 0)
     }
 
     /// Whether a row of this key and view with this number is dead.
@@ -95,6 +105,20 @@ impl Tombstones {
             && self.newest_but(keys.key(position), keys.view(), keys.hash(position), spared) > number
     }
 
+    /// Whether one that this process has written, or could not write yet, kills the row of the key at `position` with this number.
+    pub(super) fn own_kill_row_but(
+        &self,
+        number: u64,
+        keys: &Keys,
+        position: usize,
+        spared: impl Fn(&Pending) -> bool,
+    ) -> bool {
+        let (key, view, view_hash) = (keys.key(position), keys.view(), keys.hash(position));
+        let asked = HashedKey { key, view, hash: key_hash(key), view_hash };
+        let mut numbers = self.numbers_for(asked, spared);
+        numbers.any(|own| own > number && (own == u64::MAX || self.own.contains(own)))
+    }
+
     /// Those that are written.
     pub(super) fn without_pending(&self) -> Self {
         let mut written = Self { pending: Vec::new(), ..self.clone() };
@@ -102,7 +126,7 @@ impl Tombstones {
         written
     }
 
-    /// Counts the newest number again. Due after every change of the other fields.
+    /// Counts the newest number again. Due after every change of what they kill.
     pub(super) fn count(&mut self) {
         self.state = STATES.fetch_add(1, Ordering::Relaxed) + 1;
         let of_tables = self.tables.iter().map(|table| table.newest).max().unwrap_or(0);

@@ -97,6 +97,7 @@ impl KnownChanges {
     /// compared with that change.
     pub(crate) fn announce(&mut self) {
         for (attempt, number, before) in self.late.drain(..) {
+            self.tombstones.own.add(number);
             // The first time says it: a change has one number.
             let _ = attempt.written.set(Written { number, before });
         }
@@ -134,20 +135,47 @@ impl Seen {
     pub(crate) fn kill_row(
         &self,
         tombstones: &Tombstones,
-        mut number: u64,
+        number: u64,
         keys: &Keys,
         position: usize,
+    ) -> bool {
+        self.any_kills(tombstones, number, |tombstones, number| {
+            tombstones.kill_row_but(number, keys, position, |pending| self.knew(pending))
+        })
+    }
+
+    /// Whether a tombstone of this process kills the row: it is dead then whatever other processes have done.
+    pub(crate) fn own_kill_row(
+        &self,
+        tombstones: &Tombstones,
+        number: u64,
+        keys: &Keys,
+        position: usize,
+    ) -> bool {
+        self.any_kills(tombstones, number, |tombstones, number| {
+            tombstones.own_kill_row_but(number, keys, position, |pending| self.knew(pending))
+        })
+    }
+
+    /// Whether any of the tombstones with which a row has to be compared that has been compared with every change up to `number`
+    /// kills it: `kills` says so of those from a number on.
+    #[inline]
+    fn any_kills(
+        &self,
+        tombstones: &Tombstones,
+        mut number: u64,
+        kills: impl Fn(&Tombstones, u64) -> bool,
     ) -> bool {
         let attempts = self.pending.iter().map(|pending| &pending.attempt).chain(&self.own);
         for written in attempts.filter_map(|attempt| attempt.written.get()) {
             if written.number > number {
-                if written.before.kill_row(number, keys, position) {
+                if kills(&written.before, number) {
                     return true;
                 }
                 number = written.number;
             }
         }
-        tombstones.kill_row_but(number, keys, position, |pending| self.knew(pending))
+        kills(tombstones, number)
     }
 
     /// Whether a row with this number can be dead at all.

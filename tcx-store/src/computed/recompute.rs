@@ -1,7 +1,8 @@
 //! Computes rows again that are in the cache already.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use crate::changes::ChangeNumbers;
 use crate::sys::fork::Process;
 
 /// Computes every row again, even if it is stored: rows that this recompute session has not computed are misses to it. The rows
@@ -32,8 +33,7 @@ use crate::sys::fork::Process;
 /// ```
 #[derive(Debug, Default)]
 pub struct RecomputeSession {
-    /// In ascending order.
-    numbers: Mutex<Vec<u64>>,
+    numbers: ChangeNumbers,
     process: Process,
     /// Whether it computes only rows that were found and rejected: what others have recomputed since is newer.
     rejects: bool,
@@ -58,15 +58,11 @@ impl RecomputeSession {
     /// Whether a row is this recompute session's own, `newest` being the newest tombstone that names its key and view.
     pub(crate) fn has_computed(&self, newest: u64) -> bool {
         // A forked process has computed nothing that is kept, and must not wait for a lock of its parent.
-        self.process.is_current()
-            && self.numbers.lock().unwrap_or_else(PoisonError::into_inner).binary_search(&newest).is_ok()
+        self.process.is_current() && self.numbers.contains(newest)
     }
 
     /// A tombstone of this number names rows that this recompute session has computed.
     pub(crate) fn add(&self, number: u64) {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(at) = numbers.binary_search(&number) {
-            numbers.insert(at, number);
-        }
+        self.numbers.add(number);
     }
 }

@@ -21,7 +21,6 @@ pub(crate) struct Decided<'a> {
     generation: &'a Arc<Generation>,
     fates: Vec<Fate>,
     refused: Vec<(usize, &'a RowBatch, &'a Error)>,
-    known: Known,
     replacements: Vec<Replacement>,
     died: usize,
 }
@@ -59,7 +58,6 @@ impl<'a> Decided<'a> {
         let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
         let refused = refuse(&mut fates, &generation.batches);
         let died = expire(&mut fates, &generation.batches, core.retention.oldest_kept());
-        let known = Known::new(generation, &fates, &live.changes);
         // A segment's base is the newest change known when it is sealed, so that none is missed.
         if live.refresh()? {
             core.install(live);
@@ -69,7 +67,7 @@ impl<'a> Decided<'a> {
         live.changes.write_pending(&*core.storage).map_err(failed)?;
         can_decide(core, &live.changes, &fates)?;
         let replacements = Vec::new();
-        let mut decided = Self { identity, generation, fates, refused, known, replacements, died };
+        let mut decided = Self { identity, generation, fates, refused, replacements, died };
         decided.advance(&live.changes);
         Ok(decided)
     }
@@ -126,8 +124,8 @@ impl<'a> Decided<'a> {
 
     /// Informs the buffer of what has become of the rows, and shows readers the tombstones that make way for some of them.
     pub(crate) fn settle(self, core: &Core, live: &mut Live) -> Arc<Vec<Fate>> {
-        let Self { generation, fates, refused, known, replacements, mut died, .. } = self;
-        known.report_superseded(core, &generation.batches, &fates);
+        let Self { generation, mut fates, refused, replacements, mut died, .. } = self;
+        report_superseded(core, generation, &mut fates);
         let fates = Arc::new(fates);
         // Before the buffer settles: each row that is accepted is either in the buffer then, or finds them here.
         live.add_replacements(&replacements);
@@ -142,32 +140,17 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// How many rows of each batch were dead for all that this process knew before it looked for changes of others: its own callers
-/// have killed them. Empty if no row was put.
-struct Known(Vec<usize>);
-
-impl Known {
-    fn new(generation: &Generation, fates: &[Fate], changes: &KnownChanges) -> Self {
-        if !generation.batches.iter().any(|batch| batch.is_put) {
-            return Self(Vec::new());
-        }
-        let mut fates = fates.to_vec();
-        generation.advance(&mut fates, changes.tombstones(), changes.newest().unwrap_or(0));
-        Self(fates.iter().map(Fate::gone).collect())
-    }
-
-    /// Values that were put cannot be computed again: the caller that put them learns that changes of other processes have killed some.
-    fn report_superseded(&self, core: &Core, batches: &[Arc<RowBatch>], fates: &[Fate]) {
-        for ((batch, fate), known) in batches.iter().zip(fates).zip(&self.0) {
-            let rows = fate.gone().saturating_sub(*known);
-            if batch.is_put && rows > 0 {
-                let path = core.storage.path().display();
-                let what = format!(
-                    "another process has invalidated or replaced them in {path} before they were written; put them again if \
-                     they are still right"
-                );
-                batch.lost(rows, &Error::of_kind(ErrorKind::Superseded, what));
-            }
+/// Values that were put cannot be computed again: the caller that put them learns that changes of other processes have killed some.
+fn report_superseded(core: &Core, generation: &Generation, fates: &mut [Fate]) {
+    for (number, (batch, fate)) in generation.batches.iter().zip(fates).enumerate() {
+        let rows = generation.count_newest(number, &fate.take_lost());
+        if rows > 0 {
+            let path = core.storage.path().display();
+            let what = format!(
+                "another process has invalidated or replaced them in {path} before they were written; put them again if \
+                 they are still right"
+            );
+            batch.lost(rows, &Error::of_kind(ErrorKind::Superseded, what));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::error::ErrorKind;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
-use crate::testing::{compute, keys, names, process, reader, spec, values, with_operations};
+use crate::testing::{column, compute, keys, names, process, reader, spec, values, with_operations};
 use crate::upkeep::tasks::merge_changes;
 use crate::{Options, ReadMode, Result, Store};
 
@@ -179,6 +179,23 @@ fn a_known_change_that_is_damaged_and_repaired_later_is_no_other_folder() {
     for store in [&store, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y", "w"]), [-1, -1, 5]);
     }
+}
+
+#[test]
+fn a_value_that_was_put_and_dies_by_the_repair_of_an_own_change_is_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, losses) = (opened(dir.path()), Arc::new(crate::Losses::new()));
+    let mut rows = store.lookup_to_put(keys(&["w"]), None).unwrap();
+    store.insert_for(&losses, &mut rows, &[0], column(&[5]), None).unwrap();
+    store.invalidate(&keys(&["x"])).unwrap();
+    let path = module(dir.path()).join(CHANGE_2);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, b"damaged").unwrap();
+    let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
+    crate::repair(&module(dir.path()), &found, &mut |_, _| {}).unwrap();
+    assert_eq!(store.flush_for(&losses).unwrap_err().kind(), ErrorKind::Superseded);
+    assert_eq!(values(&store, &["w"]), [-1]);
+    store.flush_for(&losses).unwrap();
 }
 
 #[test]

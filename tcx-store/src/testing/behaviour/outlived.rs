@@ -1,11 +1,15 @@
 //! What was invalidated or replaced by another process before a row was looked up does not kill the row.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::storage::{LocalStorage, System};
-use crate::testing::{column, compute, keys, process, replace, spec, values};
+use crate::testing::{Fault, Faulty};
+use crate::testing::{column, compute, keys, process, replace, spec, values, with_operations};
 use crate::{Losses, Options, RecomputeSession, Store};
 
 /// The pauses between the last listing and the lookup: the folder is listed at most every 100 ms.
@@ -99,24 +103,84 @@ fn put(store: &Store, losses: &Arc<Losses>, session: Option<&Arc<RecomputeSessio
     store.insert_for(losses, &mut rows, &[0], column(&[1]), None).unwrap();
 }
 
+/// The caller that put one value has lost it, and learns so once; another caller has lost nothing.
+fn is_lost(store: &Store, losses: &Losses) {
+    store.flush_for(&Losses::new()).unwrap();
+    let error = format!("{:#}", store.flush_for(losses).unwrap_err());
+    assert!(error.starts_with("1 computed row was not kept") && error.contains("another process"), "{error}");
+    store.flush_for(losses).unwrap();
+}
+
 #[test]
 fn a_value_that_was_put_and_dies_by_a_change_of_another_process_is_a_loss() {
     for session in [None, Some(RecomputeSession::new())] {
-        let dir = tempfile::tempdir().unwrap();
-        let (own, other) = just_listed(dir.path());
-        let (losses, innocent) = (Arc::new(Losses::new()), Losses::new());
-        put(&own, &losses, session.as_ref());
-        other.invalidate(&keys(&["x"])).unwrap();
-        own.flush_for(&innocent).unwrap();
-        let error = own.flush_for(&losses).unwrap_err();
-        let error = format!("{error:#}");
-        assert!(
-            error.starts_with("1 computed row was not kept") && error.contains("another process"),
-            "{error}"
-        );
-        own.flush_for(&losses).unwrap();
-        assert_eq!((values(&own, &["x"]), own.stats().rows_dropped), (vec![-1], 1));
+        // This process may list the folder between the change and the flush, for whatever reason.
+        for lists in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let (own, other) = just_listed(dir.path());
+            let losses = Arc::new(Losses::new());
+            put(&own, &losses, session.as_ref());
+            other.invalidate(&keys(&["x"])).unwrap();
+            if lists {
+                own.refresh().unwrap();
+            }
+            is_lost(&own, &losses);
+            assert_eq!((values(&own, &["x"]), own.stats().rows_dropped), (vec![-1], 1));
+        }
     }
+}
+
+#[test]
+fn a_value_that_dies_by_another_process_before_it_is_put_is_a_loss_whatever_this_process_has_replaced_since()
+{
+    let dir = tempfile::tempdir().unwrap();
+    let (own, other) = just_listed(dir.path());
+    let losses = Arc::new(Losses::new());
+    let mut rows = own.lookup_to_put(keys(&["x"]), Some(&RecomputeSession::new())).unwrap();
+    other.invalidate(&keys(&["x"])).unwrap();
+    own.refresh().unwrap();
+    // The tombstone of this replacement comes after the invalidation.
+    replace(&own, &RecomputeSession::new(), &["other"], 2);
+    own.flush().unwrap();
+    own.insert_for(&losses, &mut rows, &[0], column(&[1]), None).unwrap();
+    is_lost(&own, &losses);
+    assert_eq!(values(&own, &["x", "other"]), [-1, 2]);
+}
+
+#[test]
+fn a_value_that_its_own_process_has_invalidated_before_another_does_is_no_loss() {
+    for fails in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let failing = Arc::<AtomicBool>::default();
+        let is_full = failing.clone();
+        let steps = Faulty::with(move |_, step, _| {
+            let is_on = step == "create_file" && is_full.load(SeqCst);
+            is_on.then_some(Fault::Refused(ErrorKind::StorageFull))
+        });
+        let (own, other) = (with_operations(dir.path(), steps), process(dir.path()));
+        compute(&own, &["other"], 0);
+        own.flush().unwrap();
+        let losses = Arc::new(Losses::new());
+        put(&own, &losses, None);
+        failing.store(fails, SeqCst);
+        assert_eq!(own.invalidate(&keys(&["x"])).is_err(), fails);
+        failing.store(false, SeqCst);
+        other.invalidate(&keys(&["x"])).unwrap();
+        own.flush_for(&losses).unwrap();
+        assert_eq!(values(&own, &["x"]), [-1]);
+    }
+}
+
+#[test]
+fn a_value_that_its_own_process_has_replaced_is_no_loss_when_both_die_by_another_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let (own, other) = just_listed(dir.path());
+    let (first, second) = (Arc::new(Losses::new()), Arc::new(Losses::new()));
+    put(&own, &first, None);
+    put(&own, &second, Some(&RecomputeSession::new()));
+    other.invalidate(&keys(&["x"])).unwrap();
+    is_lost(&own, &second);
+    own.flush_for(&first).unwrap();
 }
 
 #[test]
