@@ -4,10 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tcx::{Cache, Mode, Table};
 use tcx_tests::{Scaled, wait_until};
+use tracing::span::{Attributes, Id};
+use tracing::subscriber::with_default;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry;
 
 fn table(cache: &Cache) -> Table<Vec<i64>> {
     cache.table("numbers_v1").unwrap()
@@ -117,4 +123,62 @@ fn a_time_to_live_is_over_in_the_write_buffer_too_and_a_huge_one_never() {
     numbers.put(&["b"], &vec![3]).unwrap();
     std::thread::sleep(Duration::from_millis(3));
     assert_eq!(numbers.get(&["b"]).unwrap(), Some(vec![3]));
+}
+
+/// What is done once, at the beginning of the next flush of this thread.
+struct AtFlush<F>(F, AtomicBool);
+
+impl<S: tracing::Subscriber, F: Fn() + 'static> Layer<S> for AtFlush<F> {
+    fn on_new_span(&self, attributes: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        if attributes.metadata().name() == "flush" && !self.1.swap(true, Ordering::SeqCst) {
+            (self.0)();
+        }
+    }
+}
+
+fn at_flush<R>(does: impl Fn() + Send + Sync + 'static, call: impl FnOnce() -> R) -> R {
+    with_default(registry().with(AtFlush(does, AtomicBool::new(false))), call)
+}
+
+/// A cache with the number `a`, and a folder whose changes invalidate `a` and `b`, as another process would.
+fn with_changes_of_another_process() -> (tempfile::TempDir, Cache, tempfile::TempDir) {
+    let [dir, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [cache, elsewhere] = [&dir, &other].map(|dir| Cache::open(dir.path()).unwrap());
+    for cache in [&cache, &elsewhere] {
+        table(cache).put(&["a"], &vec![1]).unwrap();
+        cache.flush().unwrap();
+    }
+    for id in ["a", "b"] {
+        table(&elsewhere).invalidate(&[id]).unwrap();
+    }
+    (dir, cache, other)
+}
+
+#[test]
+fn a_replacement_learns_of_its_own_losses_though_another_thread_flushes_the_same_handle() {
+    let (dir, cache, other) = with_changes_of_another_process();
+    let change = |number| format!("numbers_v1/change-{number:020}");
+    let (from, to) = (other.path().to_owned(), dir.path().to_owned());
+    let invalidates = move |number| {
+        fs::copy(from.join(change(number)), to.join(change(number))).unwrap();
+    };
+    let numbers = Arc::new(table(&cache));
+    let (own, once) = (numbers.clone(), invalidates.clone());
+    let meanwhile = move || {
+        once(1);
+        let own = own.clone();
+        assert_eq!(said(std::thread::spawn(move || own.flush()).join().unwrap()), "");
+    };
+    let replaced = said(at_flush(meanwhile, || numbers.replace(&["a"], &vec![2])));
+    let is_loss =
+        |said: &str| said.contains("1 computed row was not kept") && said.contains("another process");
+    assert!(is_loss(&replaced), "{replaced}");
+    assert_eq!(numbers.get(&["a"]).unwrap(), None);
+    assert_eq!(said(numbers.flush()), "", "the replacement has returned it");
+    // What was put is a loss of the handle, as it returns before the value is written.
+    numbers.put(&["b"], &vec![3]).unwrap();
+    invalidates(2);
+    let lost = said(numbers.flush());
+    assert!(is_loss(&lost), "{lost}");
+    assert!(said(cache.flush()).contains("2 computed rows were not kept"));
 }

@@ -1,6 +1,6 @@
 //! Who learns of computed rows that are not kept.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::sys::runtime::lock;
@@ -30,6 +30,8 @@ pub struct Losses {
     /// How many rows, and why the last of them were lost.
     lost: Mutex<Option<(usize, Error)>>,
     outer: Option<Arc<Losses>>,
+    /// Who learns of the rows instead, once they are handed over.
+    heir: OnceLock<Arc<Losses>>,
 }
 
 impl Losses {
@@ -44,13 +46,47 @@ impl Losses {
         Arc::new(Self { outer: Some(outer.clone()), ..self })
     }
 
+    /// Those of one call of this user, which learns of them itself until they are [handed over](Self::hand_over). They are within
+    /// the same losses.
+    #[must_use]
+    pub fn for_call(&self) -> Arc<Self> {
+        Arc::new(Self { outer: self.outer.clone(), ..Self::default() })
+    }
+
+    /// The call is over whose losses these are [(`for_call`)](Self::for_call): the user that called learns of what was not taken, and
+    /// of what is lost from now on.
+    ///
+    /// ```
+    /// # let program = std::sync::Arc::new(tcx_store::Losses::new());
+    /// # let handle = tcx_store::Losses::new().within(&program);
+    /// let call = handle.for_call();
+    /// // ... rows are inserted for `call`, and flushed
+    /// let lost = call.take();
+    /// call.hand_over(&handle);
+    /// # lost
+    /// ```
+    pub fn hand_over(&self, user: &Arc<Self>) {
+        // Under the lock: what is lost meanwhile is added either before, and moved, or to those of the user.
+        let mut lost = lock(&self.lost);
+        let _ = self.heir.set(user.clone());
+        if let Some((rows, why)) = lost.take() {
+            user.add_here(rows, &why);
+        }
+    }
+
     /// Rows are lost, for this reason.
     pub(crate) fn add(&self, rows: usize, why: &Error) {
+        self.add_here(rows, why);
+        self.outer.iter().for_each(|outer| outer.add(rows, why));
+    }
+
+    fn add_here(&self, rows: usize, why: &Error) {
         let mut lost = lock(&self.lost);
+        if let Some(heir) = self.heir.get() {
+            return heir.add_here(rows, why);
+        }
         let before = lost.take().map_or(0, |(rows, _)| rows);
         *lost = Some((before + rows, why.clone()));
-        drop(lost);
-        self.outer.iter().for_each(|outer| outer.add(rows, why));
     }
 
     /// # Errors

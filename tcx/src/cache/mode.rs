@@ -1,5 +1,6 @@
 //! How a handle uses the cache: the four modes, in one place.
 
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,6 +63,34 @@ pub(crate) struct Rows {
     used: Used,
     /// The lost rows of this handle.
     losses: Arc<Losses>,
+}
+
+/// The rows as one call uses them that answers for what it stores: it learns of its own losses, whatever other threads flush by the
+/// same handle meanwhile. What it has not learned when it returns is a loss of the handle.
+pub(crate) struct Call<'a> {
+    rows: Rows,
+    handle: &'a Arc<Losses>,
+}
+
+impl Call<'_> {
+    /// The call returns an error of its own for rows that were not kept.
+    pub(crate) fn forget_losses(&self) {
+        let _ = self.rows.losses.take();
+    }
+}
+
+impl Deref for Call<'_> {
+    type Target = Rows;
+
+    fn deref(&self) -> &Rows {
+        &self.rows
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.rows.losses.hand_over(self.handle);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -203,6 +232,11 @@ impl Rows {
     /// Returns an error if rows cannot be written, or if rows of this handle were lost since the last call.
     pub(crate) fn flush(&self) -> Result<()> {
         Ok(self.store().map_or(Ok(()), |store| store.flush_for(&self.losses))?)
+    }
+
+    /// These, for one call that answers for the rows it stores.
+    pub(crate) fn for_call(&self) -> Call<'_> {
+        Call { rows: Self { used: self.used.clone(), losses: self.losses.for_call() }, handle: &self.losses }
     }
 
     /// The store, to change what is in it.

@@ -191,7 +191,7 @@ impl<M: CachedModule> Cached<M> {
         let mut rows = self.lookup(ids, view, gather)?;
         if rows.missing() > 0 {
             let missing = rows.missing();
-            self.complete(&mut rows, |positions| {
+            self.complete(&self.rows, &mut rows, |positions| {
                 // Only a repeated id makes them fewer, or another thread, which costs one comparison of the keys.
                 if positions.len() < missing {
                     self.repeated.check(M::ID, &self.pack(ids, view)?, positions, inputs)?;
@@ -264,14 +264,15 @@ impl<M: CachedModule> Cached<M> {
         let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
         let mut rows = self.lookup(ids, view, gather)?;
         if rows.missing() > 0 {
-            self.load_missing(&mut rows, |asked| load(Missing::new(ids, asked)))?;
+            self.load_missing(&self.rows, &mut rows, |asked| load(Missing::new(ids, asked)))?;
         }
         Ok(rows)
     }
 
-    /// Loads the inputs of what is missing, computes it and stores it.
+    /// Loads the inputs of what is missing, computes it and stores it in `store`.
     pub(crate) fn load_missing(
         &self,
+        store: &Rows,
         rows: &mut Lookup,
         load: impl FnOnce(&[usize]) -> Result<M::Input>,
     ) -> Result<()> {
@@ -280,7 +281,7 @@ impl<M: CachedModule> Cached<M> {
         let asked = rows.distinct_missing_positions();
         let loaded = call_loader::<M>(asked.len(), || load(&asked))?;
         let samples = asked.len();
-        self.complete(rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))
+        self.complete(store, rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))
     }
 
     pub(crate) fn rows(&self) -> &Rows {
@@ -345,9 +346,10 @@ impl<M: CachedModule> Cached<M> {
         self.compute.lock().is_ok_and(|mut compute| compute.release())
     }
 
-    /// Computes the rows that are still missing, if any, and stores them. `inputs` takes their positions.
+    /// Computes the rows that are still missing, if any, and stores them in `store`. `inputs` takes their positions.
     fn complete<'a>(
         &self,
+        store: &Rows,
         rows: &mut Lookup,
         inputs: impl FnOnce(&[usize]) -> Result<Selected<'a, M::Input>>,
     ) -> Result<()>
@@ -373,7 +375,7 @@ impl<M: CachedModule> Cached<M> {
         let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
         self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
         let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();
-        self.rows.complete(rows, &positions, columns, compute.attestation()?.as_ref()).map(drop)
+        store.complete(rows, &positions, columns, compute.attestation()?.as_ref()).map(drop)
     }
 
     /// The output that `gather` makes of the rows.

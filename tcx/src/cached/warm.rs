@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::Result;
+use crate::cache::mode::Rows;
 use crate::cache::progress::Bar;
 use crate::cached::Cached;
 use crate::cached::view::View;
@@ -109,9 +110,10 @@ impl<M: CachedModule> Cached<M> {
         self.writable()?;
         let dropped = self.rows().stats().rows_dropped;
         let mut report = WarmReport { asked: ids.len(), ..WarmReport::default() };
-        let done = self.warm_batches(ids, view, load, goes_on, &mut report.computed);
+        let rows = self.rows().for_call();
+        let done = self.warm_batches(&rows, ids, view, load, goes_on, &mut report.computed);
         // Whatever stopped it, what is finished stays.
-        let flushed = self.flush();
+        let flushed = self.shared().check_usable().and_then(|()| rows.flush());
         report.not_kept = self.rows().stats().rows_dropped.saturating_sub(dropped);
         done.and(flushed)?;
         Ok(report)
@@ -119,6 +121,7 @@ impl<M: CachedModule> Cached<M> {
 
     fn warm_batches<I: Id<M::Key>>(
         &self,
+        store: &Rows,
         ids: &[I],
         view: u32,
         mut load: impl FnMut(Missing<'_, I>) -> Result<M::Input>,
@@ -139,7 +142,7 @@ impl<M: CachedModule> Cached<M> {
                 let mut rows = self.rows().lookup(there.keys().select(batch))?;
                 if rows.missing() > 0 {
                     *computed += rows.missing();
-                    self.load_missing(&mut rows, |asked| {
+                    self.load_missing(store, &mut rows, |asked| {
                         let place = |&position: &usize| part * TOGETHER + batch[position];
                         load(Missing::new(ids, &asked.iter().map(place).collect::<Vec<_>>()))
                     })?;
@@ -147,7 +150,8 @@ impl<M: CachedModule> Cached<M> {
                 bar.computed(batch.len());
                 if flushed.elapsed() >= pause {
                     let start = Instant::now();
-                    self.flush()?;
+                    self.shared().check_usable()?;
+                    store.flush()?;
                     flushed = Instant::now();
                     pause = FLUSH_EVERY.max((flushed - start).saturating_mul(FLUSH_SHARE));
                 }

@@ -17,7 +17,7 @@ use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
 use crate::cache::coverage::Coverage;
 use crate::cache::gather::{Found, Gather};
-use crate::cache::mode::Rows;
+use crate::cache::mode::{Call, Rows};
 use crate::ids::stamp::Stamped;
 use crate::ids::{Id, KeyKind, StringIds};
 use crate::module::missing::Missing;
@@ -209,7 +209,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let keys = self.pack(ids)?;
         self.with_room()?;
         let _alone = self.compute_alone()?;
-        self.keep(self.rows.lookup_to_put(keys)?, &columns)
+        let rows = self.rows.for_call();
+        self.keep(&rows, rows.lookup_to_put(keys)?, &columns)
     }
 
     /// The store, to change what is in it.
@@ -230,15 +231,14 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     }
 
     /// The folder may have become full since there was room, and writing may be off.
-    fn check_kept(&self, kept: bool) -> Result<()> {
+    fn check_kept(&self, rows: &Call<'_>, kept: bool) -> Result<()> {
         if kept {
             return Ok(());
         }
-        if !self.writable()?.is_full() {
-            // Rows that are lost while writing is off are an error of the next flush, which says why.
-            self.rows.flush()?;
-        }
-        Err(self.full())
+        // Rows that are lost while writing is off are an error of the next flush, which says why.
+        let flushed = if self.writable()?.is_full() { Ok(()) } else { rows.flush() };
+        rows.forget_losses();
+        flushed.and_then(|()| Err(self.full()))
     }
 
     /// Replaces the stored values with these, durably.
@@ -251,11 +251,12 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let keys = self.pack(ids)?;
         let store = self.with_room()?;
         let _alone = self.compute_alone()?;
-        let mut rows = store.lookup_to_put(keys, Some(&RecomputeSession::new()))?;
-        self.check_distinct(&rows)?;
-        let kept = self.rows.complete(&mut rows, &(0..ids.len()).collect::<Vec<_>>(), columns, None)?;
-        self.check_kept(kept)?;
-        self.rows.flush()
+        let (rows, positions) = (self.rows.for_call(), (0..ids.len()).collect::<Vec<_>>());
+        let mut replaced = store.lookup_to_put(keys, Some(&RecomputeSession::new()))?;
+        self.check_distinct(&replaced)?;
+        let kept = rows.complete(&mut replaced, &positions, columns, None)?;
+        self.check_kept(&rows, kept)?;
+        rows.flush()
     }
 
     /// Invalidates the values of these ids in every process, whatever their stamps are. Ids are passed without stamps.
@@ -318,18 +319,18 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Ok(writer.finish())
     }
 
-    /// Keeps the rows of the columns that are missing in `rows`.
-    fn keep(&self, mut rows: Lookup, columns: &[Column]) -> Result<()> {
-        self.check_distinct(&rows)?;
-        let missing = rows.distinct_missing_positions();
+    /// Keeps the rows of the columns that are missing in `found`.
+    fn keep(&self, rows: &Call<'_>, mut found: Lookup, columns: &[Column]) -> Result<()> {
+        self.check_distinct(&found)?;
+        let missing = found.distinct_missing_positions();
         if missing.is_empty() {
             return Ok(());
         }
         let leaves = T::COLUMN.leaves();
         let columns = columns.iter().zip(&leaves).map(|(column, leaf)| column.select(&missing, &leaf.kind));
         let columns = columns.collect();
-        let kept = self.rows.complete(&mut rows, &missing, columns, None)?;
-        self.check_kept(kept)
+        let kept = rows.complete(&mut found, &missing, columns, None)?;
+        self.check_kept(rows, kept)
     }
 
     /// Of an id that comes twice, only one value could be kept.

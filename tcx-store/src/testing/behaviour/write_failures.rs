@@ -283,6 +283,33 @@ fn each_user_of_a_store_learns_of_its_own_losses_once_whoever_flushes_first() {
 }
 
 #[test]
+fn the_losses_of_a_call_that_is_over_are_those_of_its_handle() {
+    let dir = tempfile::tempdir().unwrap();
+    let (steps, off) = unwritable(ErrorKind::StorageFull);
+    let store = with_operations(dir.path(), steps);
+    let program = Arc::new(Losses::new());
+    let handle = Losses::new().within(&program);
+    let call = handle.for_call();
+    let lose = |key: &str| {
+        let mut rows = store.lookup(keys(&[key])).unwrap();
+        store.insert_for(&call, &mut rows, &[0], column(&[1]), None).unwrap();
+    };
+    compute(&store, &["kept"], 1);
+    off.store(true, SeqCst);
+    store.flush().unwrap_err();
+    lose("taken");
+    call.take().unwrap_err();
+    lose("before");
+    call.hand_over(&handle);
+    lose("later");
+    call.take().unwrap();
+    for (losses, rows) in [(&handle, 2), (&program, 3)] {
+        let lost = losses.take().unwrap_err().to_string();
+        assert!(lost.starts_with(&format!("{rows} computed rows were not kept")), "{lost}");
+    }
+}
+
+#[test]
 fn names_of_others_that_cannot_be_synced_keep_no_row_waiting() {
     let dir = tempfile::tempdir().unwrap();
     let off = Arc::new(AtomicBool::new(false));
