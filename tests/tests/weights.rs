@@ -246,6 +246,29 @@ fn weights_found_to_have_changed_stay_refused_in_a_chain_when_they_are_restored(
 }
 
 #[test]
+fn weights_seen_to_have_changed_stay_refused_when_they_are_restored_before_the_next_flush() {
+    const INPUTS: i64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let fc = unchanged(INPUTS);
+    let weight = fc.ws.shallow_clone();
+    let first = open(dir.path(), fc);
+    // No sample reads this element. Of all elements each sample reads some.
+    let _ = weight.data().narrow(1, 700, 1).fill_(15.);
+    first.forward(&[1], &input(&[1], INPUTS).roll(700, 1)).unwrap();
+    let _ = weight.data().fill_(15.);
+    first.forward(&[2], &input(&[2], INPUTS)).unwrap_err();
+    let _ = weight.data().fill_(3.);
+    let (again, flushed) = (first.forward(&[2], &input(&[2], INPUTS)).map(drop), first.flush());
+    drop(first);
+    let served = open(dir.path(), unchanged(INPUTS)).forward(&[1], &input(&[1], INPUTS).roll(700, 1));
+    assert!(served.unwrap().equal(&Tensor::from(3_f32).reshape([1, 1])));
+    let said = "weight `fc.net.weight`: changed in place after it was frozen";
+    for error in [format!("{:#}", flushed.unwrap_err()), format!("{:#}", again.unwrap_err())] {
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
 fn a_chain_watches_every_handle_of_the_module_before_it() {
     const INPUTS: i64 = 1 << 20;
     for mode in [Mode::ReadWrite, Mode::ReadOnly, Mode::Off] {

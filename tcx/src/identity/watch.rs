@@ -53,13 +53,15 @@ impl Weight {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    /// What is wrong with it, as far as its version and its form show.
+    fn check(&self) -> Result<Option<Violation>> {
         if self.tensor.f_internal_version()? != self.version {
-            return Err(changed(&self.name));
+            return Ok(Some(changed));
         }
-        if Form::of(&self.tensor)? != self.form {
-            return Err(replaced(&self.name));
-        }
+        Ok((Form::of(&self.tensor)? != self.form).then_some(replaced))
+    }
+
+    fn check_gradients(&self) -> Result<()> {
         if self.tensor.requires_grad() {
             let error = violation(&self.name, "tracks gradients again after it was frozen");
             return Err(error.with_remedy("do not set its `requires_grad`"));
@@ -67,8 +69,9 @@ impl Weight {
         Ok(())
     }
 
-    fn check_sample(&self) -> Result<()> {
-        if self.sample.is_of(&self.tensor)? { Ok(()) } else { Err(changed(&self.name)) }
+    /// What is wrong with it, as far as a sample shows.
+    fn check_sample(&self) -> Result<Option<Violation>> {
+        Ok((!self.sample.is_of(&self.tensor)?).then_some(changed))
     }
 }
 
@@ -107,9 +110,15 @@ pub(crate) struct Memories {
     module: &'static str,
     /// `Tensor` is not `Sync`.
     weights: Mutex<Vec<(String, Memory)>>,
-    /// The first weight found to have changed.
-    changed: OnceLock<String>,
+    changed: Arc<Change>,
 }
+
+/// The first weight found to have changed, and what is said of it. A change that any look has found stays: rows that were computed
+/// meanwhile may still wait when the weight is restored.
+type Change = OnceLock<(String, Violation)>;
+
+/// What is said of a weight of this name.
+type Violation = fn(&str) -> Error;
 
 impl Memories {
     /// Whether no change was found so far.
@@ -118,7 +127,7 @@ impl Memories {
     ///
     /// Returns an error that names the first weight that was found to have changed.
     pub(crate) fn check_known(&self) -> Result<()> {
-        self.changed.get().map_or(Ok(()), |name| Err(changed(name).in_module(self.module)))
+        check_known(&self.changed).map_err(|error| error.in_module(self.module))
     }
 
     /// Whether all memory is what it was.
@@ -133,7 +142,8 @@ impl Memories {
             &*self.weights.lock().unwrap_or_else(PoisonError::into_inner)
         {
             if checksum(tensor).map_err(|error| error.in_module(self.module))? != *frozen {
-                return Err(changed(self.changed.get_or_init(|| name.clone())).in_module(self.module));
+                self.changed.get_or_init(|| (name.clone(), changed));
+                return self.check_known();
             }
         }
         Ok(())
@@ -146,6 +156,7 @@ pub(crate) struct WeightWatch {
     weights: Vec<Weight>,
     /// The weight on another device whose sample is read next.
     next: Cell<usize>,
+    changed: Arc<Change>,
     /// What is asked before rows become durable, and what it has found.
     attested: OnceLock<(Arc<Attestation>, Arc<Memories>)>,
 }
@@ -161,12 +172,26 @@ impl WeightWatch {
     ///
     /// Returns an error that names the first weight that was written to in place, has other memory, or tracks gradients again.
     pub(crate) fn check(&self) -> Result<()> {
-        if let Some(name) = self.attested.get().and_then(|(_, memories)| memories.changed.get()) {
-            return Err(changed(name));
+        check_known(&self.changed)?;
+        self.look(&self.weights, Weight::check)?;
+        self.weights.iter().try_for_each(Weight::check_gradients)?;
+        let here = self.weights.iter().filter(|weight| weight.tensor.device() == Device::Cpu);
+        self.look(here, Weight::check_sample)
+    }
+
+    /// Looks at each of these weights, and keeps in mind what has changed.
+    fn look<'a>(
+        &self,
+        weights: impl IntoIterator<Item = &'a Weight>,
+        look: impl Fn(&Weight) -> Result<Option<Violation>>,
+    ) -> Result<()> {
+        for weight in weights {
+            if let Some(what) = look(weight)? {
+                self.changed.get_or_init(|| (weight.name.clone(), what));
+                return check_known(&self.changed);
+            }
         }
-        self.weights.iter().try_for_each(Weight::check)?;
-        let mut here = self.weights.iter().filter(|weight| weight.tensor.device() == Device::Cpu);
-        here.try_for_each(Weight::check_sample)
+        Ok(())
     }
 
     /// As [`check`](Self::check), after a forward pass: samples of a few weights on other devices are read too, of others each time. One
@@ -183,7 +208,7 @@ impl WeightWatch {
         self.next.set(first.wrapping_add(PER_FORWARD));
         let places =
             (0..PER_FORWARD.min(elsewhere.len())).map(|place| first.wrapping_add(place) % elsewhere.len());
-        places.map(|place| elsewhere[place]).try_for_each(Weight::check_sample)
+        self.look(places.map(|place| elsewhere[place]), Weight::check_sample)
     }
 
     /// What the store asks before it makes rows of module `id` durable, and what that looks at; nothing if it has no weights.
@@ -194,8 +219,8 @@ impl WeightWatch {
         let attest = || {
             let weights =
                 self.weights.iter().map(|weight| (weight.name.clone(), weight.memory.share())).collect();
-            let memories =
-                Arc::new(Memories { module: id, weights: Mutex::new(weights), changed: OnceLock::new() });
+            let (weights, changed) = (Mutex::new(weights), self.changed.clone());
+            let memories = Arc::new(Memories { module: id, weights, changed });
             let asked = memories.clone();
             let ask = move || asked.check().map_err(|error| format!("{error:#}"));
             (Attestation::new(ask), memories)
@@ -209,6 +234,10 @@ impl std::fmt::Debug for Memories {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Memories").field("changed", &self.changed).finish_non_exhaustive()
     }
+}
+
+fn check_known(changed: &Change) -> Result<()> {
+    changed.get().map_or(Ok(()), |(name, what)| Err(what(name)))
 }
 
 const REMEDY: &str = "freeze the module again after the last change, and bump the id";
