@@ -98,7 +98,8 @@ impl<T: CacheableOutput> Table<T> {
 
 impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// The values of these ids. If values are missing, or [`validate`](TableBuilder::validate) rejects them, `compute` is
-    /// called once with their ids, and returns their values in that order. It must not compute, put or replace values with this
+    /// called once with their ids, and returns their values in that order. If two handles or processes compute values of one id at
+    /// once, either value is kept, as for [`put`](Self::put). The closure must not compute, put or replace values with this
     /// handle, because it would wait for itself.
     ///
     /// # Errors
@@ -198,6 +199,9 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     }
 
     /// Stores the values of those ids that have none yet. To replace values, use [`replace`](Self::replace).
+    ///
+    /// If two handles or processes put values of one id at once, each may find none: both calls return `Ok`, and either value
+    /// may be served, until one is left when the files of both are joined.
     ///
     /// # Errors
     ///
