@@ -53,8 +53,8 @@ impl Losses {
         Arc::new(Self { outer: self.outer.clone(), ..Self::default() })
     }
 
-    /// The call is over whose losses these are [(`for_call`)](Self::for_call): the user that called learns of what was not taken, and
-    /// of what is lost from now on.
+    /// The call whose losses these are is over (see [`for_call`](Self::for_call)): the user that called learns of what was not taken,
+    /// and of what is lost from now on.
     ///
     /// ```
     /// # let program = std::sync::Arc::new(tcx_store::Losses::new());
@@ -63,7 +63,8 @@ impl Losses {
     /// // ... rows are inserted for `call`, and flushed
     /// let lost = call.take();
     /// call.hand_over(&handle);
-    /// # lost
+    /// lost?;
+    /// # Ok::<(), tcx_store::Error>(())
     /// ```
     pub fn hand_over(&self, user: &Arc<Self>) {
         // Under the lock: what is lost meanwhile is added either before, and moved, or to those of the user.
