@@ -21,7 +21,7 @@ pub(crate) struct Fate {
     pub(crate) recomputed: u64,
     /// For each row whether it is dead; empty if none is.
     dead: Vec<bool>,
-    /// The rows of values that were put which changes of other processes have killed, and of which nobody knows yet.
+    /// The rows of values that were put which changes of other processes have killed, not reported yet.
     lost: Vec<usize>,
     /// For each row whether it makes way for a newer one, as long as that is to be written; empty if none does.
     superseded: Vec<bool>,

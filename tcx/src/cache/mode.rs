@@ -66,7 +66,7 @@ pub(crate) struct Rows {
 }
 
 /// The rows as one call uses them that answers for what it stores: it learns of its own losses, whatever other threads flush by the
-/// same handle meanwhile. What it has not learned when it returns is a loss of the handle.
+/// same handle. What it has not learned when it returns is a loss of the handle.
 pub(crate) struct Call<'a> {
     rows: Rows,
     handle: &'a Arc<Losses>,
