@@ -8,7 +8,7 @@ use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{
     Cache, CacheableOutput, ContentId, D1, ErrorKind, Extractor, FileId, Frozen, Identity, Keyed, Mode,
-    Ragged, Table, Typed, Weights, WhenFull, cached_module,
+    Partial, Ragged, Stop, Table, Typed, Weights, WhenFull, cached_module,
 };
 
 #[derive(CacheableOutput)]
@@ -113,10 +113,16 @@ fn scores() -> tcx::Result<Scores> {
     Ok(Scores { head })
 }
 
-fn decode<'a>(ids: impl Iterator<Item = &'a String>) -> tcx::Result<Tensor> {
+fn decode<'a>(ids: impl Iterator<Item = &'a str>) -> tcx::Result<Tensor> {
     let images: Vec<Tensor> =
         ids.map(|id| Tensor::full([8, 8], id.len() as f64, (Kind::Float, Device::Cpu))).collect();
     Ok(Tensor::f_stack(&images, 0)?)
+}
+
+/// Stands for a request to a server.
+#[expect(clippy::unused_async, reason = "the place of a client")]
+async fn download(url: &str) -> std::io::Result<String> {
+    Ok(format!("text of {url}"))
 }
 
 fn word_vectors<'a>(texts: impl Iterator<Item = &'a &'a str>) -> tcx::Result<Words> {
@@ -142,7 +148,7 @@ fn main() -> tcx::Result<()> {
     let cache = Cache::open(dir)?;
     let encoder_cache = cache.module(encoder()?)?;
     for batch in ids.chunks(32) {
-        let features = encoder_cache.fetch(batch, |missing| decode(missing.ids()))?;
+        let features = encoder_cache.fetch(batch, |missing| decode(missing.str_ids()))?;
         assert_eq!(features.pooled.size(), [batch.len() as i64, 32]);
     }
     cache.flush()?; // durable when this returns
@@ -156,32 +162,46 @@ fn main() -> tcx::Result<()> {
     })?;
     assert_eq!(weighted, [5., 5.]);
 
+    // Loaders that fail for some samples.
+    let texts = dir.join("texts");
+    std::fs::create_dir_all(&texts)?;
+    std::fs::write(texts.join("a.txt"), "a cat on a mat")?;
+    let words_cache = cache.module(WordCounts {})?;
+    let failed = words_cache.fetch(&["a.txt", "gone.txt"], |missing| {
+        Partial::collect(missing.str_ids().map(|name| std::fs::read_to_string(texts.join(name))))
+    });
+    let error = failed.expect_err("a file is missing");
+    for failure in error.load_failures() {
+        println!("skipped {failure}"); // skipped `gone.txt`: No such file or directory
+    }
+    assert_eq!(words_cache.coverage(&["a.txt", "gone.txt"])?.missing(), [1]); // `a.txt` is stored
+
     // K-fold.
     for fold in 0..5 {
         let train: Vec<&String> =
             ids.iter().enumerate().filter(|(i, _)| i % 5 != fold).map(|(_, id)| id).collect();
-        let features = encoder_cache.fetch(&train, |missing| decode(missing.ids().copied()))?;
+        let features = encoder_cache.fetch(&train, |missing| decode(missing.str_ids()))?;
         assert_eq!(features.brightness.len(), 80); // nothing is computed: the folds share the rows
     }
     assert_eq!((encoder_cache.stats().hits, encoder_cache.stats().misses), (5 * 80, 100));
 
     // Some of the fields.
     let some = encoder_cache.fields::<Brightness>()?;
-    let light = some.fetch(&ids, |missing| decode(missing.ids()))?;
+    let light = some.fetch(&ids, |missing| decode(missing.str_ids()))?;
     assert_eq!(light.brightness.len(), 100);
 
     // A second model over the features of the first.
     let scores_cache = cache.module_after(&encoder_cache, scores()?)?;
     let scores = scores_cache.fetch(&ids, |missing| {
         let ids: Vec<&String> = missing.ids().collect();
-        Ok(encoder_cache.fetch(&ids, |missing| decode(missing.ids().copied()))?.pooled)
+        Ok(encoder_cache.fetch(&ids, |missing| decode(missing.str_ids()))?.pooled)
     })?;
     assert_eq!(scores.size(), [100, 10]);
 
     // Views.
     for view in 1..3 {
         let flipped = |images: Tensor| Ok(images.f_flip([2])?);
-        encoder_cache.view(view).fetch(&ids, |missing| flipped(decode(missing.ids())?))?;
+        encoder_cache.view(view).fetch(&ids, |missing| flipped(decode(missing.str_ids())?))?;
     }
 
     // Ids by content.
@@ -224,15 +244,19 @@ fn main() -> tcx::Result<()> {
 
     // Modes.
     let again = cache.with_mode(Mode::Recompute).module(encoder()?)?;
-    again.fetch(&ids, |missing| decode(missing.ids()))?;
+    again.fetch(&ids, |missing| decode(missing.str_ids()))?;
     let reader = cache.with_mode(Mode::ReadOnly).module(encoder()?)?;
-    reader.fetch(&ids, |missing| decode(missing.ids()))?;
+    reader.fetch(&ids, |missing| decode(missing.str_ids()))?;
     assert!(encoder_cache.coverage(&ids)?.is_complete(), "what was invalidated is computed again");
 
     // Ahead of time, and looking back.
-    let warmed = encoder_cache.warm(&ids, |missing| decode(missing.ids()))?;
+    let warmed = encoder_cache.warm(&ids, |missing| decode(missing.str_ids()))?;
     println!("{} of {} images computed", warmed.computed, warmed.asked);
-    let verified = encoder_cache.verify(0.1, 42, |asked| decode(asked.ids()))?;
+    let stop = Stop::new(); // with the feature `ctrlc`: Stop::on_ctrl_c()?
+    let warmed =
+        encoder_cache.warming().workers(4).stop(&stop).run(&ids, |missing| decode(missing.str_ids()))?;
+    assert!(!warmed.stopped);
+    let verified = encoder_cache.verify(0.1, 42, |asked| decode(asked.str_ids()))?;
     assert!(verified.is_sound(), "{verified}");
 
     // Files whose contents change.
@@ -257,6 +281,15 @@ fn main() -> tcx::Result<()> {
             Ok(missing.ids().map(|id| (*id).to_owned()).collect())
         }))?;
     assert_eq!(counts, [2]);
+    let ids = ["https://example.com/a", "https://example.com/b"];
+    let counts = runtime.block_on(shared.fetch_async(&ids, async |missing| {
+        let mut texts = Vec::new();
+        for url in missing.str_ids() {
+            texts.push(download(url).await?);
+        }
+        Ok(texts)
+    }))?;
+    assert_eq!(counts, [3, 3]);
 
     // Errors.
     let counts = match cache.table::<Vec<f32>>("id_lengths_v1") {

@@ -1,10 +1,15 @@
 //! The error of every call: a message of its own, a kind to match on, and the cause behind it.
 
+mod unloaded;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
 use tch::TchError;
+
+pub use self::unloaded::LoadFailure;
+use self::unloaded::Unloaded;
 
 /// What went wrong, as far as a program can act on it: see [`Error::kind`].
 ///
@@ -117,6 +122,7 @@ struct Inner {
     found: Option<Box<str>>,
     remedy: Option<Box<str>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    unloaded: Option<Unloaded>,
 }
 
 /// The text, without the module, the remedy and the cause.
@@ -190,7 +196,17 @@ impl Error {
 
     fn of(kind: ErrorKind, message: Message) -> Self {
         let (module, field, expected, found, remedy, source) = (None, None, None, None, None, None);
-        Self(Box::new(Inner { kind, message, module, field, expected, found, remedy, source }))
+        Self(Box::new(Inner {
+            kind,
+            message,
+            module,
+            field,
+            expected,
+            found,
+            remedy,
+            source,
+            unloaded: None,
+        }))
     }
 
     /// The same error, of another kind.
@@ -288,7 +304,11 @@ impl StdError for Error {
         match (&self.0.source, &self.0.message) {
             (Some(source), _) => Some(&**source),
             (None, Message::Store(error)) => error.source(),
-            (None, Message::Text(_)) => None,
+            // The causes of the others are among `load_failures`.
+            (None, Message::Text(_)) => {
+                let first = self.load_failures().first();
+                first.map(|failure| -> &(dyn StdError + 'static) { &*failure.error })
+            }
         }
     }
 }

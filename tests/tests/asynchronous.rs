@@ -70,7 +70,7 @@ fn every_form_works_in_every_runtime() {
 }
 
 #[test]
-fn equal_requests_at_once_are_computed_once_and_other_tasks_go_on_meanwhile() {
+fn equal_requests_at_once_are_loaded_once_and_other_tasks_go_on_meanwhile() {
     for runtime in runtimes() {
         let dir = tempfile::tempdir().unwrap();
         let (doubles, seen) = doubles(&Cache::builder().recheck(0.).open(dir.path()).unwrap());
@@ -88,14 +88,16 @@ fn equal_requests_at_once_are_computed_once_and_other_tasks_go_on_meanwhile() {
             let first = tokio::spawn(doubles.fetch_owned(vec![7], waits));
             // If the others began earlier, the first would have nothing to load.
             first_misses.await.unwrap();
-            let others: Vec<_> = (0..8).map(|_| tokio::spawn(doubles.fetch_owned(vec![7], load))).collect();
+            let never = |_: Missing<'_, i64>| panic!("it is being loaded");
+            let others: Vec<_> = (0..8).map(|_| tokio::spawn(doubles.fetch_owned(vec![7], never))).collect();
+            assert_eq!(doubles.fetch_owned(vec![9], load).await.unwrap(), [18]);
+            go.send(()).unwrap();
+            assert_eq!(first.await.unwrap().unwrap(), [14]);
             for other in others {
                 assert_eq!(other.await.unwrap().unwrap(), [14]);
             }
-            go.send(()).unwrap();
-            assert_eq!(first.await.unwrap().unwrap(), [14]);
         });
-        assert_eq!(*seen.lock().unwrap(), [7]);
+        assert_eq!(*seen.lock().unwrap(), [9, 7]);
     }
 }
 

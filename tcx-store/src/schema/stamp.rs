@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 use crate::error::{Error, Result};
 use crate::schema::column::Column;
 use crate::schema::key::{Keys, MAX_KEY_BYTES, TakeBits};
@@ -96,6 +98,25 @@ impl Keys {
         }
         drop(seen);
         Ok(self.stamped(stamps))
+    }
+
+    /// A number that is the same for two samples of one key, view and stamp, and seldom for others.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, Keys};
+    /// let stamped = |stamp: u64| Keys::ints([7], 0).with_stamps(Column::dense(&stamp.to_le_bytes()));
+    /// assert_eq!(stamped(1)?.digest(0), stamped(1)?.digest(0));
+    /// assert_ne!(stamped(1)?.digest(0), stamped(2)?.digest(0));
+    /// assert_ne!(Keys::ints([7], 0).digest(0), Keys::ints([7], 1).digest(0));
+    /// # Ok::<(), tcx_store::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `position` is not below [`len`](Self::len).
+    pub fn digest(&self, position: usize) -> u64 {
+        let hash = self.hash(position);
+        self.stamps().map_or(hash, |stamps| xxh3_64_with_seed(row(stamps, position), hash))
     }
 
     /// Whether a row of this stamp is not that of the key at `position`.

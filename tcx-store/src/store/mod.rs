@@ -13,6 +13,7 @@ pub(crate) mod passed;
 pub(crate) mod sessions;
 pub(crate) mod upkeep;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -76,6 +77,8 @@ pub struct Store {
     pub(crate) losses: Arc<Losses>,
     /// Takes the place of rows that were found and rejected. One for all: each recompute session costs a tombstone a seal.
     pub(crate) rejections: Arc<RecomputeSession>,
+    /// What its users share beside it.
+    companion: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Store {
@@ -139,6 +142,7 @@ impl Store {
             reopened: Reopened::new(),
             losses: Arc::default(),
             rejections: RecomputeSession::of_rejections(),
+            companion: OnceLock::new(),
         }
     }
 
@@ -155,6 +159,28 @@ impl Store {
             let _ = self.writer.set(writer);
         }
         Ok(())
+    }
+
+    /// A value that all users of this store in this process share, made for the first of them: what they must agree on beside
+    /// the rows. A store has one such value.
+    ///
+    /// ```
+    /// # use tcx_store::{ColumnType, DType, Identity, KeyType, Options, Spec, Store};
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let dir = tempfile::tempdir()?;
+    /// use std::sync::Mutex;
+    ///
+    /// let open = || Store::open(dir.path(), spec.clone(), &Options::default());
+    /// let (one, other) = (open()?, open()?);
+    /// *one.companion::<Mutex<i32>>().expect("it is the first").lock().unwrap() += 1;
+    /// assert_eq!(*other.companion::<Mutex<i32>>().expect("it is of this type").lock().unwrap(), 1);
+    /// assert!(other.companion::<String>().is_none(), "there is one of another type");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn companion<T: Default + Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let companion = self.companion.get_or_init(|| Arc::new(T::default()));
+        companion.clone().downcast().ok()
     }
 
     /// The writer, unless the store is read-only.

@@ -2,12 +2,14 @@
 
 pub(crate) mod alone;
 pub(crate) mod builder;
+pub(crate) mod claims;
 pub(crate) mod coverage;
 pub(crate) mod gather;
 pub(crate) mod mode;
 mod place;
 pub(crate) mod progress;
 pub(crate) mod provenance;
+pub(crate) mod stop;
 pub(crate) mod stores;
 pub(crate) mod summary;
 pub(crate) mod tuning;

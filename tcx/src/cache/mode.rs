@@ -10,6 +10,7 @@ use tcx_store::{
     Stats, Store,
 };
 
+use crate::cache::claims::Claims;
 use crate::{Error, ErrorKind, Result};
 
 /// How the modules of a cache use it. Chosen with [`CacheBuilder::mode`](crate::CacheBuilder::mode), or for some modules with
@@ -63,6 +64,9 @@ pub(crate) struct Rows {
     used: Used,
     /// The lost rows of this handle.
     losses: Arc<Losses>,
+    /// The samples that are being computed for rows that other requests then find. Of all handles of the store, unless each of
+    /// them computes for itself.
+    claims: Option<Arc<Claims>>,
 }
 
 /// The rows as one call uses them that answers for what it stores: it learns of its own losses, whatever other threads flush by the
@@ -118,7 +122,13 @@ impl Rows {
             Mode::Recompute => Used::Recompute(open(spec)?, RecomputeSession::new()),
             Mode::Off => Used::Off(spec),
         };
-        Ok(Self { used, losses: Losses::new().within(losses) })
+        let claims = match &used {
+            Used::ReadWrite(store) => store.companion(),
+            Used::Recompute(..) => Some(Arc::default()),
+            // No other request finds what is computed.
+            Used::ReadOnly(_) | Used::Off(_) => None,
+        };
+        Ok(Self { used, losses: Losses::new().within(losses), claims })
     }
 
     pub(crate) fn store(&self) -> Option<&Arc<Store>> {
@@ -126,6 +136,11 @@ impl Rows {
             Used::ReadWrite(store) | Used::ReadOnly(store) | Used::Recompute(store, _) => Some(store),
             Used::Off(_) => None,
         }
+    }
+
+    /// The samples that are being computed, if other requests find what is computed: not while the folder is full.
+    pub(crate) fn claims(&self) -> Option<&Arc<Claims>> {
+        self.claims.as_ref().filter(|_| !self.store().is_some_and(|store| store.is_full()))
     }
 
     /// Whether computed rows are stored.
@@ -236,7 +251,8 @@ impl Rows {
 
     /// These, for one call that answers for the rows it stores.
     pub(crate) fn for_call(&self) -> Call<'_> {
-        Call { rows: Self { used: self.used.clone(), losses: self.losses.for_call() }, handle: &self.losses }
+        let (used, claims) = (self.used.clone(), self.claims.clone());
+        Call { rows: Self { used, losses: self.losses.for_call(), claims }, handle: &self.losses }
     }
 
     /// The store, to change what is in it.

@@ -5,11 +5,11 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::cache::alone::Alone;
 
-const TEMPLATE: &str = "{prefix} {wide_bar} {human_pos}/{human_len}, {eta} left";
+const TEMPLATE: &str = "{prefix} {wide_bar} {human_pos}/{human_len}{msg}";
 const COMPUTING: &str = "{spinner} {wide_msg}";
 
 /// A computation that is shorter than this reports no progress.
@@ -80,6 +80,7 @@ pub(crate) struct Bar {
     id: &'static str,
     drawn: ProgressBar,
     events: Events,
+    computed: Cell<usize>,
 }
 
 impl Bar {
@@ -91,13 +92,17 @@ impl Bar {
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
         }
-        Self { id, drawn: bar, events: Events::new(Instant::now()) }
+        Self { id, drawn: bar, events: Events::new(Instant::now()), computed: Cell::new(0) }
     }
 
     /// `samples` more were computed.
     pub(crate) fn computed(&self, samples: usize) {
+        let now = Instant::now();
+        self.computed.set(self.computed.get() + samples);
         self.drawn.inc(samples as u64);
-        if self.events.is_due(Instant::now()) {
+        let left = self.drawn.length().unwrap_or_default().saturating_sub(self.drawn.position());
+        self.drawn.set_message(pace(self.computed.get(), self.events.took(now), left));
+        if self.events.is_due(now) {
             let (done, samples) = (self.drawn.position(), self.drawn.length().unwrap_or_default());
             let (all, id) = (HumanCount(samples), self.id);
             tracing::info!(module = id, done, samples, "{id}: {} of {all} samples", HumanCount(done));
@@ -107,7 +112,6 @@ impl Bar {
     /// `samples` were found: they do not count in the estimate of the time left.
     pub(crate) fn found(&self, samples: usize) {
         self.drawn.inc(samples as u64);
-        self.drawn.reset_eta();
     }
 }
 
@@ -115,6 +119,14 @@ impl Drop for Bar {
     fn drop(&mut self) {
         self.drawn.finish_and_clear();
     }
+}
+
+/// How fast samples are computed, and how long those that are left take, if none of them is found.
+fn pace(computed: usize, took: Duration, left: u64) -> String {
+    let rate = computed as f64 / took.as_secs_f64().max(1e-3);
+    let rest = Duration::try_from_secs_f64(left as f64 / rate).unwrap_or(Duration::MAX);
+    let digits = usize::from(rate < 10.);
+    format!(", {rate:.digits$}/s, {:#} left", HumanDuration(rest))
 }
 
 /// What a module computes batch by batch, as in a first epoch, where the number of samples is not known.
@@ -289,6 +301,14 @@ mod tests {
         let due =
             [0, 1, 2, 3, 11, 12, 13, 21, 22].map(|second| events.is_due(start + Duration::from_secs(second)));
         assert_eq!(due, [false, false, true, false, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn the_time_left_is_that_of_samples_computed_so_far() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pace(50, second, 500), ", 50/s, 10s left");
+        assert_eq!(pace(3, second * 2, 9), ", 1.5/s, 6s left");
+        assert!(pace(0, second, 9).starts_with(", 0.0/s, "));
     }
 
     #[test]

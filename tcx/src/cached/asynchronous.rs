@@ -2,26 +2,37 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use tcx_store::Keys;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::cache::Cache;
+use crate::cache::claims::{Claim, Claimant, Request, Wait, during};
+use crate::cache::gather::Found;
+use crate::cache::stop::Stop;
 use crate::cached::Cached;
+use crate::cached::loading::Loads;
 use crate::cached::warm::WarmReport;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
 use crate::module::missing::Missing;
 use crate::{Error, ErrorKind, Result};
 
-/// Runs `work` on a thread for blocking work of the runtime that polls this.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+/// Runs `work` for a request on a thread for blocking work of the runtime that polls this.
+async fn blocking<T: Send + 'static>(
+    request: &Arc<Request>,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     let Ok(runtime) = Handle::try_current() else {
         return Err(Error::new(ErrorKind::NoRuntime, "there is no tokio runtime here")
             .with_remedy("await it in a tokio runtime, or use the blocking form"));
     };
-    let task = runtime.spawn_blocking(work);
+    let request = request.clone();
+    let task = runtime.spawn_blocking(move || {
+        let _entered = request.enter();
+        work()
+    });
     let _unless_begun = CancelOnDrop(task.abort_handle());
     match task.await {
         Ok(done) => done,
@@ -40,12 +51,40 @@ impl Drop for CancelOnDrop {
     }
 }
 
+/// What is missing of the rows of a request, and its claim to load it.
+struct ToLoad {
+    rows: Found,
+    claim: Option<Claim>,
+    request: Arc<Request>,
+}
+
+impl ToLoad {
+    /// It has its inputs, or begins to load them in a thread: it goes on to its end.
+    fn answers(&self) {
+        if let Some(claim) = &self.claim {
+            claim.answers();
+        }
+    }
+}
+
+/// What a request has come to.
+enum Sought<O> {
+    Found(O),
+    Missing(Box<ToLoad>),
+}
+
+enum Step<O> {
+    Sought(Sought<O>),
+    /// For another request.
+    Wait(Box<(Found, Wait, Claimant)>),
+}
+
 /// Stops work when its future is dropped.
-struct StopOnDrop(Arc<AtomicBool>);
+struct StopOnDrop(Stop);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        self.0.stop();
     }
 }
 
@@ -53,8 +92,11 @@ impl Drop for StopOnDrop {
 /// for blocking work then does the work, so no other task waits for it.
 ///
 /// Dropping a future cancels work that has not begun. Work that has begun runs to its end in the background, but
-/// [`warm_async`](Self::warm_async) stops after the current batch. Computed rows are kept in any case. A panic of the module or
-/// of `load` continues in the task that awaits the future.
+/// [`warm_async`](Self::warm_async) stops after the current batch, and [`fetch_async`](Self::fetch_async) drops its loader.
+/// Computed rows are kept in any case. A panic of the module or of `load` continues in the task that awaits the future.
+///
+/// Requests wait for each other as those of [`fetch`](Self::fetch#equal-requests-at-once) do, and block no thread. A blocking
+/// request within a runtime does not wait for an asynchronous one, which may need its thread. It loads the samples itself.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -103,7 +145,133 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
         M::Output: Send + 'static,
     {
         let own = self.clone();
-        async move { blocking(move || own.fetch(&ids, load)).await }
+        async move {
+            let keys = own.pack(&ids, 0)?;
+            let sought = match own.seek(keys).await? {
+                Sought::Found(output) => return Ok(output),
+                Sought::Missing(missing) => missing,
+            };
+            let request = sought.request.clone();
+            blocking(&request, move || {
+                sought.answers();
+                let asked = sought.rows.distinct_missing_positions();
+                let loaded = load(Missing::new(&ids, &asked));
+                own.completed(sought, &asked, loaded)
+            })
+            .await
+        }
+    }
+
+    /// As [`fetch`](Self::fetch), with a loader that is asynchronous itself: for inputs from a network. The loader runs in the
+    /// task that awaits this; everything else on a thread for blocking work.
+    ///
+    /// A future that is dropped while it loads gives its samples back: a request that waits for them loads them.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// # use tcx::{Extractor, cached_module};
+    /// # #[cached_module(id = "fetched_async_v1")]
+    /// # struct Words {}
+    /// # impl Extractor for Words {
+    /// #     type Input = Vec<String>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
+    /// #     }
+    /// # }
+    /// # async fn download(key: &str) -> std::io::Result<String> { Ok(format!("the text of {key}")) }
+    /// # let dir = tempfile::tempdir()?;
+    /// let words = Arc::new(tcx::Cache::open(dir.path())?.module(Words {})?);
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let task = tokio::spawn(async move {
+    ///     let load = async |missing: tcx::Missing<'_, String>| {
+    ///         let mut texts = Vec::new();
+    ///         for key in missing.ids() {
+    ///             texts.push(download(key).await?);
+    ///         }
+    ///         Ok(texts)
+    ///     };
+    ///     words.fetch_async(&["a".to_owned(), "bb".to_owned()], load).await
+    /// });
+    /// assert_eq!(task.await??, [13, 14]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`fetch`](Self::fetch). Also returns an error if no tokio runtime is running.
+    pub async fn fetch_async<I, L>(self: &Arc<Self>, ids: &[I], load: L) -> Result<<M as Extractor>::Output>
+    where
+        I: Id<M::Key>,
+        L: AsyncFnOnce(Missing<'_, I>) -> Result<M::Input>,
+        M::Input: Send + 'static,
+        M::Output: Send + 'static,
+    {
+        let keys = self.pack(ids, 0)?;
+        let sought = match self.seek(keys).await? {
+            Sought::Found(output) => return Ok(output),
+            Sought::Missing(missing) => missing,
+        };
+        let asked = sought.rows.distinct_missing_positions();
+        let loading = load(Missing::new(ids, &asked));
+        let loaded = during(&sought.request, sought.claim.as_ref(), loading).await;
+        let (own, request) = (self.clone(), sought.request.clone());
+        blocking(&request, move || {
+            sought.answers();
+            own.completed(sought, &asked, loaded)
+        })
+        .await
+    }
+
+    /// The output for these keys, or what of them this request has to load, once no other request loads some of them.
+    async fn seek(self: &Arc<Self>, keys: Keys) -> Result<Sought<M::Output>>
+    where
+        M::Output: Send + 'static,
+    {
+        let claimant = Claimant::asynchronous();
+        let request = claimant.request().clone();
+        let own = self.clone();
+        let mut step = blocking(&request, move || {
+            let rows = own.look_up(keys)?;
+            own.step(rows, claimant)
+        })
+        .await?;
+        loop {
+            let (rows, wait, mut claimant) = match step {
+                Step::Sought(sought) => return Ok(sought),
+                Step::Wait(waits) => *waits,
+            };
+            claimant.wait_async(wait).await;
+            let own = self.clone();
+            step = blocking(&request, move || own.step(rows, claimant)).await?;
+        }
+    }
+
+    fn step(&self, mut rows: Found, mut claimant: Claimant) -> Result<Step<M::Output>> {
+        Ok(match self.who_loads(&mut rows, &mut claimant)? {
+            Loads::None => Step::Sought(Sought::Found(self.output_of(rows)?)),
+            Loads::Other(wait) => Step::Wait(Box::new((rows, wait, claimant))),
+            Loads::Own(claim) => {
+                let request = claimant.request().clone();
+                Step::Sought(Sought::Missing(Box::new(ToLoad { rows, claim, request })))
+            }
+        })
+    }
+
+    /// The output, once what is missing of the rows is computed from these inputs.
+    fn completed(
+        &self,
+        to_load: Box<ToLoad>,
+        asked: &[usize],
+        loaded: Result<M::Input>,
+    ) -> Result<M::Output> {
+        let ToLoad { mut rows, claim, .. } = *to_load;
+        self.complete_loaded(self.rows(), &mut rows, asked, loaded)?;
+        drop(claim);
+        self.output_of(rows)
     }
 
     /// As [`warm`](Self::warm). Dropping the future stops it after the current batch; finished rows are made durable.
@@ -122,10 +290,9 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
     {
         let own = self.clone();
         async move {
-            let stopped = Arc::new(AtomicBool::new(false));
-            let _stop = StopOnDrop(stopped.clone());
-            let goes_on = move || !stopped.load(Ordering::Acquire);
-            blocking(move || own.warm_view(&ids, 0, load, goes_on)).await
+            let stop = Stop::new();
+            let _stop = StopOnDrop(stop.clone());
+            blocking(&Request::current(), move || own.warm_view(&ids, 0, load, &stop)).await
         }
     }
 
@@ -142,7 +309,7 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
         I: Id<M::Key> + Send + 'static,
     {
         let own = self.clone();
-        async move { blocking(move || own.prefetch(&ids)).await }
+        async move { blocking(&Request::current(), move || own.prefetch(&ids)).await }
     }
 
     /// As [`flush`](Self::flush).
@@ -152,7 +319,7 @@ impl<M: CachedModule + Send + 'static> Cached<M> {
     /// As [`flush`](Self::flush). Also returns an error if no tokio runtime is running.
     pub fn flush_async(self: &Arc<Self>) -> impl Future<Output = Result<()>> + Send + use<M> {
         let own = self.clone();
-        async move { blocking(move || own.flush()).await }
+        async move { blocking(&Request::current(), move || own.flush()).await }
     }
 }
 
@@ -165,7 +332,7 @@ impl Cache {
     /// As [`flush`](Self::flush). Also returns an error if no tokio runtime is running.
     pub fn flush_async(&self) -> impl Future<Output = Result<()>> + Send + use<> {
         let own = self.clone();
-        async move { blocking(move || own.flush()).await }
+        async move { blocking(&Request::current(), move || own.flush()).await }
     }
 
     /// As [`close`](Self::close), in any tokio runtime. A future that is dropped cancels a close that has not begun; one that
@@ -175,6 +342,6 @@ impl Cache {
     ///
     /// As [`close`](Self::close). Also returns an error if no tokio runtime is running.
     pub async fn close_async(self) -> Result<()> {
-        blocking(move || self.close()).await
+        blocking(&Request::current(), move || self.close()).await
     }
 }

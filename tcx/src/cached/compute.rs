@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tcx_store::{Attestation, Column, Leaf};
 
+use crate::cache::claims::Entered;
 use crate::cached::checks::compare::{Broken, Tolerance, first_difference};
 use crate::cached::checks::passed::{Level, Record};
 use crate::cached::checks::tipped::Tipped;
@@ -110,6 +111,7 @@ impl<M: CachedModule> Compute<M> {
         named: &dyn Fn(usize) -> String,
         recheck: Option<&Recheck>,
     ) -> Result<Vec<Column>> {
+        let _computing = Entered::computing();
         self.build()?;
         let Some(module) = &self.module else {
             return Err(module_error::<M>("has not been built", "ask again"));

@@ -8,6 +8,7 @@ pub(crate) mod coverage;
 pub(crate) mod fields;
 pub(crate) mod invalidate;
 pub(crate) mod keyed;
+pub(crate) mod loading;
 pub(crate) mod open;
 pub(crate) mod panicked;
 pub(crate) mod prefetch;
@@ -38,8 +39,7 @@ use crate::ids::name::name;
 use crate::ids::{Id, KeyKind};
 use crate::module::batch::Batch;
 use crate::module::extractor::CachedModule;
-use crate::module::inputs::{Selected, call_loader, select, taken};
-use crate::module::missing::Missing;
+use crate::module::inputs::{Selected, select};
 use crate::output::CacheableOutput;
 use crate::{Error, Result};
 
@@ -74,7 +74,8 @@ const BATCH_SIZE: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Threads share it by reference. Found rows take no lock. One thread at a time computes missing rows, each sample once.
+/// Threads share it by reference. Found rows take no lock. One thread at a time computes missing rows, each sample once,
+/// whichever handle of the module asks for it: see [`fetch`](Self::fetch#equal-requests-at-once).
 pub struct Cached<M> {
     shared: Arc<Shared>,
     rows: Rows,
@@ -190,8 +191,9 @@ impl<M: CachedModule> Cached<M> {
         }
         let mut rows = self.lookup(ids, view, gather)?;
         if rows.missing() > 0 {
+            let _claim = self.claim_free(&rows)?;
             let missing = rows.missing();
-            self.complete(&self.rows, &mut rows, |positions| {
+            self.complete(&self.rows, &mut rows, None, |positions| {
                 // Only a repeated id makes them fewer, or another thread, which costs one comparison of the keys.
                 if positions.len() < missing {
                     self.repeated.check(M::ID, &self.pack(ids, view)?, positions, inputs)?;
@@ -200,88 +202,6 @@ impl<M: CachedModule> Cached<M> {
             })?;
         }
         Ok(rows)
-    }
-
-    /// The outputs for a batch whose inputs are loaded for missing samples only. If samples are missing, `load` is called once,
-    /// and returns their inputs in the order of [`Missing`].
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use tcx::{D1, Extractor, Typed, cached_module};
-    /// # #[cached_module(id = "keyed_lengths_v1", key = i64)]
-    /// # struct Lengths {}
-    /// # impl Extractor for Lengths {
-    /// #     type Input = Vec<String>;
-    /// #     type Output = Vec<i64>;
-    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
-    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
-    /// #     }
-    /// # }
-    /// # let dir = tempfile::tempdir()?;
-    /// # std::fs::write(dir.path().join("7.txt"), "seven")?;
-    /// # let cache = tcx::Cache::open(dir.path().join("cache"))?;
-    /// let lengths = cache.module(Lengths {})?;
-    /// let read = |id: &i64| std::fs::read_to_string(dir.path().join(format!("{id}.txt")));
-    /// for epoch in 0..2 {
-    ///     let found = lengths.fetch(&[7], |missing| {
-    ///         assert_eq!(epoch, 0, "nothing is read twice");
-    ///         missing.ids().map(|id| Ok(read(id)?)).collect()
-    ///     })?;
-    ///     assert_eq!(found, [5]);
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`forward`](Self::forward). Also returns the errors of `load`.
-    pub fn fetch<I: Id<M::Key>>(
-        &self,
-        ids: &[I],
-        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
-    ) -> Result<M::Output> {
-        self.fetch_view(ids, 0, load)
-    }
-
-    pub(crate) fn fetch_view<I: Id<M::Key>>(
-        &self,
-        ids: &[I],
-        view: u32,
-        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
-    ) -> Result<M::Output> {
-        let found = self.fetch_rows(ids, view, &self.gather, load)?;
-        self.output(&self.gather, found)
-    }
-
-    /// As [`forward_rows`](Self::forward_rows), with inputs that are loaded.
-    pub(crate) fn fetch_rows<I: Id<M::Key>>(
-        &self,
-        ids: &[I],
-        view: u32,
-        gather: &Gather,
-        load: impl FnOnce(Missing<'_, I>) -> Result<M::Input>,
-    ) -> Result<Found> {
-        let _span = tracing::debug_span!("forward", module = M::ID, rows = ids.len(), view).entered();
-        let mut rows = self.lookup(ids, view, gather)?;
-        if rows.missing() > 0 {
-            self.load_missing(&self.rows, &mut rows, |asked| load(Missing::new(ids, asked)))?;
-        }
-        Ok(rows)
-    }
-
-    /// Loads the inputs of what is missing, computes it and stores it in `store`.
-    pub(crate) fn load_missing(
-        &self,
-        store: &Rows,
-        rows: &mut Lookup,
-        load: impl FnOnce(&[usize]) -> Result<M::Input>,
-    ) -> Result<()> {
-        self.shared.check_process()?;
-        // Loaded before the lock is taken: threads load side by side, and a loader may use this module.
-        let asked = rows.distinct_missing_positions();
-        let loaded = call_loader::<M>(asked.len(), || load(&asked))?;
-        let samples = asked.len();
-        self.complete(store, rows, |positions| select(&loaded, samples, &taken::<M>(&asked, positions)?))
     }
 
     pub(crate) fn rows(&self) -> &Rows {
@@ -293,12 +213,21 @@ impl<M: CachedModule> Cached<M> {
     }
 
     fn lookup<I: Id<M::Key>>(&self, ids: &[I], view: u32, gather: &Gather) -> Result<Found> {
-        let _span = tracing::debug_span!("lookup", module = M::ID, rows = ids.len()).entered();
-        let rows = gather.look_up(&self.rows, self.pack(ids, view)?)?;
+        self.lookup_keys(self.pack(ids, view)?, gather)
+    }
+
+    fn lookup_keys(&self, keys: Keys, gather: &Gather) -> Result<Found> {
+        let _span = tracing::debug_span!("lookup", module = M::ID, rows = keys.len()).entered();
+        let rows = gather.look_up(&self.rows, keys)?;
         if rows.missing() == 0 {
             self.computing.found_all();
         }
         Ok(rows)
+    }
+
+    /// As [`lookup`](Self::lookup), of whole outputs.
+    pub(crate) fn look_up(&self, keys: Keys) -> Result<Found> {
+        self.lookup_keys(keys, &self.gather)
     }
 
     /// The ids as keys of the store.
@@ -346,11 +275,13 @@ impl<M: CachedModule> Cached<M> {
         self.compute.lock().is_ok_and(|mut compute| compute.release())
     }
 
-    /// Computes the rows that are still missing, if any, and stores them in `store`. `inputs` takes their positions.
-    fn complete<'a>(
+    /// Computes the rows that are still missing, if any, and stores them in `store`: all, or those at the positions `only`, which
+    /// ascend. `inputs` takes their positions.
+    pub(crate) fn complete<'a>(
         &self,
         store: &Rows,
         rows: &mut Lookup,
+        only: Option<&[usize]>,
         inputs: impl FnOnce(&[usize]) -> Result<Selected<'a, M::Input>>,
     ) -> Result<()>
     where
@@ -359,7 +290,10 @@ impl<M: CachedModule> Cached<M> {
         let mut compute = self.compute()?;
         // Another thread may have computed them meanwhile.
         self.rows.lookup_again(rows)?;
-        let positions = rows.distinct_missing_positions();
+        let mut positions = rows.distinct_missing_positions();
+        if let Some(only) = only {
+            positions.retain(|position| only.binary_search(position).is_ok());
+        }
         if positions.is_empty() {
             return Ok(());
         }
@@ -376,6 +310,11 @@ impl<M: CachedModule> Cached<M> {
         self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
         let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();
         store.complete(rows, &positions, columns, compute.attestation()?.as_ref()).map(drop)
+    }
+
+    /// The whole output of the rows.
+    pub(crate) fn output_of(&self, found: Found) -> Result<M::Output> {
+        self.output(&self.gather, found)
     }
 
     /// The output that `gather` makes of the rows.

@@ -12,7 +12,7 @@ use crate::cached::view::View;
 use crate::ids::KeyKind;
 use crate::ids::name::{SHOWN, name};
 use crate::module::extractor::CachedModule;
-use crate::module::inputs::call_loader;
+use crate::module::inputs::check_loaded;
 use crate::module::missing::Missing;
 use crate::output::CacheableOutput;
 use crate::{Error, ErrorKind, Result};
@@ -179,7 +179,7 @@ impl<M: CachedModule> Cached<M> {
                 continue;
             }
             let rows: Vec<usize> = (0..there.len()).collect();
-            let inputs = call_loader::<M>(there.len(), || load(Missing::new(&ids, &rows)))?;
+            let inputs = check_loaded::<M>(there.len(), load(Missing::new(&ids, &rows)))?;
             let computed = self.recompute(&ids, view, &inputs)?;
             for (row, &position) in there.iter().enumerate() {
                 report.checked += 1;

@@ -41,7 +41,7 @@ use crate::output::CacheableOutput;
 )]
 pub trait Extractor {
     /// A batch of samples: a tensor, a vector with one entry per sample, or a tuple of these.
-    type Input: Batch;
+    type Input: Batch + 'static;
     /// A batch of features: a struct with `#[derive(CacheableOutput)]`, a tuple, or a
     /// [`Typed`](crate::Typed) tensor.
     type Output: CacheableOutput;

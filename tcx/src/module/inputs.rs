@@ -4,12 +4,9 @@ use crate::module::batch::Batch;
 use crate::module::extractor::CachedModule;
 use crate::{Error, ErrorKind, Result};
 
-/// Calls a loader, and makes sure that it has returned as many samples as it was asked for.
-pub(crate) fn call_loader<M: CachedModule>(
-    asked: usize,
-    load: impl FnOnce() -> Result<M::Input>,
-) -> Result<M::Input> {
-    let loaded = load().map_err(|error| error.in_module(M::ID))?;
+/// What a loader has returned, once it is as many samples as it was asked for.
+pub(crate) fn check_loaded<M: CachedModule>(asked: usize, loaded: Result<M::Input>) -> Result<M::Input> {
+    let loaded = loaded.map_err(|error| error.in_module(M::ID))?;
     let samples = loaded.rows().map_err(|error| error.in_module(M::ID))?;
     if samples == asked {
         return Ok(loaded);

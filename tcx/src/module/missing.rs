@@ -1,5 +1,7 @@
 //! The samples that a loader has to load.
 
+use crate::ids::{Id, StringIds};
+
 /// The samples of a batch that are not in the cache, each once: the inputs to load, in this order.
 ///
 /// ```
@@ -46,5 +48,29 @@ impl<'a, I> Missing<'a, I> {
     #[expect(clippy::len_without_is_empty, reason = "a loader is only called when something is missing")]
     pub fn len(&self) -> usize {
         self.positions.len()
+    }
+}
+
+impl<'a, I: Id<StringIds>> Missing<'a, I> {
+    /// Their ids as `&str`, whatever type they have: one loader serves `String`, `&str` and `&String`.
+    ///
+    /// ```
+    /// use tcx::{Id, Missing, StringIds};
+    ///
+    /// fn count(missing: Missing<'_, impl Id<StringIds>>) -> tcx::Result<Vec<i64>> {
+    ///     Ok(missing.str_ids().map(|id| id.len() as i64).collect())
+    /// }
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let lengths = tcx::Cache::open(dir.path())?.table::<Vec<i64>>("str_ids_v1")?;
+    /// let ids = ["a".to_owned(), "bb".to_owned()];
+    /// assert_eq!(lengths.get_or_compute(&ids, count)?, [1, 2]);
+    /// let some: Vec<&String> = ids.iter().rev().collect();
+    /// assert_eq!(lengths.get_or_compute(&some, count)?, [2, 1]);
+    /// assert_eq!(lengths.get_or_compute(&["ccc"], count)?, [3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn str_ids(&self) -> impl ExactSizeIterator<Item = &'a str> + use<'a, I> {
+        self.ids().map(Id::id)
     }
 }

@@ -4,5 +4,6 @@ pub(crate) mod batch;
 pub(crate) mod extractor;
 pub(crate) mod inputs;
 pub(crate) mod missing;
+pub(crate) mod partial;
 pub(crate) mod registry;
 mod same;

@@ -15,6 +15,7 @@ use tcx_store::{Column, Keys, Lookup, RecomputeSession, Stats, Store};
 
 use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
+use crate::cache::claims::Entered;
 use crate::cache::coverage::Coverage;
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::{Call, Rows};
@@ -142,7 +143,9 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let positions = rows.distinct_missing_positions();
         if !positions.is_empty() {
             let start = Instant::now();
+            let computing = Entered::computing();
             let values = compute(Missing::new(ids, &positions))?;
+            drop(computing);
             let columns = self.columns(&values, positions.len())?;
             self.rows.computed(positions.len(), start);
             self.rows.complete(&mut rows, &positions, columns, None)?;

@@ -12,7 +12,7 @@ use crate::provision::{libtorch, model, pyarrow, toolchain};
 use crate::workspace::{self, Workspace};
 
 /// The examples that need neither arguments nor a model.
-const WITHOUT_ARGUMENTS: [&str; 14] = [
+const WITHOUT_ARGUMENTS: [&str; 15] = [
     "quickstart",
     "readme",
     "guide",
@@ -20,6 +20,7 @@ const WITHOUT_ARGUMENTS: [&str; 14] = [
     "kfold",
     "shared_backbone",
     "progressive",
+    "overlap",
     "views",
     "chain",
     "lazy",

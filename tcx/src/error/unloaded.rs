@@ -1,0 +1,120 @@
+//! The error of a loader that failed for some samples: which ones, and the inputs of the others.
+
+use std::any::Any;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use super::{Error, ErrorKind, Message};
+
+/// The most samples that a message names.
+const NAMED: usize = 10;
+
+/// Samples that a loader could not load, and the inputs of the others. A mutex, because inputs may not be `Sync`.
+pub(super) struct Unloaded {
+    pub(super) failures: Vec<LoadFailure>,
+    others: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// A sample that a loader could not load: see [`Error::load_failures`].
+///
+/// ```
+/// # use tcx::{Extractor, LoadFailure, cached_module};
+/// # #[cached_module(id = "failures_v1", key = i64)]
+/// # struct Squares {}
+/// # impl Extractor for Squares {
+/// #     type Input = Vec<i64>;
+/// #     type Output = Vec<i64>;
+/// #     fn forward(&self, x: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+/// #         Ok(x.iter().map(|x| x * x).collect())
+/// #     }
+/// # }
+/// # let dir = tempfile::tempdir()?;
+/// # let squares = tcx::Cache::open(dir.path())?.module(Squares {})?;
+/// let parse = |missing: tcx::Missing<'_, i64>| {
+///     tcx::Partial::collect(missing.ids().map(|id| if *id > 1 { "not a number" } else { "1" }.parse::<i64>()))
+/// };
+/// let error = squares.fetch(&[1, 2], parse).unwrap_err();
+/// let [failure]: &[LoadFailure] = error.load_failures() else { unreachable!() };
+/// assert_eq!(failure.id(), "2");
+/// assert!(failure.error().is::<std::num::ParseIntError>());
+/// assert_eq!(failure.to_string(), "`2`: invalid digit found in string");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LoadFailure {
+    place: usize,
+    id: Box<str>,
+    pub(super) error: Box<dyn StdError + Send + Sync>,
+}
+
+impl LoadFailure {
+    /// Its id, as text.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Why it could not be loaded.
+    pub fn error(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.error
+    }
+
+    /// Its place among the samples that the loader was asked for.
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+}
+
+impl fmt::Display for LoadFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.id, self.error)
+    }
+}
+
+impl fmt::Debug for LoadFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Error {
+    /// The samples that a loader could not load, if it has said so with a [`Partial`](crate::Partial). The others of its batch
+    /// were computed.
+    pub fn load_failures(&self) -> &[LoadFailure] {
+        self.0.unloaded.as_ref().map_or(&[], |unloaded| &unloaded.failures)
+    }
+
+    /// Some samples could not be loaded, by their places among those asked for; `others` are the inputs of the others.
+    pub(crate) fn unloaded(
+        failed: Vec<(usize, Box<dyn StdError + Send + Sync>)>,
+        others: impl Any + Send,
+    ) -> Self {
+        let failure = |(place, error)| LoadFailure { place, id: format!("sample {place}").into(), error };
+        let failures: Vec<_> = failed.into_iter().map(failure).collect();
+        let mut error =
+            Self::new(ErrorKind::Loader, format!("loading the inputs of {} samples failed", failures.len()));
+        error.0.unloaded = Some(Unloaded { failures, others: Mutex::new(Some(Box::new(others))) });
+        error
+    }
+
+    /// The inputs of the samples that could be loaded, once.
+    pub(crate) fn take_loaded<B: 'static>(&mut self) -> Option<B> {
+        let others = self.0.unloaded.as_mut()?.others.get_mut().unwrap_or_else(PoisonError::into_inner);
+        others.take()?.downcast().ok().map(|others| *others)
+    }
+
+    /// Names the samples that could not be loaded; `asked` is the number of all samples of the loader.
+    pub(crate) fn naming(mut self, asked: usize, id: impl Fn(usize) -> String) -> Self {
+        let Some(unloaded) = &mut self.0.unloaded else { return self };
+        for failure in &mut unloaded.failures {
+            failure.id = id(failure.place).into();
+        }
+        let failed = unloaded.failures.len();
+        let named: Vec<_> =
+            unloaded.failures.iter().take(NAMED).map(|failure| format!("`{}`", failure.id)).collect();
+        let more = if failed > NAMED { format!(" and {} more", failed - NAMED) } else { String::new() };
+        let message =
+            format!("loading the inputs of {failed} of {asked} samples failed: {}{more}", named.join(", "));
+        self.0.message = Message::Text(message.into());
+        self.with_remedy("the others were computed: repair these, or leave them out")
+    }
+}

@@ -1,0 +1,147 @@
+//! Loaders: the ids that they get, the errors that they return, and samples that fail alone.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::error::Error as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tcx::{
+    Cache, Cached, ErrorKind, Extractor, Id, Missing, Mode, Partial, Result, StringIds, cached_module,
+};
+
+/// The length of each text.
+#[cached_module(id = "loader_lengths_v1")]
+struct Lengths {}
+
+impl Extractor for Lengths {
+    type Input = Vec<String>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, texts: &Vec<String>) -> Result<Vec<i64>> {
+        Ok(texts.iter().map(|text| text.len() as i64).collect())
+    }
+}
+
+fn open(dir: &Path) -> Arc<Cached<Lengths>> {
+    Arc::new(Cache::open(dir.join("cache")).unwrap().module(Lengths {}).unwrap())
+}
+
+/// A directory with the texts `0` to `n`, each as long as its number, without those of `gone`.
+fn texts(n: usize, gone: &[usize]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for number in (0..n).filter(|number| !gone.contains(number)) {
+        fs::write(dir.path().join(number.to_string()), "x".repeat(number)).unwrap();
+    }
+    dir
+}
+
+fn names(n: usize) -> Vec<String> {
+    (0..n).map(|number| number.to_string()).collect()
+}
+
+fn load(dir: &Path, missing: Missing<'_, impl Id<StringIds>>) -> Result<Vec<String>> {
+    // I/O errors need no conversion.
+    missing.str_ids().map(|name| Ok(fs::read_to_string(dir.join(name))?)).collect()
+}
+
+#[test]
+fn one_loader_serves_every_type_of_string() {
+    let dir = texts(6, &[]);
+    let lengths = open(dir.path());
+    let load_owned = |missing: Missing<'_, String>| load(dir.path(), missing);
+    let ids = names(6);
+    assert_eq!(lengths.fetch(&ids[..2], load_owned).unwrap(), [0, 1]);
+    let borrowed: Vec<&String> = ids[2..4].iter().collect();
+    assert_eq!(lengths.fetch(&borrowed, |missing| load(dir.path(), missing)).unwrap(), [2, 3]);
+    assert_eq!(lengths.fetch(&["4", "0"], |missing| load(dir.path(), missing)).unwrap(), [4, 0]);
+    let error = lengths.fetch(&["gone"], |missing| load(dir.path(), missing)).unwrap_err();
+    assert!(error.kind() == ErrorKind::Loader && error.source().unwrap().is::<io::Error>());
+}
+
+#[test]
+fn samples_that_fail_are_named_and_the_others_are_stored() {
+    let dir = texts(20, &[3, 7]);
+    let ids = names(20);
+    let load = |missing: Missing<'_, String>| {
+        Partial::collect(missing.str_ids().map(|name| fs::read_to_string(dir.path().join(name))))
+    };
+    let expected = "module `loader_lengths_v1`: loading the inputs of 2 of 20 samples failed: `3`, `7`; \
+                    the others were computed: repair these, or leave them out";
+    let lengths = open(dir.path());
+    let error = lengths.fetch(&ids, load).unwrap_err();
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(error.kind(), ErrorKind::Loader);
+    let failed: Vec<_> = error.load_failures().iter().map(|failure| failure.id().to_owned()).collect();
+    assert_eq!(failed, ["3", "7"]);
+    assert!(error.load_failures()[1].error().is::<io::Error>());
+    assert!(error.source().unwrap().is::<io::Error>(), "the cause of the first");
+    assert_eq!(lengths.coverage(&ids).unwrap().missing(), [3, 7]);
+    assert_eq!(lengths.stats().misses, 20);
+    // Repaired.
+    fs::write(dir.path().join("3"), "xxx").unwrap();
+    fs::write(dir.path().join("7"), "x".repeat(7)).unwrap();
+    assert_eq!(lengths.fetch(&ids, load).unwrap(), (0..20).collect::<Vec<i64>>());
+
+    // Of a list, what is before the batch that failed and what could be loaded of it.
+    let lengths = lengths.view(1);
+    let fails = |missing: Missing<'_, String>| {
+        let mut partial = Partial::new();
+        partial.fail(1, "as asked");
+        partial.finish(missing.ids().skip(1).map(|_| "one".to_owned()).collect::<Vec<_>>())
+    };
+    let error = lengths.warming().workers(2).run(&ids, fails).unwrap_err();
+    assert_eq!(error.load_failures()[0].to_string(), "`1`: as asked");
+    assert_eq!(lengths.coverage(&ids).unwrap().missing(), [1]);
+}
+
+#[test]
+fn many_samples_that_fail_are_counted_and_rows_that_are_not_stored_fail_the_same_way() {
+    let dir = texts(1, &[]);
+    let lengths =
+        Cache::open(dir.path().join("cache")).unwrap().with_mode(Mode::Off).module(Lengths {}).unwrap();
+    let load = |missing: Missing<'_, String>| {
+        Partial::collect(missing.str_ids().map(|name| fs::read_to_string(dir.path().join(name))))
+    };
+    let error = lengths.fetch(&names(15), load).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.contains("14 of 15 samples failed: `1`, `2`, ") && message.contains("`10` and 4 more; "),
+        "{message}"
+    );
+    // All of them.
+    let error = lengths.fetch(&["gone"], |missing| {
+        Partial::collect(missing.str_ids().map(|name| fs::read_to_string(dir.path().join(name))))
+    });
+    assert_eq!(error.unwrap_err().load_failures().len(), 1);
+}
+
+#[test]
+fn inputs_that_are_not_those_of_the_others_are_an_error() {
+    let dir = texts(0, &[]);
+    let lengths = open(dir.path());
+    let error = lengths.fetch(&["a", "b", "c"], |_| {
+        let mut partial = Partial::new();
+        partial.fail(0, "as asked");
+        partial.finish(vec!["one".to_owned()])
+    });
+    let error = error.unwrap_err();
+    assert_eq!((error.expected(), error.found()), (Some("2"), Some("1")));
+    assert_eq!(lengths.coverage(&["a", "b", "c"]).unwrap().missing().len(), 3, "nothing is stored");
+}
+
+#[test]
+fn an_asynchronous_loader_may_fail_for_some_samples() {
+    let dir = texts(3, &[1]);
+    let lengths = open(dir.path());
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        let ids = names(3);
+        let error = lengths.fetch_async(&ids, async |missing| {
+            Partial::collect(missing.str_ids().map(|name| fs::read_to_string(dir.path().join(name))))
+        });
+        assert_eq!(error.await.unwrap_err().load_failures()[0].id(), "1");
+        assert_eq!(lengths.coverage(&ids).unwrap().missing(), [1]);
+    });
+}
