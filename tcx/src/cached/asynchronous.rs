@@ -95,7 +95,7 @@ impl Drop for StopOnDrop {
 /// [`warm_async`](Self::warm_async) stops after the current batch, and [`fetch_async`](Self::fetch_async) drops its loader.
 /// Computed rows are kept in any case. A panic of the module or of `load` continues in the task that awaits the future.
 ///
-/// Requests wait for each other as those of [`fetch`](Self::fetch#equal-requests-at-once) do, and block no thread. A blocking
+/// Requests wait for each other as those of [`fetch`](Self::fetch) do, and block no thread. A blocking
 /// request within a runtime does not wait for an asynchronous one, which may need its thread. It loads the samples itself.
 ///
 /// ```

@@ -75,7 +75,7 @@ const BATCH_SIZE: usize = 64;
 /// ```
 ///
 /// Threads share it by reference. Found rows take no lock. One thread at a time computes missing rows, each sample once,
-/// whichever handle of the module asks for it: see [`fetch`](Self::fetch#equal-requests-at-once).
+/// whichever handle of the module asks for it: see [`fetch`](Self::fetch).
 pub struct Cached<M> {
     shared: Arc<Shared>,
     rows: Rows,
