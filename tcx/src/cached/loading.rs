@@ -19,7 +19,7 @@ use crate::{LoadFailure, Result};
 pub(crate) enum Loads {
     /// Nothing is missing any more.
     None,
-    /// This request, which keeps others waiting as long as it has the claim. There is none where rows are not shared.
+    /// This request, which keeps others waiting as long as it has the claim. `None` if rows are not shared.
     Own(Option<Claim>),
     /// Another request loads some of it: first, it is waited for.
     Other(Wait),

@@ -4,7 +4,7 @@
 //! empty hands, looks again which are missing, and tries again. So requests cannot wait for each other, except by way of their
 //! loaders, which may make requests while samples are claimed: a wait that would close a circle is refused, and the request
 //! loads these samples itself. It waits for each sample once. If the sample is still missing then, because it could not be
-//! loaded or stored there, it loads it itself, whoever else does so too.
+//! loaded or stored there, it loads it itself, even if others do so too.
 
 mod flight;
 mod request;
