@@ -52,6 +52,7 @@ pub use schema::key::{KeyType, Keys, MAX_KEY_BYTES};
 pub use schema::leaf::{ColumnType, DType, DYNAMIC_DIM, Field, Leaf, LeafKind};
 pub use schema::spec::Spec;
 pub use schema::stamp::StampType;
+pub use schema::variants::Variant;
 pub use sessions::{Session, sessions};
 pub use stats::causes::MissCauses;
 pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Timings};

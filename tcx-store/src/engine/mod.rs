@@ -1,6 +1,7 @@
 //! What the readers and the writer of one folder share.
 
 pub(crate) mod count;
+mod named_schema;
 pub(crate) mod passed;
 pub(crate) mod publish;
 mod refresh;
@@ -31,7 +32,6 @@ use crate::read::lookup_stored;
 use crate::schema::key::{KeyType, Keys};
 use crate::schema::leaf::Leaf;
 use crate::schema::spec::Spec;
-use crate::segment::arrow_schema;
 use crate::segment::memory_cache::MemoryCache;
 use crate::stats::Counters;
 use crate::stats::causes::Cause;
@@ -101,7 +101,7 @@ impl Core {
         options: &Options,
         listed: impl FnOnce(Result<bool>) -> Result<bool>,
     ) -> Result<Self> {
-        let schema = arrow_schema(spec.key_type, &spec.leaves);
+        let schema = named_schema(&spec);
         let counters = Arc::new(Counters::default());
         let retention = Retention::new(options);
         let memory_cache = Arc::new(MemoryCache::new(options.memory_cache_bytes));

@@ -3,6 +3,7 @@
 pub(crate) mod other_files;
 pub(crate) mod rows;
 pub(crate) mod verify;
+mod within;
 
 use std::borrow::Cow;
 use std::io::ErrorKind;

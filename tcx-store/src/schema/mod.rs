@@ -8,3 +8,4 @@ pub(crate) mod leaf;
 pub(crate) mod presence;
 pub(crate) mod spec;
 pub(crate) mod stamp;
+pub(crate) mod variants;

@@ -11,6 +11,7 @@ pub(crate) mod invalidate;
 pub(crate) mod lookup;
 pub(crate) mod passed;
 pub(crate) mod sessions;
+mod trim;
 pub(crate) mod upkeep;
 
 use std::any::Any;

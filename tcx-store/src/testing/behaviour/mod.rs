@@ -19,5 +19,7 @@ mod retention;
 mod sealing;
 mod stats;
 mod tombstones;
+mod trimming;
 mod upkeep;
+mod variants;
 mod write_failures;

@@ -1,0 +1,150 @@
+//! Rewriting a segment with fewer rows.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::changes::Tombstones;
+use crate::changes::instance::KnownIdentity;
+use crate::engine::Core;
+use crate::engine::publish::publish_segment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::schema::key::{KeyHash, hash};
+use crate::segment::{Piece, PieceRows, PieceSource, Segment, SegmentHeader, write_segment};
+use crate::storage::name::{FileName, SegmentName};
+use crate::store::Store;
+use crate::sys::runtime::lock;
+
+impl Store {
+    /// Rewrites a segment with its first `rows` live rows: the newest, if it was joined from others. The other rows are gone,
+    /// unless another segment has copies of them; they can be computed again. Returns whether it did: not if the segment is no
+    /// longer served, has no more rows than that, or none is alive.
+    ///
+    /// What it replaces stays until it is [collected](Self::collect).
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::ints([1, 2, 3], 0))?;
+    /// store.insert(&mut rows, &[0, 1, 2], vec![Column::dense(&[10, 20, 30])])?;
+    /// store.flush()?;
+    /// let module = Inspection::open(&dir.path().join("m_v1"))?;
+    /// let segment = module.segments().next().expect("a flush has sealed one");
+    /// assert!(store.trim_segment(&segment.name, 2)?);
+    /// assert_eq!(store.lookup(Keys::ints([1, 2, 3], 0))?.distinct_missing_positions(), [2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A store that is open to read only; a name that is not a segment's; a folder that is another's; what kept it from the
+    /// disk, or a row that does not verify: nothing has changed.
+    pub fn trim_segment(&self, segment: &str, rows: u64) -> Result<bool> {
+        self.writer()?;
+        let Some(FileName::Segment(name)) = FileName::parse(segment) else {
+            return Err(Error::invalid(format!("{segment:?} is not the name of a segment")));
+        };
+        let core = &self.core;
+        core.check()?;
+        // Compaction of this process would replace the same segment.
+        let _alone = lock(&core.upkeep);
+        let Some(plan) = plan(core, name, usize::try_from(rows).unwrap_or(usize::MAX))? else {
+            return Ok(false);
+        };
+        rewrite(core, &plan)
+            .map_err(|error| Error::io("cannot rewrite a segment in", core.storage.path(), error))
+    }
+}
+
+/// A segment, and how many of its live rows stay.
+struct Plan {
+    segment: Arc<Segment>,
+    identity: KnownIdentity,
+    base: u64,
+    tombstones: Arc<Tombstones>,
+    rows: usize,
+}
+
+fn plan(core: &Core, name: SegmentName, rows: usize) -> Result<Option<Plan>> {
+    let mut live = core.live();
+    if live.refresh()? {
+        core.install(&mut live);
+    }
+    let Some((served, identity)) = live.compactable() else { return Ok(None) };
+    let base = live.changes.newest().unwrap_or(0);
+    let tombstones = live.changes.tombstones().clone();
+    let segment = served.into_iter().find(|own| own.name() == name).filter(|own| own.rows() > rows);
+    Ok(segment.map(|segment| Plan { segment, identity, base, tombstones, rows }))
+}
+
+/// Writes the new segment as a compaction of the old one, which it replaces; `false` if another process was faster.
+fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
+    let Plan { segment, identity, base, .. } = plan;
+    let (rows, hashes) = first_live_rows(plan)?;
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    let header = SegmentHeader {
+        schema: &core.schema,
+        leaves: &core.leaves,
+        key_type: core.spec.key_type,
+        identity: &identity.digest,
+        instance: identity.instance,
+        base: *base,
+        born: segment.born(),
+        inputs: &[segment.name()],
+        compression: core.compression,
+    };
+    let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Selected(&rows) };
+    let written = write_segment(&*core.storage, &header, &[piece])?;
+    if !may_commit(core, plan)? {
+        return Ok(false);
+    }
+    publish_segment(core, written, hashes).map_err(io::Error::other)?;
+    Ok(true)
+}
+
+/// The rows that stay, and their hashes.
+fn first_live_rows(plan: &Plan) -> io::Result<(Vec<u32>, Vec<KeyHash>)> {
+    let Plan { segment, tombstones, .. } = plan;
+    let (mut rows, mut hashes) = (Vec::new(), Vec::new());
+    for row in 0..segment.rows() {
+        if rows.len() == plan.rows {
+            break;
+        }
+        let (key, view) = segment.key(row).ok_or_else(|| {
+            let what = format!("segment {}: a key cannot be read", segment.name());
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })?;
+        if !tombstones.kill(segment.base(), &key, view) {
+            rows.push(row as u32);
+            hashes.push(hash(&key, view));
+        }
+    }
+    Ok((rows, hashes))
+}
+
+/// Looks again, as a compaction does before its segment gets a name: whether the segment is still served, in the same folder.
+fn may_commit(core: &Core, plan: &Plan) -> io::Result<bool> {
+    let mut live = core.live();
+    let refreshed = live.refresh();
+    core.install(&mut live);
+    match refreshed {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::Io => return Err(io::Error::other(error)),
+        Err(error) => {
+            core.remember(&error);
+            return Ok(false);
+        }
+    }
+    let Some((served, identity)) = live.compactable() else { return Ok(false) };
+    let is_served = served.iter().any(|segment| Arc::ptr_eq(segment, &plan.segment));
+    if identity.instance != plan.identity.instance || !is_served {
+        return Ok(false);
+    }
+    live.check_instance().map_err(io::Error::other)?;
+    live.changes.make_durable(&*core.storage)?;
+    Ok(true)
+}

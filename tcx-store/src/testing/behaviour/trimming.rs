@@ -1,0 +1,123 @@
+//! A segment that is cut short serves its first rows; the others are misses, in every process and after every restart.
+
+use std::time::Duration;
+
+use crate::testing::{compute, keys, names, process, reader, seal_all, values};
+use crate::{
+    Column, ColumnType, Compression, DType, Field, Identity, Inspection, KeyType, Keys, Options, Spec, Store,
+};
+
+const ABCD: [&str; 4] = ["a", "b", "c", "d"];
+
+#[test]
+fn the_first_rows_of_a_trimmed_segment_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writer, other) = (process(dir.path()), process(dir.path()));
+    compute(&writer, &ABCD, 7);
+    seal_all(&writer);
+    let whole = &names(dir.path(), "seg-")[0];
+    assert_eq!(values(&other, &ABCD), [7; 4]);
+    assert!(writer.trim_segment(whole, 3).unwrap());
+    for store in [&writer, &other, &process(dir.path()), &reader(dir.path())] {
+        assert_eq!(values(store, &ABCD), [7, 7, 7, -1]);
+    }
+    assert_eq!(names(dir.path(), "seg-").len(), 2, "the input stays for a while");
+    writer.collect(Duration::ZERO).unwrap();
+    assert_eq!(names(dir.path(), "seg-").len(), 1);
+    assert!(!names(dir.path(), "seg-").contains(whole));
+    compute(&writer, &["d"], 8);
+    writer.flush().unwrap();
+    for store in [&writer, &other, &process(dir.path()), &reader(dir.path())] {
+        assert_eq!(values(store, &ABCD), [7, 7, 7, 8]);
+        assert_eq!(store.stats().damaged_segments, 0);
+    }
+}
+
+#[test]
+fn dead_rows_are_not_among_those_that_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = process(dir.path());
+    compute(&writer, &ABCD, 7);
+    seal_all(&writer);
+    writer.invalidate(&keys(&["a", "c"])).unwrap();
+    assert!(writer.trim_segment(&names(dir.path(), "seg-")[0], 1).unwrap());
+    writer.collect(Duration::ZERO).unwrap();
+    assert_eq!(values(&process(dir.path()), &ABCD), [-1, 7, -1, -1]);
+}
+
+#[test]
+fn the_newest_rows_of_a_joined_segment_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = process(dir.path());
+    for (value, key) in ABCD.into_iter().enumerate() {
+        compute(&writer, &[key], value as i64);
+        seal_all(&writer);
+        // Segments come in the order of their age, which is known in milliseconds.
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    writer.compact().unwrap();
+    writer.collect(Duration::ZERO).unwrap();
+    assert!(writer.trim_segment(&names(dir.path(), "seg-")[0], 2).unwrap());
+    assert_eq!(values(&process(dir.path()), &ABCD), [-1, -1, 2, 3]);
+}
+
+#[test]
+fn a_segment_that_is_gone_or_short_enough_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = process(dir.path());
+    compute(&writer, &ABCD, 7);
+    seal_all(&writer);
+    let whole = &names(dir.path(), "seg-")[0];
+    assert!(!writer.trim_segment(whole, 4).unwrap(), "it has no more rows");
+    assert!(!writer.trim_segment(whole, 0).unwrap(), "a segment without rows is not written");
+    assert!(writer.trim_segment(whole, 2).unwrap());
+    assert!(!writer.trim_segment(whole, 1).unwrap(), "it was replaced");
+    assert_eq!(values(&process(dir.path()), &ABCD), [7, 7, -1, -1]);
+    let error = writer.trim_segment("change-00000000000000000000", 1).unwrap_err();
+    assert!(error.to_string().contains("is not the name of a segment"), "{error}");
+    assert!(reader(dir.path()).trim_segment(whole, 1).is_err());
+}
+
+const OUTPUT: ColumnType = ColumnType::Struct(&[
+    Field { name: "vector", column: ColumnType::Dense { dtype: DType::F32, shape: &[64] } },
+    Field { name: "caption", column: ColumnType::Text },
+]);
+
+/// Rows of very different lengths: the first half has the longer ones.
+fn fill(store: &Store, rows: usize) {
+    let ids: Vec<String> = (0..rows).map(|row| row.to_string()).collect();
+    let mut lookup = store.lookup(Keys::text(&ids, 0).unwrap()).unwrap();
+    let positions: Vec<usize> = (0..rows).collect();
+    let noise = (0..rows * 64).map(|at| ((at * 2_654_435_761) % 65_521) as f32);
+    let captions = (0..rows).map(|row| "x".repeat(if row < rows / 2 { 300 } else { 3 }));
+    let vectors: Vec<u8> = noise.flat_map(f32::to_le_bytes).collect();
+    store.insert(&mut lookup, &positions, vec![Column::dense(&vectors), Column::text(captions)]).unwrap();
+    store.flush().unwrap();
+}
+
+#[test]
+fn the_rows_that_are_said_to_fit_fill_the_room() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+        let options = Options { compression, ..Options::default() };
+        let store = Store::open(dir.path(), spec, &options).unwrap();
+        fill(&store, 2000);
+        let module = dir.path().join("m_v1");
+        let segment = Inspection::open(&module).unwrap().segments().next().unwrap().clone();
+        for percent in [75, 40, 10] {
+            let room = segment.bytes * percent / 100;
+            let inspection = Inspection::open(&module).unwrap();
+            let own = inspection.segments().find(|own| own.rows > 0).unwrap().clone();
+            let rows = inspection.rows_within(&own.name, room);
+            assert!(store.trim_segment(&own.name, rows).unwrap());
+            store.collect(Duration::ZERO).unwrap();
+            let inspection = Inspection::open(&module).unwrap();
+            let left: Vec<_> = inspection.segments().collect();
+            assert_eq!((left.len(), left[0].rows), (1, rows));
+            let filled = left[0].bytes as f64 / room as f64;
+            let fits = if compression == Compression::None { 0.6..=1.0 } else { 0.6..=1.2 };
+            assert!(fits.contains(&filled), "{compression:?}, {percent} %: {filled}");
+        }
+    }
+}
