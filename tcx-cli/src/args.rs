@@ -177,6 +177,9 @@ pub(crate) enum Command {
         /// The format; by default, the ending of PATH decides.
         #[arg(long, value_enum)]
         format: Option<Format>,
+        /// Only these outputs, separated by commas; all without it. `inner` selects every `inner.…`.
+        #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+        fields: Vec<String>,
     },
     /// Add rows that were computed elsewhere to an existing module; you are responsible for their values.
     Import {
@@ -194,9 +197,12 @@ pub(crate) enum Command {
         a: PathBuf,
         /// The cache directory to copy rows from.
         b: PathBuf,
-        /// Only this module.
-        #[arg(long)]
+        /// Only this module; all modules without it.
+        #[arg(conflicts_with = "only")]
         module: Option<String>,
+        /// The same as MODULE.
+        #[arg(long = "module", value_name = "MODULE")]
+        only: Option<String>,
         /// Also add ids that were invalidated in A.
         #[arg(long)]
         revive: bool,
@@ -213,9 +219,12 @@ pub(crate) enum Command {
         a: PathBuf,
         /// Another cache directory.
         b: PathBuf,
-        /// Only this module.
-        #[arg(long)]
+        /// Only this module; all modules without it.
+        #[arg(conflicts_with = "only")]
         module: Option<String>,
+        /// The same as MODULE.
+        #[arg(long = "module", value_name = "MODULE")]
+        only: Option<String>,
     },
     /// Write an HTML page: growth, sizes, norms, NaN values, and the rows in the plane.
     Report {
@@ -227,6 +236,9 @@ pub(crate) enum Command {
         /// The maximum number of rows to sample in a module.
         #[arg(long, default_value_t = 1000, value_name = "ROWS")]
         sample: usize,
+        /// Colour the points by this output, an enum or a number; by default the first enum, or the first number.
+        #[arg(long, value_name = "NAME")]
+        color_by: Option<String>,
     },
     /// Show how fast modules grow, until Ctrl-C; once, if the output is not a terminal.
     Top {
@@ -255,8 +267,12 @@ pub(crate) enum Format {
     Arrow,
     /// An Arrow IPC stream (.arrows).
     Stream,
-    /// A folder of .npy files, one a column, and ids.txt.
+    /// A folder of .npy files for the columns, and ids.txt.
     Npy,
     /// A Parquet file (.parquet).
     Parquet,
+    /// A line of text for each row, and one with the names of the columns (.csv).
+    Csv,
+    /// A JSON object in a line for each row (.jsonl, .ndjson).
+    Jsonl,
 }

@@ -232,6 +232,97 @@ fn the_oldest_rows_of_all_modules_go_until_the_rest_is_small_enough() {
     assert_eq!(json(dir.path(), &["stats", "cache"])["rows"], 0);
 }
 
+/// The bytes of a cache, and its rows by module.
+fn size_and_rows(dir: &Path) -> (u64, Vec<u64>) {
+    let listed = json(dir, &["ls", "cache"]);
+    let rows = listed["modules"].as_array().unwrap().iter().map(|module| module["rows"].as_u64().unwrap());
+    (listed["bytes"].as_u64().unwrap(), rows.collect())
+}
+
+#[test]
+fn a_prune_leaves_what_fits_of_the_last_segment() {
+    let dir = workplace();
+    let (bytes, _) = size_and_rows(dir.path());
+    for percent in [80, 55] {
+        let most = bytes * percent / 100;
+        let arguments = ["prune", "cache", "--max-size", &most.to_string()];
+        let planned = json(dir.path(), &[&arguments[..], &["--dry-run"]].concat());
+        let (before, rows_before) = size_and_rows(dir.path());
+        let pruned = json(dir.path(), &[&arguments[..], &["--yes"]].concat());
+        let (left, rows) = size_and_rows(dir.path());
+        assert!(left <= most && left > most / 10 * 8, "{percent} %: {left} of {most}, {pruned:#}");
+        assert_eq!(pruned["bytes_after"], left);
+        let removed = |of: &serde_json::Value| {
+            of["modules"].as_array().unwrap().iter().map(|own| own["rows"].as_u64().unwrap()).sum::<u64>()
+        };
+        assert_eq!(removed(&pruned), removed(&planned), "what was shown is what is done");
+        // A byte or two may be too much for the estimate: then a few rows more go.
+        let gone = rows_before.iter().sum::<u64>() - rows.iter().sum::<u64>();
+        assert!((removed(&planned)..removed(&planned) + 100).contains(&gone), "{gone}: {planned:#}");
+        assert_eq!(planned["modules"].as_array().unwrap().last().unwrap()["rewritten"], 1, "{planned:#}");
+        assert!(before > most);
+    }
+    let (_, rows) = size_and_rows(dir.path());
+    assert!(rows[1] > 100 && rows[1] < 1000, "{rows:?}");
+    let kept = json(dir.path(), &["show", "cache", "resnet50_v1", "0"]);
+    assert_eq!(kept["rows"][0]["outputs"][0]["values"], serde_json::json!([1.0, -2.0, "NaN"]));
+    assert_eq!(tcx(dir.path(), &["verify", "cache"]).status.code(), Some(0));
+    let again = json(dir.path(), &["prune", "cache", "--max-size", &bytes.to_string(), "--yes"]);
+    assert_eq!(again["modules"], serde_json::json!([]), "nothing more goes");
+}
+
+#[test]
+fn a_prune_that_ends_far_below_the_size_says_so_first() {
+    let dir = workplace();
+    // Of a segment of two rows, most is no row.
+    let bytes = json(dir.path(), &["ls", "cache"])["modules"][0]["bytes"].as_u64().unwrap();
+    let most = (bytes - 300).to_string();
+    for how in ["--dry-run", "--yes"] {
+        let output = tcx(dir.path(), &["prune", "cache", "clip_v1", "--max-size", &most, how]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("below --max-size: no row of the segment seg-"), "{said}");
+    }
+}
+
+#[test]
+fn invalidating_says_how_many_rows_matched_and_fails_for_none() {
+    let dir = workplace();
+    let rm = |arguments: &[&str]| {
+        let output = tcx(dir.path(), &[&["rm", "cache", "clip_v1"], arguments].concat());
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, said) = rm(&["--id", "cat", "--prefix", "ho", "--prefix", "x", "--dry-run"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("clip_v1: would be invalidated: cat (1 row)\n"), "{said}");
+    assert!(said.contains("clip_v1: would be invalidated: ho… (1 row)\n"), "{said}");
+    assert!(said.contains("clip_v1: would be invalidated: x… (no rows)\n"), "{said}");
+    let (code, said) = rm(&["--id", "cat"]);
+    assert!(code == Some(7) && said.contains("invalidate 1 id of `clip_v1` (1 row)"), "{said}");
+    let json = json(
+        dir.path(),
+        &["rm", "cache", "clip_v1", "--id", "cat", "--id", "unicorn", "--prefix", "c", "--yes"],
+    );
+    assert_eq!((&json["rows"], &json["unmatched"]), (&1.into(), &serde_json::json!(["unicorn"])));
+    let (code, said) = rm(&["--id", "cat", "--yes"]);
+    assert!(code == Some(1) && said.contains("invalidated: cat (no rows)"), "{said}");
+    assert_eq!(rm(&["--prefix", "do", "--yes"]).0, Some(0));
+}
+
+#[test]
+fn one_module_is_merged_and_compared_by_its_name() {
+    let dir = workplace();
+    for arguments in [&["clip_v1"][..], &["--module", "clip_v1"]] {
+        let merged =
+            json(dir.path(), &[&["merge", "copy", "cache", "--create", "--dry-run"], arguments].concat());
+        let modules = merged["modules"].as_array().unwrap();
+        assert_eq!((modules.len(), &modules[0]["module"]), (1, &"clip_v1".into()));
+        let compared = json(dir.path(), &[&["diff", "cache", "cache"], arguments].concat());
+        assert_eq!(compared["modules"].as_array().unwrap().len(), 1);
+    }
+    let both = tcx(dir.path(), &["merge", "copy", "cache", "clip_v1", "--module", "clip_v1"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
 #[test]
 fn a_report_is_one_page_that_needs_nothing_else() {
     let dir = workplace();
@@ -242,7 +333,7 @@ fn a_report_is_one_page_that_needs_nothing_else() {
     for foreign in ["http:", "https:", "<script", "<link", "<img", "url(", "@import"] {
         assert!(!page.contains(foreign), "{foreign}");
     }
-    assert!(page.contains("<title>&lt;script src=x&gt;</title>"), "the point of an id tells the id");
+    assert!(page.contains("<title>&lt;script src=x&gt;: 140</title>"), "the point of an id tells the id");
     assert_eq!(page.matches("class=\"point\"").count(), 6, "NaN has no place in the plane");
     let clip = &said["modules"][0];
     assert_eq!((&clip["sampled"], &clip["growth"][2]["rows"]), (&6.into(), &6.into()));

@@ -91,17 +91,107 @@ fn every_kind_comes_back_from_every_format_that_can_hold_it() {
 }
 
 #[test]
-fn what_is_no_array_is_not_exported_as_one() {
+fn an_output_that_may_be_absent_is_not_exported_as_an_array() {
     let dir = tempfile::tempdir().unwrap();
     fill(&dir.path().join("cache"), &["full", "bare"]);
     let output = tcx(dir.path(), &["export", "cache", "m_v1", "--to", "out"]);
     assert_eq!(output.status.code(), Some(5));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("`score`, optional f32 [2], is not an array; export to Parquet or Arrow"),
+        said.contains(
+            "`score`, optional f32 [2], is not an array, since it may be absent; export to Parquet or Arrow"
+        ),
         "{said}"
     );
     assert!(!dir.path().join("out").exists());
+}
+
+/// Outputs whose rows differ in length: of `a`, all are longer than of `b`, whose are empty.
+fn fill_varying(cache: &Path) {
+    const OUTPUT: ColumnType = ColumnType::Struct(&[
+        Field { name: "tokens", column: ColumnType::Ragged { dtype: DType::BF16, shape: &[DYNAMIC_DIM, 2] } },
+        Field {
+            name: "map",
+            column: ColumnType::Ragged { dtype: DType::I16, shape: &[DYNAMIC_DIM, DYNAMIC_DIM] },
+        },
+        Field { name: "image", column: ColumnType::Bytes },
+    ]);
+    let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, Identity::default(), Vec::new()).unwrap();
+    let store = open(cache, spec);
+    let mut rows = store.lookup(Keys::text(["a", "b", "c"], 0).unwrap()).unwrap();
+    // 1.0, -2.0, 3.0, 0.5 and 1.0, -2.0.
+    let tokens = [0x80, 0x3f, 0x00, 0xc0, 0x40, 0x40, 0x00, 0x3f, 0x80, 0x3f, 0x00, 0xc0];
+    let columns = vec![
+        Column::varying(tokens.to_vec(), [8, 8, 12]),
+        Column::varying([1_i16, 2, 3, 4, 5, 6, 7].map(i16::to_le_bytes).concat(), [12, 12, 14]),
+        Column::dense(&[2_i64, 3, 0, 5, 1, 1].map(i64::to_le_bytes).concat()),
+        Column::varying(vec![0xff, 0xd8, 1], [2, 2, 3]),
+    ];
+    store.insert(&mut rows, &[0, 1, 2], columns).unwrap();
+    store.flush().unwrap();
+}
+
+#[test]
+fn rows_that_differ_in_length_come_back_from_a_folder_of_arrays() {
+    let dir = tempfile::tempdir().unwrap();
+    for cache in ["cache", "copy"] {
+        fill_varying(&dir.path().join(cache));
+    }
+    json(dir.path(), &["export", "cache", "m_v1", "--to", "out"]);
+    for id in ["a", "b", "c"] {
+        json(dir.path(), &["rm", "copy", "m_v1", "--id", id, "--yes"]);
+    }
+    assert_eq!(json(dir.path(), &["import", "copy", "m_v1", "out", "--revive"])["added"], 3);
+    assert_eq!(json(dir.path(), &["diff", "cache", "copy"])["modules"][0]["same"], 3);
+}
+
+#[test]
+fn numpy_reads_values_and_offsets() {
+    let dir = tempfile::tempdir().unwrap();
+    fill_varying(&dir.path().join("cache"));
+    json(dir.path(), &["export", "cache", "m_v1", "--to", "out"]);
+    let script = r"
+import numpy as np
+of = lambda name: (np.load(f'out/{name}.values.npy'), np.load(f'out/{name}.offsets.npy'))
+values, offsets = of('tokens')
+print(values.dtype, values.shape, offsets.tolist(), values[offsets[0]:offsets[1]].tolist(), values[offsets[2]:offsets[3]].tolist())
+values, offsets = of('map')
+sizes = np.load('out/map.sizes.npy')
+print([values[offsets[row]:offsets[row + 1]].reshape(sizes[row]).tolist() for row in range(3)])
+values, offsets = of('image')
+print([values[offsets[row]:offsets[row + 1]].tobytes().hex() for row in range(3)])
+";
+    let Some(said) = support::python::run("numpy", script, dir.path()) else { return };
+    let expected = "float32 (3, 2) [0, 2, 2, 3] [[1.0, -2.0], [3.0, 0.5]] [[1.0, -2.0]]\n\
+                    [[[1, 2, 3], [4, 5, 6]], [], [[7]]]\n['ffd8', '', '01']\n";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_folder_whose_offsets_do_not_fit_its_values_is_not_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    fill_varying(&dir.path().join("cache"));
+    json(dir.path(), &["export", "cache", "m_v1", "--to", "out"]);
+    let offsets = dir.path().join("out/tokens.offsets.npy");
+    let good = std::fs::read(&offsets).unwrap();
+    let (header, _) = good.split_at(good.len() - 4 * 8);
+    for wrong in [[0_i64, 2, 2, 4], [0, 2, 1, 3], [1, 2, 2, 3], [0, 0, 0, i64::MAX], [0, -1, 2, 3]] {
+        let bytes = [header, &wrong.map(i64::to_le_bytes).concat()].concat();
+        std::fs::write(&offsets, bytes).unwrap();
+        let output = tcx(dir.path(), &["import", "cache", "m_v1", "out"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(5) && said.contains("offsets that ascend from 0 to 3"),
+            "{said}"
+        );
+    }
+    std::fs::write(&offsets, &good).unwrap();
+    let values = dir.path().join("out/tokens.values.npy");
+    let shorter = std::fs::read(&values).unwrap();
+    std::fs::write(&values, &shorter[..shorter.len() - 1]).unwrap();
+    let output = tcx(dir.path(), &["import", "cache", "m_v1", "out"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(5) && said.contains("expected 3 rows of 8 bytes"), "{said}");
 }
 
 #[test]

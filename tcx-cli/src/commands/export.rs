@@ -17,7 +17,9 @@ use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::formats::Sink;
 use crate::formats::columns::{columns, failed, schema};
+use crate::formats::lines::{Csv, JsonLines};
 use crate::formats::npy_folder::Folder;
+use crate::formats::selection::Selection;
 use crate::text::human;
 
 /// The maximum of rows, and of bytes, in a record batch.
@@ -37,9 +39,17 @@ struct Exported {
     hidden: Hidden,
 }
 
-pub(super) fn run(module: &Module, to: &Path, format: Option<Format>, output: &Output) -> Result<Verdict> {
+/// What is written, and how.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) fields: Vec<String>,
+    pub(super) format: Option<Format>,
+}
+
+pub(super) fn run(module: &Module, to: &Path, choice: &Choice, output: &Output) -> Result<Verdict> {
     let inspection = cache::inspect(&module.dir, &module.module)?;
-    let format = format.map_or_else(|| by_ending(to), Ok)?;
+    let selection = Selection::new(&inspection, &choice.fields)?;
+    let format = choice.format.map_or_else(|| by_ending(to), Ok)?;
     if to.symlink_metadata().is_ok() {
         return Err(Failure::usage(format!(
             "{} exists; name another path, or remove it first",
@@ -49,7 +59,8 @@ pub(super) fn run(module: &Module, to: &Path, format: Option<Format>, output: &O
     let mut draft = to.as_os_str().to_owned();
     draft.push(format!(".tmp-{}", std::process::id()));
     let draft = PathBuf::from(draft);
-    let written = sink(format, &draft, &inspection).and_then(|sink| write(&inspection, sink));
+    let numbers = selection.numbers.clone();
+    let written = sink(format, &draft, selection).and_then(|sink| write(&inspection, numbers, sink));
     let renamed = written.and_then(|counts| {
         std::fs::rename(&draft, to).map_err(|error| Failure::file("write", to, &error))?;
         Ok(counts)
@@ -68,6 +79,8 @@ fn by_ending(to: &Path) -> Result<Format> {
         Some("arrow" | "feather") => Ok(Format::Arrow),
         Some("arrows") => Ok(Format::Stream),
         Some("parquet") => Ok(Format::Parquet),
+        Some("csv") => Ok(Format::Csv),
+        Some("jsonl" | "ndjson") => Ok(Format::Jsonl),
         Some("npy") | None => Ok(Format::Npy),
         Some(other) => {
             Err(Failure::usage(format!("unknown file ending .{other}; choose a format with --format")))
@@ -75,41 +88,41 @@ fn by_ending(to: &Path) -> Result<Format> {
     }
 }
 
-fn sink(format: Format, path: &Path, inspection: &Inspection) -> Result<Box<dyn Sink>> {
-    let spec = inspection.spec();
-    let schema = schema(spec, &inspection.digest());
+fn sink(format: Format, path: &Path, selection: Selection) -> Result<Box<dyn Sink>> {
+    let schema = schema(&selection);
     let create = || {
         let file = File::create_new(path).map_err(|error| Failure::file("write", path, &error))?;
         Ok::<_, Failure>(BufWriter::new(file))
     };
-    let spec = spec.clone();
     Ok(match format {
-        Format::Npy => Box::new(Folder::create(path, inspection)?),
+        Format::Npy => Box::new(Folder::create(path, selection)?),
+        Format::Csv => Box::new(Csv::create(create()?, selection)?),
+        Format::Jsonl => Box::new(JsonLines::new(create()?, selection)),
         Format::Arrow => {
             let writer = FileWriter::try_new(create()?, &schema).map_err(|error| failed(&error))?;
-            Box::new(Arrow { spec, schema, writer })
+            Box::new(Arrow { selection, schema, writer })
         }
         Format::Stream => {
             let writer = StreamWriter::try_new(create()?, &schema).map_err(|error| failed(&error))?;
-            Box::new(Arrow { spec, schema, writer })
+            Box::new(Arrow { selection, schema, writer })
         }
         Format::Parquet => {
             let writer = parquet::arrow::ArrowWriter::try_new(create()?, schema.clone(), None);
             let writer = writer.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
-            Box::new(Arrow { spec, schema, writer })
+            Box::new(Arrow { selection, schema, writer })
         }
     })
 }
 
 /// Writes all rows; returns their number, and the number of those that do not verify.
-fn write(inspection: &Inspection, mut sink: Box<dyn Sink>) -> Result<(u64, u64)> {
+fn write(inspection: &Inspection, numbers: Vec<usize>, mut sink: Box<dyn Sink>) -> Result<(u64, u64)> {
     let served = inspection.segments().filter(|own| own.state == SegmentState::Served);
     let bar = progress::rows("exporting", served.map(|own| own.rows).sum());
-    let leaves = 0..inspection.spec().leaves().len();
+    let leaves = 0..numbers.len();
     let (mut rows, mut left_out) = (0, 0);
     let mut batch: Vec<Row<'_>> = Vec::new();
     let mut bytes = 0;
-    for row in inspection.rows() {
+    for row in inspection.rows_of(numbers) {
         bar.inc(1);
         let Ok(row) = row else {
             left_out += 1;
@@ -133,7 +146,7 @@ fn write(inspection: &Inspection, mut sink: Box<dyn Sink>) -> Result<(u64, u64)>
 }
 
 struct Arrow<W> {
-    spec: tcx_store::Spec,
+    selection: Selection,
     schema: SchemaRef,
     writer: W,
 }
@@ -181,7 +194,7 @@ impl Batches for parquet::arrow::ArrowWriter<BufWriter<File>> {
 
 impl<W: Batches> Sink for Arrow<W> {
     fn write(&mut self, rows: &[Row<'_>]) -> Result<()> {
-        let batch = RecordBatch::try_new(self.schema.clone(), columns(&self.spec, rows)?)
+        let batch = RecordBatch::try_new(self.schema.clone(), columns(&self.selection, rows)?)
             .map_err(|error| failed(&error))?;
         self.writer.write(&batch)
     }

@@ -15,9 +15,11 @@ use crate::console::output::{Output, Report};
 use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::formats::batches::{Batches, guarded};
-use crate::formats::columns::{exported_name, ids_of, leaf_of, views_of};
+use crate::formats::columns::{ids_of, leaf_of, views_of};
+use crate::formats::dictionary::numbered;
 use crate::formats::nested::sizes;
 use crate::formats::npy_folder::{FolderReader, Part};
+use crate::formats::selection::exported_name;
 use crate::text::human;
 
 #[derive(Debug, Serialize)]
@@ -129,13 +131,13 @@ fn part(batch: &RecordBatch, spec: &Spec) -> Result<Part, String> {
     };
     let mut leaves = Vec::new();
     let mut before: Option<(&Leaf, &ArrayRef)> = None;
-    for leaf in spec.leaves() {
+    for (number, leaf) in spec.leaves().iter().enumerate() {
         let name = exported_name(leaf);
         let found = column(&name);
         let sized = before.map_or(Ok(None), |(leaf, array)| sizes(leaf, array));
         let rows = match (sized, found) {
             (Ok(None), None) => return Err(format!("no column `{name}`")),
-            (Ok(None), Some(array)) => leaf_of(leaf, array),
+            (Ok(None), Some(array)) => numbered(spec, number, array).and_then(|array| leaf_of(leaf, &array)),
             (sized, _) => sized.map(Option::unwrap_or_default),
         };
         leaves.push(rows.map_err(|what| format!("column `{}`: {what}", leaf.name))?);

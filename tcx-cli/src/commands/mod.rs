@@ -47,14 +47,19 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
             let part = rm::Part { ids: id, prefixes: prefix };
             rm::run(&module, &part, deleting, output)
         }
-        Command::Export { module, to, format } => export::run(&module, &to, format, output),
+        Command::Export { module, to, format, fields } => {
+            export::run(&module, &to, &export::Choice { fields, format }, output)
+        }
         Command::Import { module, from, revive } => import::run(&module, &from, revive, output),
-        Command::Merge { a, b, module, revive, create, dry_run } => {
+        Command::Merge { a, b, module, only, revive, create, dry_run } => {
+            let module = module.or(only);
             let from = merge::Source { cache: &b, module: module.as_deref() };
             merge::run(&a, &from, create, merge::How { revive, dry_run }, output)
         }
-        Command::Diff { a, b, module } => diff::run(&a, &b, module.as_deref(), output),
-        Command::Report { modules, to, sample } => report::run(&modules, &to, sample, output),
+        Command::Diff { a, b, module, only } => diff::run(&a, &b, module.or(only).as_deref(), output),
+        Command::Report { modules, to, sample, color_by } => {
+            report::run(&modules, &to, &report::Drawing { sample, color_by }, output)
+        }
         Command::Top { dir, every } => top::run(&dir, every, output),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { to } => shell::man(to.as_deref()),

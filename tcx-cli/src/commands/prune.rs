@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -14,6 +13,11 @@ use crate::console::ask::confirm;
 use crate::console::output::{Output, Report};
 use crate::failure::{Result, Verdict};
 use crate::text::human;
+
+/// The bytes of an index run without rows, about.
+const RUN_HEADER: u64 = 512;
+/// How often a segment is rewritten at most.
+const ATTEMPTS: usize = 4;
 
 /// The limits to meet.
 #[derive(Debug)]
@@ -33,12 +37,33 @@ struct Pruned {
 #[derive(Debug, Serialize)]
 struct Module {
     module: String,
+    /// Segments removed as a whole.
     segments: usize,
+    /// Segments rewritten with fewer rows.
+    rewritten: usize,
     rows: u64,
     bytes: u64,
     /// The bytes removed to meet the size limit, not because they are reclaimable or too old.
     #[serde(skip)]
     evicted: u64,
+    #[serde(skip)]
+    trim: Option<Trim>,
+}
+
+/// The segment that is rewritten with as many rows as fit.
+#[derive(Clone, Debug)]
+struct Trim {
+    segment: String,
+    born: SystemTime,
+    rows: u64,
+}
+
+/// What is removed, and what is left.
+struct Plan {
+    modules: Vec<Module>,
+    left: u64,
+    /// The last segment removed for the size, if none of its rows fits alone.
+    whole: Option<String>,
 }
 
 pub(super) fn run(
@@ -47,40 +72,50 @@ pub(super) fn run(
     deleting: Deleting,
     output: &Output,
 ) -> Result<Verdict> {
-    let mut inspections = BTreeMap::new();
-    for name in cache::chosen(&modules.dir, modules.module.as_deref())? {
-        inspections.insert(name.clone(), cache::inspect(&modules.dir, &name)?);
-    }
-    let before: u64 = inspections.values().map(cache::bytes).sum();
+    let inspections = inspected(modules)?;
+    let before = size(&inspections);
     let plan = plan(&inspections, before, limits);
-    let freed: u64 = plan.iter().map(|own| own.bytes).sum();
-    if !deleting.dry_run && freed > 0 {
-        let rows = plan.iter().map(|own| own.rows).sum();
-        let action = format!("remove {} ({})", human::counted(rows, "row"), human::size(freed));
-        confirm(deleting.yes, &action)?;
-        for own in &plan {
-            remove(&modules.dir, own, limits)?;
-        }
+    if let Some(warning) = plan.warning(limits) {
+        Output::note(&warning);
     }
-    let mut after = before - freed;
+    let mut after = plan.left;
+    let freed: u64 = plan.modules.iter().map(|own| own.bytes).sum();
     if !deleting.dry_run {
-        after = 0;
-        for name in inspections.keys() {
-            after += cache::bytes(&cache::inspect(&modules.dir, name)?);
+        if !plan.modules.is_empty() {
+            let rows = plan.modules.iter().map(|own| own.rows).sum();
+            let action = format!(
+                "remove {} ({}) and leave {}",
+                human::counted(rows, "row"),
+                human::size(freed),
+                human::size(plan.left)
+            );
+            confirm(deleting.yes, &action)?;
+            drop(inspections);
+            remove(modules, &plan, limits)?;
         }
+        after = size(&inspected(modules)?);
     }
     output.show(&Pruned {
         dry_run: deleting.dry_run,
         bytes_before: before,
         bytes_after: after,
-        modules: plan,
+        modules: plan.modules,
     })?;
     Ok(Verdict::Good)
 }
 
+fn inspected(modules: &Modules) -> Result<BTreeMap<String, Inspection>> {
+    let names = cache::chosen(&modules.dir, modules.module.as_deref())?;
+    names.into_iter().map(|name| Ok((name.clone(), cache::inspect(&modules.dir, &name)?))).collect()
+}
+
+fn size(inspections: &BTreeMap<String, Inspection>) -> u64 {
+    inspections.values().map(cache::bytes).sum()
+}
+
 /// The segments to remove, by module: reclaimable ones, those that are too old, and the oldest of all modules until the rest
-/// meets the size limit.
-fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits) -> Vec<Module> {
+/// meets the size limit. Of the last one, the rows that fit stay.
+fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits) -> Plan {
     let oldest_kept = limits.older_than.and_then(|age| SystemTime::now().checked_sub(age));
     let is_old = |own: &SegmentFacts| oldest_kept.is_some_and(|oldest| own.born < oldest);
     let mut gone: BTreeMap<&str, Module> = BTreeMap::new();
@@ -96,26 +131,57 @@ fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits
                 left = left.saturating_sub(size(own));
                 gone.entry(name).or_insert_with(|| Module::new(name)).take(own);
             } else if own.state == SegmentState::Served {
-                rest.push((own.born, name, own, size(own)));
+                rest.push((own, name, inspection, size(own)));
             }
         }
     }
-    rest.sort_by(|a, b| (a.0, &a.2.name).cmp(&(b.0, &b.2.name)));
-    for (_, name, own, size) in rest {
-        if limits.max_size.is_none_or(|max| left <= max) {
-            break;
-        }
+    rest.sort_by(|a, b| (a.0.born, &a.0.name).cmp(&(b.0.born, &b.0.name)));
+    let mut whole = None;
+    for (own, name, inspection, size) in rest {
+        let Some(max) = limits.max_size.filter(|max| left > *max) else { break };
         left = left.saturating_sub(size);
         let module = gone.entry(name).or_insert_with(|| Module::new(name));
+        if let Some((rows, kept)) = fitting(inspection, own, size, max.saturating_sub(left)) {
+            left += kept;
+            module.shorten(own, rows);
+            break;
+        }
         module.take(own);
         module.evicted += own.bytes;
+        whole = (left < max).then(|| own.name.clone());
     }
-    gone.into_values().collect()
+    Plan { modules: gone.into_values().collect(), left, whole }
+}
+
+/// How many rows of a segment, which takes `size` bytes with its share of the index, fit in `room` bytes, and the bytes that they take;
+/// `None` if none fits.
+fn fitting(inspection: &Inspection, own: &SegmentFacts, size: u64, room: u64) -> Option<(u64, u64)> {
+    let room = room.checked_sub(RUN_HEADER)?;
+    let share = own.bytes as f64 / size.max(1) as f64;
+    let rows = inspection.rows_within(&own.name, (room as f64 * share) as u64);
+    // An estimate, as the sizes of rows may differ.
+    let kept = (size as f64 * rows as f64 / own.rows.max(1) as f64) as u64 + RUN_HEADER;
+    (0 < rows && rows < own.rows).then_some((rows, kept.min(room + RUN_HEADER)))
+}
+
+impl Plan {
+    /// What to say before much more is removed than the limit demands.
+    fn warning(&self, limits: &Limits) -> Option<String> {
+        let (max, whole) = (limits.max_size?, self.whole.as_ref()?);
+        (self.left < max / 10 * 9).then(|| {
+            format!(
+                "{} will be left, {} below --max-size: no row of the segment {whole} fits beside the newer segments",
+                human::size(self.left),
+                human::size(max - self.left)
+            )
+        })
+    }
 }
 
 impl Module {
     fn new(module: &str) -> Self {
-        Self { module: module.to_owned(), segments: 0, rows: 0, bytes: 0, evicted: 0 }
+        let module = module.to_owned();
+        Self { module, segments: 0, rewritten: 0, rows: 0, bytes: 0, evicted: 0, trim: None }
     }
 
     fn take(&mut self, own: &SegmentFacts) {
@@ -123,18 +189,62 @@ impl Module {
         self.rows += if own.state == SegmentState::Served { own.rows } else { 0 };
         self.bytes += own.bytes;
     }
+
+    /// Of a segment, `rows` rows stay.
+    fn shorten(&mut self, own: &SegmentFacts, rows: u64) {
+        let gone = own.rows - rows;
+        self.rewritten += 1;
+        self.rows += gone;
+        self.bytes += (own.bytes as f64 * gone as f64 / own.rows as f64) as u64;
+        self.trim = Some(Trim { segment: own.name.clone(), born: own.born, rows });
+    }
 }
 
-/// Removes the planned segments: like the plan, the engine removes the oldest first.
-fn remove(dir: &Path, planned: &Module, limits: &Limits) -> Result<()> {
+/// Removes what is planned: whole segments first, which makes room for the one that is rewritten.
+fn remove(modules: &Modules, plan: &Plan, limits: &Limits) -> Result<()> {
     let options = Options { time_to_live: limits.older_than, ..cache::options(false) };
-    let store = cache::open(dir, &planned.module, &options)?;
-    store.collect(Duration::ZERO)?;
-    // Never removes more live rows than the user has confirmed, even if others were removed in the meantime.
-    if planned.evicted > 0 {
-        store.make_room(planned.evicted)?;
-        // Also removes the index of the removed segments.
+    for planned in &plan.modules {
+        let store = cache::open(&modules.dir, &planned.module, &options)?;
         store.collect(Duration::ZERO)?;
+        // Never removes more live rows than the user has confirmed, even if others were removed in the meantime.
+        if planned.evicted > 0 {
+            store.make_room(planned.evicted)?;
+            // Also removes the index of the removed segments.
+            store.collect(Duration::ZERO)?;
+        }
+    }
+    for planned in &plan.modules {
+        if let (Some(first), Some(max)) = (&planned.trim, limits.max_size) {
+            shorten(modules, &planned.module, first.clone(), max)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rewrites a segment with the rows that stay. Their number is estimated: as long as the cache is a little too large, it is rewritten
+/// again with fewer.
+fn shorten(modules: &Modules, module: &str, mut trim: Trim, max: u64) -> Result<()> {
+    for _ in 0..ATTEMPTS {
+        let store = cache::open(&modules.dir, module, &cache::options(false))?;
+        let is_done = store.trim_segment(&trim.segment, trim.rows)?;
+        // First the replaced segment, then its index.
+        store.collect(Duration::ZERO)?;
+        store.collect(Duration::ZERO)?;
+        drop(store);
+        let inspections = inspected(modules)?;
+        let excess = size(&inspections).saturating_sub(max);
+        let is_own = |own: &&SegmentFacts| {
+            own.state == SegmentState::Served && own.born == trim.born && own.rows == trim.rows
+        };
+        let inspection = &inspections[module];
+        let Some(own) = inspection.segments().find(is_own).filter(|_| is_done && excess > 0) else { break };
+        // What other programs have added since is not removed.
+        let room = own.bytes - excess.min(own.bytes / 10).min(own.bytes);
+        let rows = inspection.rows_within(&own.name, room).min(own.rows - 1);
+        if rows == 0 {
+            break;
+        }
+        trim = Trim { segment: own.name.clone(), rows, ..trim };
     }
     Ok(())
 }
@@ -142,12 +252,15 @@ fn remove(dir: &Path, planned: &Module, limits: &Limits) -> Result<()> {
 impl Report for Pruned {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         let did = if self.dry_run { "would remove" } else { "removed" };
-        for Module { module, segments, rows, bytes, .. } in &self.modules {
-            let segments = human::counted(*segments as u64, "segment");
+        for Module { module, segments, rewritten, rows, bytes, .. } in &self.modules {
+            let whole = (*segments > 0).then(|| human::counted(*segments as u64, "segment"));
+            let part = (*rewritten > 0).then(|| "a part of one segment".to_owned());
+            let parts: Vec<String> = [whole, part].into_iter().flatten().collect();
             writeln!(
                 to,
-                "{module}: {did} {}, {segments}, {}",
+                "{module}: {did} {}, {}, {}",
                 human::counted(*rows, "row"),
+                parts.join(" and "),
                 human::size(*bytes)
             )?;
         }

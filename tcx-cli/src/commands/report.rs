@@ -10,7 +10,7 @@ use crate::cache;
 use crate::console::output::{Output, Report};
 use crate::console::progress;
 use crate::failure::{Failure, Result, Verdict};
-use crate::report::{Figures, Module, page, sessions};
+use crate::report::{Figures, Module, Shades, page, sessions};
 
 #[derive(Debug, Serialize)]
 struct Written {
@@ -19,17 +19,34 @@ struct Written {
     figures: Figures,
 }
 
-pub(super) fn run(modules: &Modules, to: &Path, sample: usize, output: &Output) -> Result<Verdict> {
+/// Which rows are drawn, and how.
+#[derive(Debug)]
+pub(super) struct Drawing {
+    /// The maximum number of rows.
+    pub(super) sample: usize,
+    /// The output that colours the points.
+    pub(super) color_by: Option<String>,
+}
+
+pub(super) fn run(modules: &Modules, to: &Path, drawing: &Drawing, output: &Output) -> Result<Verdict> {
     let names = cache::chosen(&modules.dir, modules.module.as_deref())?;
     let bar = progress::rows("reporting", names.len() as u64);
-    let mut found = Vec::new();
+    let color_by = drawing.color_by.as_deref();
+    let (mut found, mut is_colored) = (Vec::new(), false);
     for name in names {
         bar.set_message(format!("reporting on {name}"));
         let inspection = cache::inspect(&modules.dir, &name)?;
-        found.push(Module::new(&inspection, sample, sessions::read(&modules.dir.join(&name))?));
+        is_colored |= Shades::choose(inspection.spec(), color_by).is_some();
+        let sessions = sessions::read(&modules.dir.join(&name))?;
+        found.push(Module::new(&inspection, drawing.sample, color_by, sessions));
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if let Some(name) = color_by.filter(|_| !is_colored) {
+        let message =
+            format!("no module has an enum or a number named `{name}`; `tcx info` lists the outputs");
+        return Err(Failure::usage(message));
+    }
     let bytes = found.iter().map(|module| module.bytes).sum();
     let figures = Figures { modules: found, bytes };
     let failed = |error: io::Error| Failure::file("write", to, &error);

@@ -1,5 +1,6 @@
 //! `tcx rm`: removes a module, or invalidates some of its rows.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,20 @@ struct Removed {
     bytes: Option<u64>,
     ids: Vec<String>,
     prefixes: Vec<String>,
+    /// The live rows of these ids and prefixes, each once.
+    rows: Option<u64>,
+    /// The ids and prefixes without a row.
+    unmatched: Vec<String>,
+    #[serde(skip)]
+    matches: Matches,
+}
+
+/// The number of live rows of each id and prefix.
+#[derive(Debug, Default)]
+struct Matches {
+    ids: Vec<u64>,
+    prefixes: Vec<u64>,
+    rows: u64,
 }
 
 pub(super) fn run(module: &Module, part: &Part, deleting: Deleting, output: &Output) -> Result<Verdict> {
@@ -45,17 +60,20 @@ pub(super) fn run(module: &Module, part: &Part, deleting: Deleting, output: &Out
     }
     let is_whole = part.ids.is_empty() && part.prefixes.is_empty();
     let bytes = if is_whole { Some(whole(module, deleting)?) } else { None };
-    if !is_whole {
-        invalidate(module, part, deleting)?;
-    }
+    let matches = if is_whole { Matches::default() } else { invalidate(module, part, deleting)? };
+    let unmatched = matches.unmatched(part);
+    let verdict = Verdict::good_if(unmatched.is_empty());
     output.show(&Removed {
         dry_run: deleting.dry_run,
         module: module.module.clone(),
         bytes,
         ids: part.ids.clone(),
         prefixes: part.prefixes.clone(),
+        rows: (!is_whole).then_some(matches.rows),
+        unmatched,
+        matches,
     })?;
-    Ok(Verdict::Good)
+    Ok(verdict)
 }
 
 /// Removes the folder of a module. It is renamed first, so that no program sees half of it.
@@ -105,7 +123,8 @@ pub(super) fn leftovers(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<()> {
+/// Invalidates the ids and prefixes, also those without a row: another program may be computing one.
+fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<Matches> {
     let key_type = cache::spec(&module.dir, &module.module)?.key_type();
     let keys = part.ids.iter().map(|id| ids::parse(key_type, id)).collect::<Result<Vec<_>>>()?;
     let prefixes = part.prefixes.iter().map(|prefix| match key_type {
@@ -113,21 +132,52 @@ fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<()> {
         key_type => ids::parse(key_type, prefix),
     });
     let prefixes = prefixes.collect::<Result<Vec<_>>>()?;
+    let matches = Matches::count(&cache::inspect(&module.dir, &module.module)?, &keys, &prefixes);
     if deleting.dry_run {
-        return Ok(());
+        return Ok(matches);
     }
     let mut what: Vec<String> = prefixes_text(&part.prefixes);
     if !keys.is_empty() {
         what.insert(0, human::counted(keys.len() as u64, "id"));
     }
     let what = what.join(" and ");
-    confirm(deleting.yes, &format!("invalidate {what} of `{}`", module.module))?;
+    let rows = human::counted(matches.rows, "row");
+    confirm(deleting.yes, &format!("invalidate {what} of `{}` ({rows})", module.module))?;
     let store = cache::open(&module.dir, &module.module, &cache::options(false))?;
     if !keys.is_empty() {
         store.invalidate(&ids::keys(key_type, &keys, 0)?)?;
     }
     prefixes.iter().try_for_each(|prefix| store.invalidate_prefix(prefix))?;
-    Ok(())
+    Ok(matches)
+}
+
+impl Matches {
+    /// Counts the live rows; reads every key.
+    fn count(inspection: &Inspection, keys: &[Vec<u8>], prefixes: &[Vec<u8>]) -> Self {
+        let mut found = Self { ids: vec![0; keys.len()], prefixes: vec![0; prefixes.len()], rows: 0 };
+        // An id may be named twice.
+        let mut numbers: HashMap<&[u8], Vec<usize>> = HashMap::new();
+        keys.iter().enumerate().for_each(|(number, key)| numbers.entry(key).or_default().push(number));
+        for row in inspection.rows_of(Vec::new()).filter_map(Result::ok) {
+            let own = numbers.get(row.key).map_or(&[][..], Vec::as_slice);
+            own.iter().for_each(|number| found.ids[*number] += 1);
+            let mut is_doomed = !own.is_empty();
+            for (prefix, count) in prefixes.iter().zip(&mut found.prefixes) {
+                if row.key.starts_with(prefix) {
+                    *count += 1;
+                    is_doomed = true;
+                }
+            }
+            found.rows += u64::from(is_doomed);
+        }
+        found
+    }
+
+    fn unmatched(&self, part: &Part) -> Vec<String> {
+        let ids = part.ids.iter().zip(&self.ids);
+        let named = ids.chain(part.prefixes.iter().zip(&self.prefixes));
+        named.filter(|(_, rows)| **rows == 0).map(|(name, _)| name.clone()).collect()
+    }
 }
 
 fn prefixes_text(prefixes: &[String]) -> Vec<String> {
@@ -136,16 +186,17 @@ fn prefixes_text(prefixes: &[String]) -> Vec<String> {
 
 impl Report for Removed {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
-        let Self { dry_run, module, bytes, ids, prefixes } = self;
+        let Self { dry_run, module, bytes, ids, prefixes, matches, .. } = self;
         let would = if *dry_run { "would be " } else { "" };
         if let Some(bytes) = bytes {
             return writeln!(to, "{module}: {would}removed, {}", human::size(*bytes));
         }
-        for id in ids {
-            writeln!(to, "{module}: {would}invalidated: {id}")?;
+        let rows = |rows: &u64| if *rows == 0 { "no rows".to_owned() } else { human::counted(*rows, "row") };
+        for (id, own) in ids.iter().zip(&matches.ids) {
+            writeln!(to, "{module}: {would}invalidated: {id} ({})", rows(own))?;
         }
-        for prefix in prefixes {
-            writeln!(to, "{module}: {would}invalidated: {prefix}…")?;
+        for (prefix, own) in prefixes.iter().zip(&matches.prefixes) {
+            writeln!(to, "{module}: {would}invalidated: {prefix}… ({})", rows(own))?;
         }
         if *dry_run { Ok(()) } else { writeln!(to, "`tcx compact` and `tcx gc` free the space") }
     }

@@ -12,6 +12,7 @@ use crate::failure::{Code, Failure, Result, Verdict};
 use crate::text::human;
 use crate::text::ids;
 use crate::text::values::Values;
+use crate::text::variants::Variants;
 
 /// The characters that the preview of a value may take.
 const ROOM: usize = 60;
@@ -83,7 +84,9 @@ impl Row {
         let output = |(number, leaf): (usize, &Leaf)| {
             // The leaf after a tensor with several dynamic dimensions has their sizes.
             let sizes = leaves.get(number + 1).and_then(|_| bytes(number + 1)).unwrap_or_default();
-            Output_ { name: leaf.name.clone(), values: Values::new(leaf, bytes(number), sizes) }
+            let values = Values::new(leaf, bytes(number), sizes);
+            let variants = Variants::of(spec, number);
+            Output_ { name: leaf.name.clone(), values: values.named(variants.as_ref()) }
         };
         let outputs = leaves.iter().enumerate().map(output).collect();
         Self { id: ids::show(spec.key_type(), key), view, outputs }

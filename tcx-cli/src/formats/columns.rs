@@ -12,38 +12,43 @@ use arrow::array::{
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use half::{bf16, f16};
-use tcx_store::{DType, DYNAMIC_DIM, KeyType, Leaf, LeafKind, Row, Spec};
+use tcx_store::{DType, DYNAMIC_DIM, KeyType, Leaf, LeafKind, Row};
 
 use crate::failure::{Code, Failure, Result};
+use crate::formats::dictionary;
 use crate::formats::nested::{Nested, lists};
 use crate::formats::nulls::{no_nulls, present};
+use crate::formats::selection::{Chosen, Selection};
 use crate::text::ids;
 
 /// The schema of an export.
-pub(crate) fn schema(spec: &Spec, digest: &str) -> SchemaRef {
-    let id = match spec.key_type() {
+pub(crate) fn schema(selection: &Selection) -> SchemaRef {
+    let id = match selection.key_type {
         KeyType::Int => DataType::Int64,
         KeyType::Bytes => DataType::LargeBinary,
         _ => DataType::LargeUtf8,
     };
     let mut fields = vec![Field::new("id", id, false), Field::new("view", DataType::UInt32, false)];
-    fields.extend(spec.leaves().iter().map(|leaf| {
-        let field = Field::new(exported_name(leaf), data_type(leaf), leaf.optional);
-        match &leaf.kind {
-            LeafKind::Dense { shape, .. } | LeafKind::Ragged { shape, .. } if shape.len() > 1 => {
-                field.with_metadata(HashMap::from([("shape".to_owned(), shape_json(shape))]))
-            }
-            _ => field,
-        }
-    }));
-    let metadata = [("tcx.module", spec.module_id()), ("tcx.identity", digest)];
-    let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    fields.extend(selection.outputs.iter().map(field));
+    let metadata = [("tcx.module", &selection.module), ("tcx.identity", &selection.digest)];
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value.clone()));
     Arc::new(Schema::new(fields).with_metadata(HashMap::from(metadata)))
 }
 
-/// The name of an output's column: `id` and `view` are the names of the sample's own columns.
-pub(crate) fn exported_name(leaf: &Leaf) -> String {
-    if matches!(&*leaf.name, "id" | "view") { format!("{} (output)", leaf.name) } else { leaf.name.clone() }
+fn field(output: &Chosen) -> Field {
+    let leaf = &output.leaf;
+    if let Some(variants) = &output.variants {
+        let names = serde_json::Value::Object(variants.json()).to_string();
+        let metadata = HashMap::from([("tcx.variants".to_owned(), names)]);
+        return Field::new(output.name(), dictionary::data_type(), leaf.optional).with_metadata(metadata);
+    }
+    let field = Field::new(output.name(), data_type(leaf), leaf.optional);
+    match &leaf.kind {
+        LeafKind::Dense { shape, .. } | LeafKind::Ragged { shape, .. } if shape.len() > 1 => {
+            field.with_metadata(HashMap::from([("shape".to_owned(), shape_json(shape))]))
+        }
+        _ => field,
+    }
 }
 
 /// `[2,3]`; a dynamic dimension is `null`.
@@ -103,18 +108,21 @@ fn halved(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(halves.collect::<Option<Vec<_>>>()?.concat())
 }
 
-/// The columns of rows: id, view, leaves.
-pub(crate) fn columns(spec: &Spec, rows: &[Row<'_>]) -> Result<Vec<ArrayRef>> {
+/// The columns of rows: id, view, outputs.
+pub(crate) fn columns(selection: &Selection, rows: &[Row<'_>]) -> Result<Vec<ArrayRef>> {
     let keys = rows.iter().map(|row| row.key);
-    let ids: ArrayRef = match spec.key_type() {
+    let ids: ArrayRef = match selection.key_type {
         KeyType::Int => Arc::new(keys.map(ids::integer).collect::<Int64Array>()),
         KeyType::Bytes => Arc::new(LargeBinaryArray::from_iter_values(keys)),
         _ => Arc::new(LargeStringArray::from_iter_values(keys.map(String::from_utf8_lossy))),
     };
     let mut columns = vec![ids, Arc::new(rows.iter().map(|row| row.view).collect::<UInt32Array>())];
-    for (number, leaf) in spec.leaves().iter().enumerate() {
+    for (number, output) in selection.outputs.iter().enumerate() {
         let values: Vec<Option<&[u8]>> = rows.iter().map(|row| row.leaf(number)).collect();
-        columns.push(column(leaf, &values)?);
+        columns.push(match &output.variants {
+            Some(variants) => dictionary::column(&output.leaf, variants, &values)?,
+            None => column(&output.leaf, &values)?,
+        });
     }
     Ok(columns)
 }

@@ -1,4 +1,4 @@
-//! The files that `export` writes and `import` reads: Arrow, Parquet, folders of `.npy` files.
+//! The files that `export` writes and `import` reads: Arrow, Parquet, folders of `.npy` files. CSV and JSON Lines are only written.
 
 use tcx_store::Row;
 
@@ -6,10 +6,14 @@ use crate::failure::Result;
 
 pub(crate) mod batches;
 pub(crate) mod columns;
+pub(crate) mod dictionary;
+pub(crate) mod lines;
 pub(crate) mod nested;
 mod npy;
 pub(crate) mod npy_folder;
 mod nulls;
+mod plain;
+pub(crate) mod selection;
 
 /// A destination of exported rows.
 pub(crate) trait Sink {

@@ -45,8 +45,18 @@ impl Writer {
     }
 
     pub(crate) fn row(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.rows += 1;
+        self.rows(bytes, 1)
+    }
+
+    /// Writes this number of rows.
+    pub(crate) fn rows(&mut self, bytes: &[u8], count: usize) -> io::Result<()> {
+        self.rows += count;
         self.out.write_all(bytes)
+    }
+
+    /// The number of rows written.
+    pub(crate) fn count(&self) -> usize {
+        self.rows
     }
 
     pub(crate) fn finish(mut self) -> io::Result<()> {
@@ -102,6 +112,14 @@ impl Reader {
             _ => usize::try_from(found.size_field()).unwrap_or(0),
         };
         let width = shape.iter().fold(size, |product, dim| product.saturating_mul(*dim));
+        // No memory is reserved for rows that the file only claims to have.
+        let start = file.stream_position().map_err(unreadable)?;
+        let bytes = file.get_ref().metadata().map_err(unreadable)?.len().saturating_sub(start);
+        if bytes < rows.saturating_mul(width) as u64 {
+            let message =
+                format!("{}: expected {rows} rows of {width} bytes, found {bytes} bytes", path.display());
+            return Err(Failure::new(Code::Unfit, message));
+        }
         Ok(Self { file, width, rows })
     }
 
@@ -135,7 +153,15 @@ pub(crate) fn file_name(leaf: &str, kind: &LeafKind) -> Result<String> {
             format!("the column {leaf:?} cannot name a file; export to Arrow"),
         ));
     }
-    let ending = if matches!(kind, LeafKind::Text) { "jsonl" } else { "npy" };
-    let name = format!("{leaf}.{ending}");
+    let name = match kind {
+        LeafKind::Text => format!("{leaf}.jsonl"),
+        LeafKind::Dense { .. } => format!("{leaf}.npy"),
+        _ => format!("{leaf}.values.npy"),
+    };
     Ok(if name == VIEWS { "views (output).npy".to_owned() } else { name })
+}
+
+/// The file of the places where the rows of a column begin, beside the file of its values.
+pub(crate) fn offsets_name(values: &str) -> String {
+    values.replace(".values.npy", ".offsets.npy")
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::figures::{Figures, Leaf, Module};
+use super::colors::Colors;
+use super::figures::{Figures, Module};
+use super::outputs::{Count, Leaf};
 use super::sessions::{Session, Totals, rate};
 use super::svg::{Caption, day, escaped, growth, histogram, hit_rates, part, place, scatter};
 use crate::text::human;
@@ -16,6 +18,8 @@ const STYLE: &str = include_str!("page.css");
 /// The number of newest sessions in the chart, and in the table.
 const DRAWN: usize = 60;
 const LISTED: usize = 10;
+/// The number of variants in a table.
+const VARIANTS: usize = 40;
 
 /// One self-contained HTML page.
 pub(crate) fn page(cache: &str, figures: &Figures) -> String {
@@ -144,23 +148,56 @@ fn duration(ms: u64) -> String {
 }
 
 fn charts_of(leaf: &Leaf) -> String {
-    let mut text =
-        format!("<h4>{}: {}</h4>\n<div class=\"charts\">\n", escaped(&leaf.name), escaped(&leaf.r#type));
+    let heading = format!("<h4>{}: {}</h4>\n", escaped(&leaf.name), escaped(&leaf.r#type));
+    if let Some(counts) = &leaf.variants {
+        return heading + &variants(counts);
+    }
+    let mut text = heading + "<div class=\"charts\">\n";
     if let Some(norms) = &leaf.norms {
         text.push_str(&histogram(Caption { name: "norms", text: "Norms of the rows" }, norms));
+    }
+    if let Some(lengths) = &leaf.lengths {
+        text.push_str(&histogram(Caption { name: "lengths", text: "Lengths of the rows" }, lengths));
     }
     if let Some(nan) = &leaf.nan {
         let caption = Caption { name: "nan", text: "Elements of a row that are NaN" };
         text.push_str(&histogram(caption, nan));
     }
+    let mut legend = String::new();
     if let Some(projection) = &leaf.projection {
+        let colors = Colors::of(projection);
         let caption = Caption { name: "plane", text: "The rows along their two principal components" };
-        text.push_str(&scatter(caption, projection));
+        text.push_str(&scatter(caption, projection, &colors));
+        legend = projection.colored_by.as_ref().map_or_else(String::new, |name| colors.legend(name));
     }
     text.push_str("</div>\n");
     let nan = if leaf.nan.is_none() { "No NaN values" } else { "Some NaN values" };
     let infinite = human::counted(leaf.infinite_rows as u64, "row");
-    let _ = writeln!(text, "<p class=\"note\">{nan}; {infinite} with infinities.</p>");
+    let _ = writeln!(text, "{legend}<p class=\"note\">{nan}; {infinite} with infinities.</p>");
+    text
+}
+
+/// The rows of each variant, the most frequent first.
+fn variants(counts: &[Count]) -> String {
+    let mut counts: Vec<&Count> = counts.iter().collect();
+    counts.sort_by_key(|own| std::cmp::Reverse(own.rows));
+    let most = counts.first().map_or(1, |own| own.rows.max(1)) as f64;
+    let mut text = "<table class=\"variants\">\n".to_owned();
+    for own in counts.iter().take(VARIANTS) {
+        let name = own.name.clone().unwrap_or_else(|| "no variant".to_owned());
+        let (name, rows) = (escaped(&format!("{} ({name})", own.number)), human::counted(own.rows, "row"));
+        let bar = part("hit", own.rows as f64 / most, &rows);
+        let _ = writeln!(
+            text,
+            "<tr><th scope=\"row\">{name}</th><td class=\"wide\">{bar}</td><td class=\"number\">{rows}</td></tr>"
+        );
+    }
+    text.push_str("</table>\n");
+    if let Some(more @ 1..) = counts.len().checked_sub(VARIANTS) {
+        let rows = counts[VARIANTS..].iter().map(|own| own.rows).sum();
+        let (more, rows) = (human::counted(more as u64, "variant"), human::counted(rows, "row"));
+        let _ = writeln!(text, "<p class=\"note\">{more} more, with {rows}.</p>");
+    }
     text
 }
 

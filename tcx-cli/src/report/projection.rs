@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::shades::Shade;
+
 /// The maximum of iterations. Directions that have not separated by then have about the same variance.
 const ITERATIONS: usize = 60;
 /// A direction that moves less has converged.
@@ -12,6 +14,8 @@ const SETTLED: f64 = 1e-9;
 pub(crate) struct Projection {
     /// The share of the variance along each axis.
     pub(crate) explained: [f64; 2],
+    /// The output that colours the points.
+    pub(crate) colored_by: Option<String>,
     pub(crate) points: Vec<Point>,
 }
 
@@ -20,6 +24,8 @@ pub(crate) struct Point {
     pub(crate) id: String,
     pub(crate) x: f64,
     pub(crate) y: f64,
+    /// The value of the output that colours the points.
+    pub(crate) value: Option<Shade>,
 }
 
 /// Projects finite rows of equal length; `None` for too few rows, too short rows, or equal rows.
@@ -51,8 +57,9 @@ pub(super) fn project(rows: &[(String, &[f64])]) -> Option<Projection> {
     }
     let explained = [0, 1].map(|axis: usize| dot(&axes[axis], &axes[axis]) / total);
     let points = rows.iter().enumerate();
-    let points = points.map(|(at, (id, _))| Point { id: id.clone(), x: axes[0][at], y: axes[1][at] });
-    Some(Projection { explained, points: points.collect() })
+    let points =
+        points.map(|(at, (id, _))| Point { id: id.clone(), x: axes[0][at], y: axes[1][at], value: None });
+    Some(Projection { explained, colored_by: None, points: points.collect() })
 }
 
 /// The direction of unit length along which these differ most, the same each time.
@@ -100,7 +107,7 @@ mod tests {
             })
             .collect();
         let named: Vec<(String, &[f64])> = rows.iter().map(|row| (String::new(), row.as_slice())).collect();
-        let Projection { explained, points } = project(&named).unwrap();
+        let Projection { explained, points, .. } = project(&named).unwrap();
         assert!(explained[0] > 0.99 && explained[1] > 0.0, "{explained:?}");
         assert!((explained[0] + explained[1] - 1.0).abs() < 1e-6, "{explained:?}");
         assert!((points[1].x - points[0].x - 2_f64.sqrt()).abs() < 1e-6);

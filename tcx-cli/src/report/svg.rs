@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::figures::{Growth, Histogram};
+use super::colors::Colors;
+use super::figures::Growth;
+use super::histogram::Histogram;
 use super::projection::{Point, Projection};
 use super::sessions::Session;
 use crate::text::human;
@@ -156,8 +158,8 @@ pub(super) fn hit_rates(caption: Caption<'_>, sessions: &[Session]) -> String {
     chart(caption, &bars, &marks, [&when, ""])
 }
 
-/// One point for each row.
-pub(super) fn scatter(caption: Caption<'_>, of: &Projection) -> String {
+/// One point for each row, in the colour of its value.
+pub(super) fn scatter(caption: Caption<'_>, of: &Projection, colors: &Colors) -> String {
     let most = |of_point: fn(&Point) -> f64| of.points.iter().map(of_point).fold(f64::MIN_POSITIVE, f64::max);
     let (widest, highest) = (most(|point| point.x.abs()), most(|point| point.y.abs()));
     // The same scale for both axes keeps the proportions of distances.
@@ -165,12 +167,14 @@ pub(super) fn scatter(caption: Caption<'_>, of: &Projection) -> String {
     let scale = (room.0 / widest).min(room.1 / highest);
     let mut points = String::new();
     for point in &of.points {
+        let value = point.value.as_ref().map_or_else(String::new, |value| format!(": {value}"));
         let _ = write!(
             points,
-            "<circle class=\"point\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\"><title>{}</title></circle>",
+            "<circle class=\"point\"{} cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\"><title>{}</title></circle>",
+            colors.style(point.value.as_ref()),
             f64::midpoint(LEFT, RIGHT) + point.x * scale,
             f64::midpoint(TOP, BOTTOM) - point.y * scale,
-            escaped(&point.id)
+            escaped(&(point.id.clone() + &value))
         );
     }
     let [along, across] = of.explained.map(|part| format!("{:.0} %", part * 100.0));

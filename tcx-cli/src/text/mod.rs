@@ -3,3 +3,4 @@
 pub(crate) mod human;
 pub(crate) mod ids;
 pub(crate) mod values;
+pub(crate) mod variants;

@@ -8,6 +8,7 @@ use tcx_store::{DType, DYNAMIC_DIM, Leaf, LeafKind};
 
 use crate::text::human;
 use crate::text::ids;
+use crate::text::variants::Variants;
 
 /// One element.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,6 +98,9 @@ pub(crate) enum Values {
     Dense {
         r#type: String,
         shape: Vec<usize>,
+        /// The name of the value, if it is that of an enum.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        variant: Option<String>,
         min: Option<Number>,
         max: Option<Number>,
         mean: Option<f64>,
@@ -129,12 +133,23 @@ impl Values {
         Self::Dense {
             r#type: dtype.to_string(),
             shape,
+            variant: None,
             min: real.iter().min_by(by).copied(),
             max: real.iter().max_by(by).copied(),
             mean: mean.is_finite().then_some(mean),
             nan: values.len() - real.len(),
             values,
         }
+    }
+
+    /// With the name of the variant, if the value is that of an enum.
+    pub(crate) fn named(mut self, variants: Option<&Variants>) -> Self {
+        if let Self::Dense { variant, values, .. } = &mut self
+            && let (Some(variants), [number]) = (variants, &values[..])
+        {
+            *variant = variants.name(*number).map(str::to_owned);
+        }
+        self
     }
 
     /// The type and the shape.
@@ -158,6 +173,10 @@ impl Values {
                 let start: String = value.chars().take(room).collect();
                 let more = if start.len() < value.len() { "…" } else { "" };
                 format!("{start:?}{more}")
+            }
+            Self::Dense { values, variant: Some(name), .. } => {
+                let number = values.first().map(ToString::to_string).unwrap_or_default();
+                format!("{number} ({name})")
             }
             Self::Dense { values, shape, .. } if shape.is_empty() => {
                 values.first().map(ToString::to_string).unwrap_or_default()
@@ -203,7 +222,7 @@ pub(crate) fn listed(elements: impl ExactSizeIterator<Item = String>, room: usiz
 }
 
 /// The shape of one row of a ragged tensor with this number of elements.
-fn shape_of(shape: &[usize], elements: usize, sizes: &[u8]) -> Vec<usize> {
+pub(crate) fn shape_of(shape: &[usize], elements: usize, sizes: &[u8]) -> Vec<usize> {
     let known: usize = shape.iter().filter(|&&dim| dim != DYNAMIC_DIM).product();
     let mut sizes = sizes.as_chunks().0.iter().map(|size| u64::from_le_bytes(*size) as usize);
     let is_single = shape.iter().filter(|&&dim| dim == DYNAMIC_DIM).count() == 1;

@@ -16,6 +16,7 @@ use arrow_schema::SchemaRef;
 use crate::buffer::WriteBuffer;
 use crate::buffer::generation::{Newest, Wanted};
 use crate::changes::{Seen, now_millis};
+use crate::engine::named_schema::named_schema;
 use crate::engine::passed::Passed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;

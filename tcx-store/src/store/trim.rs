@@ -53,8 +53,10 @@ impl Store {
         let Some(plan) = plan(core, name, usize::try_from(rows).unwrap_or(usize::MAX))? else {
             return Ok(false);
         };
-        rewrite(core, &plan)
-            .map_err(|error| Error::io("cannot rewrite a segment in", core.storage.path(), error))
+        let is_done = rewrite(core, &plan)
+            .map_err(|error| Error::io("cannot rewrite a segment in", core.storage.path(), error))?;
+        remove_pruned_runs(core)?;
+        Ok(is_done)
     }
 }
 
@@ -147,4 +149,18 @@ fn may_commit(core: &Core, plan: &Plan) -> io::Result<bool> {
     live.check_instance().map_err(io::Error::other)?;
     live.changes.make_durable(&*core.storage)?;
     Ok(true)
+}
+
+/// Removes the index run of the replaced segment. Best effort: a run that stays is found to add nothing by other processes.
+fn remove_pruned_runs(core: &Core) -> Result<()> {
+    let pruned = {
+        let mut live = core.live();
+        live.refresh()?;
+        core.install(&mut live);
+        live.take_pruned_runs()
+    };
+    for run in pruned {
+        let _ = core.storage.remove(&FileName::Run(run).to_string());
+    }
+    Ok(())
 }

@@ -25,6 +25,7 @@ fn the_first_rows_of_a_trimmed_segment_stay() {
     writer.collect(Duration::ZERO).unwrap();
     assert_eq!(names(dir.path(), "seg-").len(), 1);
     assert!(!names(dir.path(), "seg-").contains(whole));
+    assert_eq!(names(dir.path(), "run-").len(), 1, "the index of the whole segment is gone");
     compute(&writer, &["d"], 8);
     writer.flush().unwrap();
     for store in [&writer, &other, &process(dir.path()), &reader(dir.path())] {
