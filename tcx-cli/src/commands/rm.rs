@@ -160,7 +160,9 @@ impl Matches {
         keys.iter().enumerate().for_each(|(number, key)| numbers.entry(key).or_default().push(number));
         for row in inspection.rows_of(Vec::new()).filter_map(Result::ok) {
             let own = numbers.get(row.key).map_or(&[][..], Vec::as_slice);
-            own.iter().for_each(|number| found.ids[*number] += 1);
+            for number in own {
+                found.ids[*number] += 1;
+            }
             let mut is_doomed = !own.is_empty();
             for (prefix, count) in prefixes.iter().zip(&mut found.prefixes) {
                 if row.key.starts_with(prefix) {

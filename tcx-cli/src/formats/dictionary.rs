@@ -25,11 +25,8 @@ pub(crate) fn data_type() -> DataType {
 ///
 /// A number is not that of a variant: then a name would be wrong.
 pub(crate) fn column(leaf: &Leaf, variants: &Variants, rows: &[Option<&[u8]>]) -> Result<ArrayRef> {
-    let position = |row: &Option<&[u8]>| match row {
-        Some(bytes) => name_position(leaf, variants, bytes).map(Some),
-        None => Ok(None),
-    };
-    let keys = rows.iter().map(position).collect::<Result<Vec<_>>>()?;
+    let position = |row: Option<&[u8]>| row.map(|bytes| name_position(leaf, variants, bytes)).transpose();
+    let keys = rows.iter().copied().map(position).collect::<Result<Vec<_>>>()?;
     let keys: Int32Array = keys.into_iter().map(|key| key.map(|key| key as i32)).collect();
     let names = Arc::new(StringArray::from_iter_values(variants.names()));
     Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(keys, names).map_err(|error| failed(&error))?))

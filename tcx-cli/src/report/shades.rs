@@ -43,8 +43,8 @@ pub(crate) struct Shades {
 }
 
 impl Shades {
-    /// The output with this name; without a name, the first enum, or the first number if there is none. `None` if there is no such
-    /// enum or number.
+    /// The output with this name; without a name, the first enum, or the first number of a module without enums. `None` if the
+    /// module has no such output.
     pub(crate) fn choose(spec: &Spec, wanted: Option<&str>) -> Option<Self> {
         let of = |(leaf, own): (usize, &tcx_store::Leaf)| match &own.kind {
             LeafKind::Dense { dtype, shape } if shape.is_empty() => {
@@ -55,13 +55,12 @@ impl Shades {
         };
         let mut found =
             spec.leaves().iter().enumerate().filter_map(of).filter(|own| !own.name.starts_with("__"));
-        match wanted {
-            Some(name) => found.find(|own| own.name == name),
-            None => {
-                let mut found: Vec<Self> = found.collect();
-                let first = found.iter().position(|own| own.variants.is_some()).unwrap_or(0);
-                (first < found.len()).then(|| found.swap_remove(first))
-            }
+        if let Some(name) = wanted {
+            found.find(|own| own.name == name)
+        } else {
+            let mut found: Vec<Self> = found.collect();
+            let first = found.iter().position(|own| own.variants.is_some()).unwrap_or(0);
+            (first < found.len()).then(|| found.swap_remove(first))
         }
     }
 

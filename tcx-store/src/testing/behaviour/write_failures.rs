@@ -304,8 +304,8 @@ fn the_losses_of_a_call_that_is_over_are_those_of_its_handle() {
     lose("later");
     call.take().unwrap();
     for (losses, rows) in [(&handle, 2), (&program, 3)] {
-        let lost = losses.take().unwrap_err().to_string();
-        assert!(lost.starts_with(&format!("{rows} computed rows were not kept")), "{lost}");
+        let message = losses.take().unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{rows} computed rows were not kept")), "{message}");
     }
 }
 
