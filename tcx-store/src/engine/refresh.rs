@@ -101,7 +101,8 @@ impl Core {
         }
     }
 
-    /// Counts a listing that failed. Lookups go on without it, so the first failure is logged, and the first after a success.
+    /// Counts a listing that failed. Lookups go on without it, so the first failure is logged, and the first after a success:
+    /// "cannot look for rows of other processes", and why.
     fn note_listing(&self, learned: &Result<bool>) {
         let failed = learned.as_ref().err().filter(|error| error.kind() == ErrorKind::Io);
         self.counters.failed_listings.add(usize::from(failed.is_some()));
