@@ -66,7 +66,7 @@ fn damage_is_written_to_stderr_once_if_nobody_listens() {
 
 #[test]
 fn rows_that_are_not_kept_are_written_to_stderr_once_if_nobody_listens() {
-    let full = ["has reached its `max_bytes`: rows are computed but not kept; raise it"];
+    let full = ["has reached its max_bytes: rows are computed but not kept; raise it"];
     one_line(|_| {}, "full", &full);
     let off =
         [" is off, rows are computed but not kept: ", "; `flush` returns this error, and tcx tries again"];
