@@ -75,7 +75,8 @@ fn off_touches_nothing_not_even_a_cache_of_another_identity() {
     off.refresh().unwrap();
     off.invalidate_all().unwrap_err();
     assert_eq!(files(dir.path()), before);
-    let unopened = dir.path().join("never");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let unopened = elsewhere.path().join("never");
     let cache = Cache::builder().mode(Mode::Off).open(&unopened).unwrap();
     forward(&cache.module(Echo { size: 1 }).unwrap(), &[1], 5);
     cache.close().unwrap();
