@@ -80,14 +80,16 @@ fn a_crate_of_your_own_is_built_by_the_lines_of_the_readme() -> io::Result<()> {
     fs::copy(root.join("Cargo.lock"), mine.join("Cargo.lock"))?;
     fs::copy(root.join("examples/quickstart.rs"), mine.join("src/main.rs"))?;
 
-    // From a folder that knows nothing of this workspace's configuration of Cargo. It is checked, not run: linking takes long.
+    // From a folder that knows nothing of this workspace's configuration of Cargo, but with its profiles, so that what the workspace
+    // is built with serves again. It is checked, not run: linking takes long.
     let elsewhere = tempfile::tempdir()?;
     let script = format!(
-        "cd '{}'\n{environment}\nexport CARGO_NET_OFFLINE=true\n{add}\n{tch}\ncd '{}'\nexec cargo check --offline --manifest-path '{}' --config 'profile.dev.package.\"*\".opt-level=1' \
-         --config 'profile.dev.package.\"*\".debug=false' --config 'profile.dev.debug=\"line-tables-only\"'",
+        "cd '{}'\n{environment}\nexport CARGO_NET_OFFLINE=true\n{add}\n{tch}\ncd '{}'\n\
+         exec cargo check --offline --manifest-path '{}' --config '{}'",
         mine.display(),
         elsewhere.path().display(),
         mine.join("Cargo.toml").display(),
+        root.join("Cargo.toml").display(),
     );
     let mut command = Command::new("sh");
     command.args(["-ec", &script]).env_remove("LIBTORCH").env_remove("LD_LIBRARY_PATH");
