@@ -30,6 +30,9 @@ pub enum ErrorKind {
     SourceChanged,
     /// Another process has invalidated or replaced values before they were written: put them again if they are still right.
     Superseded,
+    /// Other processes change the folder all the time, so that rows which replace others could not be written yet: they stay in the write
+    /// buffer, and are written later. Flush again.
+    Contended,
     /// The store is open with other options, or to read only: open it with the same options, or to write.
     InvalidOptions,
     /// The directory of the module is a link: remove the link.

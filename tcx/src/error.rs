@@ -44,6 +44,9 @@ pub enum ErrorKind {
     Replaced,
     /// Another process invalidated or replaced values before they were written. Put them again if they are still right.
     Superseded,
+    /// Other processes change the folder all the time, so that rows which replace others could not be written yet. They stay in the write
+    /// buffer and are written later. Flush again.
+    Contended,
     /// An output does not have the declared type, or contains a value that the module rejects, such as NaN.
     InvalidOutput,
     /// A module broke a rule: it is random, depends on the batch, trains, changed its weights, or asks its own handle to compute.
@@ -322,6 +325,7 @@ impl From<tcx_store::Error> for Error {
             tcx_store::ErrorKind::Forked => ErrorKind::Forked,
             tcx_store::ErrorKind::SourceChanged => ErrorKind::ModuleViolation,
             tcx_store::ErrorKind::Superseded => ErrorKind::Superseded,
+            tcx_store::ErrorKind::Contended => ErrorKind::Contended,
             tcx_store::ErrorKind::InvalidOptions => ErrorKind::InvalidSettings,
             tcx_store::ErrorKind::InvalidPath => ErrorKind::InvalidPath,
             tcx_store::ErrorKind::InvalidId => ErrorKind::InvalidId,

@@ -64,7 +64,7 @@ fn served(inspection: &Inspection) -> usize {
 /// The reclaimable segments, from their footers.
 fn reclaimable(inspection: &Inspection) -> impl Iterator<Item = (&str, u64)> {
     let segments = inspection.segments();
-    let can_go = segments.filter(|own| matches!(own.state, SegmentState::Replaced | SegmentState::Dead));
+    let can_go = segments.filter(|own| own.state.is_reclaimable());
     can_go.map(|own| (own.name.as_str(), own.bytes))
 }
 

@@ -72,15 +72,12 @@ pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
 impl Module {
     fn new(module: String, inspection: &Inspection) -> Self {
         let served = || inspection.segments().filter(|own| own.state == SegmentState::Served);
-        let dead = |state: &SegmentState| matches!(state, SegmentState::Replaced | SegmentState::Dead);
-        let bytes_of = |is: &dyn Fn(&SegmentState) -> bool| {
-            inspection.segments().filter(|own| is(&own.state)).map(|own| own.bytes).sum::<u64>()
-        };
+        let reclaimable = inspection.segments().filter(|own| own.state.is_reclaimable());
         Self {
             rows: served().map(|own| own.rows).sum(),
             rows_at_most: inspection.may_have_dead_rows(),
             bytes: cache::bytes(inspection),
-            dead_bytes: bytes_of(&dead),
+            dead_bytes: reclaimable.map(|own| own.bytes).sum(),
             segments: served().count(),
             damaged_segments: inspection.segments().filter(|own| own.state.hides_rows()).count(),
             schema: schema(inspection),

@@ -126,8 +126,7 @@ fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits
         // The segment with its share of the index, which is removed with it.
         let size = |own: &SegmentFacts| own.bytes + (runs * own.rows).checked_div(rows).unwrap_or(0);
         for own in inspection.segments() {
-            let is_reclaimable = matches!(own.state, SegmentState::Replaced | SegmentState::Dead);
-            if is_reclaimable || own.state == SegmentState::Served && is_old(own) {
+            if own.state.is_reclaimable() || own.state == SegmentState::Served && is_old(own) {
                 left = left.saturating_sub(size(own));
                 gone.entry(name).or_insert_with(|| Module::new(name)).take(own);
             } else if own.state == SegmentState::Served {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tcx_store::{Inspection, SegmentState};
+use tcx_store::Inspection;
 
 use crate::args::Modules;
 use crate::cache;
@@ -64,10 +64,8 @@ pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
 impl Module {
     fn new(inspection: &Inspection, module: String, totals: Totals) -> Self {
         let count = inspection.count();
-        let is_reclaimable =
-            |state: &SegmentState| matches!(state, SegmentState::Replaced | SegmentState::Dead);
         let segments = || inspection.segments();
-        let reclaimable = || segments().filter(|own| is_reclaimable(&own.state));
+        let reclaimable = || segments().filter(|own| own.state.is_reclaimable());
         let others = inspection.other_files();
         Self {
             module,

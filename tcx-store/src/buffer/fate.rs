@@ -15,8 +15,8 @@ pub(crate) struct Fate {
     pub(crate) number: u64,
     /// What kills none of them.
     seen: Seen,
-    /// Whether the tombstone that a recompute session's rows need is written.
-    has_replaced: bool,
+    /// Whether the rows are sealed already: the tombstone by which a recompute session's rows replace others has committed them.
+    is_sealed: bool,
     /// How many batches had been recomputed with this one; 0 if it was not, or only takes the place of rejected rows.
     pub(crate) recomputed: u64,
     /// For each row whether it is dead; empty if none is.
@@ -32,7 +32,7 @@ impl Fate {
         Self {
             number: batch.seen.number,
             seen: batch.seen.clone(),
-            has_replaced: false,
+            is_sealed: false,
             recomputed: 0,
             dead: Vec::new(),
             lost: Vec::new(),
@@ -60,8 +60,11 @@ impl Fate {
         is_set(&self.dead, row) || is_set(&self.superseded, row)
     }
 
-    /// How many rows are dead.
+    /// How many rows are dead and will not be sealed.
     pub(crate) fn gone(&self) -> usize {
+        if self.is_sealed {
+            return 0;
+        }
         (0..self.dead.len().max(self.superseded.len())).filter(|&row| self.is_dead(row)).count()
     }
 
@@ -103,7 +106,7 @@ impl Fate {
                     died += usize::from(!self.is_dead(row));
                     self.kill(row, batch.rows());
                     let dies_here = || self.seen.own_kill_row(tombstones, self.number, &batch.keys, row);
-                    if batch.is_put && !dies_here() {
+                    if batch.is_put && !self.is_sealed && !dies_here() {
                         self.lost.push(row);
                     }
                 }
@@ -118,10 +121,10 @@ impl Fate {
         std::mem::take(&mut self.lost)
     }
 
-    /// The rows that are left, as ranges of neighbours.
-    pub(crate) fn alive(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
+    /// The rows that are to be sealed, as ranges of neighbours.
+    pub(crate) fn unsealed(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
         let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
-        for row in (0..rows).filter(|&row| !self.is_dead(row)) {
+        for row in (0..rows).filter(|&row| !self.is_sealed && !self.is_dead(row)) {
             match ranges.last_mut() {
                 Some(last) if last.end == row => last.end += 1,
                 _ => ranges.push(row..row + 1),
@@ -157,13 +160,15 @@ pub(crate) fn refuse<'a>(
 ) -> Vec<(usize, &'a RowBatch, &'a Error)> {
     let refused =
         fates.iter_mut().zip(batches).filter_map(|(fate, batch)| Some((fate, batch, batch.refused()?)));
+    let refused = refused.filter(|(fate, ..)| !fate.is_sealed);
     refused.map(|(fate, batch, why)| (fate.kill_all(batch), &**batch, why)).collect()
 }
 
 /// Drops the rows that were computed before `oldest_kept`: they are not served any more, and the segment that holds them
 /// would be as old as they are. Returns how many have died.
 pub(crate) fn expire(fates: &mut [Fate], batches: &[Arc<RowBatch>], oldest_kept: u64) -> usize {
-    let expired = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.born < oldest_kept);
+    let expired =
+        fates.iter_mut().zip(batches).filter(|(fate, batch)| !fate.is_sealed && batch.born < oldest_kept);
     expired.map(|(fate, batch)| fate.kill_all(batch)).sum()
 }
 
@@ -180,13 +185,13 @@ pub(crate) fn outlive(
 }
 
 fn replaces(fate: &Fate, batch: &RowBatch, recompute: &Arc<RecomputeSession>) -> bool {
-    !fate.has_replaced && batch.recompute.as_ref().is_some_and(|own| Arc::ptr_eq(own, recompute))
+    !fate.is_sealed && batch.recompute.as_ref().is_some_and(|own| Arc::ptr_eq(own, recompute))
 }
 
-/// The recompute sessions whose rows need a tombstone that is not written yet, each once.
+/// The recompute sessions that have rows which are not sealed yet, each once.
 pub(crate) fn recomputes(fates: &[Fate], batches: &[Arc<RowBatch>]) -> Vec<Arc<RecomputeSession>> {
     let mut recomputes: Vec<Arc<RecomputeSession>> = Vec::new();
-    for (_, batch) in fates.iter().zip(batches).filter(|(fate, _)| !fate.has_replaced) {
+    for (_, batch) in fates.iter().zip(batches).filter(|(fate, _)| !fate.is_sealed) {
         let own = batch.recompute.iter();
         let new = own.filter(|own| !recomputes.iter().any(|recompute| Arc::ptr_eq(recompute, own)));
         let new: Vec<_> = new.cloned().collect();
@@ -195,8 +200,8 @@ pub(crate) fn recomputes(fates: &[Fate], batches: &[Arc<RowBatch>]) -> Vec<Arc<R
     recomputes
 }
 
-/// The tombstone that has to be written before the rows of this recompute session are: it names those that are left, each in its
-/// view only. The rows of other views were not recomputed.
+/// The tombstone that commits the rows of this recompute session: it names those that are left, each in its view only. The rows of
+/// other views were not recomputed.
 pub(crate) fn doomed(
     fates: &[Fate],
     batches: &[Arc<RowBatch>],
@@ -224,7 +229,7 @@ pub(crate) fn tried(
     }
 }
 
-/// That tombstone is written: the rows take its number. Returns how many batches had been recomputed with the last of these.
+/// That tombstone is written, and has sealed the rows: they take its number. Returns how many batches had been recomputed with the last of these.
 pub(crate) fn replaced(
     fates: &mut [Fate],
     batches: &[Arc<RowBatch>],
@@ -234,7 +239,7 @@ pub(crate) fn replaced(
     let mut recomputed = 0;
     for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute)) {
         fate.number = number;
-        fate.has_replaced = true;
+        fate.is_sealed = true;
         recomputed = recomputed.max(fate.recomputed);
     }
     recompute.add(number);

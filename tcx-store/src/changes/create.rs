@@ -11,8 +11,25 @@ use super::pending::Attempt;
 use super::read::Doubt;
 use super::same::{Compared, listed};
 use super::table::{ChangeBytes, TombstoneTable};
-use crate::storage::Storage;
 use crate::storage::name::FileName;
+use crate::storage::{Draft, Storage};
+
+/// A change that is written and has no name yet. It gets one only in the folder that it was written in.
+pub(crate) struct DraftedChange {
+    number: u64,
+    bytes: Vec<u8>,
+    draft: Box<dyn Draft>,
+}
+
+impl DraftedChange {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+fn no_identity() -> io::Error {
+    io::Error::other("the folder has no identity yet")
+}
 
 /// A change that this process has created.
 struct Created {
@@ -64,41 +81,69 @@ impl KnownChanges {
         mut doomed: impl FnMut(&Tombstones, u64) -> Option<Doomed>,
     ) -> io::Result<Option<u64>> {
         if self.next == 0 {
-            return Err(io::Error::other("the folder has no identity yet"));
+            return Err(no_identity());
         }
         loop {
-            let number = self.next;
-            let Some(doomed) = doomed(&self.tombstones, number - 1) else { return Ok(None) };
-            if number == u64::MAX {
-                return Err(io::Error::other("no number is left for another change"));
-            }
-            if let Some(what) = doomed.too_large() {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-            }
-            let bytes = encode(number, doomed.kind(), attempt.nonce, &doomed.payload(number));
-            self.check_no_gap(storage, number)?;
-            self.make_durable(storage)?;
-            if let Some(Created { bytes, is_durable }) = self.create_as(storage, number, bytes)? {
-                self.tombstones.own.add(number);
-                self.push(TombstoneTable::open(number, bytes).map_err(io::Error::other)?);
-                if is_durable {
-                    self.durable = self.next;
-                }
+            let Some(doomed) = doomed(&self.tombstones, self.next - 1) else { return Ok(None) };
+            let drafted = self.draft(storage, attempt, &doomed)?;
+            if let Some(number) = self.create_drafted(storage, drafted)? {
                 return Ok(Some(number));
             }
         }
     }
 
-    /// Creates change `number`; `None` if another process was faster, whose change is known now.
-    fn create_as(
+    /// Writes the next change, which gets no name yet.
+    pub(crate) fn draft(
         &mut self,
         storage: &dyn Storage,
-        number: u64,
-        bytes: Vec<u8>,
-    ) -> io::Result<Option<Created>> {
-        let name = FileName::Change(number).to_string();
+        attempt: &Attempt,
+        doomed: &Doomed,
+    ) -> io::Result<DraftedChange> {
+        let number = self.next;
+        if number == 0 {
+            return Err(no_identity());
+        }
+        if number == u64::MAX {
+            return Err(io::Error::other("no number is left for another change"));
+        }
+        if let Some(what) = doomed.too_large() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let bytes = encode(number, doomed.kind(), attempt.nonce, &doomed.payload(number));
+        self.check_no_gap(storage, number)?;
+        self.make_durable(storage)?;
         let mut draft = storage.draft()?;
         draft.write_all(&bytes)?;
+        Ok(DraftedChange { number, bytes, draft })
+    }
+
+    /// Creates a change that was drafted, and returns its number; `None` if another process was faster, whose change is known now.
+    pub(crate) fn create_drafted(
+        &mut self,
+        storage: &dyn Storage,
+        drafted: DraftedChange,
+    ) -> io::Result<Option<u64>> {
+        let number = drafted.number;
+        if number != self.next {
+            return Ok(None);
+        }
+        let Some(Created { bytes, is_durable }) = self.create_next(storage, drafted)? else {
+            return Ok(None);
+        };
+        self.tombstones.own.add(number);
+        self.push(TombstoneTable::open(number, bytes).map_err(io::Error::other)?);
+        if is_durable {
+            self.durable = self.next;
+        }
+        Ok(Some(number))
+    }
+
+    fn create_next(
+        &mut self,
+        storage: &dyn Storage,
+        DraftedChange { number, bytes, draft }: DraftedChange,
+    ) -> io::Result<Option<Created>> {
+        let name = FileName::Change(number).to_string();
         // After the draft was made: it gets its name only in the folder that holds it.
         self.compare(storage).confirmed()?;
         let created = draft.create(&name);

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Weak};
@@ -15,6 +16,7 @@ use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
 use crate::storage::Storage;
 use crate::storage::name::FileName;
+use crate::sys::bytes::Random;
 use crate::sys::notice::{Trouble, notice};
 
 /// The numbers that a listing shows.
@@ -49,6 +51,28 @@ pub(crate) struct KnownChanges {
     pub(super) tried: Vec<Weak<Attempt>>,
     /// Failed attempts that were found to be written, the number of each, and the tombstones without it: rows do not know yet.
     pub(super) late: Vec<(Arc<Attempt>, u64, Tombstones)>,
+    /// The nonces of changes: those that were read lately, and those that segments need.
+    pub(super) nonces: BTreeMap<u64, Random>,
+    /// The oldest tombstone of views of another process that was found since the last listing began: that listing may lack the segments
+    /// that it commits, which had got their names before.
+    pub(super) unlisted: Option<u64>,
+}
+
+/// What readers have to be shown again when it changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    newest: Option<u64>,
+    unread: usize,
+    unlisted: Option<u64>,
+}
+
+/// What the rows of a segment need to be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Every change up to this number is known.
+    pub(crate) base: u64,
+    /// The nonce of the change of that number: it makes way for the rows, and commits them.
+    pub(crate) commit: Option<Random>,
 }
 
 /// What became of reading one change.
@@ -64,14 +88,64 @@ impl KnownChanges {
         self.next.checked_sub(1)
     }
 
-    /// Whether the rows of a segment with this base may be served: its changes are read, and none kills them all.
-    pub(crate) fn serves(&self, base: u64) -> bool {
-        self.newest().is_some_and(|newest| base <= newest) && base >= self.tombstones.floor
+    /// Whether the rows of a segment may be served: its changes are read, and none kills them all.
+    pub(crate) fn serves(&self, needs: Needs) -> bool {
+        self.newest().is_some_and(|newest| needs.base <= newest)
+            && needs.base >= self.tombstones.floor
+            && self.committed(needs) == Some(true)
     }
 
-    /// Whether only a change that cannot be found or read keeps the rows of a segment with this base from being served.
-    pub(crate) fn may_serve_later(&self, base: u64) -> bool {
-        !self.serves(base) && base >= self.tombstones.all()
+    /// Whether only a change that cannot be found or read keeps the rows of a segment from being served.
+    pub(crate) fn may_serve_later(&self, needs: Needs) -> bool {
+        !self.serves(needs) && needs.base >= self.tombstones.all() && self.committed(needs) != Some(false)
+    }
+
+    /// Whether the change exists that commits a segment. `None` if that is not known: its number was not given yet, or its nonce cannot
+    /// be read.
+    pub(crate) fn committed(&self, needs: Needs) -> Option<bool> {
+        needs.commit.map_or(Some(true), |commit| self.nonces.get(&needs.base).map(|found| *found == commit))
+    }
+
+    /// Whether the number of the change that would commit a segment was given to another one, which verifies: the segment is void forever.
+    pub(crate) fn is_void(&self, storage: &dyn Storage, needs: Needs) -> bool {
+        let found =
+            || matches!(read(storage, needs.base), Ok(Some(table)) if Some(table.nonce) != needs.commit);
+        self.committed(needs) == Some(false) && found()
+    }
+
+    /// Reads the nonces of the changes of these numbers, on which segments depend, as far as they can be read; the others are let go of.
+    /// The header is enough: equal nonces are no accident. Returns whether one was read.
+    pub(crate) fn learn_nonces(&mut self, storage: &dyn Storage, numbers: &BTreeSet<u64>) -> bool {
+        self.nonces.retain(|number, _| numbers.contains(number));
+        let before = self.nonces.len();
+        for &number in numbers.range(..self.next) {
+            if let Entry::Vacant(vacant) = self.nonces.entry(number)
+                && let Ok(Some(nonce)) = nonce(storage, number)
+            {
+                vacant.insert(nonce);
+            }
+        }
+        self.nonces.len() > before
+    }
+
+    /// The folder is being listed: every segment is found whose change is known by now.
+    pub(crate) fn begin_listing(&mut self) {
+        self.unlisted = None;
+    }
+
+    /// Whether a tombstone of views was found since the last listing began.
+    pub(crate) fn needs_listing(&self) -> bool {
+        self.unlisted.is_some()
+    }
+
+    /// The newest change that rows outlive which are computed for those that are missing now. Where the folder was not listed since a
+    /// tombstone of views was found, or a change cannot be read that commits a segment of `waiting`, their replacement may be there.
+    pub(crate) fn outlived(&self, waiting: impl Iterator<Item = Needs>) -> u64 {
+        let unread = |base: &u64| matches!(self.unread.get(base), Some(Doubt::Failed(_)));
+        let waiting = waiting.filter(|needs| self.committed(*needs).is_none()).map(|needs| needs.base);
+        let first = waiting.filter(unread).chain(self.unlisted).min();
+        let newest = self.newest().unwrap_or(0);
+        first.map_or(newest, |number| newest.min(number.saturating_sub(1)))
     }
 
     pub(crate) fn tombstones(&self) -> &Arc<Tombstones> {
@@ -89,9 +163,9 @@ impl KnownChanges {
         newer.filter(|(_, doubt)| matches!(doubt, Doubt::Failed(_))).map(|(own, _)| *own).next()
     }
 
-    /// The newest change known, and how many up to it could not be read: readers have to be shown when either changes.
-    pub(crate) fn shown(&self) -> (Option<u64>, usize) {
-        (self.newest(), self.unread.len())
+    /// What readers have to be shown again when it changes.
+    pub(crate) fn shown(&self) -> Shown {
+        Shown { newest: self.newest(), unread: self.unread.len(), unlisted: self.unlisted }
     }
 
     /// A process has given this number to a change, whether it can be found or not.
@@ -105,6 +179,7 @@ impl KnownChanges {
         self.next = self.next.max(1);
         // Of the folder before it.
         self.given = 0;
+        self.nonces.clear();
         self.durable = self.durable.max(u64::from(is_durable));
     }
 
@@ -157,7 +232,7 @@ impl KnownChanges {
                     if !self.anchor_at(storage, number) {
                         continue;
                     }
-                    return self.push(table);
+                    return self.push_found(table);
                 }
                 // The changes themselves are still there.
                 Ok(_) => {}
@@ -188,7 +263,7 @@ impl KnownChanges {
         let number = self.next;
         match read(storage, number) {
             Ok(Some(table)) if self.waits(&table) => self.doubt(number, Doubt::Failed(None)),
-            Ok(Some(table)) => self.push(table),
+            Ok(Some(table)) => self.push_found(table),
             Ok(None) => return Read::Vanished,
             Err((doubt, what)) => {
                 tracing::warn!(
@@ -236,7 +311,7 @@ impl KnownChanges {
                 continue;
             }
             tracing::info!(number = table.number, "change can be verified now");
-            self.push(table);
+            self.push_found(table);
         }
     }
 
@@ -252,6 +327,18 @@ impl KnownChanges {
         self.push(table);
     }
 
+    /// Takes in what others have written.
+    fn push_found(&mut self, table: TombstoneTable) {
+        let is_merged = table.merged_in.is_some();
+        // What a merged file says of changes that are known is no news.
+        let first =
+            if is_merged { self.unread.keys().next().copied().unwrap_or(self.next) } else { table.number };
+        if table.is_of_views && first <= table.number {
+            self.unlisted = Some(self.unlisted.map_or(first, |unlisted| unlisted.min(first)));
+        }
+        self.push(table);
+    }
+
     /// Takes a table in, that of one change or a merged one.
     pub(super) fn push(&mut self, table: TombstoneTable) {
         let TombstoneTable { number, nonce, .. } = table;
@@ -261,6 +348,9 @@ impl KnownChanges {
             self.settle(attempt, number);
         }
         self.next = self.next.max(number + 1);
+        if table.merged_in.is_none() {
+            self.nonces.insert(number, nonce);
+        }
         if table.merged_in.is_none() && self.anchor.is_none_or(|anchor| anchor.number <= number) {
             self.anchor = Some(Anchor { number, nonce });
         }

@@ -18,8 +18,9 @@ mod same;
 mod table;
 
 pub(crate) use check::{check_change, tombstone_for_everything};
+pub(crate) use create::DraftedChange;
 pub(crate) use identity::{IdentityChange, now_millis};
-pub(crate) use known::{KnownChanges, ListedChanges};
+pub(crate) use known::{KnownChanges, ListedChanges, Needs, Shown};
 pub(crate) use known_tombstones::Tombstones;
 pub(crate) use merge::MergePlan;
 pub(crate) use new_tombstone::Doomed;

@@ -31,7 +31,7 @@ pub(crate) struct Pending {
 pub(crate) struct Attempt {
     /// The same however often it is tried: by it a change is recognised whose creation succeeded and was answered by an
     /// error.
-    pub(super) nonce: Random,
+    pub(crate) nonce: Random,
     written: OnceLock<Written>,
 }
 

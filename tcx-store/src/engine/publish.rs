@@ -57,7 +57,7 @@ pub(crate) fn forget_index(core: &Core, run: Random) {
 }
 
 /// Takes note of a segment that this process has published.
-pub(crate) fn add_segment(live: &mut Live, name: SegmentName, run: Random) -> io::Result<()> {
+fn add_segment(live: &mut Live, name: SegmentName, run: Random) -> io::Result<()> {
     match live.add(name, run) {
         // Another process has joined it with others already, and collected it.
         Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_replaced(live, name) => Ok(()),

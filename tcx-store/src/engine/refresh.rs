@@ -41,22 +41,33 @@ impl Core {
                 _ => {}
             }
         }
-        Ok(listed || self.snapshot().known != seen.number)
+        Ok(listed || self.snapshot().outlived != seen.number)
     }
 
     /// Lists the folder if there is a change that is not known. Of several threads that find one, the first lists.
     fn learn_changes(&self) -> Result<()> {
-        let known = self.snapshot().known;
-        if !self.is_change_after(known) {
+        let known = self.shown_changes();
+        if !self.is_listing_due(known) {
             return Ok(());
         }
         let mut refresh = lock(&self.refresh);
         // What another thread has listed since may be older than the newest change when this was called, so its name decides again.
-        let listed = self.snapshot().known;
-        if listed == known || self.is_change_after(listed) {
+        let listed = self.shown_changes();
+        if listed == known || self.is_listing_due(listed) {
             self.refresh_with(&mut refresh, true)?;
         }
         Ok(())
+    }
+
+    /// The newest change that readers know, and the newest that rows outlive which are computed now.
+    fn shown_changes(&self) -> (u64, u64) {
+        let snapshot = self.snapshot();
+        (snapshot.known, snapshot.outlived)
+    }
+
+    /// Whether there is a change that is not known, or the folder was not listed since one was found that may commit segments.
+    fn is_listing_due(&self, (known, outlived): (u64, u64)) -> bool {
+        outlived < known || self.is_change_after(known)
     }
 
     /// Changes have names: to look for the next one takes no listing.

@@ -112,6 +112,11 @@ pub enum SegmentState {
     Dead,
     /// It counts on a change that is not there yet.
     Ahead,
+    /// Its rows were to replace others, and the change that commits both is not there: its process is at work, or was killed. The rows
+    /// that it was to replace are served.
+    Uncommitted,
+    /// As [`Uncommitted`](Self::Uncommitted), and the number of that change was given to another one: it is removed by collection.
+    Void,
     /// Its footer is not what was written, as the text says.
     Damaged(String),
     /// It belongs to another identity or format, as the text says.
@@ -121,6 +126,11 @@ pub enum SegmentState {
 }
 
 impl SegmentState {
+    /// Whether collection removes it.
+    pub fn is_reclaimable(&self) -> bool {
+        matches!(self, Self::Replaced | Self::Dead | Self::Void)
+    }
+
     /// Whether it may hold hidden rows: it is damaged or cannot be read, or counts on a change that is not there.
     pub fn hides_rows(&self) -> bool {
         matches!(self, Self::Ahead | Self::Damaged(_) | Self::Unreadable(_))
@@ -344,10 +354,18 @@ pub(crate) fn inspected(live: &mut Live, storage: &ReadOnlyStorage, names: &[Str
 }
 
 fn state(segment: &Segment, changes: &KnownChanges, is_replaced: bool) -> SegmentState {
+    let (needs, newest) = (segment.needs(), changes.newest());
+    match changes.committed(needs) {
+        Some(false) => return SegmentState::Void,
+        None if newest.is_none_or(|newest| needs.base > newest) => return SegmentState::Uncommitted,
+        // The change is there and cannot be read.
+        None => return SegmentState::Ahead,
+        Some(true) => {}
+    }
     match () {
-        () if changes.newest().is_none_or(|newest| segment.base() > newest) => SegmentState::Ahead,
+        () if newest.is_none_or(|newest| needs.base > newest) => SegmentState::Ahead,
         () if is_replaced => SegmentState::Replaced,
-        () if !changes.serves(segment.base()) => SegmentState::Dead,
+        () if !changes.serves(needs) => SegmentState::Dead,
         () => SegmentState::Served,
     }
 }

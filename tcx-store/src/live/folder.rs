@@ -5,7 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::changes::instance::{KnownIdentity, refuse_other};
-use crate::changes::{Compared, KnownChanges, ListedChanges, MergePlan, Replacement, ReplacementPlace};
+use crate::changes::{
+    Compared, KnownChanges, ListedChanges, MergePlan, Replacement, ReplacementPlace, Shown,
+};
 use crate::error::{Error, Result};
 use crate::index::{Run, build_run};
 use crate::live::damage::DamagedFiles;
@@ -22,7 +24,7 @@ use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
 
-/// So often a listing is made again because it was stale.
+/// So often a listing is made again because it was stale, or may lack what a change commits that was found in it.
 const LISTED_AT_MOST: usize = 3;
 
 /// Everything this process knows of the folder. What a listing lacks is not forgotten: a listing may be stale.
@@ -36,7 +38,7 @@ pub(crate) struct Live {
     pub(crate) segments: SegmentSet,
     runs: RunSet,
     /// What readers were shown of the changes, and whether files came or went since.
-    shown: (Option<u64>, usize),
+    shown: Shown,
     has_new_files: bool,
     /// Whether segments of other processes were found whose names may not be durable yet.
     has_unsynced_names: bool,
@@ -93,7 +95,7 @@ impl Live {
             counters,
             identity: None,
             changes: KnownChanges::default(),
-            shown: (None, 0),
+            shown: Shown::default(),
             has_new_files: false,
             has_unsynced_names: false,
             replaced: Arc::default(),
@@ -126,8 +128,8 @@ impl Live {
         Ok(self.has_new_files || self.changes.shown() != self.shown)
     }
 
-    /// One listing; whether it was stale: a file of it had vanished, so that what took its place is in a newer one, or it
-    /// lacked a change.
+    /// One listing; whether another has to be made: a file of it had vanished, so that what took its place is in a newer one, or it
+    /// lacked a change, or it shows the commit of segments that may have got their names while it was made.
     ///
     /// The folder is compared with what is known of it before and after: what was learned of another that took its place is
     /// let go of again.
@@ -140,6 +142,7 @@ impl Live {
             }
         };
         let (mut changes, mut identity) = (self.changes.clone(), self.identity.clone());
+        changes.begin_listing();
         if identity.is_none() && listing.changes.changes.contains(&0) {
             let found = KnownIdentity::read(&*self.storage, &self.spec)?;
             changes.learn_identity(found.origin(), false);
@@ -155,8 +158,11 @@ impl Live {
         if let Some(base) = self.segments.newest_base() {
             changes.count_on(base);
         }
+        let has_new_nonces = changes.learn_nonces(&*self.storage, &self.segments.commits());
+        stale |= changes.needs_listing();
         self.has_new_files |= opened.closed;
         let is_news = !opened.names.is_empty()
+            || has_new_nonces
             || changes.shown() != self.changes.shown()
             // Merged changes say what is known already, unless they are another folder's.
             || !Arc::ptr_eq(changes.tombstones(), self.changes.tombstones());
@@ -164,7 +170,7 @@ impl Live {
             // The next listing is of the folder as it is by then.
             return Ok(true);
         }
-        self.has_new_files |= !opened.names.is_empty();
+        self.has_new_files |= has_new_nonces || !opened.names.is_empty();
         self.has_unsynced_names |= opened.closed || !opened.names.is_empty();
         (self.changes, self.identity) = (changes, Some(identity));
         Ok(stale || opened.vanished)
@@ -246,8 +252,18 @@ impl Live {
 
     /// A segment that this process has just sealed, with its run.
     pub(crate) fn add(&mut self, name: SegmentName, run: Random) -> io::Result<()> {
-        self.runs.open(&[run]);
+        self.add_run(run);
+        self.add_segment(name)
+    }
+
+    /// A segment that this process has just named.
+    pub(crate) fn add_segment(&mut self, name: SegmentName) -> io::Result<()> {
         self.identity.as_ref().map_or(Ok(()), |identity| self.segments.add(name, identity))
+    }
+
+    /// The index run of such a segment.
+    pub(crate) fn add_run(&mut self, run: Random) {
+        self.runs.open(&[run]);
     }
 
     /// Takes damaged files out of service.
@@ -279,10 +295,12 @@ impl Live {
         let tombstones = self.changes.tombstones().clone();
         let known = self.changes.newest().unwrap_or(0);
         let expires = retention.expires(served.values());
+        let waiting = self.segments.usable().into_iter().map(|segment| segment.needs());
+        let outlived = self.changes.outlived(waiting.filter(|needs| needs.commit.is_some()));
         let unserved = self.unserved(&served);
         let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
         let replaced = self.replaced.clone();
-        Snapshot { runs, unserved, segments, known, expires, tombstones, replaced }
+        Snapshot { runs, unserved, segments, known, outlived, expires, tombstones, replaced }
     }
 
     /// What the runs know of rows that are not served.
@@ -290,9 +308,10 @@ impl Live {
         let replaced = self.segments.replaced(&self.changes);
         self.runs.unserved(|name| {
             let segment = self.segments.find(name);
-            if served.contains_key(&name) || replaced.contains(&name) {
+            let is_uncommitted = || segment.as_ref().is_some_and(|segment| self.is_uncommitted(segment));
+            if served.contains_key(&name) || replaced.contains(&name) || is_uncommitted() {
                 Cause::Absent
-            } else if segment.is_some_and(|segment| !self.changes.serves(segment.base())) {
+            } else if segment.is_some_and(|segment| !self.changes.serves(segment.needs())) {
                 Cause::Unreadable
             } else {
                 self.segments.why_unserved(name)
@@ -325,9 +344,30 @@ impl Live {
         let replaced = self.segments.replaced(&self.changes);
         let mut waiting = self.segments.usable();
         waiting.retain(|segment| {
-            self.changes.may_serve_later(segment.base()) && !replaced.contains(&segment.name())
+            self.changes.may_serve_later(segment.needs()) && !replaced.contains(&segment.name())
         });
         waiting
+    }
+
+    /// Whether the change that would commit a segment was never made, as far as is known.
+    fn is_uncommitted(&self, segment: &Segment) -> bool {
+        let needs = segment.needs();
+        let is_to_come = self.changes.newest().is_none_or(|newest| newest < needs.base);
+        needs.commit.is_some() && is_to_come || self.changes.committed(needs) == Some(false)
+    }
+
+    /// The segments that nothing can commit any more.
+    pub(crate) fn void(&self) -> Vec<Arc<Segment>> {
+        let mut void = self.segments.usable();
+        void.retain(|segment| self.changes.is_void(&*self.storage, segment.needs()));
+        void
+    }
+
+    /// Lets go of a segment of this process that is not committed, and of its name.
+    pub(crate) fn take_back(&mut self, name: SegmentName) {
+        self.segments.forget(&[name]);
+        // One that stays is void once the number is given to a change.
+        let _ = self.storage.remove(&name.to_string());
     }
 
     /// The segments that stand for others.

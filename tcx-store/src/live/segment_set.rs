@@ -197,6 +197,7 @@ impl SegmentSet {
     pub(crate) fn replacing(&mut self, changes: &KnownChanges) -> Vec<Arc<Segment>> {
         let mut replacing = self.usable();
         replacing.retain(|segment| {
+            // None of these has to be committed: what is joined is.
             !segment.inputs().is_empty() && changes.newest().is_some_and(|newest| segment.base() <= newest)
         });
         replacing.retain(|segment| {
@@ -240,7 +241,7 @@ impl SegmentSet {
         changes: &KnownChanges,
         replaced: &HashSet<SegmentName>,
     ) -> HashMap<SegmentName, Arc<Segment>> {
-        let usable = self.usable().into_iter().filter(|segment| changes.serves(segment.base()));
+        let usable = self.usable().into_iter().filter(|segment| changes.serves(segment.needs()));
         usable.map(|segment| (segment.name(), segment)).filter(|(name, _)| !replaced.contains(name)).collect()
     }
 
@@ -253,9 +254,16 @@ impl SegmentSet {
         usable.collect()
     }
 
-    /// The newest change that a segment counts on.
+    /// The newest change that must have been there when a segment got its name. One that waits for its commit has its name before.
     pub(crate) fn newest_base(&self) -> Option<u64> {
-        self.usable().iter().map(|segment| segment.base()).max()
+        let needs = self.usable().into_iter().map(|segment| segment.needs());
+        needs.filter(|needs| needs.commit.is_none()).map(|needs| needs.base).max()
+    }
+
+    /// The changes that commit segments.
+    pub(crate) fn commits(&self) -> BTreeSet<u64> {
+        let needs = self.usable().into_iter().map(|segment| segment.needs());
+        needs.filter(|needs| needs.commit.is_some()).map(|needs| needs.base).collect()
     }
 
     /// A segment that was listed last and could not be read, if there is one.

@@ -17,6 +17,9 @@ pub(crate) struct Snapshot {
     pub(crate) segments: Vec<Arc<Segment>>,
     /// The newest change known; 0 before the first.
     pub(crate) known: u64,
+    /// The newest change that rows outlive which are computed now; it is not the newest that is known where a replacement of missing rows
+    /// may be there, and was not found.
+    pub(crate) outlived: u64,
     /// When the first of the segments is to be let go of for its age, in milliseconds since 1970.
     pub(crate) expires: Option<u64>,
     /// What kills rows of these segments and of the write buffer.
@@ -28,7 +31,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// What a lookup knows of the changes that is made now.
     pub(crate) fn seen(&self) -> Seen {
-        Seen::new(self.known, &self.tombstones, self.replaced.clone())
+        Seen::new(self.outlived, &self.tombstones, self.replaced.clone())
     }
 }
 

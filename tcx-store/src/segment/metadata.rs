@@ -8,6 +8,8 @@ use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::{Random, parse_hex64};
 
 const FORMAT: &str = "1";
+/// That of segments that count only with a change: programs that do not know the condition ignore them.
+const FORMAT_WITH_COMMIT: &str = "2";
 const CHECKSUM: &str = "crc64-nvme";
 
 /// The footer's metadata, see `docs/format.md`.
@@ -17,6 +19,8 @@ pub(crate) struct Metadata {
     pub(crate) instance: Random,
     /// The newest change that the rows know.
     pub(crate) base: u64,
+    /// The nonce of that change, without which the rows do not count.
+    pub(crate) commit: Option<Random>,
     /// Milliseconds since 1970.
     pub(crate) born: u64,
     pub(crate) rows: usize,
@@ -51,7 +55,7 @@ impl Metadata {
         let inputs: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
         let inputs = (!inputs.is_empty()).then(|| ("tcx.inputs", inputs.join(" ")));
         let entries = [
-            ("tcx.format", FORMAT.to_owned()),
+            ("tcx.format", self.commit.map_or(FORMAT, |_| FORMAT_WITH_COMMIT).to_owned()),
             ("tcx.identity", self.identity.clone()),
             ("tcx.instance", self.instance.to_string()),
             ("tcx.base", self.base.to_string()),
@@ -64,18 +68,35 @@ impl Metadata {
         let codec = self.codec.map(|(codec, unpacked)| {
             [("tcx.codec", codec.name().to_owned()), ("tcx.unpacked", unpacked.to_string())]
         });
-        entries.into_iter().chain(view).chain(inputs).chain(codec.into_iter().flatten()).collect()
+        let commit = self.commit.map(|commit| ("tcx.commit", commit.to_string()));
+        entries
+            .into_iter()
+            .chain(commit)
+            .chain(view)
+            .chain(inputs)
+            .chain(codec.into_iter().flatten())
+            .collect()
     }
 
     pub(crate) fn parse(entries: &HashMap<&str, &str>) -> Result<Self, MetadataError> {
         let get = |name: &'static str| entries.get(name).copied().ok_or(MetadataError::Entry(name));
-        for (name, known) in [("tcx.format", FORMAT), ("tcx.checksum", CHECKSUM)] {
+        let known: [(_, &[&str]); 2] =
+            [("tcx.format", &[FORMAT, FORMAT_WITH_COMMIT]), ("tcx.checksum", &[CHECKSUM])];
+        for (name, known) in known {
             let found = get(name)?;
-            if found != known {
+            if !known.contains(&found) {
+                let known: Vec<_> = known.iter().map(|known| format!("{known:?}")).collect();
                 return Err(MetadataError::Version(format!(
-                    "its {name} is {found:?}, this program knows {known:?}"
+                    "its {name} is {found:?}, this program knows {}",
+                    known.join(" and ")
                 )));
             }
+        }
+        let inputs = inputs(entries.get("tcx.inputs")).ok_or(MetadataError::Entry("tcx.inputs"))?;
+        let commit = commit(get("tcx.format")?, entries.get("tcx.commit").copied())?;
+        if commit.is_some() && !inputs.is_empty() {
+            // It would stand for others before it counts.
+            return Err(MetadataError::Entry("tcx.inputs"));
         }
         let rows = number(get("tcx.rows")?, "tcx.rows")?;
         let batch_rows = number(get("tcx.batch_rows")?, "tcx.batch_rows")?;
@@ -91,7 +112,8 @@ impl Metadata {
                 .transpose()
                 .map_err(|_| MetadataError::Entry("tcx.view"))?,
             batch_rows: usize::try_from(batch_rows).map_err(|_| MetadataError::Entry("tcx.batch_rows"))?,
-            inputs: inputs(entries.get("tcx.inputs")).ok_or(MetadataError::Entry("tcx.inputs"))?,
+            inputs,
+            commit,
             codec: codec(entries)?,
             checksums: checksums(get("tcx.checksums")?).ok_or(MetadataError::Entry("tcx.checksums"))?,
         })
@@ -100,6 +122,15 @@ impl Metadata {
 
 fn number(text: &str, name: &'static str) -> Result<u64, MetadataError> {
     text.parse().map_err(|_| MetadataError::Entry(name))
+}
+
+/// The nonce, in the format that has it and in no other: a program that overlooked it would serve rows that do not count.
+fn commit(format: &str, nonce: Option<&str>) -> Result<Option<Random>, MetadataError> {
+    match (format == FORMAT_WITH_COMMIT, nonce.map(Random::parse)) {
+        (false, None) => Ok(None),
+        (true, Some(Some(nonce))) => Ok(Some(nonce)),
+        _ => Err(MetadataError::Entry("tcx.commit")),
+    }
 }
 
 fn codec(entries: &HashMap<&str, &str>) -> Result<Option<(Codec, usize)>, MetadataError> {
@@ -142,6 +173,7 @@ mod tests {
             identity: "ab".repeat(32),
             instance: Random::new(),
             base: 0,
+            commit: None,
             born: 1,
             rows: 3,
             batch_rows: 2,
@@ -173,11 +205,49 @@ mod tests {
             wrong.insert("tcx.inputs", malformed);
             assert_eq!(Metadata::parse(&wrong), Err(MetadataError::Entry("tcx.inputs")), "{malformed:?}");
         }
-        for (name, value) in [("tcx.format", "2"), ("tcx.codec", "brotli")] {
+        for (name, value) in [("tcx.format", "3"), ("tcx.codec", "brotli")] {
             let mut newer = entries.clone();
             newer.insert(name, value);
             let Err(MetadataError::Version(what)) = Metadata::parse(&newer) else { panic!("{name}") };
             assert!(what.contains(value), "{what}");
         }
+    }
+
+    #[test]
+    fn rows_that_have_to_be_committed_are_of_a_format_that_other_programs_ignore() {
+        let commit = Random::new();
+        let metadata = Metadata {
+            identity: "ab".repeat(32),
+            instance: Random::new(),
+            base: 7,
+            commit: Some(commit),
+            born: 1,
+            rows: 3,
+            batch_rows: 3,
+            view: None,
+            inputs: Vec::new(),
+            codec: None,
+            checksums: vec![1],
+        };
+        let written = metadata.entries();
+        let entries: HashMap<&str, &str> =
+            written.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        // Programs that know format 1 alone compare this entry first, and ignore the file.
+        assert_eq!(entries["tcx.format"], "2");
+        assert_eq!(Metadata::parse(&entries), Ok(metadata));
+        let with = |name, value: Option<&'static str>| {
+            let mut other = entries.clone();
+            match value {
+                Some(value) => drop(other.insert(name, value)),
+                None => drop(other.remove(name)),
+            }
+            Metadata::parse(&other)
+        };
+        let commit_is_wrong = Err(MetadataError::Entry("tcx.commit"));
+        for wrong in [with("tcx.commit", None), with("tcx.commit", Some("")), with("tcx.format", Some("1"))] {
+            assert_eq!(wrong, commit_is_wrong);
+        }
+        let input = name(1).to_string().leak();
+        assert_eq!(with("tcx.inputs", Some(input)), Err(MetadataError::Entry("tcx.inputs")));
     }
 }

@@ -47,10 +47,11 @@ pub(crate) use piece::{Piece, PieceRows, PieceSource};
 pub(crate) use tests::forged::forged;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
-use crate::changes::Tombstones;
+use crate::changes::{Needs, Tombstones};
 use crate::schema::leaf::Leaf;
 use crate::schema::presence::is_set;
 use crate::storage::name::SegmentName;
+use crate::sys::bytes::Random;
 use crate::sys::checksum::VerifiedBlocks;
 use crate::sys::mmap::Mapped;
 use batches::Batches;
@@ -106,6 +107,8 @@ pub(crate) struct Segment {
     /// Bytes of the rows when they are not compressed.
     unpacked: usize,
     born: u64,
+    /// The nonce of the change of the number `base`, without which the rows do not count.
+    commit: Option<Random>,
     inputs: Vec<SegmentName>,
     /// The state of the tombstones when the dead rows were counted last, and how many they were.
     dead: Mutex<(u64, usize)>,
@@ -121,6 +124,11 @@ impl Segment {
 
     pub(crate) fn base(&self) -> u64 {
         self.base
+    }
+
+    /// What its rows need to be served.
+    pub(crate) fn needs(&self) -> Needs {
+        Needs { base: self.base, commit: self.commit }
     }
 
     /// When its oldest row was computed, in milliseconds since 1970.

@@ -77,6 +77,7 @@ impl Segment {
             is_direct: codec.is_none() && reader.is_none(),
             view: metadata.view,
             base: metadata.base,
+            commit: metadata.commit,
             rows: metadata.rows,
             blocks,
             batch,

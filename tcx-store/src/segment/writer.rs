@@ -12,6 +12,7 @@ use super::message::{BatchHeader, file_start, tail};
 use super::metadata::Metadata;
 use super::pack::{Packed, write_packed};
 use super::piece::{Piece, Stored};
+use crate::changes::Needs;
 use crate::options::Compression;
 use crate::schema::key::KeyType;
 use crate::schema::leaf::{Leaf, LeafKind};
@@ -28,7 +29,7 @@ pub(crate) struct SegmentHeader<'a> {
     pub(crate) key_type: KeyType,
     pub(crate) identity: &'a str,
     pub(crate) instance: Random,
-    pub(crate) base: u64,
+    pub(crate) needs: Needs,
     pub(crate) born: u64,
     /// The segments that the new one replaces.
     pub(crate) inputs: &'a [SegmentName],
@@ -78,7 +79,8 @@ pub(crate) fn write_segment(
     let metadata = Metadata {
         identity: header.identity.to_owned(),
         instance: header.instance,
-        base: header.base,
+        base: header.needs.base,
+        commit: header.needs.commit,
         born: header.born,
         rows,
         batch_rows,

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::changes::Tombstones;
 use crate::changes::instance::KnownIdentity;
+use crate::changes::{Needs, Tombstones};
 use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
@@ -94,7 +94,7 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
         key_type: core.spec.key_type,
         identity: &identity.digest,
         instance: identity.instance,
-        base: *base,
+        needs: Needs { base: *base, commit: None },
         born: segment.born(),
         inputs: &[segment.name()],
         compression: core.compression,

@@ -1,19 +1,18 @@
 //! What becomes of the rows of a generation when it is sealed, by all changes there are by then.
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::fate::{Fate, doomed, expire, recomputes, refuse, replaced, tried};
+use crate::buffer::fate::{Fate, expire, refuse, replaced, tried};
 use crate::buffer::generation::Generation;
 use crate::changes::instance::KnownIdentity;
-use crate::changes::{Attempt, KnownChanges, Replacement, Tombstones};
+use crate::changes::{DraftedChange, KnownChanges, Replacement, Tombstones};
 use crate::computed::RowBatch;
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::folder::Live;
 use crate::storage::name::FileName;
-use crate::sys::bytes::Random;
+use crate::write::plan::Replacing;
 
 /// What becomes of the rows of a generation, for all that is known now. No other thread knows of it before it is [settled](Self::settle).
 pub(crate) struct Decided<'a> {
@@ -23,28 +22,6 @@ pub(crate) struct Decided<'a> {
     refused: Vec<(usize, &'a RowBatch, &'a Error)>,
     replacements: Vec<Replacement>,
     died: usize,
-}
-
-/// What the segments of recomputed rows count on. No change may come between their tombstones and those that are known.
-#[derive(PartialEq)]
-pub(crate) struct Plan {
-    newest: u64,
-    /// The number of the last tombstone that makes way for the rows: that of the segments.
-    pub(crate) base: u64,
-    instance: Random,
-    /// The rows of each batch that are to be written.
-    pub(crate) alive: Vec<Vec<Range<usize>>>,
-}
-
-impl Plan {
-    pub(crate) fn new(decided: &Decided<'_>, changes: &KnownChanges) -> Self {
-        let Decided { identity, generation, fates, .. } = decided;
-        let (batches, newest) = (&generation.batches, changes.newest().unwrap_or(0));
-        let tombstones =
-            recomputes(fates, batches).iter().filter(|own| doomed(fates, batches, own).is_some()).count();
-        let alive = batches.iter().zip(fates).map(|(batch, fate)| fate.alive(batch.rows())).collect();
-        Self { newest, base: newest.saturating_add(tombstones as u64), instance: identity.instance, alive }
-    }
 }
 
 impl<'a> Decided<'a> {
@@ -77,49 +54,47 @@ impl<'a> Decided<'a> {
         self.died += self.generation.advance(&mut self.fates, changes.tombstones(), newest);
     }
 
-    /// Writes a tombstone for each recompute session, so that none takes the rows of another for its own. `false` if another
-    /// process has taken a number that was planned.
+    pub(crate) fn fates(&self) -> &[Fate] {
+        &self.fates
+    }
+
+    pub(crate) fn batches(&self) -> &'a [Arc<RowBatch>] {
+        &self.generation.batches
+    }
+
+    /// Creates the tombstone of these rows, whose segments have their names: that is the moment in which they take the place of others.
+    /// `false` if another process has taken its number.
     ///
     /// # Errors
     ///
-    /// Returns an error if a tombstone may not be durable.
-    pub(crate) fn replace(&mut self, core: &Core, changes: &mut KnownChanges, plan: &Plan) -> Result<bool> {
-        let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
-        let replaced = self.create_tombstones(core, changes, plan.newest).map_err(failed);
-        // A change of another process may have come in between. As long as it cannot be read, it has killed nothing.
-        if replaced.is_err() {
-            can_decide(core, changes, &self.fates)?;
-        }
-        self.advance(changes);
-        replaced
-    }
-
-    fn create_tombstones(
+    /// Returns an error if the tombstone may have been created all the same.
+    pub(crate) fn commit(
         &mut self,
         core: &Core,
         changes: &mut KnownChanges,
-        mut planned: u64,
-    ) -> io::Result<bool> {
-        let Self { generation, fates, .. } = self;
-        let batches = &generation.batches;
-        for recompute in recomputes(fates, batches) {
-            let Some(doomed) = doomed(fates, batches, &recompute) else { continue };
-            let (mut before, attempt) = (Tombstones::default(), Attempt::new());
-            let created = changes.create(&*core.storage, &attempt, |tombstones, newest| {
-                before = tombstones.clone();
-                (newest == planned).then(|| doomed.clone())
-            });
-            if created.is_err() {
-                // It may be written all the same: then the rows must outlive it.
-                changes.tried(&attempt);
-                tried(fates, batches, &recompute, &attempt);
+        replacing: &Replacing,
+        drafted: DraftedChange,
+    ) -> Result<bool> {
+        let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
+        let Replacing { recompute, attempt, .. } = replacing;
+        let before = Tombstones::clone(changes.tombstones());
+        let created = changes.create_drafted(&*core.storage, drafted).map_err(failed);
+        match created {
+            Ok(Some(number)) => {
+                let recomputed = replaced(&mut self.fates, &self.generation.batches, recompute, number);
+                self.replacements.push(Replacement { number, before, recomputed });
             }
-            let Some(number) = created? else { return Ok(false) };
-            let recomputed = replaced(fates, batches, &recompute, number);
-            self.replacements.push(Replacement { number, before, recomputed });
-            planned = number;
+            Ok(None) => {}
+            Err(_) => {
+                // It may be written all the same: then the rows must outlive it.
+                changes.tried(attempt);
+                tried(&mut self.fates, &self.generation.batches, recompute, attempt);
+                // A change of another process may have come in between. As long as it cannot be read, it has killed nothing.
+                can_decide(core, changes, &self.fates)?;
+            }
         }
-        Ok(true)
+        self.advance(changes);
+        created.map(|created| created.is_some())
     }
 
     /// Informs the buffer of what has become of the rows, and shows readers the tombstones that make way for some of them.

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::generation::Generation;
+use crate::changes::Needs;
 use crate::changes::instance::KnownIdentity;
 use crate::computed::RowBatch;
 use crate::computed::attestation::ask_sources;
 use crate::engine::Core;
-use crate::engine::publish::{add_segment, forget_index, index_segment, publish_segment};
+use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::folder::Live;
 use crate::schema::key::KeyHash;
@@ -19,10 +20,25 @@ use crate::segment::{
 };
 use crate::storage::name::SegmentName;
 use crate::sys::notice::{Trouble, notice};
-use crate::write::decide::{Decided, Plan};
+use crate::write::decide::Decided;
+use crate::write::plan::{Plan, Rows};
+use crate::write::replace::replace;
 
-/// Turns writing off; rows of a folder that refuses them are dropped.
+/// Other processes have made changes during every attempt: nothing has failed, and no row is lost.
+fn contended(core: &Core) -> Error {
+    let path = core.storage.path().display();
+    let what = format!(
+        "cannot replace rows in {path} yet: other processes change the folder again and again; the rows stay in the write buffer and are \
+         written as soon as there is a pause"
+    );
+    Error::of_kind(ErrorKind::Contended, what)
+}
+
+/// Turns writing off; rows of a folder that refuses them are dropped. Contention is no reason.
 pub(crate) fn give_up(core: &Core, error: &Error) {
+    if error.kind() == ErrorKind::Contended {
+        return;
+    }
     core.remember(error);
     if core.buffer.set_write_failure(Some(error.clone())).is_none() {
         core.counters.write_failures.add(1);
@@ -41,7 +57,7 @@ pub(crate) fn give_up(core: &Core, error: &Error) {
     while let Some(generation) = core.buffer.oldest_after(None) {
         let fates = core.buffer.fates(&generation).unwrap_or_default();
         for (batch, fate) in generation.batches.iter().zip(&*fates) {
-            let rows = fate.alive(batch.rows()).iter().map(Range::len).sum();
+            let rows = fate.unsealed(batch.rows()).iter().map(Range::len).sum();
             core.counters.rows_dropped.add(rows);
             batch.lost(rows, error);
         }
@@ -51,15 +67,16 @@ pub(crate) fn give_up(core: &Core, error: &Error) {
 
 /// The segments of a generation, which wait for their names.
 pub(crate) struct Written {
-    segments: Vec<WrittenRows>,
-    /// What has to be so still when tombstones make way for the rows, where they have to.
-    plan: Option<Plan>,
+    plan: Plan,
+    /// Those of the rows that replace others, in the order of the plan.
+    replacing: Vec<Vec<WrittenRows>>,
+    others: Vec<WrittenRows>,
 }
 
 /// A segment that waits for its name, and the hashes of its rows.
-struct WrittenRows {
-    segment: WrittenSegment,
-    hashes: Vec<KeyHash>,
+pub(super) struct WrittenRows {
+    pub(super) segment: WrittenSegment,
+    pub(super) hashes: Vec<KeyHash>,
 }
 
 /// So often a generation is written because other processes made changes while it was written.
@@ -95,8 +112,7 @@ pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Written) -
         published = write_again();
     }
     if !published? {
-        let error = io::Error::other("other processes wrote changes during every attempt");
-        return Err(Error::io("cannot replace rows in", core.storage.path(), error));
+        return Err(contended(core));
     }
     core.buffer.release_oldest();
     if core.buffer.set_write_failure(None).is_some() {
@@ -109,7 +125,7 @@ fn is_not_found<T>(result: &Result<T>) -> bool {
     result.as_ref().is_err_and(Error::is_not_found)
 }
 
-fn failed(core: &Core, error: io::Error) -> Error {
+pub(super) fn failed(core: &Core, error: io::Error) -> Error {
     Error::io("cannot write a segment in", core.storage.path(), error)
 }
 
@@ -118,43 +134,44 @@ fn write_once(core: &Core, generation: &Arc<Generation>) -> Result<Written> {
     ask_sources(&generation.batches);
     let mut live = core.live();
     let decided = Decided::new(core, &mut live, generation)?;
-    if generation.replaces() {
-        let (plan, identity) = (Plan::new(&decided, &live.changes), decided.identity.clone());
-        decided.settle(core, &mut live);
-        drop(live);
-        let alive = generation.batches.iter().zip(plan.alive.iter().cloned());
-        let mut segments = write_rows(core, alive, &identity, plan.base)?;
+    let (plan, identity) = (Plan::new(&decided, &live.changes), decided.identity.clone());
+    decided.settle(core, &mut live);
+    make_durable(core, &mut live)?;
+    drop(live);
+    let write = |rows, needs| write_rows(core, generation, rows, &identity, needs);
+    let mut replacing = Vec::new();
+    for own in &plan.replacing {
+        let mut segments = write(&own.rows, own.needs())?;
         for rows in &mut segments {
             rows.segment.sync().map_err(|e| failed(core, e))?;
         }
-        return Ok(Written { segments, plan: Some(plan) });
+        replacing.push(segments);
     }
-    let (identity, base) = (decided.identity.clone(), live.changes.newest().unwrap_or(0));
-    let fates = decided.settle(core, &mut live);
-    make_durable(core, &mut live)?;
-    drop(live);
-    let alive = generation.batches.iter().zip(&*fates).map(|(batch, fate)| (batch, fate.alive(batch.rows())));
-    Ok(Written { segments: write_rows(core, alive, &identity, base)?, plan: None })
+    let others = write(&plan.others, plan.needs())?;
+    Ok(Written { plan, replacing, others })
 }
 
-fn write_rows<'a>(
+fn write_rows(
     core: &Core,
-    alive: impl Iterator<Item = (&'a Arc<RowBatch>, Vec<Range<usize>>)>,
+    generation: &Generation,
+    rows: &Rows,
     identity: &KnownIdentity,
-    base: u64,
+    needs: Needs,
 ) -> Result<Vec<WrittenRows>> {
-    let alive = alive.flat_map(|(batch, ranges)| ranges.into_iter().map(move |range| (&**batch, range)));
-    let segments = segments(core, alive);
-    let written = segments.iter().map(|pieces| write_segment_of(core, identity, base, pieces));
+    let rows = generation.batches.iter().zip(rows);
+    let rows = rows.flat_map(|(batch, ranges)| ranges.iter().map(move |range| (&**batch, range.clone())));
+    let segments = segments(core, rows);
+    let written = segments.iter().map(|pieces| write_segment_of(core, identity, needs, pieces));
     written.collect::<io::Result<_>>().map_err(|e| failed(core, e))
 }
 
-/// `false` if other processes have made changes since the generation was written: it has to be written again.
+/// `false` if other processes have made changes since the generation was written: what is left of it has to be written again.
 fn publish_once(core: &Core, generation: &Arc<Generation>, written: Written) -> Result<bool> {
-    if let Some(plan) = written.plan {
-        return replace(core, generation, &plan, written.segments);
+    let Written { plan, replacing, others } = written;
+    if !replacing.is_empty() && !replace(core, generation, &plan, replacing)? {
+        return Ok(false);
     }
-    for WrittenRows { segment, hashes } in written.segments {
+    for WrittenRows { segment, hashes } in others {
         let sealed = (segment.name, segment.bytes, hashes.len());
         publish_segment(core, segment, hashes)?;
         count_sealed(core, sealed);
@@ -162,66 +179,13 @@ fn publish_once(core: &Core, generation: &Arc<Generation>, written: Written) -> 
     Ok(true)
 }
 
-fn count_sealed(core: &Core, (name, bytes, rows): (SegmentName, u64, usize)) {
+pub(super) fn count_sealed(core: &Core, (name, bytes, rows): (SegmentName, u64, usize)) {
     core.counters.rows_sealed.add(rows);
     core.counters.bytes_sealed.add(bytes as usize);
     tracing::debug!(segment = %name, rows, bytes, "sealed");
 }
 
-/// Creates the tombstones that make way for recomputed rows, and at once names the segments of these rows, which are durable but
-/// for their names. Between the two neither the old rows nor the new ones are there for a process that opens the folder, so
-/// nothing is written then. `false` if what was planned does not hold any more.
-fn replace(
-    core: &Core,
-    generation: &Arc<Generation>,
-    plan: &Plan,
-    written: Vec<WrittenRows>,
-) -> Result<bool> {
-    let mut indexed = Vec::new();
-    for WrittenRows { segment, hashes } in written {
-        let rows = hashes.len();
-        indexed.push((index_segment(core, &segment, hashes), segment, rows));
-    }
-    let mut live = core.live();
-    let made = make_way(core, &mut live, generation, plan);
-    if !matches!(made, Ok(true)) {
-        for (run, ..) in indexed {
-            forget_index(core, run);
-        }
-        return made;
-    }
-    let mut named = Ok(());
-    for (run, segment, rows) in indexed {
-        let sealed = (segment.name, segment.bytes, rows);
-        let published = named.and_then(|()| segment.publish());
-        let published = published.inspect_err(|_| forget_index(core, run));
-        named = published
-            .and_then(|()| add_segment(&mut live, sealed.0, run))
-            .inspect(|()| count_sealed(core, sealed));
-    }
-    core.install(&mut live);
-    named.map_err(|e| failed(core, e))?;
-    // Others find the segments only if the folder was the same all the time.
-    live.check_instance().inspect_err(|error| core.remember(error))?;
-    Ok(true)
-}
-
-/// Creates the tombstones that were planned; `false` if that is not possible any more.
-fn make_way(core: &Core, live: &mut Live, generation: &Arc<Generation>, plan: &Plan) -> Result<bool> {
-    let mut decided = Decided::new(core, live, generation)?;
-    if Plan::new(&decided, &live.changes) != *plan {
-        decided.settle(core, live);
-        return Ok(false);
-    }
-    live.check_instance().inspect_err(|error| core.remember(error))?;
-    let replaced = decided.replace(core, &mut live.changes, plan);
-    decided.settle(core, live);
-    let replaced = replaced?;
-    make_durable(core, live)?;
-    Ok(replaced)
-}
-
-fn make_durable(core: &Core, live: &mut Live) -> Result<()> {
+pub(super) fn make_durable(core: &Core, live: &mut Live) -> Result<()> {
     let failed = |e| Error::io("cannot write a change in", core.storage.path(), e);
     live.changes.make_durable(&*core.storage).map_err(failed)
 }
@@ -229,7 +193,7 @@ fn make_durable(core: &Core, live: &mut Live) -> Result<()> {
 fn write_segment_of(
     core: &Core,
     identity: &KnownIdentity,
-    base: u64,
+    needs: Needs,
     pieces: &[Piece<'_>],
 ) -> io::Result<WrittenRows> {
     let header = SegmentHeader {
@@ -238,7 +202,7 @@ fn write_segment_of(
         key_type: core.spec.key_type,
         identity: &identity.digest,
         instance: identity.instance,
-        base,
+        needs,
         born: pieces.iter().map(Piece::born).min().unwrap_or(0),
         inputs: &[],
         compression: core.compression,

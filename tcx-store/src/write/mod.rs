@@ -3,6 +3,8 @@
 
 pub(crate) mod decide;
 pub(crate) mod generation;
+mod plan;
+mod replace;
 pub(crate) mod seal_queue;
 
 use std::cell::Cell;
@@ -14,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::sessions::Recorder;
 use crate::sys::buffer_pool::{self, Writes};
@@ -26,6 +28,9 @@ use crate::write::seal_queue::SealQueue;
 
 /// How soon writing is tried again after a failure, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// How soon it is tried again if other processes change the folder all the time.
+const CONTENDED: Duration = Duration::from_millis(50);
 
 /// The writer is idle when it has got no command for this time, and up to twice as long: of processes that
 /// have stopped writing together, one is the first to join what they wrote.
@@ -241,7 +246,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             Some(Command::Seal) => seal_queue.seal_all(),
             Some(Command::Published(published)) => published,
             Some(Command::Flush(done)) => {
-                let written = seal_queue.seal_all();
+                let written = seal_queue.seal_all_in_time();
                 let flushed = written.clone().and_then(|()| seal_queue.sync_names());
                 // Whoever asked may have gone.
                 let _ = done.send(flushed);
@@ -249,7 +254,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 written
             }
             None => {
-                let result = seal_queue.seal_all().inspect_err(lost);
+                let result = seal_queue.seal_all_in_time().inspect_err(lost);
                 upkeep.end();
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
@@ -259,7 +264,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 return;
             }
         };
-        retry = result.is_err().then(|| next_retry(retry));
+        retry = result.err().map(|error| next_retry(retry, error.kind()));
         // After the answer, and by another thread: the next seal does not wait for a faster index.
         upkeep.want_after_seal(IDLE);
         core.write_passed();
@@ -272,7 +277,10 @@ fn idle_after() -> Duration {
     IDLE + IDLE * u32::from(bits) / 256
 }
 
-fn next_retry(last: Option<(Instant, Duration)>) -> (Instant, Duration) {
+fn next_retry(last: Option<(Instant, Duration)>, kind: ErrorKind) -> (Instant, Duration) {
+    if kind == ErrorKind::Contended {
+        return (Instant::now() + CONTENDED, CONTENDED);
+    }
     let pause = last.map_or(RETRY.0, |(_, pause)| (pause * 2).min(RETRY.1));
     (Instant::now() + pause, pause)
 }

@@ -3,18 +3,23 @@
 
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 
 use crate::buffer::generation::Generation;
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Work;
 use crate::sys::runtime::spawn;
 use crate::sys::wait::wait;
 use crate::write::generation::{Written, give_up, publish, write};
+
+/// So long a flush goes on while other processes change the folder again and again, and so long it waits in between.
+const CONTENDED_AT_MOST: Duration = Duration::from_secs(10);
+const CONTENDED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Moves rows from the buffer to the disk.
 pub(crate) struct SealQueue {
@@ -43,6 +48,23 @@ impl SealQueue {
         self.write_all()?;
         self.wait_for_publishing().inspect_err(|error| give_up(&self.core, error))?;
         self.core.check()
+    }
+
+    /// As [`seal_all`](Self::seal_all), again and again as long as other processes keep changing the folder, but not forever.
+    ///
+    /// # Errors
+    ///
+    /// As [`seal_all`](Self::seal_all).
+    pub(crate) fn seal_all_in_time(&mut self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let sealed = self.seal_all();
+            let is_contended = sealed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Contended);
+            if !is_contended || start.elapsed() >= CONTENDED_AT_MOST {
+                return sealed;
+            }
+            thread::sleep(CONTENDED_PAUSE);
+        }
     }
 
     /// Makes what was found of other processes durable.

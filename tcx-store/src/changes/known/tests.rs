@@ -10,10 +10,15 @@ use crate::changes::merge::MergePlan;
 use crate::changes::new_tombstone::Doomed;
 use crate::changes::read::Doubt;
 use crate::changes::same::{Compared, Origin};
-use crate::changes::{KIND_IDENTITY, KnownChanges, ListedChanges, encode, tombstone_for_everything};
+use crate::changes::{KIND_IDENTITY, KnownChanges, ListedChanges, Needs, encode, tombstone_for_everything};
 use crate::storage::name::FileName;
 use crate::storage::{FileInfo, LocalStorage, Storage, System};
 use crate::sys::bytes::Random;
+
+/// The needs of a segment that replaces nothing.
+fn plain(base: u64) -> Needs {
+    Needs { base, commit: None }
+}
 
 fn keys(range: std::ops::Range<usize>) -> Doomed {
     Doomed::Keys(range.map(|i| format!("key {i}").into_bytes().into()).collect())
@@ -76,7 +81,7 @@ fn a_tombstone_kills_what_is_older_and_nothing_else() {
     }
     writer.kill(&storage, Doomed::All).unwrap();
     assert!(writer.tombstones().kill(2, b"anything", 0));
-    assert!(!writer.serves(2) && writer.serves(3));
+    assert!(!writer.serves(plain(2)) && writer.serves(plain(3)));
 }
 
 #[test]
@@ -129,7 +134,7 @@ fn a_change_that_cannot_be_verified_kills_all_before_it() {
     let reader = known(&storage);
     assert_eq!(reader.newest(), Some(3));
     assert!(!reader.are_settled());
-    assert!(!reader.serves(1) && reader.serves(2));
+    assert!(!reader.serves(plain(1)) && reader.serves(plain(2)));
     assert!(reader.tombstones().kill(2, b"key 1", 0) && !reader.tombstones().kill(2, b"key 2", 0));
 }
 
@@ -152,7 +157,7 @@ fn what_lies_behind_a_gap_is_not_known() {
     let dir = tempfile::tempdir().unwrap();
     let storage = folder(dir.path());
     let mut writer = known(&storage);
-    assert!(!KnownChanges::default().serves(0), "nothing is known before the identity");
+    assert!(!KnownChanges::default().serves(plain(0)), "nothing is known before the identity");
     for _ in 0..3 {
         writer.kill(&storage, keys(0..2)).unwrap();
     }

@@ -90,7 +90,9 @@ impl Check<'_> {
     pub(super) fn changes(&mut self, listing: &Listing) {
         let listed = listing.changes.changes.last().into_iter().chain(listing.changes.merged.last()).copied();
         let segments = self.inspection.segments.iter().filter_map(|own| own.segment.as_ref());
-        let newest = listed.chain(segments.map(|segment| segment.base())).max().unwrap_or(0);
+        // One that has to be committed has its name before the change.
+        let needs = segments.map(|segment| segment.needs()).filter(|needs| needs.commit.is_none());
+        let newest = listed.chain(needs.map(|needs| needs.base)).max().unwrap_or(0);
         for number in 0..=newest {
             let name = FileName::Change(number);
             let map = match self.map(name) {

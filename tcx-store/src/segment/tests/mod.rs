@@ -18,7 +18,7 @@ use arrow_schema::{DataType, SchemaRef};
 use super::metadata::Metadata;
 use super::open::tail_len;
 use super::*;
-use crate::changes::Seen;
+use crate::changes::{Needs, Seen};
 use crate::computed::RowBatch;
 use crate::segment::memory_cache::MemoryCache;
 use crate::storage::{LocalStorage, Storage, System};
@@ -174,7 +174,7 @@ impl Folder {
             key_type: self.key_type,
             identity: "ab",
             instance: INSTANCE,
-            base: 3,
+            needs: Needs { base: 3, commit: None },
             born: 5,
             inputs,
             compression: self.compression,
@@ -219,6 +219,7 @@ impl Folder {
             identity: "ab".to_owned(),
             instance: INSTANCE,
             base: 3,
+            commit: None,
             born: 5,
             rows: whole.num_rows(),
             batch_rows: rows,

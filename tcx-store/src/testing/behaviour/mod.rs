@@ -3,6 +3,7 @@
 mod attestation;
 mod compaction;
 pub(super) mod compression;
+mod contention;
 mod destination;
 mod failed_invalidation;
 mod faults;
@@ -14,6 +15,7 @@ mod outlived;
 mod reading;
 mod recompute;
 mod rejected;
+mod replaced_at_once;
 mod replaced_safely;
 mod retention;
 mod sealing;

@@ -82,7 +82,9 @@ pub(super) struct Invalidation {
     pub(super) outcome: Outcome,
     /// The rows that it makes room for.
     pub(super) spares: BTreeSet<usize>,
-    /// Whether it kills nothing, since the tombstone that makes way for a recomputed row was not created yet.
+    /// The row that takes the place of those that it kills.
+    pub(super) replaced_by: Option<usize>,
+    /// Whether it kills nothing, since the tombstone that commits a recomputed row was not created yet.
     pub(super) is_to_come: bool,
     /// The folder in which it happened, if that is certain: who opens another cannot know of it.
     pub(super) place: Option<Place>,

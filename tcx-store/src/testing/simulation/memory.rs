@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::chance::Chance;
-use super::drafts::{Drafts, Synced, rows_named};
+use super::committed::{rows_committed, rows_named};
 use super::folder::{File, STALE, State};
 use super::process::World;
 use super::schedule::{self, Clock, Fault};
@@ -68,7 +68,6 @@ pub(super) struct MemoryStorage {
     /// The files that this process has found once, or made.
     found: Arc<Mutex<BTreeSet<String>>>,
     doubt: Arc<Doubt>,
-    drafts: Drafts,
 }
 
 /// Whether a process may have missed what took the place of a segment that has gone: then it misses the rows too.
@@ -88,7 +87,6 @@ impl MemoryStorage {
             path: PathBuf::from("/memory/m_v1"),
             found: Arc::default(),
             doubt: Arc::default(),
-            drafts: Drafts::default(),
         }
     }
 
@@ -220,7 +218,7 @@ impl Storage for MemoryStorage {
             return Err(ErrorKind::NotFound.into());
         }
         let (storage, inode) = (self.clone(), state.inode);
-        Ok(Box::new(MemoryDraft { storage, inode, bytes: Vec::new(), synced: None }))
+        Ok(Box::new(MemoryDraft { storage, inode, bytes: Vec::new(), is_synced: false }))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -295,7 +293,7 @@ struct MemoryDraft {
     /// The folder that it was made in.
     inode: u64,
     bytes: Vec<u8>,
-    synced: Option<Synced>,
+    is_synced: bool,
 }
 
 impl Write for MemoryDraft {
@@ -314,18 +312,17 @@ impl Draft for MemoryDraft {
         if let Some(Fault::Refused(kind)) = self.storage.step("sync", "")? {
             return Err(kind.into());
         }
-        self.synced = Some(self.storage.drafts.add(&self.bytes));
+        self.is_synced = true;
         Ok(())
     }
 
     fn publish(self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
-        let Self { storage, inode, bytes, synced } = *self;
+        let Self { storage, inode, bytes, is_synced } = *self;
         storage.change("publish", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
             }
-            let file =
-                File { bytes: bytes.into(), synced: durable || synced.is_some(), named: false, written: 0 };
+            let file = File { bytes: bytes.into(), synced: durable || is_synced, named: false, written: 0 };
             state.add(name, file, storage.process, storage.world.folder.clock.millis());
             if durable && answered {
                 state.sync();
@@ -337,14 +334,14 @@ impl Draft for MemoryDraft {
     fn create(self: Box<Self>, name: &str) -> io::Result<bool> {
         let Self { storage, inode, bytes, .. } = *self;
         let named = rows_named(&bytes);
-        let mut is_created = false;
+        let mut committed = None;
         let created = storage.change("create", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
             }
             let absent = !state.files.contains_key(name);
-            is_created = absent;
             if absent {
+                committed = (!named.is_empty()).then(|| rows_committed(state, &bytes));
                 let file = File { bytes: bytes.into(), synced: true, named: false, written: 0 };
                 state.add(name, file, storage.process, storage.world.folder.clock.millis());
             }
@@ -353,9 +350,9 @@ impl Draft for MemoryDraft {
             }
             Ok(absent)
         });
-        if is_created && !named.is_empty() {
-            let MemoryStorage { world, process, drafts, .. } = &storage;
-            world.oracle().makes_way(*process, name, &named, &drafts.rows());
+        if let Some(committed) = committed {
+            let MemoryStorage { world, process, .. } = &storage;
+            world.oracle().replaces(*process, name, &named, &committed);
         }
         created
     }

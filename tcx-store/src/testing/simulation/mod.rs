@@ -9,8 +9,8 @@
 
 mod actor;
 pub(crate) mod chance;
+mod committed;
 mod compactions;
-mod drafts;
 mod folder;
 mod history;
 mod interleavings;

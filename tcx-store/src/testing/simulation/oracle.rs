@@ -199,7 +199,7 @@ impl Oracle {
     }
 
     /// A seal begins: the rows that it has to make durable. Those of recompute sessions have their keys invalidated by it, once
-    /// the process [makes way](Self::makes_way) for them.
+    /// the process [replaces](Self::replaces) others by them.
     pub(super) fn seal_begins(&mut self, session: usize) -> Vec<usize> {
         let waits =
             |row: &Row| row.session == session && row.accepted.is_some() && row.acknowledged.is_none();
@@ -225,6 +225,7 @@ impl Oracle {
             };
             self.invalidations[replaces].spares = rows.iter().filter(spared).copied().collect();
             self.invalidations[replaces].is_to_come = true;
+            self.invalidations[replaces].replaced_by = Some(row);
         }
         rows
     }
@@ -266,7 +267,17 @@ impl Oracle {
     pub(super) fn invalidate(&mut self, session: Option<usize>, matcher: Matcher) -> usize {
         let begun = self.now();
         let (outcome, spares, is_to_come, place) = (Outcome::Open, BTreeSet::new(), false, None);
-        self.invalidations.push(Invalidation { matcher, session, begun, outcome, spares, is_to_come, place });
+        let replaced_by = None;
+        self.invalidations.push(Invalidation {
+            matcher,
+            session,
+            begun,
+            outcome,
+            spares,
+            replaced_by,
+            is_to_come,
+            place,
+        });
         self.invalidations.len() - 1
     }
 

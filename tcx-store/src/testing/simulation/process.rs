@@ -217,7 +217,8 @@ impl Process {
             crate::ErrorKind::Io if self.observes => {
                 self.world.oracle().violated(format!("stuck: {error:#}"));
             }
-            crate::ErrorKind::Io => {}
+            // Nothing has failed: the rows wait.
+            crate::ErrorKind::Io | crate::ErrorKind::Contended => {}
             crate::ErrorKind::Incompatible | crate::ErrorKind::Replaced | crate::ErrorKind::Corrupt => {
                 let session = self.session().map(|session| session.number());
                 self.world.oracle().refused(session, error);

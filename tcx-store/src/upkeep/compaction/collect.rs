@@ -32,7 +32,7 @@ pub(crate) struct Collected {
     pub(crate) is_unfinished: bool,
 }
 
-/// Removes the inputs of compacted segments, segments whose rows are all dead, index runs that lead nowhere, and the
+/// Removes the inputs of compacted segments, segments whose rows are all dead or that can no more be committed, index runs that lead nowhere, and the
 /// temporary files of killed processes.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub(crate) struct Collected {
 pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     core.check()?;
     let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
-    let (folder, usable, replacing, tombstones) = {
+    let (folder, usable, replacing, void, tombstones) = {
         let mut live = core.live();
         if live.refresh()? {
             core.install(&mut live);
@@ -54,13 +54,16 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
         live.check_instance()?;
         // Tombstones that make a segment superfluous have to outlive it.
         live.changes.make_durable(&*core.storage).map_err(failed)?;
-        (folder, live.segments.usable(), live.replacing(), live.changes.tombstones().clone())
+        (folder, live.segments.usable(), live.replacing(), live.void(), live.changes.tombstones().clone())
     };
     let listing = Listing::read(&*core.storage).map_err(failed)?;
     let mut collection =
         Collection { core, folder, grace, left: listing.segments.clone(), collected: Collected::default() };
     collection.remove_replaced(replacing).map_err(failed)?;
     for segment in usable.iter().filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
+        collection.remove_dead(segment);
+    }
+    for segment in &void {
         collection.remove_dead(segment);
     }
     let oldest_kept = core.retention.oldest_kept();

@@ -15,7 +15,7 @@ pub(crate) use choose::Effort;
 pub(crate) use collect::{Collected, Grace, collect, evict};
 
 use crate::changes::instance::KnownIdentity;
-use crate::changes::{Tombstones, now_millis};
+use crate::changes::{Needs, Tombstones, now_millis};
 use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
@@ -108,7 +108,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
         key_type: core.spec.key_type,
         identity: &identity.digest,
         instance: identity.instance,
-        base: *base,
+        needs: Needs { base: *base, commit: None },
         born: inputs.iter().map(|input| input.born()).min().unwrap_or(0),
         inputs: &names,
         compression: core.compression,

@@ -1,44 +1,44 @@
-//! Recomputed rows take the place of others by a tombstone. It may be created only when nothing but their names is left to give.
+//! A tombstone that names rows in their views commits those that take their place: it may be created only when these are durable.
 
 use super::Oracle;
-use crate::testing::simulation::drafts::Drafted;
+use crate::testing::simulation::committed::Committed;
 use crate::testing::simulation::history::{Invalidation, Matcher, Outcome};
 
 impl Oracle {
-    /// The process has created this tombstone, which makes way for recomputed rows of these keys and views. Those that wait in its
-    /// buffer may have killed others from now on; before, they have killed nothing. `drafts` is what the process has written and
-    /// synced: if it dies now, the rows are lost, so it must not have to write them first.
-    pub(in super::super) fn makes_way(
+    /// The process has created this tombstone, which names these keys and views. From now on the rows that take their place are found,
+    /// and every row is dead that was looked up before; until now, they have killed nothing. `committed` are the rows that the tombstone
+    /// makes count.
+    pub(in super::super) fn replaces(
         &mut self,
         process: usize,
         tombstone: &str,
         named: &[(String, u32)],
-        drafts: &[Drafted],
+        committed: &[Committed],
     ) {
+        let now = self.now();
         let number: u64 = tombstone["change-".len()..].parse().expect("the name of a change is its number");
         for (key, view) in named {
-            // A segment that does not know the tombstone would be killed by it.
-            let is_ready =
-                |draft: &&Drafted| (&draft.key, draft.view) == (key, *view) && draft.base >= number;
-            let mut ready = drafts.iter().filter(is_ready);
-            let Some(session) = ready.find_map(|draft| self.replacing_session(process, draft)) else {
+            let is_ready = |row: &&Committed| (&row.key, row.view, row.base) == (key, *view, number);
+            let mut ready = committed.iter().filter(is_ready);
+            let Some(session) = ready.find_map(|row| self.replacing_session(process, row)) else {
                 self.violated(format!(
-                    "unready: process {process} creates {tombstone}, which names {key}, view {view}, and has written no row \
-                     that takes its place: {drafts:?}"
+                    "unready: process {process} creates {tombstone}, which names {key}, view {view}, and commits no durable row \
+                     that takes its place: {committed:?}"
                 ));
                 continue;
             };
             let open = |own: &&mut Invalidation| own.session == Some(session) && own.outcome == Outcome::Open;
             for own in self.invalidations.iter_mut().filter(open) {
-                let is_it = matches!(own.matcher, Matcher::Row(own, of) if (own, of) == (key, *view));
-                own.is_to_come &= !is_it;
+                if matches!(own.matcher, Matcher::Row(own, of) if (own, of) == (key, *view)) {
+                    (own.is_to_come, own.begun) = (false, now);
+                }
             }
         }
     }
 
     /// The session of the process in whose buffer this row waits to take the place of another.
-    fn replacing_session(&self, process: usize, draft: &Drafted) -> Option<usize> {
-        let row = self.rows.get(usize::try_from(draft.value).ok()?)?;
+    fn replacing_session(&self, process: usize, row: &Committed) -> Option<usize> {
+        let row = self.rows.get(usize::try_from(row.value).ok()?)?;
         let due = &self.invalidations[row.replaces?];
         let session = due.session.filter(|session| self.sessions[*session].process == process);
         session.filter(|_| due.outcome == Outcome::Open)

@@ -1,7 +1,7 @@
 //! What the oracle refuses of a process that replaces a row.
 
 use super::Oracle;
-use crate::testing::simulation::drafts::Drafted;
+use crate::testing::simulation::committed::Committed;
 
 /// Computes `a1`, which is missing to who looks it up.
 fn compute(oracle: &mut Oracle, session: usize, recompute: Option<usize>) {
@@ -24,12 +24,12 @@ fn replacing() -> Oracle {
     oracle
 }
 
-fn drafted(view: u32, value: i64, base: u64) -> Drafted {
-    Drafted { key: "a1".to_owned(), view, value, base }
+fn committed(view: u32, value: i64, base: u64) -> Committed {
+    Committed { key: "a1".to_owned(), view, value, base }
 }
 
-fn make_way(oracle: &mut Oracle, drafts: &[Drafted]) {
-    oracle.makes_way(0, "change-00000000000000000001", &[("a1".to_owned(), 0)], drafts);
+fn replace(oracle: &mut Oracle, rows: &[Committed]) {
+    oracle.replaces(0, "change-00000000000000000001", &[("a1".to_owned(), 0)], rows);
 }
 
 /// Process 0 dies, and the next one does not find `a1`.
@@ -49,26 +49,44 @@ fn a_process_that_dies_before_it_has_created_a_tombstone_has_replaced_nothing() 
 }
 
 #[test]
-fn a_process_that_dies_after_it_has_created_a_tombstone_may_lose_both_rows() {
+fn a_process_that_dies_after_it_has_created_a_tombstone_has_replaced_the_row() {
     let mut oracle = replacing();
-    make_way(&mut oracle, &[drafted(0, 1, 1)]);
+    replace(&mut oracle, &[committed(0, 1, 1)]);
     die_and_miss(&mut oracle);
-    assert_eq!(oracle.violation(), None);
+    assert!(oracle.violation().is_some_and(|what| what.contains("lost: row 0")), "{:?}", oracle.violation());
 }
 
 #[test]
-fn a_tombstone_that_is_created_before_the_rows_that_it_makes_way_for_are_written_is_refused() {
-    let unready = [vec![], vec![drafted(1, 1, 1)], vec![drafted(0, 0, 1)], vec![drafted(0, 1, 0)]];
-    for drafts in unready {
+fn a_row_that_was_looked_up_before_another_was_replaced_does_not_displace_the_replacement() {
+    let mut oracle = replacing();
+    let other = oracle.opened(1, 0, None);
+    compute(&mut oracle, other, None);
+    replace(&mut oracle, &[committed(0, 1, 1)]);
+    oracle.acknowledged(&[1], 0);
+    let rows = oracle.seal_begins(other);
+    oracle.acknowledged(&rows, other);
+    let now = oracle.now();
+    let session = oracle.opened(1, 0, Some(now));
+    for (row, is_right) in [(1, true), (2, false)] {
+        let mut glance = oracle.lookup_begins(session, None, 0);
+        oracle.looked_up(&mut glance, "a1", 0, Some(row));
+        assert_eq!(oracle.violation().is_none(), is_right, "{:?}", oracle.violation());
+    }
+}
+
+#[test]
+fn a_tombstone_that_is_created_before_the_rows_that_it_commits_are_durable_is_refused() {
+    let unready = [vec![], vec![committed(1, 1, 1)], vec![committed(0, 0, 1)], vec![committed(0, 1, 0)]];
+    for rows in unready {
         let mut oracle = replacing();
-        make_way(&mut oracle, &drafts);
-        assert!(oracle.violation().is_some_and(|what| what.starts_with("unready: ")), "{drafts:?}");
+        replace(&mut oracle, &rows);
+        assert!(oracle.violation().is_some_and(|what| what.starts_with("unready: ")), "{rows:?}");
     }
 }
 
 #[test]
 fn a_tombstone_that_names_a_row_which_its_process_does_not_replace_is_refused() {
     let mut oracle = replacing();
-    oracle.makes_way(1, "change-00000000000000000001", &[("a1".to_owned(), 0)], &[drafted(0, 1, 1)]);
+    oracle.replaces(1, "change-00000000000000000001", &[("a1".to_owned(), 0)], &[committed(0, 1, 1)]);
     assert!(oracle.violation().is_some_and(|what| what.starts_with("unready: ")));
 }

@@ -1,5 +1,7 @@
 //! What a lookup is blamed for: a row that it must not have found, or one that it must have found.
 
+use std::collections::BTreeSet;
+
 use super::{Glance, Oracle, Session};
 use crate::testing::simulation::history::{Invalidation, Outcome, Row};
 
@@ -101,7 +103,7 @@ impl Oracle {
                 && (glance.recompute.is_none() || row.recompute == glance.recompute)
                 && !self.is_superseded(row)
                 && (own && is_kept || visible && !places.switched_since(glance.fresh_since))
-                && !self.may_be_dead(*number, row)
+                && !self.may_be_gone(glance, *number, &mut BTreeSet::new())
         });
         lost.map(|(number, row)| format!("lost: row {number} is missing: {row:?}"))
     }
@@ -115,6 +117,28 @@ impl Oracle {
                 .rows
                 .iter()
                 .any(|own| (own.key, own.view, own.session) == (row.key, row.view, row.session) && newer(own))
+    }
+
+    /// Whether neither the row need be there nor one that has taken its place: at no moment are both missing.
+    fn may_be_gone(&self, glance: &Glance, number: usize, seen: &mut BTreeSet<usize>) -> bool {
+        if !seen.insert(number) {
+            return false;
+        }
+        let row = &self.rows[number];
+        let unsettled = self.invalidations.iter().enumerate().filter(|(own, _)| !row.settled.contains(own));
+        let mut killers = unsettled.map(|(_, own)| own).filter(|own| own.may_kill(number, row));
+        killers.any(|own| {
+            // A faulty listing may show the tombstone alone, and a session that recomputes looks for its own rows.
+            let is_seen = own.begun < glance.fresh_since
+                && glance.recompute.is_none()
+                && !self.places.switched_since(own.begun);
+            match own.replaced_by {
+                Some(by) if is_seen && self.rows[by].identity == row.identity => {
+                    self.may_be_gone(glance, by, seen)
+                }
+                _ => true,
+            }
+        })
     }
 
     pub(super) fn may_be_dead(&self, number: usize, row: &Row) -> bool {

@@ -1,72 +1,45 @@
-//! The rows that a process has written to files without names, and those that a tombstone names. Both are read by the description
-//! of the format and by Arrow, not by the engine, which the oracle judges.
+//! The rows that a change commits, and those that a tombstone names. Both are read by the description of the format and by Arrow, not
+//! by the engine, which the oracle judges.
 
-use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Cursor;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type};
 use arrow_ipc::reader::FileReader;
 
+use super::folder::State;
 use crate::sys::bytes::{Cursor as Bytes, u64_at};
 
-/// A row of a complete segment that has no name yet.
+/// A row of a durable segment that counts only with a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Drafted {
+pub(super) struct Committed {
     pub(super) key: String,
     pub(super) view: u32,
     pub(super) value: i64,
-    /// The base of its segment.
+    /// The number of the change.
     pub(super) base: u64,
 }
 
-/// The synced files of one process that have no names yet.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Drafts(Arc<Mutex<Files>>);
-
-#[derive(Debug, Default)]
-struct Files {
-    made: u64,
-    synced: BTreeMap<u64, Vec<u8>>,
+/// The rows that this change commits.
+pub(super) fn rows_committed(folder: &State, change: &[u8]) -> Vec<Committed> {
+    let nonce = change[NONCE..NONCE + 16].iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    let files =
+        folder.files.iter().filter(|(name, file)| name.starts_with("seg-") && file.synced && file.named);
+    files.filter_map(|(_, file)| rows_of_segment(&file.bytes, &nonce)).flatten().collect()
 }
 
-impl Drafts {
-    fn files(&self) -> MutexGuard<'_, Files> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A file is synced: these are all its bytes.
-    pub(super) fn add(&self, bytes: &[u8]) -> Synced {
-        let mut files = self.files();
-        files.made += 1;
-        let number = files.made;
-        files.synced.insert(number, bytes.to_vec());
-        Synced { drafts: self.clone(), number }
-    }
-
-    /// The rows of every segment among them.
-    pub(super) fn rows(&self) -> Vec<Drafted> {
-        self.files().synced.values().filter_map(|bytes| rows_of_segment(bytes)).flatten().collect()
-    }
-}
-
-/// A synced file, as long as it has no name and is not removed.
-pub(super) struct Synced {
-    drafts: Drafts,
-    number: u64,
-}
-
-impl Drop for Synced {
-    fn drop(&mut self) {
-        self.drafts.files().synced.remove(&self.number);
-    }
-}
-
-/// The rows of a segment of the simulation; `None` if it is none, or not complete.
-fn rows_of_segment(bytes: &[u8]) -> Option<Vec<Drafted>> {
+/// The rows of a segment of the simulation; `None` if this nonce does not commit it.
+fn rows_of_segment(bytes: &[u8], nonce: &str) -> Option<Vec<Committed>> {
     let reader = FileReader::try_new(Cursor::new(bytes), None).ok()?;
-    let base = reader.custom_metadata().get("tcx.base")?.parse().ok()?;
+    let metadata = reader.custom_metadata();
+    if metadata.get("tcx.commit")? != nonce || metadata.get("tcx.format")? != "2" {
+        return None;
+    }
+    let base = metadata.get("tcx.base")?.parse().ok()?;
     let mut rows = Vec::new();
     for batch in reader {
         let batch = batch.ok()?;
@@ -75,7 +48,7 @@ fn rows_of_segment(bytes: &[u8]) -> Option<Vec<Drafted>> {
         let values = batch.column_by_name("value")?.as_primitive_opt::<Int64Type>()?;
         rows.extend((0..batch.num_rows()).map(|row| {
             let (key, view, value) = (keys.value(row).to_owned(), views.value(row), values.value(row));
-            Drafted { key, view, value, base }
+            Committed { key, view, value, base }
         }));
     }
     Some(rows)
@@ -83,6 +56,7 @@ fn rows_of_segment(bytes: &[u8]) -> Option<Vec<Drafted>> {
 
 /// Where the parts of a change are, and the marks of an entry: see `docs/format.md`.
 const KIND: usize = 12;
+const NONCE: usize = 24;
 const TABLE: usize = 48;
 const ENTRIES: usize = TABLE + 32;
 const ENTRY: usize = 24;

@@ -1,0 +1,419 @@
+//! Replacing a row is one step to every process: what others compute meanwhile does not displace the replacement.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::segment::MOST_ROWS;
+use crate::testing::{Fault, Faulty};
+use crate::testing::{
+    column, compute, keys, names, process, reader, replace, seal_all, values, with_operations,
+};
+use crate::write::generation::{publish, write};
+use crate::{Inspection, Losses, RecomputeSession, SegmentState, Store};
+
+/// A folder with a durable row, whose value is 1.
+fn with_a_row() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x"], 1);
+    store.flush().unwrap();
+    dir
+}
+
+/// What another process does at each step of a replacement, once.
+type Meanwhile = fn(&Store);
+
+/// Replaces the row by 1000. At the step `number` another process does something; `false` if there was no such step.
+fn at_step(number: usize, meanwhile: Meanwhile) -> Option<(tempfile::TempDir, Store, Arc<Store>)> {
+    let dir = with_a_row();
+    let other = Arc::new(process(dir.path()));
+    let (hook, is_open, taken) = (other.clone(), Arc::<AtomicBool>::default(), Mutex::new(0));
+    let (opened, done) = (is_open.clone(), Arc::<AtomicBool>::default());
+    let was_done = done.clone();
+    let steps = Faulty::with(move |_, _, _: &Path| {
+        if opened.load(SeqCst) {
+            let mut taken = taken.lock().unwrap();
+            if *taken == number && !done.swap(true, SeqCst) {
+                meanwhile(&hook);
+            }
+            *taken += 1;
+        }
+        None
+    });
+    let own = with_operations(dir.path(), steps);
+    let mut rows = own.lookup_to_put(keys(&["x"]), Some(&RecomputeSession::new())).unwrap();
+    is_open.store(true, SeqCst);
+    own.insert(&mut rows, &[0], column(&[1000])).unwrap();
+    own.flush().unwrap();
+    is_open.store(false, SeqCst);
+    was_done.load(SeqCst).then_some((dir, own, other))
+}
+
+fn fresh(dir: &Path) -> Vec<i64> {
+    values(&process(dir), &["x"])
+}
+
+#[test]
+fn a_replacement_survives_what_another_process_computes_at_any_step_of_it() {
+    let mut steps = 0;
+    while let Some((dir, own, other)) = at_step(steps, |other| {
+        other.refresh().unwrap();
+        assert!(
+            [1, 1000].contains(&values(other, &["x"])[0]),
+            "neither the old row nor the new one is there"
+        );
+        compute(other, &["x"], 7);
+    }) {
+        other.flush().unwrap();
+        assert_eq!(
+            (values(&own, &["x"]), values(&other, &["x"]), fresh(dir.path())),
+            (vec![1000], vec![1000], vec![1000])
+        );
+        other.compact().unwrap();
+        assert_eq!(fresh(dir.path()), [1000], "compacted, step {steps}");
+        steps += 1;
+    }
+    assert!(steps > 10, "{steps} steps");
+}
+
+#[test]
+fn a_replacement_survives_what_another_process_puts_at_any_step_of_it() {
+    let mut steps = 0;
+    while let Some((dir, own, other)) = at_step(steps, |other| {
+        let mut rows = other.lookup_to_put(keys(&["x"]), None).unwrap();
+        assert_eq!(rows.missing(), 0);
+        let missing = rows.distinct_missing_positions();
+        let losses = Arc::new(Losses::new());
+        other.insert_for(&losses, &mut rows, &missing, column(&[]), None).unwrap();
+        other.flush_for(&losses).unwrap();
+    }) {
+        assert_eq!(
+            (values(&own, &["x"]), values(&other, &["x"]), fresh(dir.path())),
+            (vec![1000], vec![1000], vec![1000])
+        );
+        other.compact().unwrap();
+        assert_eq!(fresh(dir.path()), [1000], "compacted, step {steps}");
+        steps += 1;
+    }
+    assert!(steps > 10, "{steps} steps");
+}
+
+/// A process whose segments cannot be named as long as the flag is set.
+fn nameless(dir: &Path, fails: &Arc<AtomicBool>) -> Store {
+    let failing = fails.clone();
+    with_operations(
+        dir,
+        Faulty::with(move |_, step, path: &Path| {
+            let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
+            (failing.load(SeqCst) && step == "rename" && is_segment)
+                .then_some(Fault::Refused(ErrorKind::Other))
+        }),
+    )
+}
+
+#[test]
+fn a_replacement_that_is_named_late_survives() {
+    let dir = with_a_row();
+    let fails = Arc::new(AtomicBool::new(true));
+    let (own, other) = (nameless(dir.path(), &fails), process(dir.path()));
+    replace(&own, &RecomputeSession::new(), &["x"], 1000);
+    own.flush().unwrap_err();
+    assert_eq!(
+        (values(&own, &["x"]), values(&other, &["x"])),
+        (vec![1000], vec![1]),
+        "old or new, never neither"
+    );
+    compute(&other, &["x"], 7);
+    other.flush().unwrap();
+    fails.store(false, SeqCst);
+    own.flush().unwrap();
+    assert_eq!(
+        (values(&own, &["x"]), values(&other, &["x"]), fresh(dir.path())),
+        (vec![1000], vec![1000], vec![1000])
+    );
+    process(dir.path()).compact().unwrap();
+    assert_eq!(fresh(dir.path()), [1000]);
+}
+
+#[test]
+fn every_replacement_of_many_is_there_though_another_process_computes_missing_rows() {
+    let dir = with_a_row();
+    let (own, other) = (process(dir.path()), process(dir.path()));
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let computing = scope.spawn(|| {
+            let mut computed = 0;
+            while !ends.load(SeqCst) {
+                other.refresh().unwrap();
+                let mut rows = other.lookup(keys(&["x"])).unwrap();
+                let missing = rows.distinct_missing_positions();
+                computed += missing.len();
+                other.insert(&mut rows, &missing, column(&vec![7; missing.len()])).unwrap();
+                other.flush().unwrap();
+            }
+            computed
+        });
+        for value in 1000..1100 {
+            replace(&own, &RecomputeSession::new(), &["x"], value);
+            own.flush().unwrap();
+            assert_eq!(fresh(dir.path()), [value]);
+        }
+        ends.store(true, SeqCst);
+        assert_eq!(computing.join().unwrap(), 0, "the row was there all the time");
+    });
+}
+
+/// A row that is written as a replacement whose tombstone is not created: its process dies before. The store is one whose process is dead.
+fn killed_before_the_commit(dir: &Path) -> String {
+    let before = names(dir, "seg-");
+    let dead = Arc::<AtomicBool>::default();
+    let dies = dead.clone();
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        let is_change = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("change-"));
+        if matches!(step, "link" | "rename_no_replace") && is_change {
+            dies.store(true, SeqCst);
+        }
+        dies.load(SeqCst).then_some(Fault::Refused(ErrorKind::Other))
+    });
+    let store = with_operations(dir, steps);
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    store.flush().unwrap_err();
+    drop(store);
+    let named: Vec<_> = names(dir, "seg-").into_iter().filter(|name| !before.contains(name)).collect();
+    let [segment] = named.as_slice() else { panic!("{named:?}") };
+    segment.clone()
+}
+
+fn state(dir: &Path, segment: &str) -> Option<SegmentState> {
+    let inspection = Inspection::open(&dir.join("m_v1")).unwrap();
+    inspection.segments().find(|own| own.name == segment).map(|own| own.state.clone())
+}
+
+#[test]
+fn a_replacement_that_was_not_committed_is_never_served_and_is_collected_once_nothing_can_commit_it() {
+    let dir = with_a_row();
+    let segment = killed_before_the_commit(dir.path());
+    let other = process(dir.path());
+    assert_eq!((values(&other, &["x"]), fresh(dir.path())), (vec![1], vec![1]));
+    assert_eq!(state(dir.path(), &segment), Some(SegmentState::Uncommitted));
+    let verified = crate::verify(&dir.path().join("m_v1"), &mut |_, _| {}).unwrap();
+    assert_eq!((verified.damage.len(), verified.unreadable.len()), (0, 0), "{verified:?}");
+    other.collect(Duration::ZERO).unwrap();
+    other.compact().unwrap();
+    assert_eq!(state(dir.path(), &segment), Some(SegmentState::Uncommitted), "its process may be at work");
+    // The number is given to another change.
+    other.invalidate(&keys(&["other"])).unwrap();
+    assert_eq!(state(dir.path(), &segment), Some(SegmentState::Void));
+    assert_eq!(
+        (values(&other, &["x"]), fresh(dir.path()), values(&reader(dir.path()), &["x"])),
+        (vec![1], vec![1], vec![1])
+    );
+    other.compact().unwrap();
+    assert_eq!(fresh(dir.path()), [1]);
+    other.collect(Duration::ZERO).unwrap();
+    assert_eq!(state(dir.path(), &segment), None, "it is collected");
+    assert_eq!(fresh(dir.path()), [1]);
+}
+
+#[test]
+fn a_number_that_only_a_replacement_counts_on_is_given_to_another_change() {
+    let dir = with_a_row();
+    killed_before_the_commit(dir.path());
+    let other = process(dir.path());
+    other.refresh().unwrap();
+    other.invalidate(&keys(&["x"])).unwrap();
+    assert_eq!(fresh(dir.path()), [-1], "the replacement was looked up before the invalidation");
+    replace(&other, &RecomputeSession::new(), &["x"], 5);
+    other.flush().unwrap();
+    assert_eq!((values(&other, &["x"]), fresh(dir.path())), (vec![5], vec![5]));
+}
+
+#[test]
+fn a_replacement_is_served_when_its_change_arrives() {
+    let dir = with_a_row();
+    let store = process(dir.path());
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    seal_all(&store);
+    let change = dir.path().join("m_v1/change-00000000000000000001");
+    let (bytes, elsewhere) = (std::fs::read(&change).unwrap(), dir.path().join("away"));
+    std::fs::rename(&change, &elsewhere).unwrap();
+    // A part of a copy.
+    let copy = reader(dir.path());
+    assert_eq!(values(&copy, &["x"]), [1]);
+    let writer = process(dir.path());
+    std::fs::write(&change, bytes).unwrap();
+    assert_eq!((values(&copy, &["x"]), values(&writer, &["x"])), (vec![1000], vec![1000]));
+}
+
+#[test]
+fn a_replacement_is_found_by_the_header_of_its_change_where_changes_are_merged() {
+    let dir = with_a_row();
+    let store = process(dir.path());
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    seal_all(&store);
+    for _ in 0..20 {
+        store.invalidate(&keys(&["other"])).unwrap();
+    }
+    crate::upkeep::tasks::merge_changes(&store.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    assert_eq!((values(&store, &["x"]), fresh(dir.path())), (vec![1000], vec![1000]));
+}
+
+#[test]
+fn a_replacement_whose_damaged_change_was_repaired_is_not_served() {
+    let dir = with_a_row();
+    let store = process(dir.path());
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    seal_all(&store);
+    drop(store);
+    let folder = dir.path().join("m_v1");
+    let change = folder.join("change-00000000000000000001");
+    let mut bytes = std::fs::read(&change).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::remove_file(&change).unwrap();
+    std::fs::write(&change, bytes).unwrap();
+    assert_eq!(fresh(dir.path()), [1000], "its nonce says enough");
+    let damage = crate::verify(&folder, &mut |_, _| {}).unwrap().damage;
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    crate::repair(&folder, &damage, &mut |_, _| {}).unwrap();
+    assert_eq!(fresh(dir.path()), [-1]);
+}
+
+#[test]
+fn each_session_of_a_generation_is_committed_by_itself() {
+    let dir = with_a_row();
+    let first = process(dir.path());
+    compute(&first, &["y", "z"], 1);
+    first.flush().unwrap();
+    let (hook, is_open, made) = (Arc::new(first), Arc::<AtomicBool>::default(), Mutex::new(0));
+    let (other, opened) = (hook.clone(), is_open.clone());
+    let folder = dir.path().to_owned();
+    // Another process takes the number of the second session when the first is committed.
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
+        if opened.load(SeqCst) && step == "rename" && is_segment {
+            let mut made = made.lock().unwrap();
+            *made += 1;
+            if *made == 2 {
+                assert_eq!(names(&folder, "change-").len(), 2);
+                other.invalidate(&keys(&["z"])).unwrap();
+                assert_eq!(values(&other, &["x", "y", "z"]), [2, 1, -1]);
+            }
+        }
+        None
+    });
+    let own = with_operations(dir.path(), steps);
+    let (a, b) = (RecomputeSession::new(), RecomputeSession::new());
+    assert_eq!((replace(&own, &a, &["x"], 2), replace(&own, &b, &["y", "z"], 3)), (1, 2));
+    compute(&own, &["new"], 4);
+    is_open.store(true, SeqCst);
+    own.flush().unwrap();
+    is_open.store(false, SeqCst);
+    for store in [&own, &*hook, &process(dir.path())] {
+        // That of z was looked up before the invalidation.
+        assert_eq!(values(store, &["x", "y", "z", "new"]), [2, 3, -1, 4]);
+    }
+    let stats = own.stats();
+    assert_eq!((stats.rows_sealed, stats.rows_dropped, stats.write_failures), (3, 1, 0));
+    assert_eq!(
+        (replace(&own, &a, &["x"], 9), replace(&own, &b, &["y"], 9)),
+        (0, 0),
+        "each knows its own rows"
+    );
+    let inspection = Inspection::open(&dir.path().join("m_v1")).unwrap();
+    let is_void = |own: &&crate::SegmentFacts| own.state == SegmentState::Void;
+    assert_eq!(inspection.segments().filter(is_void).count(), 0, "what cannot be committed is taken back");
+}
+
+#[test]
+fn several_segments_of_one_session_count_at_once() {
+    let dir = with_a_row();
+    let store = process(dir.path());
+    compute(&store, &["y", "z"], 1);
+    store.flush().unwrap();
+    assert_eq!(replace(&store, &RecomputeSession::new(), &["x", "y", "z"], 2), 3);
+    store.core.buffer.freeze();
+    let generation = store.core.buffer.oldest_after(None).unwrap();
+    MOST_ROWS.set(Some(1));
+    let written = write(&store.core, &generation).unwrap();
+    MOST_ROWS.set(None);
+    assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [1; 3]);
+    publish(&store.core, &generation, written).unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [2; 3]);
+    assert_eq!(values(&store, &["x", "y", "z"]), [2; 3]);
+}
+
+/// The segment that was written last.
+fn last_segment(dir: &Path) -> std::path::PathBuf {
+    let folder = dir.join("m_v1");
+    let segments = names(dir, "seg-").into_iter().map(|name| folder.join(name));
+    segments.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).unwrap()
+}
+
+#[test]
+fn a_listing_that_shows_a_commit_is_followed_by_one_that_shows_its_segments() {
+    let dir = with_a_row();
+    let (folder, away) = (dir.path().to_owned(), dir.path().join("away"));
+    let (own, hidden, is_due) = (process(dir.path()), Mutex::new(None), Arc::new(AtomicBool::new(false)));
+    let due = is_due.clone();
+    // A row is replaced while this process lists the folder: the listing shows the change, and lacks the segment.
+    let steps = Faulty::with(move |_, step, _| {
+        if step == "list" && due.swap(false, SeqCst) {
+            replace(&own, &RecomputeSession::new(), &["x"], 1000);
+            seal_all(&own);
+            let segment = last_segment(&folder);
+            std::fs::rename(&segment, &away).unwrap();
+            *hidden.lock().unwrap() = Some(segment);
+        } else if let Some(segment) = hidden.lock().unwrap().take() {
+            std::fs::rename(&away, segment).unwrap();
+        }
+        None
+    });
+    let torn = with_operations(dir.path(), steps);
+    is_due.store(true, SeqCst);
+    assert_eq!(values(&torn, &["x"]), [1000]);
+}
+
+/// A process that creates a change while another replaces the row by 1000, so that it finds the tombstone there without a listing. It cannot
+/// list as long as the flag is set.
+fn met_while_creating(dir: &Path, lists_fail: &Arc<AtomicBool>) -> Store {
+    let (own, met, fail) = (process(dir), AtomicBool::new(false), lists_fail.clone());
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        let is_change = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("change-"));
+        if step == "link" && is_change && !met.swap(true, SeqCst) {
+            replace(&own, &RecomputeSession::new(), &["x"], 1000);
+            seal_all(&own);
+        }
+        (step == "list" && fail.load(SeqCst)).then_some(Fault::Refused(ErrorKind::Other))
+    });
+    let other = with_operations(dir, steps);
+    other.invalidate(&keys(&["busy"])).unwrap();
+    other
+}
+
+#[test]
+fn a_commit_that_is_met_without_a_listing_is_followed_by_one() {
+    let dir = with_a_row();
+    let other = met_while_creating(dir.path(), &Arc::default());
+    assert_eq!(other.lookup(keys(&["x"])).unwrap().missing(), 0);
+    assert_eq!(values(&other, &["x"]), [1000]);
+}
+
+#[test]
+fn what_is_computed_while_a_replacement_cannot_be_listed_does_not_displace_it() {
+    let dir = with_a_row();
+    let fail = Arc::<AtomicBool>::default();
+    let other = met_while_creating(dir.path(), &fail);
+    fail.store(true, SeqCst);
+    compute(&other, &["x"], 7);
+    fail.store(false, SeqCst);
+    other.flush().unwrap();
+    assert_eq!((values(&other, &["x"]), fresh(dir.path())), (vec![1000], vec![1000]));
+    assert_eq!(other.stats().rows_dropped, 1);
+    other.compact().unwrap();
+    assert_eq!(fresh(dir.path()), [1000]);
+}
