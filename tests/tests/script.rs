@@ -147,5 +147,5 @@ fn a_network_is_not_saved_as_weights() {
     let dir = tempfile::tempdir().unwrap();
     let network = Frozen::script(Device::Cpu, network()).unwrap();
     let error = network.save(dir.path().join("weights.safetensors")).unwrap_err().to_string();
-    assert!(error.contains("copy the file that it was read from"), "{error}");
+    assert!(error.contains("copy the file that it was loaded from"), "{error}");
 }

@@ -179,7 +179,6 @@ fn ctrl_c_ends_it_and_every_computed_row_is_durable() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_interrupted"))
         .arg(dir.path())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(std::io::Result::unwrap);
