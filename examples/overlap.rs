@@ -25,9 +25,9 @@ impl Extractor for Network {
 }
 
 /// Stands for a decoder that takes 5 ms a sample.
-fn decode(missing: Missing<'_, i64>) -> tcx::Result<Vec<i64>> {
+fn decode(missing: &Missing<'_, i64>) -> Vec<i64> {
     sleep(Duration::from_millis(5) * missing.len() as u32);
-    Ok(missing.ids().copied().collect())
+    missing.ids().copied().collect()
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,13 +36,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let network = Cache::open(dir.path())?.module(Network {})?.batch_size(BATCH);
 
     let start = Instant::now();
-    assert_eq!(network.warm(&ids, decode)?.computed, ids.len());
+    assert_eq!(network.warm(&ids, |missing| Ok(decode(&missing)))?.computed, ids.len());
     println!("one after the other: {:.2} s", start.elapsed().as_secs_f64());
 
     // Each view has rows of its own.
     for workers in [1, 2] {
         let start = Instant::now();
-        let report = network.view(workers).warming().workers(workers as usize).run(&ids, decode)?;
+        let warming = network.view(workers).warming().workers(workers as usize);
+        let report = warming.run(&ids, |missing| Ok(decode(&missing)))?;
         assert_eq!(report.computed, ids.len());
         println!("with {workers} loading ahead: {:.2} s", start.elapsed().as_secs_f64());
     }
@@ -52,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if missing.ids().any(|id| *id == 30) {
             stop.stop();
         }
-        decode(missing)
+        Ok(decode(&missing))
     })?;
     assert!(report.stopped && report.computed < ids.len());
     println!("stopped after {} samples, which are stored", report.computed);
