@@ -136,6 +136,7 @@ fn word_vectors<'a>(texts: impl Iterator<Item = &'a &'a str>) -> tcx::Result<Wor
     Ok(Words { vectors: Ragged { values, offsets: Tensor::from_slice(&offsets) }, language })
 }
 
+#[expect(clippy::too_many_lines, reason = "the steps of the guide, in its order")]
 fn main() -> tcx::Result<()> {
     // Prints what tcx reports: damage, a full disk, lost rows, and a summary of each module at the end.
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
