@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
@@ -230,8 +230,11 @@ fn a_newest_change_that_cannot_be_read_for_a_moment_is_waited_for() {
 fn swapped(dir: &Path, away: usize, back: usize, run: impl Fn(&Store)) -> bool {
     let (own, foreign) = (dir.join("own"), dir.join("foreign"));
     let (steps, from) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(usize::MAX)));
-    let (counted, begun, path) = (steps.clone(), from.clone(), dir.to_owned());
+    // The store has threads of its own, whose steps go on after `run`.
+    let swapping = Arc::new(Mutex::new(()));
+    let (counted, begun, path, alone) = (steps.clone(), from.clone(), dir.to_owned(), swapping.clone());
     let faulty = Faulty::with(move |_, _, _| {
+        let _alone = alone.lock().unwrap();
         let step = counted.fetch_add(1, SeqCst).checked_sub(begun.load(SeqCst));
         if step == Some(away) {
             swap(&path, &path.join("foreign"), &path.join("own"));
@@ -245,10 +248,14 @@ fn swapped(dir: &Path, away: usize, back: usize, run: impl Fn(&Store)) -> bool {
     compute(&store, &["w"], 5);
     from.store(steps.load(SeqCst), SeqCst);
     run(&store);
-    let happened = steps.load(SeqCst) - from.swap(usize::MAX, SeqCst);
-    if own.exists() {
-        swap(dir, &own, &foreign);
-    }
+    let happened = {
+        let _alone = swapping.lock().unwrap();
+        let happened = steps.load(SeqCst) - from.swap(usize::MAX, SeqCst);
+        if own.exists() {
+            swap(dir, &own, &foreign);
+        }
+        happened
+    };
     // Everything that the store knows is from its own folder, or the folder is refused.
     if store.core.check().is_ok() {
         assert_eq!(store.core.snapshot().known, 1, "swapped from step {away} to {back}");
