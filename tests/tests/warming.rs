@@ -167,26 +167,53 @@ fn several_at_once_share_the_work_and_load_each_sample_once() {
     assert!(loads.len() == 500 && loads.values().all(|count| *count == 1), "{loads:?}");
 }
 
-#[cfg(unix)]
-#[test]
-fn ctrl_c_ends_it_and_every_computed_row_is_durable() {
+#[cfg(target_os = "linux")]
+mod interrupted {
     use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::Path;
+    use std::process::{Child, Command, Stdio};
 
+    use tcx::Cache;
     use tcx_tests::Scaled;
 
-    let dir = tempfile::tempdir().unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_interrupted"))
-        .arg(dir.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(std::io::Result::unwrap);
-    assert_eq!(lines.next().as_deref(), Some("began"));
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let computed: usize = lines.next().unwrap().parse().unwrap();
-    child.wait().unwrap();
-    assert!(computed > 0 && computed < 1_000_000);
-    let scaled = Cache::open(dir.path()).unwrap().module(Scaled::new(2.)).unwrap();
-    assert_eq!(scaled.stats().rows, computed as u64);
+    /// A process that fills a cache, and the lines that it prints. Its Ctrl-C is the usual one, or ignored, as that of jobs in the
+    /// background.
+    fn start(dir: &Path, ctrl_c: &str) -> (Child, impl Iterator<Item = String>) {
+        let mut child = Command::new("env")
+            .args([ctrl_c, env!("CARGO_BIN_EXE_interrupted")])
+            .arg(dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(std::io::Result::unwrap);
+        (child, lines)
+    }
+
+    fn press_ctrl_c(child: &Child) {
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    }
+
+    #[test]
+    fn ctrl_c_ends_it_and_every_computed_row_is_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut child, mut lines) = start(dir.path(), "--default-signal=INT");
+        assert_eq!(lines.next().as_deref(), Some("began"));
+        press_ctrl_c(&child);
+        let computed: usize = lines.next().unwrap().parse().unwrap();
+        child.wait().unwrap();
+        assert!(computed > 0 && computed < 1_000_000);
+        let scaled = Cache::open(dir.path()).unwrap().module(Scaled::new(2.)).unwrap();
+        assert_eq!(scaled.stats().rows, computed as u64);
+    }
+
+    #[test]
+    fn a_process_that_ignores_ctrl_c_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut child, mut lines) = start(dir.path(), "--ignore-signal=INT");
+        assert_eq!(lines.next().as_deref(), Some("began"));
+        press_ctrl_c(&child);
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "ended by SIGKILL, not by Ctrl-C");
+    }
 }

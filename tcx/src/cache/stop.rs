@@ -49,7 +49,8 @@ impl Stop {
     }
 
     /// Asked for by the first Ctrl-C (on Unix SIGINT) from now on. A second one ends the process at once, with status 130. The
-    /// process has one such handler: every call returns the same request.
+    /// process has one such handler: every call returns the same request. On Linux, a process that ignores SIGINT, as a shell's jobs
+    /// in the background do, goes on ignoring it.
     ///
     /// ```no_run
     /// # use tcx::{Extractor, cached_module};
@@ -84,6 +85,9 @@ impl Stop {
             return Ok(pressed.clone());
         }
         let pressed = Self::new();
+        if is_ignored() {
+            return Ok(pressed);
+        }
         let handled = pressed.clone();
         let set = ctrlc::try_set_handler(move || {
             if handled.0.swap(true, Ordering::AcqRel) {
@@ -102,6 +106,18 @@ impl Stop {
             }),
         }
     }
+}
+
+/// Whether whoever started the process has made it ignore SIGINT.
+#[cfg(feature = "ctrlc")]
+fn is_ignored() -> bool {
+    const SIGINT: u32 = 2;
+    let ignored = |status: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    cfg!(target_os = "linux") && ignored(&status).is_some_and(|mask| mask >> (SIGINT - 1) & 1 == 1)
 }
 
 impl From<Arc<AtomicBool>> for Stop {
