@@ -108,7 +108,7 @@ impl Stop {
     }
 }
 
-/// Whether whoever started the process has made it ignore SIGINT.
+/// Whether the process was started with SIGINT ignored.
 #[cfg(feature = "ctrlc")]
 fn is_ignored() -> bool {
     const SIGINT: u32 = 2;
