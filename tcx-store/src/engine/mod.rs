@@ -302,8 +302,8 @@ impl Core {
     }
 
     fn lookup_missing_once(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
-        // Before the buffer is searched: the tombstones that make way for buffered rows are shown under the buffer's lock, so whoever has
-        // them finds the rows with the numbers by which they outlive them.
+        // Before the buffer is searched: the tombstones that make way for buffered rows are shown under the buffer's lock, so a lookup
+        // that has them finds the rows with the numbers by which they outlive them.
         let tombstones = self.snapshot().tombstones.clone();
         let (keys, recompute) = (lookup.keys(), lookup.recompute());
         let oldest_kept = self.retention.oldest_kept();

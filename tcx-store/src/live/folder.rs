@@ -1,16 +1,17 @@
 //! The live set: what the listing of a module's folder and its changes say is there.
 
+mod commits;
+
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
 use crate::changes::instance::{KnownIdentity, refuse_other};
-use crate::changes::{
-    Compared, KnownChanges, ListedChanges, MergePlan, Replacement, ReplacementPlace, Shown,
-};
+use crate::changes::{Compared, KnownChanges, MergePlan, Replacement, ReplacementPlace, Shown};
 use crate::error::{Error, Result};
 use crate::index::{Run, build_run};
 use crate::live::damage::DamagedFiles;
+use crate::live::listing::Listing;
 use crate::live::retention::Retention;
 use crate::live::run_set::RunSet;
 use crate::live::segment_set::SegmentSet;
@@ -46,37 +47,6 @@ pub(crate) struct Live {
     may_write: bool,
     /// The last place among the tombstones that this process has written for recomputed rows.
     replaced: Arc<ReplacementPlace>,
-}
-
-/// The files of a listing that are tcx's.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(crate) segments: BTreeSet<SegmentName>,
-    pub(crate) changes: ListedChanges,
-    pub(crate) runs: Vec<Random>,
-    pub(crate) temporary: Vec<Random>,
-}
-
-impl Listing {
-    pub(crate) fn read(storage: &dyn Storage) -> io::Result<Self> {
-        Ok(Self::of(&storage.list()?))
-    }
-
-    pub(crate) fn of(names: &[String]) -> Self {
-        let mut listing = Self::default();
-        for name in names.iter().filter_map(|name| FileName::parse(name)) {
-            match name {
-                FileName::Segment(name) => drop(listing.segments.insert(name)),
-                FileName::Change(number) => drop(listing.changes.changes.insert(number)),
-                FileName::Merged(number) => drop(listing.changes.merged.insert(number)),
-                FileName::Run(random) => listing.runs.push(random),
-                FileName::Temporary(random) => listing.temporary.push(random),
-            }
-        }
-        // The order of a listing decides nothing.
-        listing.runs.sort();
-        listing
-    }
 }
 
 impl Live {
@@ -347,27 +317,6 @@ impl Live {
             self.changes.may_serve_later(segment.needs()) && !replaced.contains(&segment.name())
         });
         waiting
-    }
-
-    /// Whether the change that would commit a segment was never made, as far as is known.
-    fn is_uncommitted(&self, segment: &Segment) -> bool {
-        let needs = segment.needs();
-        let is_to_come = self.changes.newest().is_none_or(|newest| newest < needs.base);
-        needs.commit.is_some() && is_to_come || self.changes.committed(needs) == Some(false)
-    }
-
-    /// The segments that nothing can commit any more.
-    pub(crate) fn void(&self) -> Vec<Arc<Segment>> {
-        let mut void = self.segments.usable();
-        void.retain(|segment| self.changes.is_void(&*self.storage, segment.needs()));
-        void
-    }
-
-    /// Lets go of a segment of this process that is not committed, and of its name.
-    pub(crate) fn take_back(&mut self, name: SegmentName) {
-        self.segments.forget(&[name]);
-        // One that stays is void once the number is given to a change.
-        let _ = self.storage.remove(&name.to_string());
     }
 
     /// The segments that stand for others.

@@ -2,6 +2,7 @@
 
 pub(crate) mod damage;
 pub(crate) mod folder;
+pub(crate) mod listing;
 pub(crate) mod refresh;
 pub(crate) mod retention;
 pub(crate) mod run_set;

@@ -81,7 +81,7 @@ impl Mapped {
             #[expect(unsafe_code, reason = "in other maps than this one it would change the bytes")]
             // SAFETY: the map is a shared one of a file and was never written to: what the system takes from it are copies of
             // the file's bytes, which it brings again when they are read, and which stay as they are (see the type's
-            // documentation). For whoever reads meanwhile nothing changes but the time that takes.
+            // documentation). A concurrent reader notices nothing but the time that it takes.
             let advised = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
             // A hint: who does not take it keeps the pages.
             drop(advised);

@@ -12,7 +12,7 @@ use crate::engine::Core;
 use crate::error::Result;
 use crate::index::{Run, write_merged};
 use crate::live::damage::DamagedFiles;
-use crate::live::folder::Listing;
+use crate::live::listing::Listing;
 use crate::options::GC_GRACE;
 use crate::stats::Work;
 use crate::storage::TEMPORARY_FILES_STAY;

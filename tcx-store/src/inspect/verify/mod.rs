@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::inspect::Inspection;
-use crate::live::folder::Listing;
+use crate::live::listing::Listing;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 use check::Check;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::live::damage::DamagedFiles;
-use crate::live::folder::Listing;
+use crate::live::listing::Listing;
 use crate::segment::Segment;
 use crate::storage::Held;
 use crate::storage::name::{FileName, SegmentName};
