@@ -7,12 +7,13 @@ use crate::changes::instance::KnownIdentity;
 use crate::changes::{Needs, Tombstones};
 use crate::engine::Core;
 use crate::engine::publish::publish_segment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::schema::key::{KeyHash, hash};
 use crate::segment::{Piece, PieceRows, PieceSource, Segment, SegmentHeader, write_segment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
 use crate::sys::runtime::lock;
+use crate::upkeep::compaction::may_replace;
 
 impl Store {
     /// Rewrites a segment with its first `rows` live rows: the newest, if it was joined from others. The other rows are gone,
@@ -101,7 +102,7 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
     };
     let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Selected(&rows) };
     let written = write_segment(&*core.storage, &header, &[piece])?;
-    if !may_commit(core, plan)? {
+    if !may_replace(core, identity.instance, std::slice::from_ref(segment))? {
         return Ok(false);
     }
     publish_segment(core, written, hashes).map_err(io::Error::other)?;
@@ -126,29 +127,6 @@ fn first_live_rows(plan: &Plan) -> io::Result<(Vec<u32>, Vec<KeyHash>)> {
         }
     }
     Ok((rows, hashes))
-}
-
-/// Looks again, as a compaction does before its segment gets a name: whether the segment is still served, in the same folder.
-fn may_commit(core: &Core, plan: &Plan) -> io::Result<bool> {
-    let mut live = core.live();
-    let refreshed = live.refresh();
-    core.install(&mut live);
-    match refreshed {
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::Io => return Err(io::Error::other(error)),
-        Err(error) => {
-            core.remember(&error);
-            return Ok(false);
-        }
-    }
-    let Some((served, identity)) = live.compactable() else { return Ok(false) };
-    let is_served = served.iter().any(|segment| Arc::ptr_eq(segment, &plan.segment));
-    if identity.instance != plan.identity.instance || !is_served {
-        return Ok(false);
-    }
-    live.check_instance().map_err(io::Error::other)?;
-    live.changes.make_durable(&*core.storage)?;
-    Ok(true)
 }
 
 /// Removes the index run of the replaced segment. Best effort: a run that stays is found to add nothing by other processes.

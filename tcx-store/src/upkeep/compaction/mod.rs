@@ -27,6 +27,7 @@ use crate::segment::{
 };
 use crate::stats::Work;
 use crate::storage::name::SegmentName;
+use crate::sys::bytes::Random;
 use choose::{Candidate, choose};
 
 /// What is joined, and at which number.
@@ -114,7 +115,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
         compression: core.compression,
     };
     let written = write_segment(&*core.storage, &header, &pieces)?;
-    if core.gives_up() || !may_commit(core, compaction)? {
+    if core.gives_up() || !may_replace(core, compaction.identity.instance, inputs)? {
         return Ok(false);
     }
     let name = written.name;
@@ -157,8 +158,12 @@ fn damaged(segment: &Segment) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("segment {}: a key cannot be read", segment.name()))
 }
 
-/// Looks again: whether every input is still served, by nothing else.
-fn may_commit(core: &Core, compaction: &Compaction) -> io::Result<bool> {
+/// Looks again before a segment that replaces others gets its name: whether every input is still served, in the same folder.
+///
+/// # Errors
+///
+/// Returns an error if the folder cannot be read, is another one, or cannot be synced.
+pub(crate) fn may_replace(core: &Core, instance: Random, inputs: &[Arc<Segment>]) -> io::Result<bool> {
     let mut live = core.live();
     let refreshed = live.refresh();
     core.install(&mut live);
@@ -172,7 +177,7 @@ fn may_commit(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     }
     let Some((served, identity)) = live.compactable() else { return Ok(false) };
     let is_served = |input: &Arc<Segment>| served.iter().any(|segment| Arc::ptr_eq(segment, input));
-    if identity.instance != compaction.identity.instance || !compaction.inputs.iter().all(is_served) {
+    if identity.instance != instance || !inputs.iter().all(is_served) {
         return Ok(false);
     }
     live.check_instance().map_err(io::Error::other)?;
