@@ -168,8 +168,12 @@ impl KnownChanges {
         if self.origin.is_some()
             && storage.open(&zero).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         {
-            // A file system may fail for a moment, and other processes may have read the change.
-            if listed(storage).is_none_or(|names| names.contains(&FileName::Change(0))) {
+            // Only a listing that has this change and no change 0 shows what is left of a folder that was removed. Any other may be
+            // that of a file system which fails, or of what is under a lost mount: once the folder is back, it has a change
+            // that other processes have read, and removing that would leave a gap.
+            let Some(names) = listed(storage) else { return Ok(false) };
+            let has = |name: &str| names.iter().any(|found| found.to_string() == name);
+            if !has(name) || has(&zero) {
                 return Ok(false);
             }
             if storage.map(name).is_ok_and(|map| *map == *bytes) {

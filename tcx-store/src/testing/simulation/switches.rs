@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use super::operation::Operation;
-use super::schedule::Fault;
+use super::schedule::{Fault, Until};
 use super::script::{COLLECT, COMPACT, Script, at_every_call, invalidate_a1, three_segments};
 
 /// Another program starts where the folder was, and invalidates.
@@ -81,6 +81,34 @@ fn a_folder_may_go_away_at_any_call_and_come_back_later() {
             script.seal(0);
         });
         assert!(calls > 3, "{calls} calls");
+    }
+}
+
+/// The folder is away for the next `away` calls of process 0, before which process 1 has read what there is and made a change of its own.
+fn is_away_for_some_calls(away: usize, prepare: fn(&mut Script), operation: fn() -> Operation) -> usize {
+    at_every_call(prepare, operation, |script| {
+        script.refresh(1);
+        script.invalidate(1, "b1");
+        script.0.take_folder_away();
+        script.0.go(0, Until::Calls(away), None);
+        script.0.bring_folder_back();
+        script.0.finish(0);
+        script.0.write_after_all();
+        script.check();
+    })
+}
+
+#[test]
+fn a_change_that_others_may_have_read_is_not_removed_from_a_folder_that_comes_back() {
+    let prepare = |script: &mut Script| {
+        script.write(0, &["a1", "a2"]);
+        script.invalidate(2, "b3");
+        script.refresh(0);
+        script.replace(0, &["a1"]);
+    };
+    for away in 0..4 {
+        assert!(is_away_for_some_calls(away, prepare, invalidate_a1) > 6);
+        assert!(is_away_for_some_calls(away, prepare, || Operation::Seal) > 6);
     }
 }
 
