@@ -128,7 +128,7 @@ fn sessions(of: &[Session]) -> String {
             human::count(session.computed),
             duration(session.compute_ms),
             duration(session.flush_ms),
-            human::count(session.dropped),
+            human::count(session.not_kept),
         ];
         let cells = cells.map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
         let (began, place) = (escaped(&day(session.started_ms)), escaped(&place(session)));

@@ -22,7 +22,7 @@ pub(crate) struct Session {
     pub(crate) misses: u64,
     pub(crate) computed: u64,
     /// Computed, but not stored.
-    pub(crate) dropped: u64,
+    pub(crate) not_kept: u64,
     pub(crate) bytes_served: u64,
     pub(crate) bytes_written: u64,
     pub(crate) compute_ms: u64,
@@ -58,7 +58,7 @@ impl Session {
             hits: stats.hits,
             misses: stats.misses,
             computed: stats.rows_computed,
-            dropped: stats.rows_dropped,
+            not_kept: stats.rows_not_kept(),
             bytes_served: stats.bytes_served,
             bytes_written: stats.bytes_sealed,
             compute_ms: ms(stats.compute_times.total),

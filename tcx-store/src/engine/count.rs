@@ -78,6 +78,7 @@ impl Core {
             rows_accepted: counters.rows_accepted.get(),
             bytes_accepted: counters.bytes_accepted.get(),
             rows_dropped: counters.rows_dropped.get(),
+            rows_superseded: counters.rows_superseded.get(),
             buffered_rows: waiting.0 as u64,
             buffered_bytes: waiting.1 as u64,
             rows_sealed: counters.rows_sealed.get(),

@@ -64,7 +64,7 @@ impl Session {
 }
 
 /// Numbers of a record by their names.
-fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 20] {
+fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 21] {
     let MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated } =
         &mut stats.miss_causes;
     [
@@ -80,6 +80,7 @@ fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 20] {
         ("rows.computed", &mut stats.rows_computed),
         ("rows.accepted", &mut stats.rows_accepted),
         ("rows.dropped", &mut stats.rows_dropped),
+        ("rows.superseded", &mut stats.rows_superseded),
         ("rows.sealed", &mut stats.rows_sealed),
         ("bytes.served", &mut stats.bytes_served),
         ("bytes.accepted", &mut stats.bytes_accepted),

@@ -38,7 +38,7 @@ impl fmt::Display for Stats {
             write!(f, " ({})", self.miss_causes)?;
         }
         let (computed, seconds) = (Grouped(self.rows_computed), self.compute_times.total.as_secs_f64());
-        let (kept, dropped) = (Grouped(self.rows_accepted), Grouped(self.rows_dropped));
+        let (kept, dropped) = (Grouped(self.rows_accepted), Grouped(self.rows_not_kept()));
         write!(f, "\nrows computed: {computed} in {seconds:.1} s, kept: {kept}, not kept: {dropped}")?;
         let (rows, segments, bytes) = (Grouped(self.rows), Grouped(self.segments), Grouped(self.bytes));
         write!(f, "\nstored: {rows} rows in {segments} segments of {bytes} bytes")?;
@@ -57,6 +57,12 @@ impl fmt::Display for Stats {
 }
 
 impl Stats {
+    /// Rows that were computed and will be computed again: [`rows_dropped`](Self::rows_dropped) without
+    /// [`rows_superseded`](Self::rows_superseded).
+    pub fn rows_not_kept(&self) -> u64 {
+        self.rows_dropped.saturating_sub(self.rows_superseded)
+    }
+
     /// What should be zero.
     fn trouble(&self) -> [(u64, &'static str); 6] {
         [

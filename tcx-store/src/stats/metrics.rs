@@ -53,6 +53,7 @@ pub(crate) fn publish(module: &str, stats: &Stats) {
         ("tcx_accepted_rows_total", stats.rows_accepted),
         ("tcx_accepted_bytes_total", stats.bytes_accepted),
         ("tcx_dropped_rows_total", stats.rows_dropped),
+        ("tcx_superseded_rows_total", stats.rows_superseded),
         ("tcx_sealed_rows_total", stats.rows_sealed),
         ("tcx_sealed_bytes_total", stats.bytes_sealed),
         ("tcx_damaged_segments_total", stats.damaged_segments),

@@ -48,9 +48,13 @@ pub struct Stats {
     pub rows_accepted: u64,
     /// Bytes of these rows, with their keys.
     pub bytes_accepted: u64,
-    /// Rows that were computed but not stored: writing was off, the folder was full, or they died before they were written.
-    /// They die by an invalidation, a newer row of the same sample, or the end of their time to live.
+    /// Rows that were computed but not stored: writing was off, the folder was full, or they were
+    /// [superseded](Self::rows_superseded).
     pub rows_dropped: u64,
+    /// Of [`rows_dropped`](Self::rows_dropped), those that died before they were written: by an invalidation, a newer row of the
+    /// same sample, or the end of their time to live. [`flush`](crate::Store::flush) returns an error for values among them that cannot be
+    /// computed again.
+    pub rows_superseded: u64,
     /// Rows that wait in the write buffer now.
     pub buffered_rows: u64,
     /// Bytes of the rows that wait, at most [`write_buffer_bytes`](crate::Options::write_buffer_bytes).
@@ -214,6 +218,7 @@ pub(crate) struct Counters {
     pub(crate) rows_accepted: Counter,
     pub(crate) bytes_accepted: Counter,
     pub(crate) rows_dropped: Counter,
+    pub(crate) rows_superseded: Counter,
     pub(crate) rows_sealed: Counter,
     pub(crate) bytes_sealed: Counter,
     pub(crate) damaged_segments: Counter,
@@ -242,6 +247,12 @@ impl Work {
 }
 
 impl Counters {
+    /// Rows died before they were written.
+    pub(crate) fn drop_superseded(&self, rows: usize) {
+        self.rows_dropped.add(rows);
+        self.rows_superseded.add(rows);
+    }
+
     pub(crate) fn miss_causes(&self) -> MissCauses {
         MissCauses::of(std::array::from_fn(|cause| self.misses[cause].get()))
     }

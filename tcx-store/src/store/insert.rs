@@ -174,7 +174,7 @@ impl Store {
         } else {
             self.core.counters.rows_accepted.add(batch.rows());
             self.core.counters.bytes_accepted.add(batch.bytes());
-            self.core.counters.rows_dropped.add(died);
+            self.core.counters.drop_superseded(died);
         }
         match accepted {
             Accepted::First => writer.rows_came(),

@@ -106,11 +106,11 @@ impl<'a> Decided<'a> {
         live.add_replacements(&replacements);
         died += core
             .install_with(live, |show| core.buffer.settle(generation, fates.clone(), &replacements, show));
+        core.counters.drop_superseded(died);
         for (rows, batch, why) in refused {
-            died += rows;
+            core.counters.rows_dropped.add(rows);
             batch.lost(rows, why);
         }
-        core.counters.rows_dropped.add(died);
         fates
     }
 }

@@ -29,7 +29,7 @@ struct Summary<'a> {
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats { hits, misses, miss_causes, rows_computed, rows, bytes, rows_dropped, .. } = self.stats;
+        let Stats { hits, misses, miss_causes, rows_computed, rows, bytes, .. } = self.stats;
         let percent = 100. * hits as f64 / (hits + misses).max(1) as f64;
         write!(f, "{}: {}, {} computed, ", self.module, counted(hits, "hit"), HumanCount(rows_computed))?;
         // Never 100% as long as something was missing.
@@ -37,9 +37,9 @@ impl fmt::Display for Summary<'_> {
         if misses > 0 {
             write!(f, "; missing were {miss_causes}")?;
         }
-        match rows_dropped {
+        match self.stats.rows_not_kept() {
             0 => Ok(()),
-            dropped => write!(f, "; {} not kept", counted(dropped, "row")),
+            not_kept => write!(f, "; {} not kept", counted(not_kept, "row")),
         }
     }
 }
@@ -62,13 +62,14 @@ mod tests {
         let said = Summary { module: "resnet50_v1", stats }.to_string();
         let numbers = "48,112 hits, 1,888 computed, 96% hits; 1,888 rows, 15,466,496 bytes on disk";
         assert_eq!(said, format!("resnet50_v1: {numbers}; missing were 1,880 absent, 8 damaged"));
-        (stats.hits, stats.misses, stats.rows_computed, stats.rows_dropped) = (999_999, 3, 1, 12);
+        (stats.hits, stats.misses, stats.rows_computed, stats.rows_dropped) = (999_999, 3, 1, 14);
+        stats.rows_superseded = 2;
         let said = Summary { module: "m", stats }.to_string();
         assert!(
             said.contains("999,999 hits, 1 computed, 99% hits") && said.ends_with("; 12 rows not kept"),
             "{said}"
         );
-        (stats.hits, stats.misses, stats.rows, stats.bytes, stats.rows_dropped) = (1, 1, 1, 1, 1);
+        (stats.hits, stats.misses, stats.rows, stats.bytes, stats.rows_dropped) = (1, 1, 1, 1, 3);
         (stats.miss_causes.absent, stats.miss_causes.damaged) = (1, 0);
         let said = Summary { module: "m", stats }.to_string();
         assert_eq!(

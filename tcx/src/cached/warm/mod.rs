@@ -149,7 +149,7 @@ impl<M: CachedModule> Cached<M> {
         run: impl FnOnce(&mut Batches<'a, M, I>, &mut Progress<'_>) -> Result<()>,
     ) -> Result<WarmReport> {
         self.writable()?;
-        let dropped = self.rows().stats().rows_dropped;
+        let before = self.rows().stats().rows_not_kept();
         let request = Request::current();
         let entered = request.enter();
         let instead = self.computing.behind_bar();
@@ -160,7 +160,7 @@ impl<M: CachedModule> Cached<M> {
         drop((instead, entered));
         // Whatever stopped it, what is finished stays.
         let flushed = self.shared().check_usable().and_then(|()| rows.flush());
-        let not_kept = self.rows().stats().rows_dropped.saturating_sub(dropped);
+        let not_kept = self.rows().stats().rows_not_kept().saturating_sub(before);
         done.and(flushed)?;
         let (computed, stopped) = (progress.computed, batches.stopped);
         Ok(WarmReport { asked: ids.len(), computed, not_kept, stopped })
