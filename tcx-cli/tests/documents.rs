@@ -14,12 +14,13 @@ use std::process::Command;
 use support::{TCX, files, fill_resnet, json, open, workplace};
 use tcx_store::{ColumnType, DType, Identity, KeyType, Spec};
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/cli.md",
     "docs/design.md",
     "docs/faq.md",
+    "docs/features.md",
     "docs/guide.md",
     "docs/operations.md",
     "docs/performance.md",

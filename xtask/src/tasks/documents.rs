@@ -1,5 +1,7 @@
 //! What the documents show is run: each fenced block has a test that runs it, each `cargo` command is one that exists.
 
+mod features;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

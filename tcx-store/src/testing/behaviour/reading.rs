@@ -155,6 +155,24 @@ fn of_rows_that_are_read_only_the_leaves_that_are_wanted_are() {
 }
 
 #[test]
+fn rows_that_were_prefetched_are_found_without_a_read() {
+    for compression in ALL {
+        let dir = folder(compression, 500);
+        let reads = Arc::new(AtomicUsize::new(0));
+        let count = reads.clone();
+        let store = failing(dir.path(), &reading(ReadMode::Pread, 1 << 30), move |step| {
+            count.fetch_add(usize::from(step == "read_at"), SeqCst);
+            None
+        });
+        assert_eq!(store.prefetch(crate::Keys::ints([3, 250, 499, 777], 0)).unwrap(), 3);
+        let before = reads.load(SeqCst);
+        assert_eq!(store.lookup(crate::Keys::ints([499, 3, 250], 0)).unwrap().missing(), 0);
+        assert_eq!(reads.load(SeqCst), before, "{compression:?}");
+        assert_eq!((store.stats().hits, store.stats().misses), (3, 0), "prefetching counts neither");
+    }
+}
+
+#[test]
 fn a_handle_that_has_become_stale_is_opened_again() {
     let dir = folder(Compression::None, 200);
     let reads = Arc::new(AtomicUsize::new(0));
