@@ -31,11 +31,11 @@ impl Doubt {
         stamp(storage, number) != judged.stamp || runtime::now() >= judged.again
     }
 
-    /// Whether the file looks as it did when it could not be read. Its inode says nothing: some file systems invent another one
-    /// for the same file, and a copy of the folder has other ones.
+    /// Whether the file looks as it did when it could not be read, or was found to be damaged. Its inode says nothing: some file
+    /// systems invent another one for the same file, and a copy of the folder has other ones.
     pub(super) fn is_of(&self, found: &FileInfo) -> bool {
-        let Self::Failed(Some((bytes, stamp))) = self else { return true };
-        (found.bytes, found.stamp.modified) == (*bytes, stamp.modified)
+        let (Self::Failed(seen) | Self::Damaged(Judged { stamp: seen, .. })) = self;
+        seen.is_none_or(|(bytes, stamp)| (found.bytes, found.stamp.modified) == (bytes, stamp.modified))
     }
 
     /// This doubt, found again: the pause grows as long as the file looks the same.

@@ -56,7 +56,7 @@ impl Core {
     /// just become durable because other files cannot be removed, those files are not counted: without them, the rows are
     /// kept within the limit.
     fn evict_within(&self, max: u64, used: u64) -> Result<()> {
-        let usable = self.live().segments.usable();
+        let usable = self.live().decided();
         let rows = usable.iter().map(|segment| segment.bytes() as u64).sum::<u64>().min(used);
         let newest = usable.iter().max_by_key(|segment| (segment.born(), segment.name()));
         let sealed = self.counters.bytes_sealed.get();

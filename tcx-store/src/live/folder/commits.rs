@@ -14,6 +14,14 @@ impl Live {
         needs.commit.is_some() && is_to_come || self.changes.committed(needs) == Some(false)
     }
 
+    /// The segments that can be read, without those that may still be committed. Another process is about to create the change that
+    /// makes way for their rows: removed before it, they would leave neither the old rows nor the new ones.
+    pub(crate) fn decided(&self) -> Vec<Arc<Segment>> {
+        let mut decided = self.segments.usable();
+        decided.retain(|segment| self.changes.committed(segment.needs()).is_some());
+        decided
+    }
+
     /// The segments that nothing can commit any more.
     pub(crate) fn void(&self) -> Vec<Arc<Segment>> {
         let mut void = self.segments.usable();

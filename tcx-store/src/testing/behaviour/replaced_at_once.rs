@@ -8,12 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use crate::segment::MOST_ROWS;
+use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::testing::{
-    column, compute, keys, names, process, reader, replace, seal_all, values, with_operations,
+    column, compute, go_ahead, keys, names, process, reader, replace, seal_all, spec, values, with_operations,
 };
 use crate::write::generation::{publish, write};
-use crate::{Inspection, Losses, RecomputeSession, SegmentState, Store};
+use crate::{Inspection, Losses, Options, RecomputeSession, SegmentState, Store};
 
 /// A folder with a durable row, whose value is 1.
 fn with_a_row() -> tempfile::TempDir {
@@ -27,10 +28,19 @@ fn with_a_row() -> tempfile::TempDir {
 /// What another process does at each step of a replacement, once.
 type Meanwhile = fn(&Store);
 
-/// Replaces the row by 1000. At the step `number` another process does something; `false` if there was no such step.
+/// As [`at_step_of`], with another process of the same settings.
 fn at_step(number: usize, meanwhile: Meanwhile) -> Option<(tempfile::TempDir, Store, Arc<Store>)> {
+    at_step_of(number, process, meanwhile)
+}
+
+/// Replaces the row by 1000. At the step `number` another process, which `open` opens, does something; `None` if there was no such step.
+fn at_step_of(
+    number: usize,
+    open: fn(&Path) -> Store,
+    meanwhile: Meanwhile,
+) -> Option<(tempfile::TempDir, Store, Arc<Store>)> {
     let dir = with_a_row();
-    let other = Arc::new(process(dir.path()));
+    let other = Arc::new(open(dir.path()));
     let (hook, is_open, taken) = (other.clone(), Arc::<AtomicBool>::default(), Mutex::new(0));
     let (opened, done) = (is_open.clone(), Arc::<AtomicBool>::default());
     let was_done = done.clone();
@@ -97,6 +107,30 @@ fn a_replacement_survives_what_another_process_puts_at_any_step_of_it() {
         );
         other.compact().unwrap();
         assert_eq!(fresh(dir.path()), [1000], "compacted, step {steps}");
+        steps += 1;
+    }
+    assert!(steps > 10, "{steps} steps");
+}
+
+/// A process that keeps rows for four hours.
+fn forgetful(dir: &Path) -> Store {
+    let time_to_live = Some(Duration::from_hours(4));
+    let options = Options { time_to_live, flush_interval: Duration::from_hours(1), ..Options::default() };
+    Store::with_storage(Arc::new(LocalStorage::new(dir.join("m_v1"), System)), spec(), &options).unwrap()
+}
+
+#[test]
+fn a_replacement_that_waits_for_its_commit_is_not_removed_because_it_is_old() {
+    let mut steps = 0;
+    while let Some((dir, own, _)) = at_step_of(steps, forgetful, |other| {
+        // Once it is committed, it may go.
+        if names(other.path().parent().unwrap(), "change-").len() == 1 {
+            go_ahead(Duration::from_hours(5));
+            other.collect(Duration::ZERO).unwrap();
+            go_ahead(Duration::ZERO);
+        }
+    }) {
+        assert_eq!((values(&own, &["x"]), fresh(dir.path())), (vec![1000], vec![1000]), "step {steps}");
         steps += 1;
     }
     assert!(steps > 10, "{steps} steps");

@@ -162,6 +162,26 @@ fn an_older_copy_is_recognised_though_the_newest_changes_cannot_be_read() {
 }
 
 #[test]
+fn a_damaged_change_is_not_taken_for_another_of_its_number() {
+    let mut script = Script::new(2);
+    script.write(0, &["b1"]);
+    script.0.back_up_folder();
+    script.0.invalidate_all();
+    script.refresh(1);
+    script.0.restore_folder();
+    script.lookup(1, &["a1"]);
+    assert!(!script.is_refused(1), "it has not looked at the folder");
+    // To this process, it is as damaged as the first.
+    script.0.invalidate_all();
+    script.insert(1, 0);
+    script.run(1, Operation::Seal);
+    assert!(script.is_refused(1));
+    script.open(1);
+    assert_eq!(script.values(1, &["a1"]), [None]);
+    script.end();
+}
+
+#[test]
 fn a_collection_removes_nothing_from_a_copy_that_lacks_what_replaced_it() {
     let prepare = |script: &mut Script| {
         three_segments(script);

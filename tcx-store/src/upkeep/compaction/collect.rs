@@ -54,7 +54,7 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
         live.check_instance()?;
         // Tombstones that make a segment superfluous have to outlive it.
         live.changes.make_durable(&*core.storage).map_err(failed)?;
-        (folder, live.segments.usable(), live.replacing(), live.void(), live.changes.tombstones().clone())
+        (folder, live.decided(), live.replacing(), live.void(), live.changes.tombstones().clone())
     };
     let listing = Listing::read(&*core.storage).map_err(failed)?;
     let mut collection =
@@ -89,7 +89,7 @@ pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
         if live.changes.unread_after(0).is_some() {
             return Ok(());
         }
-        (folder, live.segments.usable())
+        (folder, live.decided())
     };
     usable.sort_by_key(|segment| (segment.born(), segment.name()));
     let left = Listing::read(&*core.storage).map_err(failed)?.segments;
