@@ -53,6 +53,8 @@ pub(crate) struct KnownChanges {
     pub(super) late: Vec<(Arc<Attempt>, u64, Tombstones)>,
     /// The nonces of changes: those that were read lately, and those that segments need.
     pub(super) nonces: BTreeMap<u64, Random>,
+    /// The changes whose nonces segments need and could not be read now, though merged changes may say what they kill.
+    pub(super) unread_nonces: BTreeSet<u64>,
     /// The oldest tombstone of views of another process that was found since the last listing began: that listing may lack the segments
     /// that it commits, which had got their names before.
     pub(super) unlisted: Option<u64>,
@@ -117,12 +119,19 @@ impl KnownChanges {
     /// The header is enough: equal nonces are no accident. Returns whether one was read.
     pub(crate) fn learn_nonces(&mut self, storage: &dyn Storage, numbers: &BTreeSet<u64>) -> bool {
         self.nonces.retain(|number, _| numbers.contains(number));
+        self.unread_nonces.clear();
         let before = self.nonces.len();
         for &number in numbers.range(..self.next) {
-            if let Entry::Vacant(vacant) = self.nonces.entry(number)
-                && let Ok(Some(nonce)) = nonce(storage, number)
-            {
-                vacant.insert(nonce);
+            let Entry::Vacant(vacant) = self.nonces.entry(number) else { continue };
+            match nonce(storage, number) {
+                Ok(Some(nonce)) => {
+                    vacant.insert(nonce);
+                }
+                // A part of a copy may lack the change for good, and one that is damaged stays so.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    self.unread_nonces.insert(number);
+                }
+                _ => {}
             }
         }
         self.nonces.len() > before
@@ -141,11 +150,18 @@ impl KnownChanges {
     /// The newest change that rows outlive which are computed for those that are missing now. Where the folder was not listed since a
     /// tombstone of views was found, or a change cannot be read that commits a segment of `waiting`, their replacement may be there.
     pub(crate) fn outlived(&self, waiting: impl Iterator<Item = Needs>) -> u64 {
-        let unread = |base: &u64| matches!(self.unread.get(base), Some(Doubt::Failed(_)));
+        let unread = |base: &u64| {
+            matches!(self.unread.get(base), Some(Doubt::Failed(_))) || self.unread_nonces.contains(base)
+        };
         let waiting = waiting.filter(|needs| self.committed(*needs).is_none()).map(|needs| needs.base);
         let first = waiting.filter(unread).chain(self.unlisted).min();
         let newest = self.newest().unwrap_or(0);
         first.map_or(newest, |number| newest.min(number.saturating_sub(1)))
+    }
+
+    /// A change that may commit rows of a known segment and cannot be read now, if there is one.
+    pub(crate) fn unread_commit(&self) -> Option<u64> {
+        self.unread_nonces.first().copied()
     }
 
     pub(crate) fn tombstones(&self) -> &Arc<Tombstones> {

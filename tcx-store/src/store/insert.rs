@@ -1,5 +1,6 @@
 //! Adding computed rows to a store.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::buffer::Accepted;
@@ -12,6 +13,7 @@ use crate::read::lookup_options::LookupOptions;
 use crate::schema::column::Column;
 use crate::schema::key::Keys;
 use crate::stats::causes::Cause;
+use crate::storage::name::FileName;
 use crate::store::Store;
 
 impl Store {
@@ -39,11 +41,27 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`lookup`](Self::lookup). Also returns an error if the folder cannot be listed.
+    /// As [`lookup`](Self::lookup). Also returns an error if the folder cannot be listed, or if a change cannot be read that may
+    /// have replaced rows.
     pub fn lookup_to_put(&self, keys: Keys, recompute: Option<&Arc<RecomputeSession>>) -> Result<Lookup> {
         self.refresh()?;
+        self.check_commits()?;
         let options = LookupOptions { recompute, uncounted: true, ..LookupOptions::default() };
         Ok(self.lookup_with(keys, options)?.for_puts())
+    }
+
+    /// A value that is put for a row which cannot be found now would die by the change that has replaced the row, or by one of this
+    /// process after it.
+    fn check_commits(&self) -> Result<()> {
+        let core = self.reader()?;
+        let unread = core.live().changes.unread_commit();
+        let Some(unread) = unread else { return Ok(()) };
+        let path = core.storage.path().join(FileName::Change(unread).to_string());
+        Err(Error::io(
+            "cannot put values: rows wait for the change",
+            path,
+            io::Error::other("it cannot be read"),
+        ))
     }
 
     /// Rejects found rows: those at `positions` become missing, and the rows that are inserted for them replace them in every

@@ -209,8 +209,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// # Errors
     ///
     /// Returns an error if the numbers of ids and values differ, if the mode of the handle changes nothing, if the folder cannot be
-    /// listed (another process may have stored or invalidated these values), or if the folder is full or cannot be written; nothing
-    /// is stored then. Otherwise as [`get_or_compute`](Self::get_or_compute).
+    /// listed or a change in it cannot be read (another process may have stored or invalidated these values), or if the folder is
+    /// full or cannot be written; nothing is stored then. Otherwise as [`get_or_compute`](Self::get_or_compute).
     pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
@@ -252,7 +252,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put), also if the folder cannot be listed. Also returns an error if the rows cannot be written and synced.
+    /// As [`put`](Self::put). Also returns an error if the rows cannot be written and synced.
     pub fn replace<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;

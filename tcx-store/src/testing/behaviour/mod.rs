@@ -22,6 +22,7 @@ mod sealing;
 mod stats;
 mod tombstones;
 mod trimming;
+mod unread_commit;
 mod upkeep;
 mod variants;
 mod write_failures;
