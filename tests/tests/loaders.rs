@@ -97,6 +97,75 @@ fn samples_that_fail_are_named_and_the_others_are_stored() {
     assert_eq!(lengths.coverage(&ids).unwrap().missing(), [1]);
 }
 
+/// The samples that are named, once those of `texts` but for `gone` were asked for in a loader of `lengths` by `inner`.
+fn named_by_an_outer_loader(
+    lengths: &Cached<Lengths>,
+    inner: impl FnOnce(Missing<'_, String>) -> Result<Vec<String>>,
+) -> (String, Vec<String>) {
+    let error = lengths.fetch(&names(6), inner).unwrap_err();
+    let failed = error.load_failures().iter().map(|failure| failure.id().to_owned()).collect();
+    (error.to_string(), failed)
+}
+
+#[test]
+fn what_a_table_in_a_loader_could_load_is_not_taken_for_the_inputs_of_the_module() {
+    let dir = texts(6, &[4]);
+    let lengths = open(dir.path());
+    let raw = Cache::open(dir.path().join("cache")).unwrap().table::<Vec<String>>("raw_texts_v1").unwrap();
+    let read = |missing: Missing<'_, &String>| {
+        Partial::collect(missing.str_ids().map(|name| fs::read_to_string(dir.path().join(name))))
+    };
+    let cleaned = |missing: Missing<'_, String>| {
+        let raw = raw.get_or_compute(&missing.ids().collect::<Vec<_>>(), read)?;
+        Ok(raw.iter().map(|text| format!("<{text}>")).collect::<Vec<_>>())
+    };
+    let (message, failed) = named_by_an_outer_loader(&lengths, cleaned);
+    let expected = "module `raw_texts_v1`: loading the inputs of 1 of 6 samples failed: `4`; \
+                    the others were not stored: repair these, or leave them out";
+    assert_eq!((message.as_str(), failed), (expected, vec!["4".to_owned()]));
+    assert_eq!(lengths.coverage(&names(6)).unwrap().missing().len(), 6, "nothing is computed from raw texts");
+    fs::write(dir.path().join("4"), "xxxx").unwrap();
+    assert_eq!(lengths.fetch(&names(6), cleaned).unwrap(), [2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn samples_that_fail_in_a_loader_of_a_loader_keep_their_names() {
+    let dir = texts(6, &[4]);
+    let lengths = open(dir.path());
+    let cache = Cache::open(dir.path().join("other")).unwrap();
+    let upstream = cache.module(Lengths {}).unwrap();
+    let read = |missing: Missing<'_, String>| {
+        Partial::collect(missing.str_ids().map(|name| fs::read_to_string(dir.path().join(name))))
+    };
+    // Some are stored there, so the loader of the loader has other places.
+    upstream.fetch(&names(3), read).unwrap();
+    let (message, failed) = named_by_an_outer_loader(&lengths, |missing| {
+        let ids: Vec<String> = missing.ids().cloned().collect();
+        Ok(upstream.fetch(&ids, read)?.iter().map(ToString::to_string).collect())
+    });
+    assert!(message.contains("1 of 3 samples failed: `4`; the others were computed"), "{message}");
+    assert_eq!(failed, ["4"]);
+    assert_eq!(upstream.coverage(&names(6)).unwrap().missing(), [4]);
+    assert_eq!(lengths.coverage(&names(6)).unwrap().missing().len(), 6);
+}
+
+#[test]
+fn inputs_of_another_type_than_the_module_takes_are_not_computed_and_the_error_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let lengths = open(dir.path());
+    let (message, _) = named_by_an_outer_loader(&lengths, |missing| {
+        let mut partial = Partial::new();
+        partial.fail(0, "as asked");
+        let bytes: Vec<Vec<u8>> = partial.finish(missing.ids().skip(1).map(|_| vec![1]).collect())?;
+        Ok(bytes.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
+    });
+    assert!(
+        message.contains("the others were not computed, because the `Partial` has inputs of another type"),
+        "{message}"
+    );
+    assert_eq!(lengths.coverage(&names(6)).unwrap().missing().len(), 6);
+}
+
 #[test]
 fn many_samples_that_fail_are_counted_and_rows_that_are_not_stored_fail_the_same_way() {
     let dir = texts(1, &[]);

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use tcx_store::{KeyType, Keys, Lookup};
+use tcx_store::Lookup;
 
 use crate::cache::claims::{Claim, Claimant, Claimed, Wait};
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::Rows;
 use crate::cached::Cached;
 use crate::ids::Id;
-use crate::ids::name::name;
+use crate::ids::name::text;
 use crate::module::extractor::CachedModule;
 use crate::module::inputs::{check_loaded, select, taken};
 use crate::module::missing::Missing;
@@ -140,7 +140,7 @@ impl<M: CachedModule> Cached<M> {
         loaded: Result<M::Input>,
     ) -> Result<()> {
         let mut error = match loaded {
-            Err(error) if !error.load_failures().is_empty() => error,
+            Err(error) if error.is_partial() => error,
             loaded => {
                 let loaded = check_loaded::<M>(asked.len(), loaded)?;
                 let inputs =
@@ -149,7 +149,13 @@ impl<M: CachedModule> Cached<M> {
             }
         };
         let failed: HashSet<usize> = error.load_failures().iter().map(LoadFailure::place).collect();
-        if let Some(others) = error.take_loaded::<M::Input>() {
+        let others = error.take_loaded::<M::Input>();
+        let remedy = if others.is_some() {
+            "the others were computed: repair these, or leave them out"
+        } else {
+            "the others were not computed, because the `Partial` has inputs of another type than the module: pass it those of the module"
+        };
+        if let Some(others) = others {
             let is_loaded = |(place, _): &(usize, &usize)| !failed.contains(place);
             let kept: Vec<usize> =
                 asked.iter().enumerate().filter(is_loaded).map(|(_, position)| *position).collect();
@@ -157,8 +163,8 @@ impl<M: CachedModule> Cached<M> {
             let inputs = |positions: &[usize]| select(&others, kept.len(), &taken::<M>(&kept, positions)?);
             self.complete(store, rows, Some(&kept), inputs)?;
         }
-        let id = |place: usize| asked.get(place).map_or_else(String::new, |&at| id_text(rows.keys(), at));
-        Err(error.naming(asked.len(), id).in_module(M::ID))
+        let id = |place: usize| asked.get(place).map_or_else(String::new, |&at| text(rows.keys(), at));
+        Err(error.naming(asked.len(), id, remedy).in_module(M::ID))
     }
 
     /// Claims what is missing of the rows, unless another request has some of it.
@@ -192,12 +198,4 @@ impl<M: CachedModule> Cached<M> {
 /// Which samples are missing, as they are claimed.
 fn digests(rows: &Lookup) -> Vec<u64> {
     rows.all_missing_positions().map(|position| rows.keys().digest(position)).collect()
-}
-
-/// An id as text.
-fn id_text(keys: &Keys, position: usize) -> String {
-    match keys.key_type() {
-        KeyType::Text => String::from_utf8_lossy(keys.key(position)).into_owned(),
-        _ => name(keys, position),
-    }
 }

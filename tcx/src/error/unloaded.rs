@@ -14,6 +14,9 @@ const NAMED: usize = 10;
 pub(super) struct Unloaded {
     pub(super) failures: Vec<LoadFailure>,
     others: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Whether the call that has asked the loader has dealt with it. Places and inputs are of that call: a loader that makes the call
+    /// and returns its error has other samples and other inputs.
+    is_over: bool,
 }
 
 /// A sample that a loader could not load: see [`Error::load_failures`].
@@ -92,8 +95,14 @@ impl Error {
         let failures: Vec<_> = failed.into_iter().map(failure).collect();
         let mut error =
             Self::new(ErrorKind::Loader, format!("loading the inputs of {} samples failed", failures.len()));
-        error.0.unloaded = Some(Unloaded { failures, others: Mutex::new(Some(Box::new(others))) });
+        let others = Mutex::new(Some(Box::new(others) as Box<dyn Any + Send>));
+        error.0.unloaded = Some(Unloaded { failures, others, is_over: false });
         error
+    }
+
+    /// Whether it is from the loader itself, and not from a call that the loader has made.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.0.unloaded.as_ref().is_some_and(|unloaded| !unloaded.is_over)
     }
 
     /// The inputs of the samples that could be loaded, once.
@@ -102,9 +111,13 @@ impl Error {
         others.take()?.downcast().ok().map(|others| *others)
     }
 
-    /// Names the samples that could not be loaded; `asked` is the number of all samples of the loader.
-    pub(crate) fn naming(mut self, asked: usize, id: impl Fn(usize) -> String) -> Self {
-        let Some(unloaded) = &mut self.0.unloaded else { return self };
+    /// Names the samples that could not be loaded; `asked` is the number of all samples of the loader. The inputs of the others are
+    /// of no more use.
+    pub(crate) fn naming(mut self, asked: usize, id: impl Fn(usize) -> String, remedy: &str) -> Self {
+        let Some(unloaded) = self.0.unloaded.as_mut().filter(|unloaded| !unloaded.is_over) else {
+            return self;
+        };
+        (unloaded.is_over, unloaded.others) = (true, Mutex::default());
         for failure in &mut unloaded.failures {
             failure.id = id(failure.place).into();
         }
@@ -115,6 +128,6 @@ impl Error {
         let message =
             format!("loading the inputs of {failed} of {asked} samples failed: {}{more}", named.join(", "));
         self.0.message = Message::Text(message.into());
-        self.with_remedy("the others were computed: repair these, or leave them out")
+        self.with_remedy(remedy)
     }
 }

@@ -10,6 +10,14 @@ pub(crate) fn name(keys: &Keys, position: usize) -> String {
     id_name(keys.key_type(), keys.key(position))
 }
 
+/// An id as text.
+pub(crate) fn text(keys: &Keys, position: usize) -> String {
+    match keys.key_type() {
+        KeyType::Text => String::from_utf8_lossy(keys.key(position)).into_owned(),
+        _ => name(keys, position),
+    }
+}
+
 /// The id with these bytes, for a message.
 pub(crate) fn id_name(key_type: KeyType, key: &[u8]) -> String {
     match key_type {

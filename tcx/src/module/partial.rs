@@ -33,6 +33,17 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// The rows are computed from exactly what [`collect`](Self::collect) or [`finish`](Self::finish) was given. If a sample fails,
+/// both return an error, and `?` skips what the loader does afterwards. So process the samples before:
+///
+/// ```
+/// # fn read(id: &str) -> std::io::Result<String> { std::fs::read_to_string(id) }
+/// # fn lower(missing: tcx::Missing<'_, &str>) -> tcx::Result<Vec<String>> {
+/// // Not `tcx::Partial::collect(…)?` and then `to_lowercase`: if a sample fails, the others would be computed as they were read.
+/// tcx::Partial::collect(missing.str_ids().map(|id| read(id).map(|text| text.to_lowercase())))
+/// # }
+/// ```
+///
 /// A batch that is no `Vec` is made of the samples that could be loaded:
 ///
 /// ```

@@ -19,6 +19,7 @@ use crate::cache::claims::Entered;
 use crate::cache::coverage::Coverage;
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::{Call, Rows};
+use crate::ids::name::text;
 use crate::ids::stamp::Stamped;
 use crate::ids::{Id, KeyKind, StringIds};
 use crate::module::missing::Missing;
@@ -144,13 +145,24 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         if !positions.is_empty() {
             let start = Instant::now();
             let computing = Entered::computing();
-            let values = compute(Missing::new(ids, &positions))?;
+            let values = compute(Missing::new(ids, &positions));
             drop(computing);
+            let values = values.map_err(|error| self.uncomputed(error, rows.keys(), &positions))?;
             let columns = self.columns(&values, positions.len())?;
             self.rows.computed(positions.len(), start);
             self.rows.complete(&mut rows, &positions, columns, None)?;
         }
         Ok(rows)
+    }
+
+    /// A table stores all values of a batch or none, so nobody may take the others for inputs of its own.
+    fn uncomputed(&self, error: Error, keys: &Keys, positions: &[usize]) -> Error {
+        if !error.is_partial() {
+            return error;
+        }
+        let id = |place: usize| positions.get(place).map_or_else(String::new, |&at| text(keys, at));
+        let remedy = "the others were not stored: repair these, or leave them out";
+        error.naming(positions.len(), id, remedy).in_module(&self.id)
     }
 
     /// Found rows that are not valid become missing. The lock is held, so no other thread replaces one of them.
