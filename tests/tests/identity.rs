@@ -242,6 +242,41 @@ fn a_cache_that_was_moved_or_copied_stays_valid() {
     assert!(!first.exists());
 }
 
+/// Modules that one line of a macro makes, with one id.
+macro_rules! factors {
+    ($($name:ident: $factor:literal),*) => {$(
+        mod $name {
+            use tcx::{Extractor, Result, cached_module};
+
+            #[cached_module(id = "factor_v1", key = i64)]
+            pub(super) struct Times {}
+
+            impl Extractor for Times {
+                type Input = Vec<i64>;
+                type Output = Vec<i64>;
+
+                fn forward(&self, x: &Vec<i64>) -> Result<Vec<i64>> {
+                    Ok(x.iter().map(|x| $factor * x).collect())
+                }
+            }
+        }
+    )*};
+}
+
+factors!(two: 2, three: 3);
+
+#[test]
+fn modules_that_one_macro_makes_with_one_id_do_not_share_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let doubled = cache.module(two::Times {}).and_then(|two| two.forward(&[1], &vec![1]));
+    let tripled = cache.module(three::Times {}).and_then(|three| three.forward(&[1], &vec![1]));
+    for refused in [doubled, tripled] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.starts_with("module `factor_v1`: its id is used by 2 modules: "), "{error}");
+    }
+}
+
 fn millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
