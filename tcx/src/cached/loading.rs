@@ -69,7 +69,8 @@ impl<M: CachedModule> Cached<M> {
     ///   nothing. Each handle in mode [`Recompute`](crate::Mode::Recompute) computes each sample once.
     /// - `load` may use this handle and others. If two requests would wait for each other by way of their loaders, one of them
     ///   loads the samples itself. tcx does not recognise requests that `load` makes in other threads. If one of these waits
-    ///   for a sample of its own `load`, it loads that sample after a minute.
+    ///   for a sample of its own `load`, it loads that sample after a minute. So does a request that waits for a future which
+    ///   nothing polls.
     ///
     /// # Errors
     ///

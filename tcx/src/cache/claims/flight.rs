@@ -16,6 +16,7 @@ pub(crate) struct Flight {
     pub(super) is_async: bool,
     /// Whether its end is an answer: the samples were computed, or cannot be by this request. Not so if its future is dropped.
     is_answer: AtomicBool,
+    is_waited_for: AtomicBool,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -23,6 +24,8 @@ pub(crate) struct Flight {
 #[derive(Debug, Default)]
 struct State {
     end: Option<End>,
+    /// Whether tasks have waited long enough.
+    is_overdue: bool,
     wakers: Vec<Waker>,
 }
 
@@ -38,7 +41,8 @@ pub(crate) enum End {
 impl Flight {
     pub(super) fn new(request: Arc<Request>, is_async: bool) -> Self {
         let is_answer = AtomicBool::new(!is_async);
-        Self { request, is_async, is_answer, state: Mutex::default(), ended: Condvar::new() }
+        let (is_waited_for, state) = (AtomicBool::new(false), Mutex::default());
+        Self { request, is_async, is_answer, is_waited_for, state, ended: Condvar::new() }
     }
 
     /// Whether it is an answer if it ends now.
@@ -63,12 +67,12 @@ impl Flight {
         waited.unwrap_or_else(PoisonError::into_inner).0.end
     }
 
-    /// How it ended.
-    pub(super) async fn ended(&self) -> End {
+    /// How it ended, unless it was [given up](Self::give_up).
+    pub(super) async fn ended(&self) -> Option<End> {
         poll_fn(|context| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(end) = state.end {
-                return Poll::Ready(end);
+            if state.end.is_some() || state.is_overdue {
+                return Poll::Ready(state.end);
             }
             // A task that moved has a new waker; the old ones wake it for nothing.
             if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -77,5 +81,19 @@ impl Flight {
             Poll::Pending
         })
         .await
+    }
+
+    /// Whether nobody has asked this before: the first task that waits sees to it that none waits for ever.
+    pub(super) fn is_first_wait(&self) -> bool {
+        !self.is_waited_for.swap(true, Ordering::Relaxed)
+    }
+
+    /// From now on no task waits for it.
+    pub(super) fn give_up(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_overdue = true;
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -9,12 +9,13 @@
 mod flight;
 mod request;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
@@ -23,8 +24,8 @@ pub(crate) use self::request::{Entered, Request};
 use self::request::{Waiting, computes};
 use crate::cache::alone::{Alone, Refused};
 
-/// How long a thread waits for another request. Only threads that a loader has started itself, and waits for, can make it wait
-/// for nothing.
+/// How long a request waits for another one. That may never end: its loader waits for this one by way of a thread that it has
+/// started, or of a lock of the program, or it is a future that nothing polls.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The samples of a module that are being loaded or computed, by their [digest](tcx_store::Keys::digest). Two samples of one
@@ -32,6 +33,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     held: Alone<HashMap<u64, Arc<Flight>>>,
+    /// The requests that tasks wait for, and until when. A thread goes through them as long as there are any.
+    waited_for: Alone<VecDeque<(Instant, Arc<Flight>)>>,
 }
 
 /// Samples that one request has claimed, until this is dropped.
@@ -54,6 +57,7 @@ pub(crate) enum Claimed {
 /// Another request has samples.
 #[derive(Debug)]
 pub(crate) struct Wait {
+    claims: Arc<Claims>,
     flight: Arc<Flight>,
     samples: Vec<u64>,
     _waiting: Waiting,
@@ -109,7 +113,8 @@ impl Claimant {
                 |sample: &&u64| held.get(sample).is_some_and(|other| Arc::ptr_eq(other, flight));
             let samples = samples.iter().filter(is_of_flight).copied().collect();
             if let Some(waiting) = self.wait_for(flight) {
-                return Ok(Claimed::Held(Wait { flight: flight.clone(), samples, _waiting: waiting }));
+                let (claims, flight) = (claims.clone(), flight.clone());
+                return Ok(Claimed::Held(Wait { claims, flight, samples, _waiting: waiting }));
             }
             self.not_waited_for.extend(samples);
         }
@@ -131,26 +136,31 @@ impl Claimant {
 
     fn wait_within(&mut self, wait: Wait, limit: Duration) {
         let end = wait.flight.wait(limit);
+        self.waited(wait, end, limit);
+    }
+
+    /// As [`wait`](Self::wait), in a task.
+    pub(crate) async fn wait_async(&mut self, wait: Wait) {
+        self.wait_async_within(wait, PATIENCE).await;
+    }
+
+    async fn wait_async_within(&mut self, wait: Wait, limit: Duration) {
+        wait.claims.watch(&wait.flight, limit);
+        let end = wait.flight.ended().await;
+        self.waited(wait, end, limit);
+    }
+
+    fn waited(&mut self, wait: Wait, end: Option<End>, limit: Duration) {
+        self.has_waited = true;
         if end.is_none() {
             let (samples, seconds) = (wait.samples.len(), limit.as_secs());
             tracing::warn!(
                 samples,
                 "waited {seconds} s for another request that loads the same samples: they are loaded a second time; \
-                 a loader that waits for its own samples in another thread looks like this"
+                 a loader that waits for its own samples in another thread looks like this, and a future that is not polled"
             );
         }
-        self.waited(wait, end.unwrap_or(End::Answered));
-    }
-
-    /// As [`wait`](Self::wait), in a task.
-    pub(crate) async fn wait_async(&mut self, wait: Wait) {
-        let end = wait.flight.ended().await;
-        self.waited(wait, end);
-    }
-
-    fn waited(&mut self, wait: Wait, end: End) {
-        self.has_waited = true;
-        if end == End::Answered {
+        if end != Some(End::Abandoned) {
             self.not_waited_for.extend(wait.samples);
         }
     }
@@ -165,6 +175,40 @@ impl Claims {
     pub(crate) fn claim_free(self: &Arc<Self>, samples: &[u64]) -> Result<Claim, Refused> {
         let flight = Arc::new(Flight::new(Request::current(), false));
         Ok(Claim::of_free(self, &mut *self.held.lock()?, flight, samples))
+    }
+
+    /// Sees to it that tasks give up waiting after `limit`. Done by a thread: a runtime may have no clock.
+    fn watch(self: &Arc<Self>, flight: &Arc<Flight>, limit: Duration) {
+        let Some(until) = Instant::now().checked_add(limit).filter(|_| flight.is_first_wait()) else {
+            return;
+        };
+        let Ok(mut waited_for) = self.waited_for.lock() else { return };
+        waited_for.push_back((until, flight.clone()));
+        if waited_for.len() == 1 {
+            let claims = self.clone();
+            let started =
+                thread::Builder::new().name("tcx-patience".to_owned()).spawn(move || claims.watch_all());
+            if started.is_err() {
+                // The next one tries again. These tasks wait until the other request ends, as it nearly always does.
+                waited_for.clear();
+            }
+        }
+    }
+
+    fn watch_all(&self) {
+        let next = || Some(self.waited_for.lock().ok()?.front()?.clone());
+        while let Some((until, flight)) = next() {
+            if flight.wait(until.saturating_duration_since(Instant::now())).is_none() {
+                flight.give_up();
+            }
+            if let Ok(mut waited_for) = self.waited_for.lock() {
+                waited_for.pop_front();
+                if waited_for.is_empty() {
+                    // The next one starts another thread.
+                    return;
+                }
+            }
+        }
     }
 }
 

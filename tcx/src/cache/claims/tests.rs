@@ -126,6 +126,25 @@ fn of_those_that_wait_for_a_dropped_future_one_takes_over_and_the_others_wait_on
 }
 
 #[test]
+fn tasks_do_not_wait_for_ever_for_a_future_that_nothing_polls() {
+    let claims = Arc::<Claims>::default();
+    let _claim = all(Claimant::asynchronous().claim(&claims, &[1, 2]).unwrap());
+    // Without a clock.
+    Builder::new_current_thread().build().unwrap().block_on(async {
+        for sample in [1, 2] {
+            let mut waiting = Claimant::asynchronous();
+            let wait = held(waiting.claim(&claims, &[sample]).unwrap());
+            waiting.wait_async_within(wait, Duration::from_millis(20)).await;
+            assert!(waiting.has_waited());
+            assert!(
+                all(waiting.claim(&claims, &[sample]).unwrap()).samples.is_empty(),
+                "it loads the sample itself"
+            );
+        }
+    });
+}
+
+#[test]
 fn a_blocking_request_in_a_runtime_does_not_wait_for_a_future() {
     let claims = Arc::<Claims>::default();
     let _claim = all(Claimant::asynchronous().claim(&claims, &[1]).unwrap());
