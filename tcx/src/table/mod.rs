@@ -155,7 +155,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Ok(rows)
     }
 
-    /// A table stores all values of a batch or none, so nobody may take the others for inputs of its own.
+    /// A table stores all values of a batch or none, so no caller may take the others for its own inputs.
     fn uncomputed(&self, error: Error, keys: &Keys, positions: &[usize]) -> Error {
         if !error.is_partial() {
             return error;

@@ -83,7 +83,7 @@ impl Flight {
         .await
     }
 
-    /// Whether nobody has asked this before: the first task that waits sees to it that none waits for ever.
+    /// Whether this is asked for the first time: the first task that waits sees to it that none waits forever.
     pub(super) fn is_first_wait(&self) -> bool {
         !self.is_waited_for.swap(true, Ordering::Relaxed)
     }
