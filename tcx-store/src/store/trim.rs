@@ -56,7 +56,9 @@ impl Store {
         };
         let is_done = rewrite(core, &plan)
             .map_err(|error| Error::io("cannot rewrite a segment in", core.storage.path(), error))?;
-        remove_pruned_runs(core)?;
+        if is_done {
+            remove_pruned_runs(core);
+        }
         Ok(is_done)
     }
 }
@@ -130,15 +132,9 @@ fn first_live_rows(plan: &Plan) -> io::Result<(Vec<u32>, Vec<KeyHash>)> {
 }
 
 /// Removes the index run of the replaced segment. Best effort: a run that stays is found to add nothing by other processes.
-fn remove_pruned_runs(core: &Core) -> Result<()> {
-    let pruned = {
-        let mut live = core.live();
-        live.refresh()?;
-        core.install(&mut live);
-        live.take_pruned_runs()
-    };
+fn remove_pruned_runs(core: &Core) {
+    let pruned = core.live().take_pruned_runs();
     for run in pruned {
         let _ = core.storage.remove(&FileName::Run(run).to_string());
     }
-    Ok(())
 }

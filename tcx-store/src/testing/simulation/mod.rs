@@ -28,5 +28,6 @@ mod seeds;
 mod switches;
 mod tests;
 mod trace;
+mod trims;
 
 pub(crate) use schedule::{forks, is_simulated, now, random, spawn, wait_once, wait_while, wall};

@@ -61,6 +61,11 @@ pub(super) enum Operation {
     Compact(Effort),
     /// Removes what is not needed and so old.
     Collect(Duration),
+    /// Cuts one of the served segments down to so many rows.
+    Trim {
+        segment: usize,
+        rows: usize,
+    },
 }
 
 type Choice = fn(&mut Chance, &Process) -> Operation;
@@ -95,6 +100,10 @@ const OF_THE_WRITER: [(usize, Choice); 8] = [
     (4, |_, _| Operation::Close),
 ];
 
+/// What it does as well, if it cuts segments down.
+const OF_A_TRIMMER: [(usize, Choice); 1] =
+    [(6, |chance, _| Operation::Trim { segment: chance.below(KEYS.len()), rows: chance.below(KEYS.len()) })];
+
 fn lookup_any(chance: &mut Chance, process: &Process) -> Operation {
     let mut keys = KEYS.to_vec();
     chance.shuffle(&mut keys);
@@ -118,7 +127,8 @@ impl Operation {
             return Self::Open { fresh: chance.permille(500) };
         }
         let of_the_writer = if writes { &OF_THE_WRITER[..] } else { &[] };
-        let choices = || OF_ANY_THREAD.iter().chain(of_the_writer);
+        let of_a_trimmer = if writes && process.habits().trims { &OF_A_TRIMMER[..] } else { &[] };
+        let choices = || OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_trimmer);
         let mut at = chance.below(choices().map(|(weight, _)| weight).sum());
         for (weight, choice) in choices() {
             if at < *weight {
@@ -173,6 +183,7 @@ impl Operation {
                 let collected = session.store.core.collect(age);
                 collected.map_or_else(|error| process.failed(&error), drop);
             }
+            (Self::Trim { segment, rows }, Some(session)) => trim(process, session, segment, rows),
             (Self::Invalidate(matcher), Some(session)) => invalidate(process, session, matcher),
             (Self::Refresh { fresh: true }, Some(session)) => refresh(process, session),
             (Self::Refresh { fresh: false }, Some(session)) => {
@@ -184,6 +195,9 @@ impl Operation {
     }
 }
 
+/// The name that a segment might have.
+const NO_SEGMENT: &str = "seg-00000000000000000000000000000000-0000000000000000.arrow";
+
 /// A forked process tries what needs the threads of its parent.
 fn inherited(process: &Process, session: &Session, operation: &Operation) {
     let store = &session.store;
@@ -193,6 +207,7 @@ fn inherited(process: &Process, session: &Session, operation: &Operation) {
         Operation::Invalidate(_) => store.invalidate_all(),
         Operation::Compact(_) => store.compact(),
         Operation::Collect(age) => store.collect(*age).map(drop),
+        Operation::Trim { rows, .. } => store.trim_segment(NO_SEGMENT, *rows as u64).map(drop),
         _ => store.flush(),
     };
     if tried.is_ok() {
@@ -292,6 +307,23 @@ fn flush(process: &Process, session: &Session, handle: usize) {
     if seal(process, session) {
         let reported = session.losses[handle].take().err().map(|error| format!("{error:#}"));
         process.world.oracle().reported(session.number(), handle, reported.as_deref());
+    }
+}
+
+/// Cuts down one of the segments that are served, in the order of their names.
+fn trim(process: &Process, session: &Session, segment: usize, rows: usize) {
+    let served = session.store.core.snapshot().segments.clone();
+    let mut names: Vec<String> = served.iter().map(|segment| segment.name().to_string()).collect();
+    names.sort();
+    if names.is_empty() {
+        return;
+    }
+    let name = &names[segment % names.len()];
+    match session.store.trim_segment(name, rows as u64) {
+        Ok(is_done) => {
+            process.world.note(|| format!("process {}: {name} trimmed: {is_done}", process.number));
+        }
+        Err(error) => process.failed(&error),
     }
 }
 

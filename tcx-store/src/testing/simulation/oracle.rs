@@ -61,6 +61,8 @@ pub(super) struct Oracle {
     pub(super) may_refuse: bool,
     /// What a lookup does not find may be there all the same.
     pub(super) may_miss: bool,
+    /// The keys whose rows may have been cut away from their segments: they are missing, and were not invalidated.
+    pub(super) trimmed: Vec<&'static str>,
     /// Rows of this age, in milliseconds, must not be served. Younger ones may be gone with them.
     pub(super) time_to_live: Option<u64>,
     violation: Option<String>,

@@ -89,6 +89,8 @@ pub(super) struct Process {
 pub(super) struct Habits {
     /// A lookup is that of a recomputing handle.
     pub(super) recomputes: usize,
+    /// Whether it cuts segments down.
+    pub(super) trims: bool,
 }
 
 /// What is gone when the process dies.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::memory::Weather;
+use super::operation::KEYS;
 use super::process::Habits;
 use super::run::{Setup, Simulation};
 use super::schedule::Until;
@@ -54,7 +55,7 @@ fn setup(chance: &mut Chance, traced: bool) -> Setup {
         time_to_live: chance
             .permille(100)
             .then(|| chance.pick(&[Duration::from_secs(5), Duration::from_mins(1)])),
-        habits: Habits { recomputes: chance.pick(&[60, 60, 500]) },
+        habits: Habits { recomputes: chance.pick(&[60, 60, 500]), trims: false },
         refresh_every: chance.pick(&[Duration::ZERO, Duration::from_secs(1), Duration::from_hours(1)]),
         grain: chance.pick(&[1, 1000, 2000]),
         traced,
@@ -82,10 +83,15 @@ pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change:
     };
     let mut setup = setup(&mut chance, traced);
     setup.weather.unreadable_change = unreadable_change;
+    // Drawn apart: the runs of other seeds stay as they were before there were trims.
+    setup.habits.trims = Chance::new(!seed).permille(100);
     let mut simulation = Simulation::new(&setup, &mut chance);
     if chance.permille(100) {
         simulation.world.oracle().may_refuse = true;
         simulation.process(0).set_identity(1);
+    }
+    if setup.habits.trims {
+        simulation.world.oracle().trimmed = KEYS.to_vec();
     }
     let expires = setup.time_to_live.is_some();
     simulation.world.oracle().may_miss = unreadable_change > 0 || expires;

@@ -28,7 +28,7 @@ impl Script {
             threads: 1,
             weather: Weather::default(),
             time_to_live: None,
-            habits: Habits { recomputes: 0 },
+            habits: Habits { recomputes: 0, trims: false },
             refresh_every: Duration::ZERO,
             grain: 1,
             traced: true,
@@ -107,6 +107,11 @@ impl Script {
 
     pub(super) fn invalidate(&mut self, process: usize, key: &'static str) {
         self.run(process, Operation::Invalidate(Matcher::Keys(vec![key])));
+    }
+
+    /// From now on the rows of these keys may be cut away by a [trim](Operation::Trim).
+    pub(super) fn may_cut(&mut self, keys: &[&'static str]) {
+        self.0.world.oracle().trimmed = keys.to_vec();
     }
 
     pub(super) fn collect(&mut self, process: usize) {

@@ -90,7 +90,8 @@ impl Oracle {
     pub(super) fn lost(&self, glance: &Glance, key: &str, view: u32) -> Option<String> {
         let Session { identity, refused, misled, .. } = self.sessions[glance.session];
         let places = &self.places;
-        let lost = self.rows.iter().enumerate().filter(|_| !self.may_miss).find(|(number, row)| {
+        let may_miss = self.may_miss || self.trimmed.contains(&key);
+        let lost = self.rows.iter().enumerate().filter(|_| !may_miss).find(|(number, row)| {
             // A row that leaves the buffer while the folder is another is found again after a refresh.
             let is_kept = row.looked_in == places.current()
                 && !row.sealing.is_some_and(|since| places.switched_since(since));
