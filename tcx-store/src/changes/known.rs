@@ -65,6 +65,8 @@ pub(crate) struct KnownChanges {
 pub(crate) struct Shown {
     newest: Option<u64>,
     unread: usize,
+    /// The oldest changes that may be read another time: they decide what rows [outlive](KnownChanges::outlived).
+    unreadable: (Option<u64>, Option<u64>),
     unlisted: Option<u64>,
 }
 
@@ -181,7 +183,8 @@ impl KnownChanges {
 
     /// What readers have to be shown again when it changes.
     pub(crate) fn shown(&self) -> Shown {
-        Shown { newest: self.newest(), unread: self.unread.len(), unlisted: self.unlisted }
+        let (unread, unreadable) = (self.unread.len(), (self.unread_after(0), self.unread_commit()));
+        Shown { newest: self.newest(), unread, unreadable, unlisted: self.unlisted }
     }
 
     /// A process has given this number to a change, whether it can be found or not.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
 use std::time::Duration;
 
+use super::replaced_at_once::{killed_before_the_commit, with_a_row};
 use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, process, replace, spec, values, with_operations};
@@ -47,6 +48,26 @@ fn a_row_that_is_computed_after_another_process_has_invalidated_it_stays() {
             other.refresh().unwrap();
         }
     }
+}
+
+#[test]
+fn a_row_stays_that_is_computed_once_a_change_which_might_commit_others_is_known_to_be_damaged() {
+    let dir = with_a_row();
+    killed_before_the_commit(dir.path());
+    std::fs::write(dir.path().join("m_v1/change-00000000000000000001"), "damaged").unwrap();
+    let fails = Arc::new(AtomicBool::new(true));
+    let is_unreadable = fails.clone();
+    let steps = Faulty::with(move |_, step, path| {
+        let fails =
+            step == "open" && path.ends_with("change-00000000000000000001") && is_unreadable.load(SeqCst);
+        fails.then_some(Fault::Refused(ErrorKind::Other))
+    });
+    let own = with_operations(dir.path(), steps);
+    fails.store(false, SeqCst);
+    own.refresh().unwrap();
+    compute(&own, &["y"], 7);
+    own.flush().unwrap();
+    assert_eq!((values(&own, &["y"]), own.stats().rows_dropped), (vec![7], 0));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::write::generation::{publish, write};
 use crate::{Inspection, Losses, Options, RecomputeSession, SegmentState, Store};
 
 /// A folder with a durable row, whose value is 1.
-fn with_a_row() -> tempfile::TempDir {
+pub(super) fn with_a_row() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let store = process(dir.path());
     compute(&store, &["x"], 1);
@@ -202,7 +202,7 @@ fn every_replacement_of_many_is_there_though_another_process_computes_missing_ro
 }
 
 /// A row that is written as a replacement whose tombstone is not created: its process dies before. The store is one whose process is dead.
-fn killed_before_the_commit(dir: &Path) -> String {
+pub(super) fn killed_before_the_commit(dir: &Path) -> String {
     let before = names(dir, "seg-");
     let dead = Arc::<AtomicBool>::default();
     let dies = dead.clone();
