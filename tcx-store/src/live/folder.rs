@@ -329,6 +329,11 @@ impl Live {
         self.runs.take_pruned()
     }
 
+    /// The runs that lead to one of these segments.
+    pub(crate) fn runs_leading_to(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
+        self.runs.leading_to(segments)
+    }
+
     /// The runs that lead to none of these segments.
     pub(crate) fn runs_leading_nowhere(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
         self.runs.leading_nowhere(segments)

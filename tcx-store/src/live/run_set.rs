@@ -129,10 +129,14 @@ impl RunSet {
         replaced
     }
 
+    /// The runs that lead to one of these segments.
+    pub(crate) fn leading_to(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
+        self.used.iter().filter(|run| leads_to(run, segments)).map(|run| run.name()).collect()
+    }
+
     /// The runs that lead to none of these segments.
     pub(crate) fn leading_nowhere(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
-        let leads_nowhere = |run: &&Arc<Run>| !run.segments().iter().any(|name| segments.contains(name));
-        self.used.iter().filter(leads_nowhere).map(|run| run.name()).collect()
+        self.used.iter().filter(|run| !leads_to(run, segments)).map(|run| run.name()).collect()
     }
 
     /// The runs that were let go of, whose files can go.
@@ -161,6 +165,10 @@ impl RunSet {
         self.used.extend(Run::open(map, random).map(Arc::new));
         Ok(())
     }
+}
+
+fn leads_to(run: &Run, segments: &BTreeSet<SegmentName>) -> bool {
+    run.segments().iter().any(|name| segments.contains(name))
 }
 
 /// Gives a run its name. It is not synced: it can be made again at any time.

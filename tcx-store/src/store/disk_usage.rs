@@ -1,13 +1,16 @@
 //! What a folder takes on disk, and how much of it could go.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
+use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::segment::Segment;
+use crate::segment::{Segment, SegmentError};
 use crate::stats::DiskUsage;
 use crate::storage::TEMPORARY_FILES_STAY;
-use crate::storage::name::FileName;
+use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
+use crate::sys::bytes::Random;
 
 impl Store {
     /// Lists the folder and looks at each of its files: what they take, written by any process. Where rows were invalidated, their
@@ -43,7 +46,8 @@ impl Store {
                 .unwrap_or(bytes)
         };
         let served: HashMap<_, _> = snapshot.segments.iter().map(|own| (own.name(), own)).collect();
-        let runs: HashSet<_> = snapshot.runs.iter().map(|indexed| indexed.run.name()).collect();
+        let (waiting, mut runs) = waiting(&core, &names);
+        runs.extend(snapshot.runs.iter().map(|indexed| indexed.run.name()));
         let merged = |name: &FileName| if let FileName::Merged(number) = name { Some(*number) } else { None };
         let newest = names.iter().filter_map(merged).max();
         let mut usage = DiskUsage::default();
@@ -51,6 +55,7 @@ impl Store {
             // One that has vanished takes nothing.
             let Ok(info) = storage.info(&name.to_string()) else { continue };
             let dead = match &name {
+                FileName::Segment(name) if waiting.contains(name) => Some(0),
                 FileName::Segment(name) => served.get(name).map(|segment| dead(segment)),
                 FileName::Run(name) => runs.contains(name).then_some(0),
                 FileName::Change(_) => Some(0),
@@ -64,4 +69,22 @@ impl Store {
         }
         Ok(usage)
     }
+}
+
+/// The listed segments that may be served later, and the index runs that lead to them: a change that commits or kills them is not known,
+/// or cannot be read now, or they cannot be read themselves.
+fn waiting(core: &Core, names: &[FileName]) -> (BTreeSet<SegmentName>, BTreeSet<Random>) {
+    let mut live = core.live();
+    let (waiting, oldest_kept) = (live.waiting(), core.retention.oldest_kept());
+    // One that may still be committed stays, however old it is.
+    let is_kept = |segment: &&Arc<Segment>| {
+        segment.born() >= oldest_kept || live.changes.committed(segment.needs()).is_none()
+    };
+    let waiting = waiting.iter().filter(is_kept).map(|segment| segment.name());
+    let segment = |name: &FileName| if let FileName::Segment(name) = name { Some(*name) } else { None };
+    let is_unread =
+        |name: &SegmentName| matches!(live.segments.opened(*name), None | Some(Err(SegmentError::Failed(_))));
+    let segments: BTreeSet<_> = waiting.chain(names.iter().filter_map(segment).filter(is_unread)).collect();
+    let runs = live.runs_leading_to(&segments).into_iter().collect();
+    (segments, runs)
 }

@@ -1,12 +1,16 @@
 //! What is counted is what happened.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::replaced_at_once::{killed_before_the_commit, with_a_row};
 use crate::LookupOptions;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{column, compute, keys, names, process, seal_all, spec, values};
+use crate::testing::{
+    Fault, Faulty, column, compute, keys, names, process, seal_all, spec, values, with_operations,
+};
 use crate::{MissCauses, Options, RecomputeSession, Store};
 
 /// Counts the misses of these keys.
@@ -187,4 +191,35 @@ fn dead_bytes_are_those_that_compaction_and_collection_free() {
     assert_eq!(left.dead_bytes, 0);
     assert_eq!(left.files, names(dir.path(), "").len() as u64 - 1);
     assert_eq!(values(&store, &["a", "b"]), [-1, 7]);
+}
+
+#[test]
+fn a_segment_that_waits_for_its_commit_is_not_dead_before_its_number_is_given_to_another_change() {
+    let dir = with_a_row();
+    let segment = killed_before_the_commit(dir.path());
+    let store = process(dir.path());
+    assert_eq!(store.disk_usage().unwrap().dead_bytes, 0);
+    store.invalidate(&keys(&["other"])).unwrap();
+    let bytes = std::fs::metadata(dir.path().join("m_v1").join(segment)).unwrap().len();
+    assert!(store.disk_usage().unwrap().dead_bytes >= bytes, "it is void");
+    store.collect(Duration::ZERO).unwrap();
+    assert_eq!(store.disk_usage().unwrap().dead_bytes, 0);
+}
+
+#[test]
+fn a_segment_whose_changes_cannot_be_found_or_read_is_not_dead() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = filled(dir.path());
+    store.invalidate(&keys(&["a"])).unwrap();
+    compute(&store, &["d"], 7);
+    seal_all(&store);
+    let change = dir.path().join("m_v1/change-00000000000000000001");
+    let is_unreadable =
+        |step: &str, path: &Path| step == "open" && path.ends_with("change-00000000000000000001");
+    let steps = Faulty::with(move |_, step, path| {
+        is_unreadable(step, path).then_some(Fault::Refused(ErrorKind::Other))
+    });
+    assert_eq!(with_operations(dir.path(), steps).disk_usage().unwrap().dead_bytes, 0, "it cannot be read");
+    std::fs::remove_file(change).unwrap();
+    assert_eq!(process(dir.path()).disk_usage().unwrap().dead_bytes, 0, "it is not there (yet)");
 }
