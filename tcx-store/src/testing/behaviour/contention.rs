@@ -79,6 +79,9 @@ fn rows_that_contention_keeps_from_being_written_wait_in_the_buffer_and_writing_
         assert_eq!(error.kind(), ErrorKind::Contended);
         assert!(error.to_string().contains("stay in the write buffer"), "{error}");
     }
+    assert_eq!(usize::MAX - times.load(SeqCst), 3 * 8, "each time in eight attempts");
+    let left = (names(dir.path(), "seg-").len(), names(dir.path(), "run-").len());
+    assert_eq!(left, (1, 1), "nothing is left of the attempts");
     let stats = store.stats();
     assert_eq!((stats.write_failures, stats.rows_dropped, stats.is_writing_off), (0, 0, false));
     assert_eq!((values(&store, &["x"]), values(&process(dir.path()), &["x"])), (vec![2], vec![1]));

@@ -158,6 +158,30 @@ fn rows_that_a_process_without_a_time_to_live_joins_keep_half_of_the_time_of_ano
 }
 
 #[test]
+fn rows_that_a_process_with_a_time_to_live_joins_keep_all_but_a_sixteenth_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { time_to_live: Some(Duration::from_hours(4)), ..Options::default() };
+    let store = open(dir.path(), &options);
+    let mut wanted: Vec<String> = Vec::new();
+    for minutes in (0..6 * 60).step_by(4) {
+        go_ahead(Duration::from_mins(minutes));
+        let key = format!("{minutes}");
+        compute(&store, &[&key], minutes as i64);
+        seal_all(&store);
+        wanted.push(key);
+        store.compact().unwrap();
+        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        for (own, found) in wanted.iter().zip(values(&store, &wanted)) {
+            let age = minutes - own.parse::<u64>().unwrap();
+            assert!(found >= 0 || age >= 4 * 60 - 15, "{own} is gone after {age} minutes");
+            assert!(found < 0 || age <= 4 * 60, "{own} is there after {age} minutes");
+        }
+    }
+    // Of the last four hours there are 60.
+    assert!(store.stats().segments < 45, "{} segments", store.stats().segments);
+}
+
+#[test]
 fn a_full_folder_keeps_what_it_has_and_takes_nothing_more() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { max_bytes: Some(60_000), when_full: WhenFull::StopWriting, ..Options::default() };
