@@ -107,8 +107,10 @@ impl KnownChanges {
 /// What a lookup knew of the changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// The newest change known.
+    /// The newest change that its rows outlive.
     pub(crate) number: u64,
+    /// The newest change known. It is greater where a replacement of missing rows may be there, and was not found.
+    known: u64,
     /// The failed invalidations that were not written yet, in their order: they kill none of its rows.
     pending: Vec<Arc<Pending>>,
     /// The attempts to write the tombstone by which rows that were recomputed replace others, in their order, all after those of
@@ -121,8 +123,21 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn new(number: u64, tombstones: &Tombstones, since: Arc<ReplacementPlace>) -> Self {
-        Self { number, pending: tombstones.pending.clone(), own: Vec::new(), since, recomputed: 0 }
+    pub(crate) fn new(
+        number: u64,
+        known: u64,
+        tombstones: &Tombstones,
+        since: Arc<ReplacementPlace>,
+    ) -> Self {
+        Self { number, known, pending: tombstones.pending.clone(), own: Vec::new(), since, recomputed: 0 }
+    }
+
+    /// Whether any of the rows of these keys is dead by a change that the lookup knew. It might be there all the same: what could not be
+    /// found is whether the change has replaced it. Rows that a change kills which could not be read wait for it instead.
+    pub(crate) fn may_be_replaced(&self, tombstones: &Tombstones, keys: &Keys) -> bool {
+        self.number < self.known
+            && (self.number >= tombstones.floor || tombstones.floor == tombstones.all())
+            && (0..keys.len()).any(|row| self.kill_row(tombstones, self.number, keys, row))
     }
 
     /// The tombstones of recomputed rows that this process has written since, in their order.

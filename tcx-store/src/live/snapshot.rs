@@ -31,7 +31,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// What a lookup knows of the changes that is made now.
     pub(crate) fn seen(&self) -> Seen {
-        Seen::new(self.outlived, &self.tombstones, self.replaced.clone())
+        Seen::new(self.outlived, self.known, &self.tombstones, self.replaced.clone())
     }
 }
 

@@ -64,6 +64,12 @@ impl Store {
         ))
     }
 
+    /// Why rows are not kept that would die by a change that was known before they were computed.
+    fn maybe_replaced(&self) -> Error {
+        let what = "when they were looked up, the folder could not be listed or a change in it could not be read: another process may have replaced them";
+        Error::io("cannot keep rows in", self.path(), io::Error::other(what))
+    }
+
     /// Rejects found rows: those at `positions` become missing, and the rows that are inserted for them replace them in every
     /// process.
     ///
@@ -136,8 +142,8 @@ impl Store {
 
     /// As [`insert`](Self::insert), or [`insert_attested`](Self::insert_attested) where there is an attestation, for one of
     /// several users of the store: what is lost of the rows is added to their `losses`, and reported by
-    /// [`flush_for`](Self::flush_for). Returns whether the rows are kept: not while writing is off, in a folder that is full, or in a
-    /// forked process. A full folder and a forked process add nothing to the losses.
+    /// [`flush_for`](Self::flush_for). Returns whether the rows are kept: not while writing is off, in a folder that is full, in a
+    /// forked process, or if another process may have replaced them and the folder could not be read. A full folder and a forked process add nothing to the losses.
     ///
     /// # Errors
     ///
@@ -181,6 +187,11 @@ impl Store {
             core.counters.rows_dropped.add(batch.rows());
             return Ok(false);
         };
+        if batch.seen.may_be_replaced(&core.snapshot().tombstones, &batch.keys) {
+            core.counters.rows_dropped.add(batch.rows());
+            batch.lost(batch.rows(), &self.maybe_replaced());
+            return Ok(false);
+        }
         if self.core.is_full() {
             self.core.counters.rows_dropped.add(batch.rows());
             self.core.report_full();

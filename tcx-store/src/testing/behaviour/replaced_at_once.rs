@@ -445,9 +445,11 @@ fn what_is_computed_while_a_replacement_cannot_be_listed_does_not_displace_it() 
     fail.store(true, SeqCst);
     compute(&other, &["x"], 7);
     fail.store(false, SeqCst);
+    let lost = format!("{:#}", other.flush().unwrap_err());
+    assert!(lost.contains("another process may have replaced them"), "{lost}");
     other.flush().unwrap();
     assert_eq!((values(&other, &["x"]), fresh(dir.path())), (vec![1000], vec![1000]));
-    assert_eq!(other.stats().rows_dropped, 1);
+    assert_eq!(other.stats().rows_not_kept(), 1);
     other.compact().unwrap();
     assert_eq!(fresh(dir.path()), [1000]);
 }
