@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -76,6 +76,10 @@ struct Doubt {
     /// The last listing, or a segment of it, was not as it is.
     is_faulty: AtomicBool,
     is_misled: AtomicBool,
+    /// Since the last listing began, which reads it again, a change could not be read.
+    is_change_unread: AtomicBool,
+    /// How often one could not.
+    unread_changes: AtomicUsize,
 }
 
 impl MemoryStorage {
@@ -93,6 +97,11 @@ impl MemoryStorage {
     /// Whether a segment has gone since this was asked, while its successor could not be seen.
     pub(super) fn was_misled(&self) -> bool {
         self.doubt.is_misled.swap(false, SeqCst)
+    }
+
+    /// Whether a change could not be read lately, and how often that was so.
+    pub(super) fn unread_changes(&self) -> (bool, usize) {
+        (self.doubt.is_change_unread.load(SeqCst), self.doubt.unread_changes.load(SeqCst))
     }
 
     fn found(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -157,6 +166,7 @@ impl Storage for MemoryStorage {
     fn list(&self) -> io::Result<Vec<String>> {
         let fault = self.step("list", "")?;
         self.doubt.is_faulty.store(fault.is_some(), SeqCst);
+        self.doubt.is_change_unread.store(false, SeqCst);
         let state = self.world.folder.state();
         let mut names = match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
@@ -189,6 +199,10 @@ impl Storage for MemoryStorage {
             self.doubt.is_faulty.fetch_or(fault.is_some(), SeqCst);
             let is_gone = !self.world.folder.state().files.contains_key(name);
             self.doubt.is_misled.fetch_or(is_gone && self.doubt.is_faulty.load(SeqCst), SeqCst);
+        }
+        if name.starts_with("change-") && matches!(fault, Some(Fault::Refused(_))) {
+            self.doubt.is_change_unread.store(true, SeqCst);
+            self.doubt.unread_changes.fetch_add(1, SeqCst);
         }
         match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),

@@ -220,6 +220,7 @@ fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Optio
     let number = session.number();
     let by = replaces.map(|handle| number * HANDLES + handle);
     let mut glance = process.world.oracle().lookup_begins(number, by, process.millis());
+    let unread = process.unread_changes();
     let ids = Keys::text(&keys, view).unwrap();
     let looked_up = match replaces {
         Some(handle) => session.store.lookup_with(
@@ -240,6 +241,10 @@ fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Optio
     }
     process.world.note(|| format!("process {}: found {found:?}", process.number));
     process.set_found(found);
+    if unread.0 || process.unread_changes() != unread {
+        // It may commit the row that takes the place of a missing one: nothing that is computed outlives it.
+        glance.unsettle();
+    }
     pending.glance = glance;
     if pending.lookup.missing() > 0 {
         process.push(pending);

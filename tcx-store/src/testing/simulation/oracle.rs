@@ -48,6 +48,13 @@ pub(super) struct Glance {
     settled: BTreeSet<usize>,
 }
 
+impl Glance {
+    /// The lookup is sure of the number of no invalidation.
+    pub(super) fn unsettle(&mut self) {
+        self.settled.clear();
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     time: u64,

@@ -146,6 +146,11 @@ impl Process {
         }
     }
 
+    /// Whether a change could not be read lately, and how often that was so.
+    pub(super) fn unread_changes(&self) -> (bool, usize) {
+        self.storage.unread_changes()
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
