@@ -44,7 +44,7 @@ fn runs(program: &Path) -> bool {
     told.is_ok_and(|told| told.status.success())
 }
 
-/// The browser; `None` where there is none and nobody requires one.
+/// The browser; `None` without one, unless `TCX_REQUIRE` names it.
 fn browser_or_skip() -> Option<PathBuf> {
     let found = browser();
     if found.is_none() {
@@ -214,7 +214,7 @@ fn the_page_refers_to_nothing_outside_itself() {
 }
 
 #[test]
-fn a_browser_shows_every_chart_and_asks_nobody_for_anything() {
+fn a_browser_shows_every_chart_and_sends_no_request() {
     let Some(browser) = browser_or_skip() else { return };
     let (dir, _, figures) = report();
     let Opened { dom, console, asked } = open_in(&browser, &dir.path().join("report.html"));

@@ -173,7 +173,7 @@ fn a_segment_that_cannot_be_read_counts_as_a_damaged_one() {
     let dir = workplace();
     let segment = &files(&dir.path().join("cache/clip_v1"), "seg-")[0];
     fs::remove_file(segment).unwrap();
-    // No plain file: opening it fails, whoever tries.
+    // No plain file: opening it fails, also for root.
     fs::create_dir(segment).unwrap();
     for command in ["ls", "stats"] {
         assert_eq!(json(dir.path(), &[command, "cache"])["modules"][0]["damaged_segments"], 1, "{command}");

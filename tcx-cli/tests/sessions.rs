@@ -178,7 +178,7 @@ fn a_file_that_cannot_be_read_is_told_and_left_where_it_is() {
     let dir = workplace();
     let run = &files(&dir.path().join("cache/clip_v1"), "run-")[0];
     fs::remove_file(run).unwrap();
-    // No plain file: opening it fails, whoever tries.
+    // No plain file: opening it fails, also for root.
     fs::create_dir(run).unwrap();
     check("tests/sessions/unreadable.md", dir.path());
 }

@@ -102,7 +102,7 @@ fn equal_requests_at_once_are_loaded_once_and_other_tasks_go_on_meanwhile() {
 }
 
 #[test]
-fn a_panic_goes_on_in_whoever_awaits_and_poisons_nothing() {
+fn a_panic_goes_on_in_the_task_that_awaits_and_poisons_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (doubles, _) = doubles(&Cache::open(dir.path()).unwrap());
     for runtime in runtimes() {

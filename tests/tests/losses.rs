@@ -24,7 +24,7 @@ fn said<T>(result: tcx::Result<T>) -> String {
 }
 
 #[test]
-fn each_handle_learns_of_its_own_losses_once_whoever_flushes_first() {
+fn each_handle_learns_of_its_own_losses_once_whichever_flushes_first() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     let cache = Cache::open(&path).unwrap();

@@ -10,8 +10,8 @@ use std::process::Command;
 use tcx::{Cache, Extractor, Result, cached_module};
 
 /// What `unheard` writes to stderr.
-fn said(dir: &Path, work: &str, listens: &str) -> String {
-    let ran = Command::new(env!("CARGO_BIN_EXE_unheard")).arg(dir).args([work, listens]).output().unwrap();
+fn said(dir: &Path, work: &str, subscriber: &str) -> String {
+    let ran = Command::new(env!("CARGO_BIN_EXE_unheard")).arg(dir).args([work, subscriber]).output().unwrap();
     assert_eq!(ran.status.success(), work != "panic");
     String::from_utf8(ran.stderr).unwrap()
 }
@@ -21,17 +21,17 @@ fn notices(said: &str) -> Vec<&str> {
     said.lines().filter(|line| line.starts_with("tcx: ")).collect()
 }
 
-/// One line of this trouble where nobody listens, with these parts; none where somebody does, or it is switched off. Other trouble
-/// that comes with it may have a line of its own.
+/// One line of this trouble without a subscriber, with these parts; none with a subscriber, or if lines are switched off. Other
+/// trouble that comes with it may have a line of its own.
 fn one_line(prepare: impl Fn(&Path), work: &str, parts: &[&str]) {
-    for listens in ["nobody", "off", "somebody"] {
+    for subscriber in ["none", "off", "some"] {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap().join("cache");
         prepare(&dir);
-        let said = said(&dir, work, listens);
+        let said = said(&dir, work, subscriber);
         let notices = notices(&said);
-        if listens != "nobody" {
-            assert!(notices.is_empty(), "{work}, heard by {listens}: {said}");
+        if subscriber != "none" {
+            assert!(notices.is_empty(), "{work}, subscriber {subscriber}: {said}");
             continue;
         }
         let of_this = notices.iter().filter(|line| line.contains(parts[0])).collect::<Vec<_>>();
@@ -50,7 +50,7 @@ fn segment(dir: &Path) -> PathBuf {
 
 /// A cache with a segment whose keys are damaged.
 fn damage(dir: &Path) {
-    said(dir, "use", "nobody");
+    said(dir, "use", "none");
     let segment = segment(dir);
     let mut bytes = fs::read(&segment).unwrap();
     let middle = bytes.len() / 4;
@@ -60,12 +60,12 @@ fn damage(dir: &Path) {
 }
 
 #[test]
-fn damage_is_written_to_stderr_once_if_nobody_listens() {
+fn damage_is_written_to_stderr_once_without_a_subscriber() {
     one_line(damage, "use", &["damaged segment ", ".arrow", "run `tcx verify --repair`"]);
 }
 
 #[test]
-fn rows_that_are_not_kept_are_written_to_stderr_once_if_nobody_listens() {
+fn rows_that_are_not_kept_are_written_to_stderr_once_without_a_subscriber() {
     let full = ["has reached its max_bytes: rows are computed but not kept; raise it"];
     one_line(|_| {}, "full", &full);
     let off =
@@ -74,7 +74,7 @@ fn rows_that_are_not_kept_are_written_to_stderr_once_if_nobody_listens() {
 }
 
 #[test]
-fn a_repeated_id_is_written_to_stderr_once_if_nobody_listens() {
+fn a_repeated_id_is_written_to_stderr_once_without_a_subscriber() {
     let repeated =
         ["the id 0 is at positions 0 and 1 of the batch, with different inputs", "; give each sample"];
     one_line(|_| {}, "repeated", &repeated);
@@ -83,13 +83,13 @@ fn a_repeated_id_is_written_to_stderr_once_if_nobody_listens() {
 #[test]
 fn nothing_is_written_if_nothing_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(said(dir.path(), "use", "nobody"), "");
+    assert_eq!(said(dir.path(), "use", "none"), "");
 }
 
 #[test]
 fn a_panic_of_forward_adds_a_line_with_the_module_and_the_first_ids() {
     let dir = tempfile::tempdir().unwrap();
-    let said = said(dir.path(), "panic", "nobody");
+    let said = said(dir.path(), "panic", "none");
     assert!(said.contains("13 brings bad luck"), "{said}");
     let line = "tcx: `forward` of module `unheard_v1` panicked on a batch of 5: 11, 12, 13 and 2 more";
     assert_eq!(notices(&said), [line]);

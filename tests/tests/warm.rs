@@ -50,7 +50,7 @@ fn warming_computes_what_is_missing_in_batches_and_makes_it_durable() {
     let warmed = triples.warm(&ids, load).unwrap();
     assert_eq!((warmed.asked, warmed.computed, warmed.not_kept), (37, 33, 0));
     assert_eq!(*batches.borrow(), [10, 10, 10, 3]);
-    assert_eq!(triples.stats().rows_sealed, 35, "nobody had to flush");
+    assert_eq!(triples.stats().rows_sealed, 35, "without a flush by the caller");
     assert_eq!(triples.warm(&ids, |_| panic!("everything is there")).unwrap().computed, 0);
     // Views have rows of their own.
     assert_eq!(triples.view(1).warm(&[1, 2], |missing| Ok(numbers(&missing))).unwrap().computed, 2);

@@ -13,7 +13,7 @@ fn python(package: &str) -> Result<String, String> {
     }
 }
 
-/// What the script prints in `dir`; `None` if the package is not there and nobody requires it.
+/// What the script prints in `dir`; `None` without the package, unless `TCX_REQUIRE` names it.
 pub(crate) fn run(package: &str, script: &str, dir: &Path) -> Option<String> {
     let python = match python(package) {
         Ok(python) => python,

@@ -80,8 +80,8 @@ impl WriteBuffer {
         }
         room.bytes += bytes;
         room.rows += batch.rows();
-        // The room stays locked until the rows are where a seal finds them: whoever waits for room must not ask for
-        // one that has nothing to seal yet.
+        // The room stays locked until the rows are where a seal finds them: a caller that waits for room must not ask
+        // for a seal that has nothing to write yet.
         let mut generations = self.write();
         let is_counted = batch.recompute.as_ref().is_some_and(|recompute| !recompute.rejects());
         let recomputed = if is_counted { self.recomputed.load(Ordering::Relaxed) + 1 } else { 0 };

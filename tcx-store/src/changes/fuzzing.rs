@@ -1,4 +1,4 @@
-//! Decoding changes that nobody has written.
+//! Decoding changes that no store has written.
 
 use std::sync::Arc;
 

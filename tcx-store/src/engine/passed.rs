@@ -142,7 +142,7 @@ mod tests {
     use crate::{OtherFiles, verify};
 
     #[test]
-    fn what_has_passed_is_recorded_with_the_first_rows_and_in_nobodys_way() {
+    fn what_has_passed_is_recorded_with_the_first_rows_and_is_no_part_of_the_cache() {
         let dir = tempfile::tempdir().unwrap();
         let (store, folder) = (process(dir.path()), dir.path().join("m_v1"));
         store.record_passed("a");

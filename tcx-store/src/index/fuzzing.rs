@@ -1,4 +1,4 @@
-//! Decoding index runs that nobody has written.
+//! Decoding index runs that no store has written.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Decoding segments that nobody has written.
+//! Decoding segments that no store has written.
 
 use std::collections::HashMap;
 

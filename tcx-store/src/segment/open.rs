@@ -70,7 +70,7 @@ impl Segment {
         let batch = batches.read(0, (schema, leaves), codec, read).map_err(|what| {
             if failed() { SegmentError::Failed(io::Error::other(what)) } else { damaged(what) }
         })?;
-        // Whoever opens thousands of segments may read rows of a few.
+        // A store that opens thousands of segments may read rows of a few.
         map.let_go();
         Ok(Self {
             damaged: AtomicBool::new(false),

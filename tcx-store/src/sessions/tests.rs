@@ -1,4 +1,4 @@
-//! Records say what was done, and are in nobody's way.
+//! Records say what was done, and no other part of a store depends on them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -139,7 +139,7 @@ fn a_folder_that_is_not_there_or_was_removed_is_not_made() {
 }
 
 #[test]
-fn a_folder_that_was_emptied_is_written_to_again_and_its_records_are_in_nobody_s_way() {
+fn a_folder_that_was_emptied_is_written_to_again_whatever_records_are_left() {
     let dir = tempfile::tempdir().unwrap();
     let store = filled(dir.path());
     let mut recorder = Recorder::new(store.core.clone());

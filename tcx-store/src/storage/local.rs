@@ -120,7 +120,7 @@ impl<S: FileOperations + Clone> Storage for LocalStorage<S> {
         if !self.reads {
             return Mapped::new(&self.steps.open(&path)?);
         }
-        // What is mapped is a copy that nobody can take away.
+        // What is mapped is a copy that no other process can remove.
         self.map_unnamed(&LocalFile::open(path, self.steps.clone())?.all()?)
     }
 
@@ -258,7 +258,7 @@ impl<S: FileOperations> Draft for LocalDraft<S> {
         };
         match linked {
             Ok(()) => self.steps.sync_dir(&self.dir).map(|()| true),
-            // The name may be in the directory without being durable there: whoever relies on it syncs.
+            // The name may be in the directory without being durable there: a process that relies on it syncs.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 self.steps.sync_dir(&self.dir).map(|()| false)
             }
@@ -270,7 +270,7 @@ impl<S: FileOperations> Draft for LocalDraft<S> {
 impl<S: FileOperations> Drop for LocalDraft<S> {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // What cannot be removed now is an orphan, which nobody reads.
+            // What cannot be removed now is an orphan, which no process reads.
             let _ = self.steps.remove(path);
         }
     }

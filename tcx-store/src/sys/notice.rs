@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_trouble_of_a_kind_is_written_if_nobody_listens() {
+    fn the_first_trouble_of_a_kind_is_written_without_a_subscriber() {
         let written = AtomicBool::new(false);
         assert_eq!(line(&written, "a"), None, "nothing is written unless it is asked for");
         notices_on_stderr();

@@ -231,7 +231,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             }
             Some(Command::End(done)) => {
                 recorder.record(true);
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = done.send(());
                 continue;
             }
@@ -248,7 +248,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             Some(Command::Flush(done)) => {
                 let written = seal_queue.seal_all_in_time();
                 let flushed = written.clone().and_then(|()| seal_queue.sync_names());
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = done.send(flushed);
                 // Names of others that cannot be synced do not keep own rows waiting.
                 written

@@ -118,7 +118,7 @@ impl SealQueue {
             }
             // Before it is reported: a store that is closed keeps no file mapped.
             drop(core);
-            // Nobody who has lost interest can be told.
+            // The receiver may have gone.
             drop(done.send(published));
         };
         let failed = |e| Error::io("cannot start a thread that syncs", self.core.storage.path(), e);
@@ -170,7 +170,7 @@ impl SealQueue {
 
 impl Drop for SealQueue {
     fn drop(&mut self) {
-        // Nobody takes rows out of the buffer, or turns writing on, once the writer has ended.
+        // Once the writer has ended, no thread takes rows out of the buffer or turns writing on.
         let _ = self.wait_for_publishing();
     }
 }

@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn an_id_that_two_modules_have_is_refused_with_both_places() {
         check_unique("once_v1").unwrap();
-        check_unique("of nobody").unwrap();
+        check_unique("of no module").unwrap();
         let error = check_unique("twice_v1").unwrap_err().to_string();
         assert!(
             error.starts_with("module `twice_v1`: its id is used by 2 modules: tcx/src/module/registry.rs:"),

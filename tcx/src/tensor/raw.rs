@@ -19,7 +19,7 @@ use crate::{Error, Result};
 pub(crate) fn with_bytes<T>(tensor: &Tensor, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
     let Some((address, len)) = memory(tensor)? else { return Ok(use_bytes(&[])) };
     // SAFETY: `memory` gives the start and the length of the contiguous, initialised elements of a CPU
-    // tensor, which `tensor` keeps alive; bytes have no alignment. Nobody writes to them during the call:
+    // tensor, which `tensor` keeps alive; bytes have no alignment. No thread writes to them during the call:
     // this thread runs `use_bytes`, which has no access to the tensor, and a module that writes to its
     // output from another thread while `forward` has returned races with itself.
     let bytes = unsafe { slice::from_raw_parts(address.cast_const(), len) };
@@ -126,8 +126,8 @@ impl NewTensor {
 /// No other code has the tensor, and it outlives the slice.
 unsafe fn new_bytes<'t>(tensor: &Tensor) -> Result<&'t mut [MaybeUninit<u8>]> {
     let Some((address, len)) = memory(tensor)? else { return Ok(&mut []) };
-    // SAFETY: as in `with_bytes`, but that nobody else knows the tensor, says the caller. Its bytes may be uninitialised, which
-    // `MaybeUninit` allows; they are written before anybody gets the tensor, by `NewTensor::with_rows` or `copy_rows`.
+    // SAFETY: as in `with_bytes`, but the caller ensures that no other code has the tensor. Its bytes may be uninitialised, which
+    // `MaybeUninit` allows; they are written before a user gets the tensor, by `NewTensor::with_rows` or `copy_rows`.
     Ok(unsafe { slice::from_raw_parts_mut(address.cast(), len) })
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn numbers<E: bytemuck::Pod>(len: usize, rows: &Lookup, leaf: usize) 
 /// Copies the rows of dense leaf number `leaf` to `values`, which has room for exactly them.
 pub(crate) fn fill_numbers<E: bytemuck::Pod>(values: &mut [E], rows: &Lookup, leaf: usize) {
     let bytes = std::ptr::from_mut::<[u8]>(bytemuck::cast_slice_mut(values));
-    // SAFETY: the bytes of `values`, borrowed by nobody else; `MaybeUninit<u8>` has the layout of `u8`, and
+    // SAFETY: the bytes of `values`, borrowed exclusively; `MaybeUninit<u8>` has the layout of `u8`, and
     // `copy_dense` only writes the initialised bytes of rows, so that `values` stays initialised.
     rows.copy_dense(leaf, unsafe { &mut *(bytes as *mut [MaybeUninit<u8>]) });
 }

@@ -1,4 +1,4 @@
-//! Files that no store has written, with their checksums right: what somebody who knows the format could leave.
+//! Files that no store has written, with their checksums right: what an attacker who knows the format could leave.
 
 use crc_fast::{CrcAlgorithm, checksum};
 

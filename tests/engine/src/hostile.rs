@@ -1,4 +1,4 @@
-//! Directories that somebody has prepared: whatever is in them, nothing outside is touched, nothing hangs, nothing panics,
+//! Directories that an attacker has prepared: whatever is in them, nothing outside is touched, nothing hangs, nothing panics,
 //! and errors name the place.
 
 mod contents;
@@ -42,7 +42,7 @@ enum Rows {
     Kept,
     /// Those that are found are right.
     Right,
-    /// Whoever makes checksums right can make rows up: nobody can tell.
+    /// An attacker who makes checksums right can make rows up: no reader can notice.
     MadeUp,
 }
 

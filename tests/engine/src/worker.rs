@@ -53,7 +53,7 @@ pub fn run(arguments: &[String]) {
     }
 }
 
-/// Standard error, where what cannot be written is nobody's trouble: writing may be what fails.
+/// Standard error, where what cannot be written is ignored: writing may be what fails.
 struct Told;
 
 impl Write for Told {

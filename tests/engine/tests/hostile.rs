@@ -1,4 +1,4 @@
-//! Directories that somebody has prepared.
+//! Directories that an attacker has prepared.
 
 use tcx_engine_tests::hostile::{forgery, traps};
 use tcx_engine_tests::{Dice, Findings, Workers};

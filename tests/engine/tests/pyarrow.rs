@@ -20,7 +20,7 @@ fn python() -> Result<String, String> {
     }
 }
 
-/// What the script prints; `None` if there is no pyarrow and nobody requires it.
+/// What the script prints; `None` without pyarrow, unless `TCX_REQUIRE` names it.
 fn run(script: &str, segment: &std::path::Path) -> Option<String> {
     let python = match python() {
         Ok(python) => python,

@@ -1,5 +1,5 @@
-//! `unheard DIR WORK LISTENS`: a process without a subscriber of `tracing`, whose stderr a test reads. LISTENS is `nobody`, `off`
-//! (nobody, and `progress(false)`) or `somebody`. WORK is `use`, `full`, `unwritable`, `repeated` or `panic`.
+//! `unheard DIR WORK SUBSCRIBER`: a process whose stderr a test reads. SUBSCRIBER of `tracing` is `none`, `off` (none, and
+//! `progress(false)`) or `some`. WORK is `use`, `full`, `unwritable`, `repeated` or `panic`.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests, which read what it prints")]
 
@@ -22,12 +22,12 @@ impl Extractor for Unheard {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [dir, work, listens] = &args[..] else { panic!("usage: unheard DIR WORK LISTENS") };
-    if listens == "somebody" {
+    let [dir, work, subscriber] = &args[..] else { panic!("usage: unheard DIR WORK SUBSCRIBER") };
+    if subscriber == "some" {
         tracing_subscriber::fmt().with_writer(std::io::sink).init();
     }
     let mut settings = Cache::builder().refuse_repeated_ids(false);
-    if listens == "off" {
+    if subscriber == "off" {
         settings = settings.progress(false);
     }
     if work == "full" {

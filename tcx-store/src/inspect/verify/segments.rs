@@ -80,7 +80,7 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, mut
         while let number = next.fetch_add(1, Ordering::Relaxed)
             && let Some(item) = items.get(number)
         {
-            // Whoever listens stays to the end.
+            // The receiver lives until every worker has ended.
             let _ = tell.send((number, work(item)));
         }
     };

@@ -151,7 +151,7 @@ fn what_cannot_be_read_is_told_and_left_where_it_is() {
     let unreadable =
         ["change-00000000000000000001", &names(dir.path(), "seg-")[0], &names(dir.path(), "run-")[0]];
     for name in unreadable {
-        // No plain file: opening it fails, whoever tries.
+        // No plain file: opening it fails, also for root.
         let path = dir.path().join("m_v1").join(name);
         fs::rename(&path, dir.path().join(name)).unwrap();
         fs::create_dir(path).unwrap();

@@ -307,7 +307,7 @@ fn a_folder_that_is_swapped_at_any_step_is_not_learned_and_takes_no_harm() {
     }
 }
 
-/// Somebody removes the folder: all of it at once, or its files one by one, while one is being written.
+/// A user removes the folder: all of it at once, or its files one by one, while one is being written.
 #[derive(Clone, Copy, Debug)]
 enum Removed {
     AtOnce,

@@ -94,7 +94,7 @@ fn rows_that_cannot_be_read_are_misses_and_no_damage_until_they_can_be_read_agai
 }
 
 #[test]
-fn a_segment_that_could_not_be_read_is_told_by_whoever_looks() {
+fn a_segment_that_could_not_be_read_is_reported_by_every_inspection() {
     let dir = folder(Compression::None, 10);
     let fails = Arc::new(AtomicUsize::new(0));
     let rule = fails.clone();

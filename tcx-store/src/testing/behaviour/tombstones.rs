@@ -295,7 +295,7 @@ fn a_change_that_cannot_be_read_for_a_moment_hides_what_is_before_it_and_no_long
     fails.store(true, SeqCst);
     assert_eq!(values(&b, &["x", "y", "z"]), [-1, -1, 3], "y may be dead for all it knows");
     // The next number is known nevertheless.
-    b.invalidate(&keys(&["nobody"])).unwrap();
+    b.invalidate(&keys(&["no such key"])).unwrap();
     assert_eq!(names(dir.path(), "change-").len(), 3);
     b.compact().unwrap();
     assert_eq!(b.disk_usage().unwrap().dead_bytes, 0, "y may live");

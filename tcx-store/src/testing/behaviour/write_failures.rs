@@ -237,7 +237,7 @@ fn a_module_is_opened_anew_where_its_folder_is_gone() {
     first.flush().unwrap();
     first.invalidate(&keys(&["b"])).unwrap();
     std::fs::remove_dir_all(dir.path().join("m_v1")).unwrap();
-    assert!(Arc::ptr_eq(&first, &open()), "nobody has noticed");
+    assert!(Arc::ptr_eq(&first, &open()), "no store has noticed");
     compute(&first, &["b"], 1);
     first.flush().unwrap_err();
     let second = open();
@@ -248,7 +248,7 @@ fn a_module_is_opened_anew_where_its_folder_is_gone() {
 }
 
 #[test]
-fn each_user_of_a_store_learns_of_its_own_losses_once_whoever_flushes_first() {
+fn each_user_of_a_store_learns_of_its_own_losses_once_whichever_flushes_first() {
     let dir = tempfile::tempdir().unwrap();
     let (steps, off) = unwritable(ErrorKind::StorageFull);
     let store = with_operations(dir.path(), steps);

@@ -1,4 +1,4 @@
-//! A door to everything that decodes bytes nobody vouches for, for tests that make such bytes up.
+//! A door to everything that decodes bytes of unknown origin, for tests that make such bytes up.
 //!
 //! Each decoder takes the bytes of a file or of a part of one, decodes them as they are and with their checksums made
 //! right, which is how what lies behind the checksums is reached, and uses what it gets as the store would. It panics where

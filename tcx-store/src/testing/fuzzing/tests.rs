@@ -31,7 +31,7 @@ impl Dice {
     }
 }
 
-/// Changes a few places, as damage would, and as somebody who knows the format would.
+/// Changes a few places, as damage would, and as an attacker who knows the format would.
 fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
     for _ in 0..=dice.roll(4) {
         let at = dice.roll(bytes.len());

@@ -256,7 +256,7 @@ impl Process {
         self.unflushed.lock().unwrap().extend(computed.into_iter().map(|key| (key, looked_up)));
     }
 
-    /// Finds rows, which are taken to be promised with the next flush, whoever has written them.
+    /// Finds rows, which are taken to be promised with the next flush, whichever process has written them.
     pub(super) fn find(&self, keys: Range<i64>) {
         let looked_up = self.machine.events();
         self.store.refresh().unwrap();

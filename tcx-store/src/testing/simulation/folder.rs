@@ -96,7 +96,7 @@ impl Folder {
         self.state().remove(name, usize::MAX, self.clock.millis());
     }
 
-    /// A file of somebody else's, durable like all that it counts on.
+    /// A file of another process, durable like all that it counts on.
     pub(super) fn put(&self, name: &str, bytes: &[u8]) {
         let file = File { bytes: bytes.into(), synced: true, named: true, written: 0 };
         let mut state = self.state();
@@ -104,7 +104,7 @@ impl Folder {
         state.sync();
     }
 
-    /// Somebody removes the folder with all that is in it.
+    /// A user removes the folder with all that is in it.
     pub(super) fn remove_all(&self) {
         let mut state = self.state();
         let names: Vec<String> = state.files.keys().cloned().collect();
@@ -144,7 +144,7 @@ impl Folder {
         true
     }
 
-    /// Somebody copies the folder; `false` if there is none.
+    /// A user copies the folder; `false` if there is none.
     pub(super) fn back_up(&self) -> bool {
         let copy = self.state().clone();
         let exists = copy.exists;

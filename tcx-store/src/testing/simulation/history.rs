@@ -69,7 +69,7 @@ pub(super) enum Outcome {
     Open,
     /// It was reported to have happened by this time.
     Happened(u64),
-    /// Whoever made it died at this time: it has happened by then, or never will.
+    /// The process that made it died at this time: it has happened by then, or never will.
     Unknown(u64),
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Invalidation {
 }
 
 impl Invalidation {
-    /// Whether the row is dead for whoever knows this.
+    /// Whether the row is dead for a process that knows this.
     pub(super) fn kills(&self, number: usize, row: &Row) -> bool {
         // A row that waits to take the place of others gets its number later than its lookup.
         let is_late = row.recompute.is_some() && row.acknowledged.is_none_or(|at| at >= self.begun);

@@ -301,7 +301,7 @@ impl Held for MemoryHeld {
     }
 }
 
-/// A file without a name. Nobody sees it, so that there is nothing to remove when it is dropped.
+/// A file without a name. No process can open it, so that there is nothing to remove when it is dropped.
 struct MemoryDraft {
     storage: MemoryStorage,
     /// The folder that it was made in.

@@ -330,7 +330,7 @@ impl Oracle {
         switch(&mut self.places, now);
     }
 
-    /// Somebody has copied the folder.
+    /// A user has copied the folder.
     pub(super) fn backed_up(&mut self, now: u64) {
         self.places.back_up(now);
     }

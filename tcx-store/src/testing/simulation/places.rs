@@ -72,7 +72,7 @@ impl Places {
         }
     }
 
-    /// Somebody copies the folder.
+    /// A user copies the folder.
     pub(super) fn back_up(&mut self, now: u64) {
         self.backup = Some((self.current, now));
     }

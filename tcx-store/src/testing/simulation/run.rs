@@ -213,7 +213,7 @@ impl Simulation {
     }
 
     fn end_threads(&mut self, process: usize) {
-        // Helpers first: whoever waits for one waits in its destructors too.
+        // Helpers first: a thread that waits for one waits in its destructors too.
         while self.processes[process].next_task().is_some() {}
         let mut threads: Vec<_> = self.threads.iter_mut().filter(|own| own.process == process).collect();
         threads.sort_by_key(|thread| thread.role != Role::Helps);
@@ -236,7 +236,7 @@ impl Simulation {
         self.world.folder.lose_power(chance);
     }
 
-    /// Somebody removes the folder under living processes.
+    /// A user removes the folder under living processes.
     pub(super) fn remove_folder(&self) {
         self.world.note(|| "the folder is removed".to_owned());
         self.world.folder.remove_all();
@@ -259,7 +259,7 @@ impl Simulation {
         }
     }
 
-    /// Somebody copies the folder.
+    /// A user copies the folder.
     pub(super) fn back_up_folder(&self) {
         if self.world.folder.back_up() {
             self.world.note(|| "the folder is copied".to_owned());
@@ -269,7 +269,7 @@ impl Simulation {
         }
     }
 
-    /// Somebody puts the copy in the place of the folder, under living processes.
+    /// A user puts the copy in the place of the folder, under living processes.
     pub(super) fn restore_folder(&self) {
         if self.world.folder.restore() {
             self.world.note(|| "the copy of the folder comes in its place".to_owned());

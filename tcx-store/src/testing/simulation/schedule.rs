@@ -125,7 +125,7 @@ pub(super) fn in_process<T>(forks: u64, run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// A simulated thread: runs what it is told to, until nobody tells it anything any more.
+/// A simulated thread: runs what it is ordered to, until no more orders can come.
 pub(super) fn run(
     orders: Receiver<Order>,
     reports: Sender<(Report, Until)>,
@@ -257,7 +257,7 @@ impl Gate {
     }
 
     fn pause(&self, call: Call) -> Option<Fault> {
-        // Nobody listens when a test has failed already.
+        // The receiver is gone when a test has failed already.
         let _ = self.reports.send((Report::Paused(call), self.until.get()));
         if let Ok(Order::Go(until, fault)) = self.orders.recv() {
             self.until.set(until);

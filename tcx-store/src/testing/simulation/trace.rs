@@ -1,4 +1,4 @@
-//! What has happened, if somebody wants to read it.
+//! What has happened, if the test keeps a trace.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -38,7 +38,7 @@ impl Frozen<CModule> {
         let file = file.as_ref();
         let bytes =
             std::fs::read(file).map_err(|error| unusable(file, "cannot be read").with_source(error))?;
-        // What is hashed is what is loaded, should somebody replace the file meanwhile.
+        // What is hashed is what is loaded, also if another process replaces the file.
         let mut network = CModule::load_data_on_device(&mut bytes.as_slice(), device).map_err(|error| {
             unusable(file, "cannot be read as TorchScript").with_source(tensor::brief(error))
         })?;

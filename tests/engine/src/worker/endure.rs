@@ -22,7 +22,7 @@ pub(super) fn run(dir: &str, prefix: &str, read_mode: ReadMode) {
         let ids: Vec<String> = (0..BATCH).map(|row| format!("{prefix}{batch}/{row}")).collect();
         // Changes are written too, now or later; a flush reports those that cannot be.
         if batch % 7 == 3 {
-            let _ = store.invalidate_prefix(format!("{prefix}nobody's").as_bytes());
+            let _ = store.invalidate_prefix(format!("{prefix}no such id").as_bytes());
         }
         // Found or computed, every row is right.
         get_or_compute(&store, &ids.iter().map(String::as_str).collect::<Vec<_>>());

@@ -9,7 +9,7 @@ use super::say;
 use crate::hostile::{IDS, NEW};
 use crate::{columns, judge, lookup, options, spec};
 
-/// Whether somebody has made rows up that look right.
+/// Whether an attacker has made rows up that look right.
 pub(super) type AreMadeUp = bool;
 
 /// Says `found N` of the rows that were there before, `error …` for what could not be done, and `left` at the end.

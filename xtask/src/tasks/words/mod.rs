@@ -1,5 +1,5 @@
 //! The check of the words: documents, messages and documentation comments avoid the words that a reader has to decode, and
-//! Markdown is wrapped.
+//! Markdown is wrapped. Comments name who acts.
 
 mod texts;
 
@@ -23,6 +23,10 @@ const SOURCES: &[&str] = &[
 ];
 /// What only tests compile, this check included.
 const TESTS: [&str; 5] = ["words", "tests", "testing", "tests.rs", "fuzzing.rs"];
+/// The sources of tests beside [`SOURCES`].
+const SOURCES_OF_TESTS: [&str; 4] = ["fuzz/src", "tcx-cli/tests", "tcx-sql/tests", "tests"];
+/// Words that no comment, string or name has, of tests neither: they do not name who acts.
+const UNNAMED_ACTORS: [&str; 3] = ["nobody", "somebody", "whoever"];
 /// The longest line of a document, in characters.
 const COLUMNS: usize = 100;
 
@@ -98,22 +102,30 @@ fn avoided(text: &[Word]) -> impl Iterator<Item = (usize, &'static Rule)> + '_ {
 
 fn findings(path: &str, texts: &[Vec<Word>]) -> Vec<String> {
     let found = texts.iter().flat_map(|text| avoided(text));
-    found
-        .map(|(line, rule)| {
-            format!("{path}:{line}: avoid `{}`; write: {}", rule.words.join(" "), rule.instead)
-        })
-        .collect()
+    found.map(|(line, rule)| finding(path, line, rule)).collect()
 }
 
-/// The Rust files below `folder` that are not tests, by their paths below the workspace.
-fn sources(root: &Path, folder: &str) -> Vec<PathBuf> {
+fn finding(path: &str, line: usize, rule: &Rule) -> String {
+    format!("{path}:{line}: avoid `{}`; write: {}", rule.words.join(" "), rule.instead)
+}
+
+/// The places of a source that do not name who acts: comments, strings and names.
+fn unnamed_actors(path: &str, source: &str) -> Vec<String> {
+    // The words of a name, and one that owns something.
+    let text = texts::of_document(&source.replace('_', " ").replace("'s", " "));
+    let found = avoided(&text).filter(|(_, rule)| UNNAMED_ACTORS.contains(&rule.words[0]));
+    found.map(|(line, rule)| finding(path, line, rule)).collect()
+}
+
+/// The Rust files below `folder` without those that are `skipped`, by their paths below the workspace.
+fn sources(root: &Path, folder: &str, skipped: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(root.join(&folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let path = folder.join(&name);
-            if TESTS.contains(&name.as_str()) {
+            if skipped.contains(&name.as_str()) {
                 continue;
             }
             if root.join(&path).is_dir() {
@@ -147,12 +159,29 @@ fn documents_avoid_words_that_a_reader_has_to_decode() {
 fn messages_and_documentation_avoid_words_that_a_reader_has_to_decode() {
     let workspace = Workspace::find().unwrap();
     let mut found = Vec::new();
-    for path in SOURCES.iter().flat_map(|folder| sources(workspace.root(), folder)) {
+    for path in SOURCES.iter().flat_map(|folder| sources(workspace.root(), folder, &TESTS)) {
         let text = fs::read_to_string(workspace.root().join(&path)).unwrap();
         let path = path.display().to_string();
         let texts = texts::of_source(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
         found.extend(findings(&path, &texts));
     }
+    assert!(found.is_empty(), "{} findings\n{}\n", found.len(), found.join("\n"));
+}
+
+#[test]
+fn comments_and_tests_name_who_acts() {
+    let workspace = Workspace::find().unwrap();
+    let folders = SOURCES.iter().chain(&SOURCES_OF_TESTS);
+    let paths: Vec<PathBuf> =
+        folders.flat_map(|folder| sources(workspace.root(), folder, &["words"])).collect();
+    assert!(paths.len() > 500, "{}", paths.len());
+    let found: Vec<String> = paths
+        .iter()
+        .flat_map(|path| {
+            let source = fs::read_to_string(workspace.root().join(path)).unwrap();
+            unnamed_actors(&path.display().to_string(), &source)
+        })
+        .collect();
     assert!(found.is_empty(), "{} findings\n{}\n", found.len(), found.join("\n"));
 }
 
@@ -200,6 +229,18 @@ fn other_senses_of_these_words_pass() {
     }
     let quoted = "It prints `no files are told`.";
     assert_eq!(findings("a.md", &[texts::of_document(quoted)]).len(), 1);
+}
+
+#[test]
+fn actors_without_a_name_are_found_in_comments_strings_and_names() {
+    let source = "// Whoever reads it.\nfn told_if_nobody_listens() {\n    say(\"somebody's\");\n}\n";
+    let found = unnamed_actors("a.rs", source);
+    let lines: Vec<&str> = found.iter().filter_map(|finding| finding.split(';').next()).collect();
+    assert_eq!(
+        lines,
+        ["a.rs:1: avoid `whoever`", "a.rs:2: avoid `nobody`", "a.rs:3: avoid `somebody`"],
+        "`told` is left to the other checks"
+    );
 }
 
 #[test]
