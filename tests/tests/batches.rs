@@ -8,7 +8,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use tch::{Kind, Tensor};
-use tcx::{Cache, CacheableOutput, Cached, D2, Extractor, Missing, Typed, cached_module};
+use tcx::{Batch, Cache, CacheableOutput, Cached, D2, ErrorKind, Extractor, Missing, Typed, cached_module};
 use tcx_tests::bits::{Parts, bits, tensor};
 
 #[cached_module(
@@ -161,4 +161,69 @@ proptest! {
             program.run(step);
         }
     }
+}
+
+/// Texts in one buffer, with the end of each.
+#[derive(Default)]
+struct Joined {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Joined {
+    fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut joined = Self::default();
+        for text in texts {
+            joined.text.push_str(text);
+            joined.ends.push(joined.text.len());
+        }
+        joined
+    }
+
+    fn text(&self, sample: usize) -> &str {
+        let start = sample.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[start..self.ends[sample]]
+    }
+}
+
+impl Batch for Joined {
+    fn rows(&self) -> tcx::Result<usize> {
+        Ok(self.ends.len())
+    }
+
+    fn select(&self, rows: &[usize]) -> tcx::Result<Self> {
+        Ok(Self::of(rows.iter().map(|&row| self.text(row))))
+    }
+
+    fn is_same(&self, a: usize, b: usize) -> Option<bool> {
+        Some(self.text(a) == self.text(b))
+    }
+}
+
+#[cached_module(id = "joined_v1")]
+struct Splits;
+
+impl Extractor for Splits {
+    type Input = Joined;
+    type Output = Vec<String>;
+
+    fn forward(&self, texts: &Joined) -> tcx::Result<Vec<String>> {
+        Ok((0..texts.rows()?).map(|sample| texts.text(sample).to_owned()).collect())
+    }
+}
+
+#[test]
+fn a_batch_of_a_user_s_own_type_is_divided_into_samples_and_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().refuse_repeated_ids(true).open(dir.path()).unwrap();
+    let splits = cache.module(Splits).unwrap();
+    assert_eq!(splits.forward(&["b", "a"], &Joined::of(["bb", "a"])).unwrap(), ["bb", "a"]);
+    // The inputs of stored rows are not used.
+    let mixed = splits.forward(&["c", "a", "b", "c"], &Joined::of(["ccc", "", "-", "ccc"])).unwrap();
+    assert_eq!(
+        (mixed, splits.stats().rows_accepted),
+        (["ccc", "a", "bb", "ccc"].map(str::to_owned).to_vec(), 3)
+    );
+    let error = splits.forward(&["d", "d"], &Joined::of(["d", "another"])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidBatch, "{error}");
 }

@@ -23,6 +23,8 @@ const ROOM: u64 = 100;
 /// Keys looked up to measure a hit and a miss, and how many of them together.
 const MEASURED: usize = 2_000_000;
 const TOGETHER: usize = 256;
+/// The most private memory that an open cache takes, however large the number of its keys is.
+const MOST_KIB: u64 = 1024;
 
 fn open(dir: &Path) -> std::sync::Arc<Store> {
     let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
@@ -71,6 +73,10 @@ pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
         (rows > 0).then(|| format!("{rows} of {count} keys")).into_iter().collect()
     };
     outcome.tried_many(count, Findings { lost: findings("lost"), wrong: findings("wrong") });
+    let kib = report["figures"]["heap after open KiB"].as_u64().unwrap_or(u64::MAX);
+    if kib > MOST_KIB {
+        outcome.wrong(format!("{kib} KiB of memory after opening {count} keys, expected at most {MOST_KIB}"));
+    }
     outcome.figure("keys written a second", (count as f64 / took.as_secs_f64()) as u64);
     let bytes = |prefix: &str| folder_bytes(&dir.path().join("keys_v1"), prefix) as f64 / count as f64;
     outcome.figure("bytes a key on disk", bytes(""));
