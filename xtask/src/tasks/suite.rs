@@ -12,7 +12,7 @@ use crate::provision::{libtorch, model, pyarrow, toolchain};
 use crate::workspace::{self, Workspace};
 
 /// The examples that need neither arguments nor a model.
-const WITHOUT_ARGUMENTS: [&str; 15] = [
+const WITHOUT_ARGUMENTS: [&str; 17] = [
     "quickstart",
     "readme",
     "guide",
@@ -22,11 +22,13 @@ const WITHOUT_ARGUMENTS: [&str; 15] = [
     "progressive",
     "overlap",
     "views",
+    "augment",
     "chain",
     "lazy",
     "budget",
     "dataset",
     "ddp",
+    "llm",
     "async_service",
 ];
 
