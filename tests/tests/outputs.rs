@@ -1,5 +1,6 @@
 //! Forms of output beside tensors: fields that are not cached, enums, structs and tuples in one another.
 
+use std::fs;
 use std::path::Path;
 
 use tch::Tensor;
@@ -166,4 +167,42 @@ fn structs_and_tuples_nest_to_any_depth() {
         assert_eq!(innermost.other, ["7", "-8"]);
         assert_eq!(Vec::<i64>::try_from(typed.squeeze_dim(1)).unwrap(), [7, -8]);
     }
+}
+
+/// More variants than an entry of the identity has room for.
+#[derive(CacheableOutput, Clone, Debug, PartialEq)]
+enum Breed {
+    BerneseMountainDog,
+    CavalierKingCharlesSpaniel,
+    GreaterSwissMountainDog,
+    GermanShorthairedPointer,
+    SoftCoatedWheatenTerrier,
+    StaffordshireBullTerrier,
+    WestHighlandWhiteTerrier,
+    WirehairedPointingGriffon = 300,
+}
+
+#[test]
+fn the_names_of_many_variants_are_kept_for_other_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    cache
+        .table::<Vec<Breed>>("breeds_v1")
+        .unwrap()
+        .put(&["a"], &vec![Breed::WirehairedPointingGriffon])
+        .unwrap();
+    cache.flush().unwrap();
+    let file = |start: &str| {
+        let mut files = fs::read_dir(dir.path().join("breeds_v1")).unwrap().map(Result::unwrap);
+        let own = |file: &fs::DirEntry| file.file_name().to_string_lossy().starts_with(start);
+        String::from_utf8_lossy(&fs::read(files.find(own).unwrap().path()).unwrap()).into_owned()
+    };
+    let identity = file("change-");
+    assert!(
+        identity.contains("blake3:") && identity.contains("WirehairedPointingGriffon = 300"),
+        "{identity}"
+    );
+    assert!(file("seg-").contains(r#""WirehairedPointingGriffon":300}"#));
+    let table = Cache::open(dir.path()).unwrap().table::<Vec<Breed>>("breeds_v1").unwrap();
+    assert_eq!(table.get(&["a"]).unwrap(), Some(vec![Breed::WirehairedPointingGriffon]));
 }

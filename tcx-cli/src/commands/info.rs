@@ -1,5 +1,6 @@
 //! `tcx info`: shows the outputs, the identity and the provenance of a module.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -10,6 +11,9 @@ use crate::cache;
 use crate::console::output::{HEADING, Output, Report, Table};
 use crate::failure::{Result, Verdict};
 use crate::text::human;
+
+/// Bytes of a value, before it is shortened.
+const LONGEST_VALUE: usize = 200;
 
 #[derive(Debug, Serialize)]
 struct Info {
@@ -136,5 +140,18 @@ fn pairs(heading: &str, entries: &[Entry], to: &mut dyn Write) -> io::Result<()>
         return Ok(());
     }
     writeln!(to, "\n{HEADING}{heading}{HEADING:#}")?;
-    entries.iter().try_for_each(|entry| writeln!(to, "{} = {}", entry.name, entry.value))
+    entries.iter().try_for_each(|entry| writeln!(to, "{} = {}", entry.name, shortened(&entry.value)))
+}
+
+/// A value that fits in a few lines.
+fn shortened(value: &str) -> Cow<'_, str> {
+    if value.len() <= LONGEST_VALUE {
+        return value.into();
+    }
+    format!(
+        "{}… ({} bytes)",
+        &value[..value.floor_char_boundary(LONGEST_VALUE)],
+        human::count(value.len() as u64)
+    )
+    .into()
 }

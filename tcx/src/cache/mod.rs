@@ -138,7 +138,9 @@ impl Cache {
         device: Device,
     ) -> Result<Rows> {
         self.shared.check_usable()?;
-        let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store(O::describe), provenance(device));
+        let mut provenance = provenance(device);
+        provenance.extend(Identity::long_lists(O::describe));
+        let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store(O::describe), provenance);
         let spec = spec.map_err(|error| Error::from(error).in_module(id))?;
         let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
         let Shared { dir, options, stores, .. } = &*self.shared;

@@ -55,6 +55,8 @@ pub struct Identity {
     path: String,
     device: Option<Device>,
     watch: WeightWatch,
+    /// Values that are entered as a hash, in full.
+    long: Vec<(String, String)>,
 }
 
 impl Identity {
@@ -120,6 +122,21 @@ impl Identity {
         }
         let path = if self.path.is_empty() { "self" } else { &self.path };
         self.entries.push((path.to_owned(), value));
+    }
+
+    /// Enters a value that other programs want in full, also if it is too long for an entry.
+    pub(crate) fn list(&mut self, value: String) {
+        if value.len() > LONGEST_VALUE {
+            self.long.push((self.path.clone(), value.clone()));
+        }
+        self.value(value);
+    }
+
+    /// The lists that `describe` enters as a hash, in full, for the provenance: no part of the identity.
+    pub(crate) fn long_lists(describe: fn(&mut Self)) -> Vec<(String, String)> {
+        let mut output = Self::default();
+        output.part("Output", describe);
+        output.long
     }
 
     /// Enters the values of a sequence whose order matters.

@@ -61,7 +61,7 @@ pub fn read_some<T: Variants>(reader: &mut ColumnReader<'_>) -> Result<Vec<Optio
 
 /// Enters the names and the numbers.
 pub fn describe<T: Variants>(identity: &mut Identity) {
-    identity.value(listed(T::VARIANTS));
+    identity.list(listed(T::VARIANTS));
 }
 
 /// The number of each row.
@@ -128,4 +128,33 @@ pub const fn check_next(number: i128) {
         number != i32::MAX as i128 + 1,
         "the number of a variant is an `i32`, and the one before has the last"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More variants than an entry of an identity has room for.
+    struct Many;
+
+    impl Variants for Many {
+        const VARIANTS: &'static [(&'static str, i128)] = &[("AVariantWithALongName", 0); 20];
+
+        fn number(&self) -> i128 {
+            0
+        }
+
+        fn of_number(_: i128) -> Option<Self> {
+            Some(Self)
+        }
+    }
+
+    #[test]
+    fn the_names_of_many_variants_are_kept_beside_the_identity() {
+        let mut identity = Identity::default();
+        identity.part("Output", describe::<Many>);
+        let [(path, value)] = identity.entries() else { panic!("one entry") };
+        assert!(path == "Output" && value.starts_with("blake3:"), "{path}: {value}");
+        assert_eq!(Identity::long_lists(describe::<Many>), [("Output".to_owned(), listed(Many::VARIANTS))]);
+    }
 }
