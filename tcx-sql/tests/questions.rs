@@ -8,7 +8,7 @@ use std::path::Path;
 
 use support::{add, ask, clip, count, ids, spec, store, texts};
 use tcx_sql::{Database, Error, Value};
-use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM, Field, KeyType, Keys};
+use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM, Field, Identity, KeyType, Keys, Spec};
 
 const PAIR: ColumnType = ColumnType::Dense { dtype: DType::F16, shape: &[2] };
 const KINDS: ColumnType = ColumnType::Struct(&[
@@ -238,4 +238,30 @@ fn a_module_that_cannot_be_read_is_an_error_of_who_names_it() {
     let error = ask(dir.path(), r#"select * from "Kinds-1""#).unwrap_err();
     assert!(matches!(error, Error::Cache(_)), "{error:?}");
     assert!(matches!(Database::open(&dir.path().join("nowhere")).unwrap_err(), Error::Cache(_)));
+}
+
+#[test]
+fn an_enum_is_asked_by_the_names_of_its_variants() {
+    const KIND: ColumnType = ColumnType::Dense { dtype: DType::I16, shape: &[] };
+    const OUTPUT: ColumnType = ColumnType::Struct(&[
+        Field { name: "kind", column: KIND },
+        Field { name: "maybe", column: ColumnType::Optional(&KIND) },
+    ]);
+    let dir = tempfile::tempdir().unwrap();
+    let names =
+        ["kind", "maybe"].map(|name| (format!("Output.{name}"), "Plain = -1, Stripes = 300".to_owned()));
+    let spec = Spec::new("m_v1", KeyType::Int, &OUTPUT, Identity::from_iter(names), Vec::new()).unwrap();
+    let store = store(dir.path(), spec);
+    let mut rows = store.lookup(Keys::ints(0..4, 0)).unwrap();
+    let numbers = Column::dense(&[-1_i16, 300, 300, 7].map(i16::to_le_bytes).concat());
+    let columns = vec![numbers.clone(), numbers.optional([true, false, true, true])];
+    store.insert(&mut rows, &[0, 1, 2, 3], columns).unwrap();
+    store.flush().unwrap();
+    let kinds = texts(dir.path(), "select kind from m_v1 order by id");
+    assert_eq!(kinds, ["Plain", "Stripes", "Stripes", "7"], "a number without a name is its own");
+    assert_eq!(count(dir.path(), "select count(*) from m_v1 where kind = 'Stripes'"), 2);
+    assert_eq!(count(dir.path(), "select count(*) from m_v1 where maybe is null"), 1);
+    let groups =
+        ask(dir.path(), "select kind, count(*) from m_v1 group by kind order by 2 desc limit 1").unwrap();
+    assert_eq!(groups, [[Value::Text("Stripes".to_owned()), Value::Int(2)]]);
 }

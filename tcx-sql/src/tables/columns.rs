@@ -15,6 +15,8 @@ use datafusion::arrow::error::ArrowError;
 use half::{bf16, f16};
 use tcx_store::{DType, KeyType, Leaf, LeafKind, Row, Spec};
 
+use super::names;
+
 /// The columns before those of the outputs: the id, and the view.
 pub(crate) const OF_SAMPLE: usize = 2;
 
@@ -26,9 +28,13 @@ pub(crate) fn schema(spec: &Spec) -> SchemaRef {
         _ => DataType::LargeUtf8,
     };
     let mut fields = vec![Field::new("id", id, false), Field::new("view", DataType::UInt32, false)];
-    fields.extend(
-        spec.leaves().iter().map(|leaf| Field::new(name(leaf), data_type(&leaf.kind), leaf.optional)),
-    );
+    fields.extend(spec.leaves().iter().enumerate().map(|(number, leaf)| {
+        let data_type = match spec.variants(number) {
+            Some(_) => names::data_type(),
+            None => data_type(&leaf.kind),
+        };
+        Field::new(name(leaf), data_type, leaf.optional)
+    }));
     Arc::new(Schema::new(fields))
 }
 
@@ -84,7 +90,10 @@ pub(crate) fn column(
         (1, _) => Arc::new(rows.iter().map(|row| row.view).collect::<UInt32Array>()),
         _ => {
             let values: Vec<Option<&[u8]>> = rows.iter().map(|row| row.leaf(place)).collect();
-            of_leaf(&spec.leaves()[column - OF_SAMPLE], &values)?
+            match spec.variants(column - OF_SAMPLE) {
+                Some(variants) => names::column(&variants, &values),
+                None => of_leaf(&spec.leaves()[column - OF_SAMPLE], &values)?,
+            }
         }
     })
 }

@@ -2,4 +2,5 @@
 
 pub(crate) mod catalog;
 mod columns;
+mod names;
 mod table;
