@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use support::{clip, damage, files, fill_clip, json, open, tcx, workplace};
+use support::{clip, damage, files, fill_clip, fill_resnet, json, open, resnet, tcx, workplace};
 use tcx_store::Keys;
 
 /// Every file below a folder: its path, when it was changed, its bytes.
@@ -269,6 +269,60 @@ fn a_prune_leaves_what_fits_of_the_last_segment() {
     assert_eq!(tcx(dir.path(), &["verify", "cache"]).status.code(), Some(0));
     let again = json(dir.path(), &["prune", "cache", "--max-size", &bytes.to_string(), "--yes"]);
     assert_eq!(again["modules"], serde_json::json!([]), "nothing more goes");
+}
+
+/// A cache whose index has entries of rows that were removed: two of three thousand rows stay.
+fn with_stale_index() -> (tempfile::TempDir, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    let store = open(&cache, resnet());
+    for ids in [0..1000, 1000..2000, 2000..3000] {
+        fill_resnet(&store, ids);
+    }
+    drop(store);
+    let store = open(&cache, resnet());
+    store.make_room(1).unwrap();
+    drop(store);
+    let stats = json(dir.path(), &["stats", "cache"]);
+    let index = stats["modules"][0]["run_bytes"].as_u64().unwrap();
+    assert!(index > 3000 * 17, "{stats:#}");
+    (dir, index)
+}
+
+#[test]
+fn a_prune_removes_what_no_row_needs_of_the_index_before_any_row() {
+    let (dir, index) = with_stale_index();
+    let (bytes, rows) = size_and_rows(dir.path());
+    let stale = index / 3;
+    let most = (bytes - stale + 1000).to_string();
+    let planned = json(dir.path(), &["prune", "cache", "--max-size", &most, "--dry-run"]);
+    let pruned = json(dir.path(), &["prune", "cache", "--max-size", &most, "--yes"]);
+    assert_eq!(planned["modules"], pruned["modules"]);
+    let (left, rows_left) = size_and_rows(dir.path());
+    assert_eq!((rows_left, rows), (vec![2000], vec![2000]), "{pruned:#}");
+    assert!(left < bytes - stale + 1000, "{pruned:#}");
+    let module = &pruned["modules"][0];
+    assert_eq!((&module["rows"], &module["segments"]), (&0.into(), &0.into()));
+    // A line or two of the index is not foreseen.
+    for (said, is) in [(&module["index_bytes"], bytes - left), (&planned["bytes_after"], left)] {
+        assert!(said.as_u64().unwrap().abs_diff(is) < 256, "{said}, {is}: {pruned:#}");
+    }
+    let again = json(dir.path(), &["prune", "cache", "--max-size", &most, "--yes"]);
+    assert_eq!(again["modules"], serde_json::json!([]), "nothing more goes");
+    assert_eq!(tcx(dir.path(), &["verify", "cache"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_prune_with_a_stale_index_leaves_what_fits() {
+    let (dir, index) = with_stale_index();
+    let (bytes, _) = size_and_rows(dir.path());
+    let most = (bytes - index / 3) * 3 / 4;
+    let pruned = json(dir.path(), &["prune", "cache", "--max-size", &most.to_string(), "--yes"]);
+    let (left, rows) = size_and_rows(dir.path());
+    assert!(left <= most && left > most / 10 * 9, "{left} of {most}, {pruned:#}");
+    assert!((1300..1600).contains(&rows[0]), "{rows:?}");
+    let output = tcx(dir.path(), &["prune", "cache", "--older-than", "1d"]);
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("nothing to remove"));
 }
 
 #[test]

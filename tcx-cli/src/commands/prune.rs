@@ -43,6 +43,8 @@ struct Module {
     rewritten: usize,
     rows: u64,
     bytes: u64,
+    /// The bytes of the index that no row needed.
+    index_bytes: u64,
     /// The bytes removed to meet the size limit, not because they are reclaimable or too old.
     #[serde(skip)]
     evicted: u64,
@@ -79,16 +81,15 @@ pub(super) fn run(
         Output::note(&warning);
     }
     let mut after = plan.left;
-    let freed: u64 = plan.modules.iter().map(|own| own.bytes).sum();
+    let freed: u64 = plan.modules.iter().map(|own| own.bytes + own.index_bytes).sum();
     if !deleting.dry_run {
         if !plan.modules.is_empty() {
             let rows = plan.modules.iter().map(|own| own.rows).sum();
-            let action = format!(
-                "remove {} ({}) and leave {}",
-                human::counted(rows, "row"),
-                human::size(freed),
-                human::size(plan.left)
-            );
+            let (freed, left) = (human::size(freed), human::size(plan.left));
+            let action = match rows {
+                0 => format!("remove {freed} that no row needs and leave {left}"),
+                rows => format!("remove {} ({freed}) and leave {left}", human::counted(rows, "row")),
+            };
             confirm(deleting.yes, &action)?;
             drop(inspections);
             remove(modules, &plan, limits)?;
@@ -113,7 +114,7 @@ fn size(inspections: &BTreeMap<String, Inspection>) -> u64 {
     inspections.values().map(cache::bytes).sum()
 }
 
-/// The segments to remove, by module: reclaimable ones, those that are too old, and the oldest of all modules until the rest
+/// What to remove, by module: what is reclaimable of the index, segments that are reclaimable or too old, and the oldest of all modules until the rest
 /// meets the size limit. Of the last one, the rows that fit stay.
 fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits) -> Plan {
     let oldest_kept = limits.older_than.and_then(|age| SystemTime::now().checked_sub(age));
@@ -121,13 +122,21 @@ fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits
     let mut gone: BTreeMap<&str, Module> = BTreeMap::new();
     let (mut left, mut rest) = (before, Vec::new());
     for (name, inspection) in inspections {
-        let rows: u64 = inspection.segments().map(|own| own.rows).sum();
-        let runs = inspection.other_files().run_bytes;
+        let goes = |own: &SegmentFacts| {
+            own.state.is_reclaimable() || own.state == SegmentState::Served && is_old(own)
+        };
+        let index = inspection.trimmed_index_bytes(|own| !goes(own));
+        let stale = inspection.other_files().run_bytes.saturating_sub(index);
+        if stale > 0 {
+            left = left.saturating_sub(stale);
+            gone.entry(name).or_insert_with(|| Module::new(name)).index_bytes = stale;
+        }
+        let rows: u64 = inspection.segments().filter(|own| !goes(own)).map(|own| own.rows).sum();
         // The segment with its share of the index, which is removed with it.
-        let size = |own: &SegmentFacts| own.bytes + (runs * own.rows).checked_div(rows).unwrap_or(0);
+        let size = |own: &SegmentFacts| own.bytes + (index * own.rows).checked_div(rows).unwrap_or(0);
         for own in inspection.segments() {
-            if own.state.is_reclaimable() || own.state == SegmentState::Served && is_old(own) {
-                left = left.saturating_sub(size(own));
+            if goes(own) {
+                left = left.saturating_sub(own.bytes);
                 gone.entry(name).or_insert_with(|| Module::new(name)).take(own);
             } else if own.state == SegmentState::Served {
                 rest.push((own, name, inspection, size(own)));
@@ -180,7 +189,7 @@ impl Plan {
 impl Module {
     fn new(module: &str) -> Self {
         let module = module.to_owned();
-        Self { module, segments: 0, rewritten: 0, rows: 0, bytes: 0, evicted: 0, trim: None }
+        Self { module, segments: 0, rewritten: 0, rows: 0, bytes: 0, index_bytes: 0, evicted: 0, trim: None }
     }
 
     fn take(&mut self, own: &SegmentFacts) {
@@ -208,9 +217,10 @@ fn remove(modules: &Modules, plan: &Plan, limits: &Limits) -> Result<()> {
         // Never removes more live rows than the user has confirmed, even if others were removed in the meantime.
         if planned.evicted > 0 {
             store.make_room(planned.evicted)?;
-            // Also removes the index of the removed segments.
             store.collect(Duration::ZERO)?;
         }
+        // Also removes the index of the removed segments.
+        store.trim_index()?;
     }
     for planned in &plan.modules {
         if let (Some(first), Some(max)) = (&planned.trim, limits.max_size) {
@@ -228,7 +238,7 @@ fn shorten(modules: &Modules, module: &str, mut trim: Trim, max: u64) -> Result<
         let is_done = store.trim_segment(&trim.segment, trim.rows)?;
         // First the replaced segment, then its index.
         store.collect(Duration::ZERO)?;
-        store.collect(Duration::ZERO)?;
+        store.trim_index()?;
         drop(store);
         let inspections = inspected(modules)?;
         let excess = size(&inspections).saturating_sub(max);
@@ -251,17 +261,17 @@ fn shorten(modules: &Modules, module: &str, mut trim: Trim, max: u64) -> Result<
 impl Report for Pruned {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         let did = if self.dry_run { "would remove" } else { "removed" };
-        for Module { module, segments, rewritten, rows, bytes, .. } in &self.modules {
+        for Module { module, segments, rewritten, rows, bytes, index_bytes, .. } in &self.modules {
             let whole = (*segments > 0).then(|| human::counted(*segments as u64, "segment"));
             let part = (*rewritten > 0).then(|| "a part of one segment".to_owned());
             let parts: Vec<String> = [whole, part].into_iter().flatten().collect();
-            writeln!(
-                to,
-                "{module}: {did} {}, {}, {}",
-                human::counted(*rows, "row"),
-                parts.join(" and "),
-                human::size(*bytes)
-            )?;
+            let removed = (!parts.is_empty()).then(|| {
+                let rows = human::counted(*rows, "row");
+                format!("{rows}, {}, {}", parts.join(" and "), human::size(*bytes))
+            });
+            let index = (*index_bytes > 0).then(|| format!("{} of the index", human::size(*index_bytes)));
+            let all: Vec<String> = [removed, index].into_iter().flatten().collect();
+            writeln!(to, "{module}: {did} {}", all.join(", and "))?;
         }
         if self.modules.is_empty() {
             writeln!(to, "nothing to remove")?;

@@ -19,6 +19,13 @@ fn homes_for(entries: usize) -> usize {
     (entries as u128 * 100).div_ceil((LOAD * SLOTS) as u128).max(1) as usize
 }
 
+/// The bytes of a run of this size, but for a few lines after the home lines. `None` if no run has so many segments.
+pub(super) fn run_bytes(segments: usize, entries: usize) -> Option<usize> {
+    let lines = homes_for(entries);
+    let header = header_bytes(segments).filter(|_| segments <= MOST_SEGMENTS)?;
+    header.checked_add(lines.checked_mul(LINE)?)?.checked_add(trailer_bytes(lines)?)
+}
+
 /// The bytes of a run over the rows of `segments`: for each, the hashes of its rows in order. It knows the first
 /// [`MOST_SEGMENTS`] of them.
 pub(crate) fn build_run(segments: &[(SegmentName, Vec<KeyHash>)]) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use super::builder::write_run;
+use super::builder::{run_bytes, write_run};
 use super::table::Entries;
 use super::{EMPTY, Entry, MOST_SEGMENTS, Run, known_bits};
 use crate::storage::name::SegmentName;
@@ -52,6 +52,38 @@ pub(crate) fn write_merged(
 ) -> io::Result<()> {
     let numbers = Numbers::new(runs, gone);
     write_run(out, &numbers.names, count(runs, &numbers)?, Merge::new(runs, &numbers))
+}
+
+/// Runs with entries that no lookup needs, and what one run without these entries takes.
+#[derive(Debug)]
+pub(crate) struct Stale {
+    pub(crate) runs: Vec<Arc<Run>>,
+    /// The segments that the one run leaves out.
+    pub(crate) left_out: HashSet<SegmentName>,
+    /// The bytes of the one run, about.
+    pub(crate) bytes: usize,
+}
+
+impl Stale {
+    /// The runs that lead to segments which are `gone`, or which an earlier run leads to. `None` if there are none, or if
+    /// they do not fit in one.
+    pub(crate) fn among(runs: &[Arc<Run>], gone: &dyn Fn(SegmentName) -> bool) -> Option<Self> {
+        let numbers = Numbers::new(runs, gone);
+        let is_stale = |(number, _): &(usize, &Arc<Run>)| !numbers.takes_all_of(*number);
+        let stale: Vec<_> = runs.iter().enumerate().filter(is_stale).map(|(_, run)| run.clone()).collect();
+        let others = runs.iter().enumerate().filter(|own| !is_stale(own));
+        let mut left_out: HashSet<_> = others.flat_map(|(_, run)| run.segments().iter().copied()).collect();
+        left_out
+            .extend(stale.iter().flat_map(|run| run.segments().iter().copied()).filter(|name| gone(*name)));
+        let numbers = Numbers::new(&stale, &|name| left_out.contains(&name));
+        let bytes = run_bytes(numbers.names.len(), count(&stale, &numbers).ok()?)?;
+        (!stale.is_empty()).then_some(Self { runs: stale, left_out, bytes })
+    }
+
+    /// The bytes that are free once there is one run instead of these, about.
+    pub(crate) fn frees(&self) -> usize {
+        self.runs.iter().map(|run| run.bytes()).sum::<usize>().saturating_sub(self.bytes)
+    }
 }
 
 /// The segments of the merged run.

@@ -9,7 +9,7 @@ mod run;
 mod table;
 
 pub(crate) use builder::build_run;
-pub(crate) use merge::{fit_in_one, mergeable, write_merged};
+pub(crate) use merge::{Stale, fit_in_one, mergeable, write_merged};
 pub(crate) use run::Run;
 pub(crate) use table::{Candidate, DamagedRun, Place, ProbeResult, Table};
 

@@ -70,6 +70,11 @@ impl Run {
         self.entries
     }
 
+    /// The size of its file.
+    pub(crate) fn bytes(&self) -> usize {
+        self.map.len()
+    }
+
     /// What is probed.
     #[inline]
     pub(crate) fn table(&self) -> Table<'_> {

@@ -1,6 +1,7 @@
 //! Inspects a module's folder from outside, by its change 0: writes nothing, and needs no program that knows the module.
 
 pub(crate) mod folders;
+mod index;
 pub(crate) mod other_files;
 pub(crate) mod rows;
 pub(crate) mod verify;

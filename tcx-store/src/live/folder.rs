@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::changes::instance::{KnownIdentity, refuse_other};
 use crate::changes::{Compared, KnownChanges, MergePlan, Replacement, ReplacementPlace, Shown};
 use crate::error::{Error, Result};
-use crate::index::{Run, build_run};
+use crate::index::{Run, Stale, build_run};
 use crate::live::damage::DamagedFiles;
 use crate::live::listing::Listing;
 use crate::live::retention::Retention;
@@ -120,7 +120,7 @@ impl Live {
         }
         // Runs first: a segment that one of them covers needs none of its own.
         let opened_runs = self.runs.opened();
-        let mut stale = self.runs.open(&listing.runs);
+        let mut stale = self.runs.open_listed(&listing.runs);
         self.has_new_files |= self.runs.opened() > opened_runs;
         let Some(identity) = identity else { return Ok(stale) };
         stale |= changes.learn(&*self.storage, &listing.changes);
@@ -292,6 +292,16 @@ impl Live {
     /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.
     pub(crate) fn mergeable(&self, ends: bool) -> Option<Vec<Arc<Run>>> {
         self.runs.mergeable(ends)
+    }
+
+    /// The runs that have entries of segments that are `gone`, if it is worth it to rewrite them.
+    pub(crate) fn stale_runs(&self, gone: &dyn Fn(SegmentName) -> bool) -> Option<Stale> {
+        self.runs.stale(gone)
+    }
+
+    /// A run that this process has made of stale ones takes their place.
+    pub(crate) fn swap_runs(&mut self, stale: &[Arc<Run>], trimmed: Random) {
+        self.runs.swap(stale, trimmed);
     }
 
     /// A run that this process has made of others takes their place; returns the names of those it replaces.

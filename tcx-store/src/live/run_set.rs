@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use crate::index::{Run, fit_in_one, mergeable};
+use crate::index::{Run, Stale, fit_in_one, mergeable};
 use crate::live::snapshot::{IndexedRun, Unserved};
 use crate::segment::Segment;
 use crate::stats::causes::Cause;
@@ -17,12 +17,18 @@ use crate::sys::bytes::Random;
 /// The most entries of index runs that are merged into one when a writer ends: a tenth of a second's work or so.
 const MERGED_AT_THE_END: usize = 4_000_000;
 
+/// Bytes that are not worth rewriting a run for.
+const LITTLE: usize = 512;
+
 /// The runs that were opened, those that are used, and those whose files can go.
 #[derive(Debug)]
 pub(crate) struct RunSet {
     storage: Arc<dyn Storage>,
-    /// The largest first; none whose segments are all in larger ones.
+    /// The largest first, those that have vanished last; none whose segments are all in others.
     used: Vec<Arc<Run>>,
+    /// The runs of the last listing, and those that are used and were in an earlier one.
+    listed: HashSet<Random>,
+    vanished: HashSet<Random>,
     /// The runs that were opened, those that cannot be used too.
     opened: HashSet<Random>,
     /// The runs that were let go of since the last merge: the next merge removes their files. The order in which runs
@@ -33,8 +39,9 @@ pub(crate) struct RunSet {
 
 impl RunSet {
     pub(crate) fn new(storage: Arc<dyn Storage>) -> Self {
-        let (used, opened, pruned, warned) = (Vec::new(), HashSet::new(), Vec::new(), Warned::default());
-        Self { storage, used, opened, pruned, warned }
+        let (used, pruned, warned) = (Vec::new(), Vec::new(), Warned::default());
+        let [opened, listed, vanished] = [(); 3].map(|()| HashSet::new());
+        Self { storage, used, listed, vanished, opened, pruned, warned }
     }
 
     /// How many have been opened.
@@ -42,10 +49,19 @@ impl RunSet {
         self.opened.len()
     }
 
-    /// Opens what is new of the listed runs. Returns whether one had vanished: another process has merged it.
-    pub(crate) fn open(&mut self, listed: &[Random]) -> bool {
+    /// Opens what is new in a listing. Returns whether a run had vanished: another process has merged it.
+    pub(crate) fn open_listed(&mut self, listed: &[Random]) -> bool {
+        let known = |run: &Random| self.listed.contains(run) || self.vanished.contains(run);
+        let used = self.used.iter().map(|run| run.name()).filter(known);
+        self.vanished = used.filter(|run| !listed.contains(run)).collect();
+        self.listed = listed.iter().copied().collect();
+        self.open(listed)
+    }
+
+    /// Opens what is new of these runs. Returns whether one had vanished.
+    pub(crate) fn open(&mut self, runs: &[Random]) -> bool {
         let mut vanished = false;
-        for &random in listed {
+        for &random in runs {
             if self.opened.contains(&random) {
                 continue;
             }
@@ -67,7 +83,9 @@ impl RunSet {
     /// Lets go of the runs all of whose segments are in larger ones, or replaced. Every process keeps the same: of two
     /// that are equal, the one with the smaller name.
     pub(crate) fn prune(&mut self, is_replaced: impl Fn(SegmentName) -> bool) {
-        self.used.sort_by_key(|run| (Reverse(run.entries()), run.name()));
+        // One that has vanished was replaced: what it still leads to must not keep the smaller one that took its place from being used.
+        let vanished = |run: &Run| self.vanished.contains(&run.name());
+        self.used.sort_by_key(|run| (vanished(run), Reverse(run.entries()), run.name()));
         let mut covered = HashSet::new();
         // Segments that were not seen yet count: only this run may know them.
         self.used.retain(|run| {
@@ -113,6 +131,17 @@ impl RunSet {
         mergeable(&self.used)
     }
 
+    /// The runs that one run without the entries of segments that are `gone` should replace, if that frees more than
+    /// [`LITTLE`].
+    pub(crate) fn stale(&self, gone: &dyn Fn(SegmentName) -> bool) -> Option<Stale> {
+        Stale::among(&self.used, gone).filter(|stale| stale.frees() > LITTLE)
+    }
+
+    /// The bytes of the runs that are used.
+    pub(crate) fn bytes(&self) -> usize {
+        self.used.iter().map(|run| run.bytes()).sum()
+    }
+
     /// A run that this process has made of others is used; returns the names of all whose files can go.
     pub(crate) fn replace(
         &mut self,
@@ -132,6 +161,12 @@ impl RunSet {
     /// The runs that lead to one of these segments.
     pub(crate) fn leading_to(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
         self.used.iter().filter(|run| leads_to(run, segments)).map(|run| run.name()).collect()
+    }
+
+    /// A run that this process has made without the entries of segments that are gone is used, and these no more.
+    pub(crate) fn swap(&mut self, stale: &[Arc<Run>], trimmed: Random) {
+        self.drop_damaged(stale);
+        self.open(&[trimmed]);
     }
 
     /// The runs that lead to none of these segments.

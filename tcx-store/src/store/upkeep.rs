@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::Store;
+use crate::sys::runtime::lock;
 use crate::upkeep::compaction::Effort;
+use crate::upkeep::tasks::trim_runs;
 
 /// The writer does by itself what keeps the number of files small; here is what makes the folder as small as can be.
 impl Store {
@@ -69,6 +71,30 @@ impl Store {
         // There may be room again.
         self.core.note_room()?;
         Ok(removed)
+    }
+
+    /// Makes the index as small as its rows need: rewrites index runs with entries of segments that are gone, and removes those
+    /// that add nothing. [`Inspection::trimmed_index_bytes`](crate::Inspection::trimmed_index_bytes) says what will be left.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store is read-only, if the folder cannot be listed or is not the one that was opened, or if a write
+    /// fails. Lookups find every row in any case.
+    pub fn trim_index(&self) -> Result<()> {
+        self.writer()?;
+        let core = &self.core;
+        core.check()?;
+        let _alone = lock(&core.upkeep);
+        {
+            let mut live = core.live();
+            live.refresh()?;
+            core.install(&mut live);
+            live.check_instance()?;
+        }
+        trim_runs(core)
+            .map_err(|error| Error::io("cannot rewrite the index of", core.storage.path(), error))?;
+        core.remove_pruned_runs();
+        Ok(())
     }
 
     /// Removes the oldest rows, segment by segment, until `bytes` bytes are free.

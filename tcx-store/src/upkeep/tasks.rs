@@ -62,6 +62,30 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
     }
 }
 
+/// Writes one run instead of those with entries of segments that are gone, without these entries.
+///
+/// The segment of another process whose run was published just before this, and that gets its name just after, loses that run: it
+/// is made again from the segment.
+pub(crate) fn trim_runs(core: &Core) -> io::Result<()> {
+    let listing = Listing::read(&*core.storage)?;
+    let is_gone = |name| !listing.segments.contains(&name);
+    let Some(stale) = core.live().stale_runs(&is_gone) else { return Ok(()) };
+    let (trimmed, start) = (Random::new(), Instant::now());
+    let mut draft = core.storage.draft()?;
+    write_merged(&mut draft, &stale.runs, &|name| stale.left_out.contains(&name))?;
+    draft.publish(&FileName::Run(trimmed).to_string(), false)?;
+    core.took(Work::Merge, start);
+    let mut live = core.live();
+    live.swap_runs(&stale.runs, trimmed);
+    core.install(&mut live);
+    drop(live);
+    for run in &stale.runs {
+        // A run that stays is opened again by others.
+        let _ = core.storage.remove(&FileName::Run(run.name()).to_string());
+    }
+    Ok(())
+}
+
 /// The segments of these runs that are neither here nor going to come: a run gets its name a moment before its segment does.
 fn gone_segments(core: &Core, runs: &[Arc<Run>]) -> HashSet<SegmentName> {
     let Ok(listing) = Listing::read(&*core.storage) else { return HashSet::new() };
@@ -160,7 +184,7 @@ impl Core {
 
     /// Removes the runs that compaction or merging has replaced. One that stays is opened again by others, and
     /// found to add nothing.
-    fn remove_pruned_runs(&self) {
+    pub(crate) fn remove_pruned_runs(&self) {
         let pruned = self.live().take_pruned_runs();
         for run in pruned {
             let _ = self.storage.remove(&FileName::Run(run).to_string());

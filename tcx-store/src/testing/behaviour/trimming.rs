@@ -122,3 +122,53 @@ fn the_rows_that_are_said_to_fit_fill_the_room() {
         }
     }
 }
+
+/// The bytes of the index runs in the folder.
+fn index_bytes(dir: &std::path::Path) -> u64 {
+    let runs = names(dir, "run-").into_iter();
+    runs.map(|name| std::fs::metadata(dir.join("m_v1").join(name)).unwrap().len()).sum()
+}
+
+#[test]
+fn a_trimmed_index_leads_to_the_rows_that_are_left_and_other_processes_leave_it_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..600).map(|row| row.to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let writer = process(dir.path());
+    for (value, part) in ids.chunks(200).enumerate() {
+        compute(&writer, part, value as i64);
+        seal_all(&writer);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    // One run of all segments.
+    drop(writer);
+    let evicting = process(dir.path());
+    let with_all = process(dir.path());
+    assert_eq!(values(&with_all, &ids[..1]), [0]);
+    evicting.make_room(1).unwrap();
+    drop(evicting);
+    let (with_two, writer) = (process(dir.path()), process(dir.path()));
+    assert_eq!(values(&with_two, &ids[..1]), [-1]);
+    let before = index_bytes(dir.path());
+    let module = dir.path().join("m_v1");
+    let expected = Inspection::open(&module).unwrap().trimmed_index_bytes(|_| true);
+    writer.trim_index().unwrap();
+    let after = index_bytes(dir.path());
+    assert!(after < before * 3 / 4 && after.abs_diff(expected) < 256, "{before} → {after}, {expected}");
+    assert_eq!(names(dir.path(), "run-").len(), 1);
+    // They know the former index, and find the smaller one in the next listing.
+    for other in [&with_all, &with_two] {
+        other.refresh().unwrap();
+        compute(other, &["x"], 9);
+        other.flush().unwrap();
+        other.compact().unwrap();
+    }
+    drop((with_all, with_two));
+    let fresh = process(dir.path());
+    for store in [&writer, &fresh, &reader(dir.path())] {
+        assert_eq!(values(store, &[ids[0], ids[200], ids[599]]), [-1, 1, 2]);
+    }
+    assert_eq!(fresh.stats().rebuilt_runs, 0, "the smaller index is still there");
+    writer.trim_index().unwrap();
+    assert!(reader(dir.path()).trim_index().is_err());
+}
