@@ -1,5 +1,11 @@
 //! A table computes values once, replaces them only on request, and refuses those of another table.
 
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
 use tch::{Tensor, kind};
 use tcx::{Cache, CacheableOutput, Error, Missing, Mode, Table, WhenFull};
 
@@ -160,4 +166,75 @@ fn only_what_was_computed_counts_as_computed() {
     table.get_or_compute(&["a", "b"], |_| Ok(vec![1])).unwrap();
     let stats = table.stats();
     assert_eq!((stats.hits, stats.rows_computed, stats.compute_times.count), (1, 1, 1));
+}
+
+/// Requests the values of `ids` with the second handle while the closure of the first runs, which returns `first`. Returns what
+/// both requests return, and the ids that the second computed.
+fn request_at_once(
+    tables: [&Table<Vec<i64>>; 2],
+    ids: [&[&str]; 2],
+    first: tcx::Result<Vec<i64>>,
+) -> (tcx::Result<Vec<i64>>, Vec<i64>, String) {
+    let (begins, begun) = channel();
+    let (calls, called) = channel::<()>();
+    thread::scope(|scope| {
+        let own = scope.spawn(move || {
+            tables[0].get_or_compute(ids[0], |_| {
+                begins.send(()).unwrap();
+                // The other request is under way, and has time to call its closure if it does not wait.
+                called.recv_timeout(Duration::from_millis(200)).expect_err("the other request computes, too");
+                first
+            })
+        });
+        begun.recv().unwrap();
+        let mut asked = String::new();
+        let other = tables[1].get_or_compute(ids[1], |missing| {
+            drop(calls);
+            asked = missing.ids().copied().collect::<Vec<_>>().join(" ");
+            Ok(missing.ids().map(|id| 10 * id.len() as i64).collect())
+        });
+        (own.join().unwrap(), other.unwrap(), asked)
+    })
+}
+
+#[test]
+fn two_handles_of_a_table_compute_each_value_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Cache::open(dir.path()).unwrap().table::<Vec<i64>>("numbers_v1").unwrap();
+    let (first, second) = (open(), open());
+    let both = [&first, &second];
+    let (own, other, asked) = request_at_once(both, [&["a", "b"], &["b", "c"]], Ok(vec![1, 2]));
+    assert_eq!((own.unwrap(), other, asked.as_str()), (vec![1, 2], vec![2, 10], "c"));
+    let (own, other, asked) = request_at_once(both, [&["d"], &["d"]], Err(Error::loader("no such file")));
+    assert!(own.is_err(), "the other computes it");
+    assert_eq!((other, asked.as_str()), (vec![10], "d"));
+}
+
+#[test]
+fn a_closure_may_use_another_handle_of_its_table_for_its_own_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Cache::open(dir.path()).unwrap().table::<Vec<i64>>("numbers_v1").unwrap();
+    let (first, second) = (open(), open());
+    let (done, result) = channel();
+    thread::spawn(move || {
+        let nested = first.get_or_compute(&["a"], |_| second.get_or_compute(&["a"], |_| Ok(vec![5])));
+        done.send(nested.unwrap()).unwrap();
+    });
+    // Half of the time after which a request that waits for nothing goes on.
+    assert_eq!(result.recv_timeout(Duration::from_secs(30)).expect("it waits for itself"), [5]);
+}
+
+#[test]
+fn two_handles_of_a_table_compute_a_rejected_value_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    cache.table::<Vec<i64>>("numbers_v1").unwrap().put(&["a", "b"], &vec![-1, 2]).unwrap();
+    let positive = |numbers: &Vec<i64>| match numbers.iter().find(|number| **number < 0) {
+        None => Ok(()),
+        Some(number) => Err(Error::loader(format!("{number} is negative"))),
+    };
+    let open = || Table::builder("numbers_v1").validate(positive).open(&cache).unwrap();
+    let (first, second) = (open(), open());
+    let (own, other, asked) = request_at_once([&first, &second], [&["a"], &["a", "b"]], Ok(vec![1]));
+    assert_eq!((own.unwrap(), other, asked.as_str()), (vec![1], vec![1, 2], ""));
 }

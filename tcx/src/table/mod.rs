@@ -15,7 +15,7 @@ use tcx_store::{Column, Keys, Lookup, RecomputeSession, Stats, Store};
 
 use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
-use crate::cache::claims::Entered;
+use crate::cache::claims::{Claim, Claimant, Claimed, Entered};
 use crate::cache::coverage::Coverage;
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::{Call, Rows};
@@ -57,7 +57,7 @@ pub struct Table<T, K = StringIds> {
     validate: Option<Validate<T>>,
     gather: Gather,
     output_device: Device,
-    /// Only one thread at a time computes, so each sample is computed once.
+    /// Only one thread at a time computes or stores values with this handle.
     computing: Alone<()>,
     keys: PhantomData<fn() -> K>,
 }
@@ -100,9 +100,20 @@ impl<T: CacheableOutput> Table<T> {
 
 impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// The values of these ids. If values are missing, or [`validate`](TableBuilder::validate) rejects them, `compute` is
-    /// called once with their ids, and returns their values in that order. If two handles or processes compute values of one id at
-    /// once, either value is kept, as for [`put`](Self::put). The closure must not compute, put or replace values with this
-    /// handle, because it would wait for itself.
+    /// called once with their ids, and returns their values in that order. The closure must not compute, put or replace values
+    /// with this handle, because it would wait for itself.
+    ///
+    /// # Equal requests at once
+    ///
+    /// The first request that misses an id computes its value. Requests of other threads wait for it, through any handle of this
+    /// table in the process. If its closure fails or panics, those that waited compute the value themselves.
+    ///
+    /// - Handles in the modes [`ReadOnly`](crate::Mode::ReadOnly) and [`Off`](crate::Mode::Off) store nothing, so they share
+    ///   nothing. Each handle in mode [`Recompute`](crate::Mode::Recompute) computes each value once.
+    /// - A request that the closure makes with another handle waits for no other request, and may compute a value again. tcx does
+    ///   not recognise requests that the closure makes in other threads. If one of these waits for a value of its own closure, it
+    ///   computes that value after a minute.
+    /// - If two processes compute values of one id at once, either value is kept, as for [`put`](Self::put).
     ///
     /// # Errors
     ///
@@ -137,8 +148,10 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         mut rows: Found,
         compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
     ) -> Result<Found> {
+        // Before the lock is taken: a closure, which holds that of its handle, waits for no claim.
+        let _claim = self.claim(&rows)?;
         let _alone = self.compute_alone()?;
-        // Another thread may have computed them meanwhile.
+        // Another request may have computed them meanwhile.
         self.rows.lookup_again(&mut rows)?;
         self.reject_invalid(&mut rows)?;
         let positions = rows.distinct_missing_positions();
@@ -163,6 +176,26 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let id = |place: usize| positions.get(place).map_or_else(String::new, |&at| text(keys, at));
         let remedy = "the others were not stored: repair these, or leave them out";
         error.naming(positions.len(), id, remedy).in_module(&self.id)
+    }
+
+    /// Claims what may have to be computed, after the requests of other handles and threads that compute some of it. `None` if
+    /// rows are not shared.
+    fn claim(&self, rows: &Lookup) -> Result<Option<Claim>> {
+        self.shared.check_process()?;
+        let Some(claims) = self.rows.claims() else { return Ok(None) };
+        let digest = |position| rows.keys().digest(position);
+        // Which found values are rejected is not known before the lock is held.
+        let samples: Vec<u64> = match self.validate {
+            None => rows.all_missing_positions().map(digest).collect(),
+            Some(_) => (0..rows.len()).map(digest).collect(),
+        };
+        let mut claimant = Claimant::blocking();
+        loop {
+            match claimant.claim(claims, &samples).map_err(|_| self.shared.forked())? {
+                Claimed::All(claim) => return Ok(Some(claim)),
+                Claimed::Held(wait) => claimant.wait(wait),
+            }
+        }
     }
 
     /// Found rows that are not valid become missing. The lock is held, so no other thread replaces one of them.
