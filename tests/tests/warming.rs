@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use tcx::{Cache, Cached, Error, Extractor, Missing, Result, Stop, cached_module};
 
@@ -129,7 +130,14 @@ fn an_error_or_a_panic_of_the_loader_ends_it_after_the_batches_before() {
         }
         let coverage = waits.coverage(&ids).unwrap();
         assert_eq!(coverage.missing(), (50..200).collect::<Vec<_>>());
-        assert_eq!(waits.warming().run(&ids, load).unwrap().computed, 150, "nothing is left claimed");
+        let (done, computed) = channel();
+        thread::spawn(move || {
+            let report = waits.warming().run(&ids, load).unwrap();
+            drop(waits);
+            done.send(report.computed)
+        });
+        // Half of the time that a request waits for samples that stay claimed.
+        assert_eq!(computed.recv_timeout(Duration::from_secs(30)), Ok(150), "nothing is left claimed");
     }
 }
 
@@ -173,6 +181,8 @@ mod interrupted {
     use std::os::unix::process::ExitStatusExt;
     use std::path::Path;
     use std::process::{Child, Command, Stdio};
+    use std::thread;
+    use std::time::Duration;
 
     use tcx::Cache;
     use tcx_tests::Scaled;
@@ -213,6 +223,9 @@ mod interrupted {
         let (mut child, mut lines) = start(dir.path(), "--ignore-signal=INT");
         assert_eq!(lines.next().as_deref(), Some("began"));
         press_ctrl_c(&child);
+        // Time to end, if it does not ignore the signal.
+        thread::sleep(Duration::from_millis(500));
+        assert_eq!(child.try_wait().unwrap(), None, "it goes on");
         child.kill().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(9), "ended by SIGKILL, not by Ctrl-C");
     }
