@@ -125,8 +125,11 @@ fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits
         let goes = |own: &SegmentFacts| {
             own.state.is_reclaimable() || own.state == SegmentState::Served && is_old(own)
         };
-        let index = inspection.trimmed_index_bytes(|own| !goes(own));
-        let stale = inspection.other_files().run_bytes.saturating_sub(index);
+        let all = inspection.other_files().run_bytes;
+        let trimmed = inspection.trimmed_index_bytes(|own| !goes(own));
+        // The run of a few rows is not worth a question.
+        let index = if trimmed + RUN_HEADER < all { trimmed } else { all };
+        let stale = all - index;
         if stale > 0 {
             left = left.saturating_sub(stale);
             gone.entry(name).or_insert_with(|| Module::new(name)).index_bytes = stale;
