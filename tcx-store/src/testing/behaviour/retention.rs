@@ -229,4 +229,6 @@ fn the_oldest_rows_make_room_for_new_ones() {
     let kept = found.iter().filter(|value| **value == 7).count();
     assert!(found[299] == 7 && kept > 5 && kept < 300, "{kept} rows are kept");
     assert_eq!(found[0], -1, "the oldest");
+    let missed = store.stats().miss_causes;
+    assert_eq!((missed.absent, missed.unreadable), ((300 - kept) as u64, 0), "evicted rows are absent");
 }
