@@ -36,6 +36,8 @@ pub struct Options {
     pub time_to_live: Option<Duration>,
     /// The maximum size of a module's folder in bytes, including temporary and replaced files; `None` is no limit. Each process
     /// that is writing may exceed it by a segment (at most 512 MiB), and by what it writes while files are joined or removed.
+    ///
+    /// With [`WhenFull::EvictOldest`], segments have at most an eighth of this size, because they are evicted whole.
     pub max_bytes: Option<u64>,
     /// What happens when the folder has [`max_bytes`](Self::max_bytes).
     pub when_full: WhenFull,

@@ -125,7 +125,7 @@ impl Core {
             opened: runtime::wall(),
             schema,
             storage,
-            buffer: WriteBuffer::new(options.flush_bytes, options.write_buffer_bytes),
+            buffer: WriteBuffer::new(retention.flush_bytes(options.flush_bytes), options.write_buffer_bytes),
             counters,
             #[cfg(feature = "metrics")]
             published: crate::stats::metrics::Published::default(),

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use crate::changes::now_millis;
 use crate::options::{Options, WhenFull};
-use crate::segment::Segment;
+use crate::segment::{MAX_SEGMENT_BYTES, Segment};
 use crate::sys::clock;
 
 /// The number of age groups that the limits of this process make, so that what is removed for its age is of that age.
 const AGE_GROUPS: u64 = 16;
+
+/// Rows that wait become a segment when they take this part of a limit that is kept by evicting segments.
+pub(crate) const EVICTED_PARTS: u64 = 16;
 
 /// The limits of one folder.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,23 @@ impl Retention {
     pub(crate) fn new(options: &Options) -> Self {
         let time_to_live = options.time_to_live.map(clock::whole_millis);
         Self { time_to_live, max_bytes: options.max_bytes, when_full: options.when_full }
+    }
+
+    /// How many bytes of waiting rows become a segment, where `wanted` is the setting. Segments are evicted whole: one that takes a large part of
+    /// the limit would take many rows with it that fit, and one that is larger than the limit all of them.
+    pub(crate) fn flush_bytes(&self, wanted: usize) -> usize {
+        wanted.min(self.evicted_part())
+    }
+
+    /// The bytes of the largest segment that is written, or that others are joined to.
+    pub(crate) fn largest_segment(&self) -> usize {
+        MAX_SEGMENT_BYTES.min(self.evicted_part().saturating_mul(2))
+    }
+
+    fn evicted_part(&self) -> usize {
+        let evicts = self.when_full != WhenFull::StopWriting;
+        let part = self.max_bytes.filter(|_| evicts).map(|max| max / EVICTED_PARTS);
+        part.map_or(usize::MAX, |part| usize::try_from(part).unwrap_or(usize::MAX))
     }
 
     /// Rows that were computed before this moment, in milliseconds since 1970, are not served any more.

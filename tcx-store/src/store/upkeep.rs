@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::Store;
-use crate::sys::runtime::lock;
 use crate::upkeep::compaction::Effort;
-use crate::upkeep::tasks::trim_runs;
 
 /// The writer does by itself what keeps the number of files small; here is what makes the folder as small as can be.
 impl Store {
@@ -82,19 +80,7 @@ impl Store {
     /// fails. Lookups find every row in any case.
     pub fn trim_index(&self) -> Result<()> {
         self.writer()?;
-        let core = &self.core;
-        core.check()?;
-        let _alone = lock(&core.upkeep);
-        {
-            let mut live = core.live();
-            live.refresh()?;
-            core.install(&mut live);
-            live.check_instance()?;
-        }
-        trim_runs(core)
-            .map_err(|error| Error::io("cannot rewrite the index of", core.storage.path(), error))?;
-        core.remove_pruned_runs();
-        Ok(())
+        self.core.trim_index(0)
     }
 
     /// Removes the oldest rows, segment by segment, until `bytes` bytes are free.

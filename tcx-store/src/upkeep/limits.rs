@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
+use crate::live::retention::EVICTED_PARTS;
 use crate::options::WhenFull;
 use crate::storage::name::FileName;
 use crate::sys::notice::{Trouble, notice};
@@ -44,12 +45,26 @@ impl Core {
         let Some(max) = self.retention.max_bytes else { return Ok(()) };
         if self.used()? > max {
             self.collect(Duration::ZERO)?;
-            let used = self.used()?;
-            if used > max && self.retention.when_full == WhenFull::EvictOldest {
-                self.evict_within(max, used)?;
+            if self.retention.when_full == WhenFull::EvictOldest {
+                self.evict(max)?;
             }
         }
         self.note_room()
+    }
+
+    /// Removes entries of the index that lead to no row, and rows if that is not enough. A part of the limit is left to such entries,
+    /// so that the index is not written again for each segment.
+    fn evict(&self, max: u64) -> Result<()> {
+        let stale = max / EVICTED_PARTS;
+        if self.used()? > max {
+            self.trim_index(stale)?;
+        }
+        let used = self.used()?;
+        if used > max {
+            self.evict_within(max, used)?;
+            self.trim_index(stale)?;
+        }
+        Ok(())
     }
 
     /// Removes the oldest rows until the folder, which takes `used` bytes, takes `max`. Where that would take the rows that have

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::engine::Core;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::{Run, write_merged};
 use crate::live::damage::DamagedFiles;
 use crate::live::listing::Listing;
@@ -66,10 +66,11 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
 ///
 /// The segment of another process whose run was published just before this, and that gets its name just after, loses that run: it
 /// is made again from the segment.
-pub(crate) fn trim_runs(core: &Core) -> io::Result<()> {
+fn trim_runs(core: &Core, at_least: u64) -> io::Result<()> {
     let listing = Listing::read(&*core.storage)?;
     let is_gone = |name| !listing.segments.contains(&name);
-    let Some(stale) = core.live().stale_runs(&is_gone) else { return Ok(()) };
+    let stale = core.live().stale_runs(&is_gone).filter(|stale| stale.frees() as u64 >= at_least);
+    let Some(stale) = stale else { return Ok(()) };
     let (trimmed, start) = (Random::new(), Instant::now());
     let mut draft = core.storage.draft()?;
     write_merged(&mut draft, &stale.runs, &|name| stale.left_out.contains(&name))?;
@@ -166,6 +167,26 @@ impl Core {
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
         let _alone = lock(&self.upkeep);
         evict(self, bytes)
+    }
+
+    /// Makes the index as small as its rows need, if that frees so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be listed or is not the one that was opened, or if a write fails.
+    pub(crate) fn trim_index(&self, at_least: u64) -> Result<()> {
+        self.check()?;
+        let _alone = lock(&self.upkeep);
+        {
+            let mut live = self.live();
+            live.refresh()?;
+            self.install(&mut live);
+            live.check_instance()?;
+        }
+        trim_runs(self, at_least)
+            .map_err(|error| Error::io("cannot rewrite the index of", self.storage.path(), error))?;
+        self.remove_pruned_runs();
+        Ok(())
     }
 
     /// Whether background work is to be given up.

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::live::folder::Live;
 use crate::schema::key::KeyHash;
 use crate::segment::{
-    MAX_SEGMENT_BYTES, Piece, PieceRows, PieceSource, SegmentHeader, WrittenSegment, most_rows, write_segment,
+    Piece, PieceRows, PieceSource, SegmentHeader, WrittenSegment, most_rows, write_segment,
 };
 use crate::storage::name::SegmentName;
 use crate::sys::notice::{Trouble, notice};
@@ -212,18 +212,18 @@ fn write_segment_of(
     Ok(WrittenRows { segment, hashes })
 }
 
-/// Divides the rows into segments of at most 512 MiB.
+/// Divides the rows into segments of at most 512 MiB, or a small part of a limit that is kept by evicting segments.
 fn segments<'a>(
     core: &Core,
     alive: impl Iterator<Item = (&'a RowBatch, Range<usize>)>,
 ) -> Vec<Vec<Piece<'a>>> {
-    let most_rows = most_rows(&core.leaves);
+    let (most_rows, most_bytes) = (most_rows(&core.leaves), core.retention.largest_segment());
     let (mut segments, mut current) = (Vec::new(), Vec::<Piece<'a>>::new());
     let (mut bytes, mut rows) = (0, 0);
     for (batch, Range { mut start, end }) in alive {
         let row_bytes = batch.bytes().div_ceil(batch.rows().max(1)).max(1);
         while start < end {
-            let room = (MAX_SEGMENT_BYTES.saturating_sub(bytes) / row_bytes).min(most_rows - rows);
+            let room = (most_bytes.saturating_sub(bytes) / row_bytes).min(most_rows - rows);
             if room == 0 && !current.is_empty() {
                 segments.push(std::mem::take(&mut current));
                 (bytes, rows) = (0, 0);

@@ -210,6 +210,25 @@ fn a_full_folder_keeps_what_it_has_and_takes_nothing_more() {
 }
 
 #[test]
+fn eviction_leaves_what_fits_however_many_rows_are_flushed_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let max = 400_000;
+    let options = Options { max_bytes: Some(max), when_full: WhenFull::EvictOldest, ..Options::default() };
+    let store = open(dir.path(), &options);
+    let ids: Vec<String> = (0..30_000).map(|i| format!("key {i:0>20}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    ids.chunks(100).for_each(|batch| compute(&store, batch, 7));
+    store.flush().unwrap();
+    drop(store);
+    let used = bytes(dir.path());
+    assert!(used > max / 2 && used < max * 3 / 2, "{used} bytes");
+    let store = open(dir.path(), &options);
+    let found = values(&store, &ids);
+    let kept = found.iter().filter(|value| **value == 7).count();
+    assert!(kept > 2000 && found[29_999] == 7, "{kept} rows are kept");
+}
+
+#[test]
 fn the_oldest_rows_make_room_for_new_ones() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { max_bytes: Some(60_000), when_full: WhenFull::EvictOldest, ..Options::default() };

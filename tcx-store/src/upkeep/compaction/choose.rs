@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::segment::{MAX_SEGMENT_BYTES, Segment};
+use crate::segment::Segment;
 
 /// The number of segments of one size class that are joined.
 const FAN_IN: usize = 4;
@@ -12,8 +12,6 @@ const FAN_IN: usize = 4;
 const MOST_AT_ONCE: usize = 64;
 /// Bytes of the smallest class; the classes are powers of [`FAN_IN`] of it.
 const SMALLEST: usize = 64 << 10;
-/// A segment joined from this number of bytes is large enough to stay.
-const LARGE: usize = MAX_SEGMENT_BYTES / 4 * 3;
 /// Joining no more than this is done at once, even if a caller waits: a tenth of a second's work or so.
 const SMALL: usize = 16 << 20;
 
@@ -50,12 +48,19 @@ impl Candidate {
     }
 }
 
-/// The segments to join next, as their rows have to fit in one: at most `most_rows`.
-pub(super) fn choose(candidates: &[Candidate], effort: Effort, most_rows: usize) -> Option<Vec<Candidate>> {
+/// The largest segment that others are joined to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Largest {
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+}
+
+/// The segments to join next: their rows have to fit in one.
+pub(super) fn choose(candidates: &[Candidate], effort: Effort, largest: Largest) -> Option<Vec<Candidate>> {
     let mut sorted = candidates.to_vec();
     sorted.sort_by_key(|candidate| (candidate.bytes(), candidate.segment.name()));
     if effort == Effort::Thorough {
-        return thorough(&sorted, most_rows);
+        return thorough(&sorted, largest);
     }
     if effort == Effort::Steady
         && let Some(half_dead) = sorted.iter().find(|candidate| candidate.is_half_dead())
@@ -68,11 +73,13 @@ pub(super) fn choose(candidates: &[Candidate], effort: Effort, most_rows: usize)
     }
     classes.into_values().find_map(|class| {
         let enough = class.len() >= FAN_IN;
-        let chosen = fitting(&class, most_rows);
+        let chosen = fitting(&class, largest);
         let bytes = chosen.iter().map(Candidate::bytes).sum::<usize>();
         // Segments near the largest size are joined once, to the largest size.
         let due = match class.first()?.bytes() {
-            large if large >= MAX_SEGMENT_BYTES / 16 => bytes >= LARGE || chosen.len() >= 2 * FAN_IN,
+            large if large >= largest.bytes / 16 => {
+                bytes >= largest.bytes / 4 * 3 || chosen.len() >= 2 * FAN_IN
+            }
             _ => enough,
         };
         let small = effort != Effort::Small || bytes <= SMALL;
@@ -81,8 +88,8 @@ pub(super) fn choose(candidates: &[Candidate], effort: Effort, most_rows: usize)
 }
 
 /// Two that fit in one, or one with dead rows.
-fn thorough(sorted: &[Candidate], most_rows: usize) -> Option<Vec<Candidate>> {
-    let chosen = fitting(sorted, most_rows);
+fn thorough(sorted: &[Candidate], largest: Largest) -> Option<Vec<Candidate>> {
+    let chosen = fitting(sorted, largest);
     if chosen.len() > 1 {
         return Some(chosen);
     }
@@ -90,12 +97,12 @@ fn thorough(sorted: &[Candidate], most_rows: usize) -> Option<Vec<Candidate>> {
 }
 
 /// As many from the smallest on as fit in one segment.
-fn fitting(sorted: &[Candidate], most_rows: usize) -> Vec<Candidate> {
+fn fitting(sorted: &[Candidate], largest: Largest) -> Vec<Candidate> {
     let (mut bytes, mut rows) = (0, 0);
     let fits = |candidate: &&Candidate| {
         bytes += candidate.bytes();
         rows += candidate.segment.rows();
-        bytes <= MAX_SEGMENT_BYTES && rows <= most_rows
+        bytes <= largest.bytes && rows <= largest.rows
     };
     sorted.iter().take(MOST_AT_ONCE).take_while(fits).cloned().collect()
 }

@@ -28,7 +28,7 @@ use crate::segment::{
 use crate::stats::Work;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
-use choose::{Candidate, choose};
+use choose::{Candidate, Largest, choose};
 
 /// What is joined, and at which number.
 struct Compaction {
@@ -81,7 +81,8 @@ fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
     for candidate in candidates {
         groups.entry(core.retention.age_group(&candidate.segment, &served, now)).or_default().push(candidate);
     }
-    let chosen = groups.values().find_map(|group| choose(group, effort, most_rows(&core.leaves)));
+    let largest = Largest { rows: most_rows(&core.leaves), bytes: core.retention.largest_segment() };
+    let chosen = groups.values().find_map(|group| choose(group, effort, largest));
     Ok(chosen.map(|chosen| {
         let mut inputs: Vec<_> = chosen.into_iter().map(|candidate| candidate.segment).collect();
         // Of several copies of a row the first that comes is kept: that of the newest segment.
