@@ -277,12 +277,11 @@ impl SegmentSet {
             // Nothing else keeps one from being served whose changes are known.
             Some(State::Usable(_)) => Cause::Expired,
             Some(State::Unusable(SegmentError::Damaged(_))) => Cause::Damaged,
-            Some(State::Unusable(SegmentError::Foreign(_)) | State::Gone) => Cause::Absent,
             // Of a codec that is not known, or its file cannot be read at the moment.
             Some(State::Unusable(SegmentError::Unknown(_) | SegmentError::Failed(_))) => Cause::Unreadable,
             None if self.unopened.contains_key(&name) => Cause::Unreadable,
-            // The listing does not show it: it was evicted.
-            None => Cause::Absent,
+            // The listing does not show the last one: it was evicted.
+            Some(State::Unusable(SegmentError::Foreign(_)) | State::Gone) | None => Cause::Absent,
         }
     }
 
