@@ -154,6 +154,12 @@ fn main() -> tcx::Result<()> {
     }
     cache.flush()?; // durable when this returns
 
+    // Without a directory.
+    let scratch = Cache::in_memory();
+    let encoder = scratch.module(encoder()?)?;
+    encoder.fetch(&ids, |missing| decode(missing.str_ids()))?;
+    drop((encoder, scratch));
+
     // Inputs that differ in size.
     let prompted = cache.module(Prompted {})?;
     let weighted = prompted.fetch(&["small", "large"], |missing| {

@@ -59,5 +59,6 @@ pub use stats::causes::MissCauses;
 pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Timings};
 pub use storage::name::check_module_id;
 pub use store::Store;
+pub use store::memory::Memory;
 pub use sys::fork::Process;
 pub use sys::notice::{Trouble, has_listener, notice, notices_on_stderr};

@@ -4,6 +4,7 @@
 #![expect(missing_docs, clippy::missing_panics_doc, clippy::unwrap_used, reason = "what only tests use")]
 
 pub mod bits;
+pub mod place;
 pub mod table;
 
 use std::time::{Duration, Instant};

@@ -4,12 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use proptest::prelude::*;
 use tch::{Kind, Tensor};
 use tcx::{Batch, Cache, CacheableOutput, Cached, D2, ErrorKind, Extractor, Missing, Typed, cached_module};
 use tcx_tests::bits::{Parts, bits, tensor};
+use tcx_tests::place::Place;
 
 #[cached_module(
     id = "random_v1",
@@ -90,18 +90,18 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Program<'a> {
-    dir: &'a Path,
+    place: &'a Place,
     cached: Cached<Random>,
     computed: BTreeSet<i64>,
 }
 
-fn open(dir: &Path) -> Cached<Random> {
-    Cache::open(dir).unwrap().module(Random).unwrap()
+fn open(place: &Place) -> Cached<Random> {
+    place.open().module(Random).unwrap()
 }
 
 impl<'a> Program<'a> {
-    fn new(dir: &'a Path) -> Self {
-        Self { dir, cached: open(dir), computed: BTreeSet::new() }
+    fn new(place: &'a Place) -> Self {
+        Self { place, cached: open(place), computed: BTreeSet::new() }
     }
 
     fn run(&mut self, step: &Step) {
@@ -121,7 +121,7 @@ impl<'a> Program<'a> {
             Step::Flush => self.cached.flush().unwrap(),
             Step::Reopen => {
                 self.cached.flush().unwrap();
-                self.cached = open(self.dir);
+                self.cached = open(self.place);
             }
         }
     }
@@ -155,10 +155,11 @@ proptest! {
 
     #[test]
     fn a_cached_module_is_its_module(steps in proptest::collection::vec(step(), 1..16)) {
-        let dir = tempfile::tempdir().unwrap();
-        let mut program = Program::new(dir.path());
-        for step in &steps {
-            program.run(step);
+        for place in Place::each() {
+            let mut program = Program::new(&place);
+            for step in &steps {
+                program.run(step);
+            }
         }
     }
 }

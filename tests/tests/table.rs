@@ -1,4 +1,5 @@
-//! Every dtype and rank in every form of output: computed, found, partly found and found by another process.
+//! Every dtype and rank in every form of output: computed, found, partly found and found by another process;
+//! on disk and in memory.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -17,6 +18,7 @@ fn is_exact(form: &str) {
     assert!(other.status.success(), "{}", String::from_utf8_lossy(&other.stderr));
     for case in &cases {
         case.run(dir.path(), Step::Again);
+        case.run_in_memory();
     }
 }
 

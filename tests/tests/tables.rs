@@ -1,4 +1,4 @@
-//! A table computes values once, replaces them only on request, and refuses those of another table.
+//! A table computes values once, replaces them only on request, and refuses those of another table, on disk and in memory.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tch::{Tensor, kind};
 use tcx::{Cache, CacheableOutput, Error, Missing, Mode, Table, WhenFull};
+use tcx_tests::place::Place;
 
 #[derive(CacheableOutput)]
 struct Features {
@@ -24,51 +25,51 @@ fn features(ids: &[&str]) -> Features {
 
 #[test]
 fn values_are_computed_once_by_id_and_survive_the_process() {
-    let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let table = cache.table::<Features>("features_v1").unwrap();
-    let mut asked = Vec::new();
-    let mut get = |table: &Table<Features>, ids: &[&str]| {
-        let computed = table.get_or_compute(ids, |missing: Missing<'_, &str>| {
-            let ids: Vec<&str> = missing.ids().copied().collect();
-            asked.push(ids.join(" "));
-            Ok(features(&ids))
-        });
-        computed.unwrap()
-    };
-    for _ in 0..2 {
-        let found = get(&table, &["a", "bb", "a"]);
-        assert!(found.pooled.equal(&features(&["a", "bb", "a"]).pooled));
-        assert_eq!(found.caption, ["about a", "about bb", "about a"]);
+    for place in Place::each() {
+        let cache = place.open();
+        let table = cache.table::<Features>("features_v1").unwrap();
+        let mut asked = Vec::new();
+        let mut get = |table: &Table<Features>, ids: &[&str]| {
+            let computed = table.get_or_compute(ids, |missing: Missing<'_, &str>| {
+                let ids: Vec<&str> = missing.ids().copied().collect();
+                asked.push(ids.join(" "));
+                Ok(features(&ids))
+            });
+            computed.unwrap()
+        };
+        for _ in 0..2 {
+            let found = get(&table, &["a", "bb", "a"]);
+            assert!(found.pooled.equal(&features(&["a", "bb", "a"]).pooled));
+            assert_eq!(found.caption, ["about a", "about bb", "about a"]);
+        }
+        get(&table, &["ccc", "bb"]);
+        let cache = place.reopen(cache);
+        let table = cache.table::<Features>("features_v1").unwrap();
+        get(&table, &["ccc", "bb", "a"]);
+        assert_eq!(asked, ["a bb", "ccc"]);
     }
-    get(&table, &["ccc", "bb"]);
-    cache.close().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let table = cache.table::<Features>("features_v1").unwrap();
-    get(&table, &["ccc", "bb", "a"]);
-    assert_eq!(asked, ["a bb", "ccc"]);
 }
 
 #[test]
 fn put_keeps_what_is_there_and_replace_does_not() {
-    let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
-    table.put(&["a", "c"], &vec![1, 3]).unwrap();
-    table.put(&["a", "b", "c", "d"], &vec![-1, 2, -3, 4]).unwrap();
-    assert_eq!(table.get(&["a", "b", "c", "d"]).unwrap(), Some(vec![1, 2, 3, 4]));
-    table.replace(&["d", "a"], &vec![40, 10]).unwrap();
-    table.replace(&["a"], &vec![11]).unwrap();
-    assert_eq!(table.get(&["a", "b", "c", "d"]).unwrap(), Some(vec![11, 2, 3, 40]));
-    table.invalidate(&["b"]).unwrap();
-    assert_eq!(table.coverage(&["a", "b"]).unwrap().missing(), [1]);
-    assert_eq!(table.get(&["a", "b"]).unwrap(), None);
-    cache.close().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let table = cache.with_mode(Mode::ReadOnly).table::<Vec<i64>>("numbers_v1").unwrap();
-    assert_eq!(table.get(&["a", "c", "d"]).unwrap(), Some(vec![11, 3, 40]));
-    table.replace(&["a"], &vec![12]).unwrap_err();
-    table.put(&["e"], &vec![5]).unwrap_err();
+    for place in Place::each() {
+        let cache = place.open();
+        let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+        table.put(&["a", "c"], &vec![1, 3]).unwrap();
+        table.put(&["a", "b", "c", "d"], &vec![-1, 2, -3, 4]).unwrap();
+        assert_eq!(table.get(&["a", "b", "c", "d"]).unwrap(), Some(vec![1, 2, 3, 4]));
+        table.replace(&["d", "a"], &vec![40, 10]).unwrap();
+        table.replace(&["a"], &vec![11]).unwrap();
+        assert_eq!(table.get(&["a", "b", "c", "d"]).unwrap(), Some(vec![11, 2, 3, 40]));
+        table.invalidate(&["b"]).unwrap();
+        assert_eq!(table.coverage(&["a", "b"]).unwrap().missing(), [1]);
+        assert_eq!(table.get(&["a", "b"]).unwrap(), None);
+        let cache = place.reopen(cache);
+        let table = cache.with_mode(Mode::ReadOnly).table::<Vec<i64>>("numbers_v1").unwrap();
+        assert_eq!(table.get(&["a", "c", "d"]).unwrap(), Some(vec![11, 3, 40]));
+        table.replace(&["a"], &vec![12]).unwrap_err();
+        table.put(&["e"], &vec![5]).unwrap_err();
+    }
 }
 
 #[test]
@@ -90,82 +91,87 @@ fn what_a_full_folder_does_not_keep_is_an_error() {
 
 #[test]
 fn mistakes_are_told_and_keep_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
-    let twice = table.put(&["a", "a"], &vec![1, 2]).unwrap_err();
-    assert!(twice.to_string().contains("id `a` occurs more than once"), "{twice}");
-    let two = table.put(&["a"], &vec![1, 2]).unwrap_err();
-    assert_eq!(
-        (two.module_id(), two.expected()),
-        (Some("numbers_v1"), Some("one value per sample, 1 in all")),
-        "{two}"
-    );
-    assert!(table.get_or_compute(&["a"], |_| Err(Error::loader("no such file"))).is_err());
-    assert_eq!(table.get(&["a"]).unwrap(), None);
-    table.put(&["a"], &vec![1]).unwrap();
-    cache.flush().unwrap();
-    let error = cache.table::<Vec<f32>>("numbers_v1").unwrap_err().to_string();
-    assert!(error.contains("i64 [] in the cache, f32 [] in the code"), "{error}");
-    let other = Table::<Vec<i64>>::builder("numbers_v1").metadata("version", "2");
-    let error = other.open(&cache).unwrap_err().to_string();
-    assert!(error.contains("`version`: absent from the cache, \"2\" in the code"), "{error}");
-    let pooled = Tensor::ones([3, 2], kind::FLOAT_CPU);
-    let wrong = Features { pooled, caption: vec![String::new(); 3] };
-    let error = cache.table::<Features>("features_v1").unwrap().put(&["a", "b"], &wrong).unwrap_err();
-    assert_eq!(error.field(), Some("pooled"), "{error}");
+    for place in Place::each() {
+        let cache = place.open();
+        let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+        let twice = table.put(&["a", "a"], &vec![1, 2]).unwrap_err();
+        assert!(twice.to_string().contains("id `a` occurs more than once"), "{twice}");
+        let two = table.put(&["a"], &vec![1, 2]).unwrap_err();
+        assert_eq!(
+            (two.module_id(), two.expected()),
+            (Some("numbers_v1"), Some("one value per sample, 1 in all")),
+            "{two}"
+        );
+        assert!(table.get_or_compute(&["a"], |_| Err(Error::loader("no such file"))).is_err());
+        assert_eq!(table.get(&["a"]).unwrap(), None);
+        table.put(&["a"], &vec![1]).unwrap();
+        cache.flush().unwrap();
+        let error = cache.table::<Vec<f32>>("numbers_v1").unwrap_err().to_string();
+        assert!(error.contains("i64 [] in the cache, f32 [] in the code"), "{error}");
+        let other = Table::<Vec<i64>>::builder("numbers_v1").metadata("version", "2");
+        let error = other.open(&cache).unwrap_err().to_string();
+        assert!(error.contains("`version`: absent from the cache, \"2\" in the code"), "{error}");
+        let pooled = Tensor::ones([3, 2], kind::FLOAT_CPU);
+        let wrong = Features { pooled, caption: vec![String::new(); 3] };
+        let error = cache.table::<Features>("features_v1").unwrap().put(&["a", "b"], &wrong).unwrap_err();
+        assert_eq!(error.field(), Some("pooled"), "{error}");
+    }
 }
 
 #[test]
 fn a_value_that_is_rejected_when_it_is_found_is_computed_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    cache.table::<Vec<i64>>("numbers_v1").unwrap().put(&["a", "b", "c"], &vec![1, -2, 3]).unwrap();
-    cache.close().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let positive = Table::<Vec<i64>>::builder("numbers_v1").validate(|numbers| {
-        if numbers.iter().all(|number| *number > 0) {
-            Ok(())
-        } else {
-            Err(Error::loader("a negative number"))
-        }
-    });
-    let positive = positive.open(&cache).unwrap();
-    let get = |ids: &[&str]| {
-        let mut asked = Vec::new();
-        let values = positive.get_or_compute(ids, |missing: Missing<'_, &str>| {
-            asked.extend(missing.ids().map(|id| (*id).to_owned()));
-            Ok(missing.ids().map(|id| 10 * id.len() as i64).collect())
+    for place in Place::each() {
+        let cache = place.open();
+        cache.table::<Vec<i64>>("numbers_v1").unwrap().put(&["a", "b", "c"], &vec![1, -2, 3]).unwrap();
+        let cache = place.reopen(cache);
+        let positive = Table::<Vec<i64>>::builder("numbers_v1").validate(|numbers| {
+            if numbers.iter().all(|number| *number > 0) {
+                Ok(())
+            } else {
+                Err(Error::loader("a negative number"))
+            }
         });
-        (values.unwrap(), asked.join(" "))
-    };
-    positive.get(&["a", "b"]).unwrap_err();
-    let before = positive.stats();
-    assert_eq!(get(&["b", "a", "b", "dd"]), (vec![10, 1, 10, 20], "b dd".to_owned()));
-    let stats = positive.stats();
-    assert_eq!((stats.hits - before.hits, stats.misses - before.misses), (1, 3));
-    assert_eq!((stats.miss_causes.rejected, stats.rows_computed), (2, 2));
-    assert_eq!(get(&["a", "b", "c", "dd"]), (vec![1, 10, 3, 20], String::new()));
-    cache.flush().unwrap();
-    assert_eq!(get(&["c", "b"]), (vec![3, 10], String::new()));
-    cache.close().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
-    assert_eq!(table.get(&["a", "b", "c", "dd"]).unwrap(), Some(vec![1, 10, 3, 20]), "the other one is gone");
+        let positive = positive.open(&cache).unwrap();
+        let get = |ids: &[&str]| {
+            let mut asked = Vec::new();
+            let values = positive.get_or_compute(ids, |missing: Missing<'_, &str>| {
+                asked.extend(missing.ids().map(|id| (*id).to_owned()));
+                Ok(missing.ids().map(|id| 10 * id.len() as i64).collect())
+            });
+            (values.unwrap(), asked.join(" "))
+        };
+        positive.get(&["a", "b"]).unwrap_err();
+        let before = positive.stats();
+        assert_eq!(get(&["b", "a", "b", "dd"]), (vec![10, 1, 10, 20], "b dd".to_owned()));
+        let stats = positive.stats();
+        assert_eq!((stats.hits - before.hits, stats.misses - before.misses), (1, 3));
+        assert_eq!((stats.miss_causes.rejected, stats.rows_computed), (2, 2));
+        assert_eq!(get(&["a", "b", "c", "dd"]), (vec![1, 10, 3, 20], String::new()));
+        cache.flush().unwrap();
+        assert_eq!(get(&["c", "b"]), (vec![3, 10], String::new()));
+        let cache = place.reopen(cache);
+        let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+        assert_eq!(
+            table.get(&["a", "b", "c", "dd"]).unwrap(),
+            Some(vec![1, 10, 3, 20]),
+            "the other one is gone"
+        );
+    }
 }
 
 #[test]
 fn only_what_was_computed_counts_as_computed() {
-    let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
-    assert_eq!(table.get(&["a", "b"]).unwrap(), None);
-    table.put(&["b"], &vec![2]).unwrap();
-    table.get_or_compute(&["c"], |_| Err(Error::loader("no such file"))).unwrap_err();
-    assert_eq!((table.stats().misses, table.stats().rows_computed), (3, 0));
-    table.get_or_compute(&["a", "b"], |_| Ok(vec![1])).unwrap();
-    let stats = table.stats();
-    assert_eq!((stats.hits, stats.rows_computed, stats.compute_times.count), (1, 1, 1));
+    for place in Place::each() {
+        let cache = place.open();
+        let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
+        assert_eq!(table.get(&["a", "b"]).unwrap(), None);
+        table.put(&["b"], &vec![2]).unwrap();
+        table.get_or_compute(&["c"], |_| Err(Error::loader("no such file"))).unwrap_err();
+        assert_eq!((table.stats().misses, table.stats().rows_computed), (3, 0));
+        table.get_or_compute(&["a", "b"], |_| Ok(vec![1])).unwrap();
+        let stats = table.stats();
+        assert_eq!((stats.hits, stats.rows_computed, stats.compute_times.count), (1, 1, 1));
+    }
 }
 
 /// Requests the values of `ids` with the second handle while the closure of the first runs, which returns `first`. Returns what

@@ -1,17 +1,15 @@
 //! Records that a module has passed checks of its outputs, in small files beside its rows: a later process need not repeat them.
 //! What the checks are is up to the caller. A record that is missing or damaged means that nothing has passed.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::io::{self, Write};
 use std::sync::Mutex;
 
 use crate::changes::IdentityChange;
 use crate::engine::Core;
 use crate::schema::spec::Spec;
+use crate::storage::Storage;
 use crate::storage::TEMPORARY_FILES_STAY;
 use crate::storage::name::FileName;
-use crate::storage::{FileOperations, Storage, System};
 use crate::sys::checksum::checksum;
 use crate::sys::runtime::lock;
 
@@ -35,7 +33,8 @@ impl Core {
     /// Whether a process has recorded that this module passed `checks`.
     pub(crate) fn has_passed(&self, checks: &str) -> bool {
         let (name, bytes) = record(&self.spec, checks);
-        read(&self.storage.path().join(FOLDER), &name, bytes.len()).is_ok_and(|found| found == bytes)
+        let file = self.storage.existing_folder(FOLDER).and_then(|folder| folder.open(&name));
+        file.and_then(|file| file.is(&bytes)).unwrap_or(false)
     }
 
     /// Records that this module has passed `checks`, as soon as its folder is there.
@@ -51,9 +50,8 @@ impl Core {
         if let Some(waiting) = &mut waiting {
             waiting.retain(|own| own != checks);
         }
-        let dir = self.storage.path().join(FOLDER);
-        if is_dir(&dir).is_ok() {
-            let _ = System.remove(&dir.join(record(&self.spec, checks).0));
+        if let Ok(folder) = self.storage.existing_folder(FOLDER) {
+            let _ = folder.remove(&record(&self.spec, checks).0);
         }
     }
 
@@ -92,19 +90,6 @@ fn record(spec: &Spec, checks: &str) -> (String, Vec<u8>) {
 fn is_record(name: &str) -> bool {
     let hex = |hash: &str| hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.strip_suffix(".txt").is_some_and(hex)
-}
-
-/// A link could lead out of the cache.
-fn is_dir(dir: &Path) -> io::Result<()> {
-    if System.metadata(dir)?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
-}
-
-/// The bytes of a plain file, one more than `most` at most.
-fn read(dir: &Path, name: &str, most: usize) -> io::Result<Vec<u8>> {
-    is_dir(dir)?;
-    let (file, mut bytes): (File, _) = (System.open(&dir.join(name))?, Vec::new());
-    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn write(storage: &dyn Storage, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -178,7 +178,7 @@ pub struct Timings {
     pub longest: Duration,
 }
 
-/// The size of a store's folder on disk, with the files of all processes.
+/// The size of a store's folder on disk, with the files of all processes, or in [memory](crate::Memory).
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};

@@ -167,11 +167,14 @@ impl<S: FileOperations + Clone> Storage for LocalStorage<S> {
     }
 
     fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
-        let dir = self.dir.join(name);
-        match self.steps.create_dir(&dir) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+        match self.steps.create_dir(&self.dir.join(name)) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ => self.existing_folder(name),
         }
+    }
+
+    fn existing_folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
+        let dir = self.dir.join(name);
         // A link could lead out of the cache.
         if !self.steps.metadata(&dir)?.is_dir() {
             return Err(ErrorKind::NotADirectory.into());

@@ -1,8 +1,9 @@
 //! Where the files of a module live. Everything above speaks to [`Storage`] only, so that an object store can
-//! implement it later; [`LocalStorage`] is a directory of a file system.
+//! implement it later; [`LocalStorage`] is a directory of a file system, [`MemoryStorage`] is in memory.
 
 pub(crate) mod held;
 mod local;
+pub(crate) mod memory;
 pub(crate) mod name;
 mod operations;
 mod read_only;
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use local::LocalStorage;
+pub(crate) use memory::MemoryStorage;
 pub(crate) use operations::{FileOperations, Stamp, System};
 pub(crate) use read_only::ReadOnlyStorage;
 pub(crate) use sealed::{ReadAt, Sealed};
@@ -69,6 +71,11 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether the files are in the memory of this process, and nowhere else.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
+
     /// Removes a file. One that is not there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
 
@@ -77,6 +84,12 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
 
     /// The folder `name` in this one, made if this one is there. A folder that is gone by then is not made again by what is written to it.
     fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
+        let _ = name;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The folder `name` in this one, if it exists.
+    fn existing_folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
         let _ = name;
         Err(io::ErrorKind::Unsupported.into())
     }

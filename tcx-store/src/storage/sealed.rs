@@ -25,6 +25,21 @@ impl Sealed {
             Self::Read(file) => file.bytes(),
         }
     }
+
+    /// Whether it consists of these bytes.
+    pub(crate) fn is(&self, bytes: &[u8]) -> io::Result<bool> {
+        if self.bytes() != bytes.len() {
+            return Ok(false);
+        }
+        match self {
+            Self::Mapped(map) => Ok(**map == *bytes),
+            Self::Read(file) => {
+                let mut found = vec![0; bytes.len()];
+                file.read_at(&mut found, 0)?;
+                Ok(found == bytes)
+            }
+        }
+    }
 }
 
 /// A file that is read at chosen places.

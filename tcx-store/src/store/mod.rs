@@ -9,15 +9,16 @@ pub(crate) mod inherited;
 pub(crate) mod insert;
 pub(crate) mod invalidate;
 pub(crate) mod lookup;
+pub(crate) mod memory;
 pub(crate) mod passed;
+pub(crate) mod place;
 pub(crate) mod sessions;
 mod trim;
 pub(crate) mod upkeep;
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::path::Path;
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use crate::changes::IdentityChange;
@@ -28,14 +29,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::schema::spec::Spec;
 use crate::stats::{Stats, Work};
+use crate::storage::Storage;
 use crate::storage::name::FileName;
-use crate::storage::{LocalStorage, Storage, System};
 use crate::store::inherited::Reopened;
-use crate::sys::fork::{PerProcess, Process};
+use crate::store::place::Place;
+use crate::sys::fork::Process;
 use crate::write::{Writer, WriterIntervals};
-
-/// The open stores of this process, by folder: the last is shared, those before it were given up and may have rows that wait.
-static OPEN: PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>> = PerProcess::new();
 
 /// The rows of one module: found by key, added in batches, made durable in the background.
 ///
@@ -92,23 +91,21 @@ impl Store {
     /// cannot be listed; or if this process has the store open with other options. (They may differ in
     /// [`read_only`](Options::read_only).) The message names both sides.
     pub fn open(cache: &Path, spec: Spec, options: &Options) -> Result<Arc<Self>> {
-        let dir = resolve(cache)?.join(&spec.module_id);
-        let open = OPEN.get();
+        Self::open_at(&Place::directory(cache)?, spec, options)
+    }
+
+    /// Opens the folder of `spec`'s module, wherever it is.
+    pub(crate) fn open_at(place: &Place<'_>, spec: Spec, options: &Options) -> Result<Arc<Self>> {
+        let open = place.open_stores().get();
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = place.folder(&spec.module_id);
         // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
         // gets a new one.
         let last = open.get(&dir).and_then(|stores| stores.last()).and_then(Weak::upgrade);
         if let Some(store) = last.filter(|store| !store.is_given_up()) {
             return store.shared_with(&spec, options);
         }
-        if dir.is_symlink() {
-            let message = format!(
-                "cannot open the module: {} is a symbolic link, expected a directory; remove the link",
-                dir.display()
-            );
-            return Err(Error::of_kind(ErrorKind::InvalidPath, message));
-        }
-        let storage = Arc::new(LocalStorage::new(dir.clone(), System).reading(options.read_mode));
+        let storage = place.storage(&spec.module_id, options.read_mode)?;
         let store = Arc::new(Self::with_storage(storage, spec, options)?);
         open.values_mut().for_each(|stores| stores.retain(|store| store.strong_count() > 0));
         open.retain(|_, stores| !stores.is_empty());
@@ -308,23 +305,10 @@ impl Store {
     }
 }
 
-/// The stores that this process has open.
+/// The stores that this process has open in directories.
 #[cfg(unix)]
 pub(crate) fn open_stores() -> Vec<Arc<Store>> {
-    let open = OPEN.get();
+    let open = place::OPEN.get();
     let open = open.lock().unwrap_or_else(PoisonError::into_inner);
     open.values().flatten().filter_map(Weak::upgrade).collect()
-}
-
-/// The path with its existing part made canonical, so that one folder has one name in this process.
-fn resolve(path: &Path) -> Result<PathBuf> {
-    let failed = |e| Error::io("cannot resolve", path, e);
-    let absolute = std::path::absolute(path).map_err(failed)?;
-    for existing in absolute.ancestors() {
-        if let Ok(canonical) = existing.canonicalize() {
-            let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
-            return Ok(canonical.join(rest));
-        }
-    }
-    Ok(absolute)
 }

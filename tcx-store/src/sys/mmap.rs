@@ -3,8 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use memmap2::Mmap;
+
+use super::aligned_bytes::AlignedBytes;
 
 /// The bytes of a file that never changes again.
 ///
@@ -12,14 +15,21 @@ use memmap2::Mmap;
 /// before they get their name, and only ever unlinked, which leaves a mapping as it is. The other half of
 /// the contract is the user's: no other program edits the files of a cache directory.
 #[derive(Debug)]
-pub(crate) struct Mapped {
+pub(crate) struct Mapped(Bytes);
+
+#[derive(Debug)]
+enum Bytes {
     /// Nothing is mapped for an empty file: the system refuses a mapping of no bytes.
-    map: Option<Mmap>,
-    /// Whether the map is of a file.
-    is_of_file: bool,
+    Nothing,
+    /// A map of a file.
+    File(Mmap),
+    /// A copy in anonymous memory.
+    Copy(Mmap),
+    /// A file that is in memory itself, shared and not copied.
+    Shared(Arc<AlignedBytes>),
     /// A simulated process maps nothing.
     #[cfg(test)]
-    memory: Option<std::sync::Arc<[u8]>>,
+    Simulated(Arc<[u8]>),
 }
 
 impl Mapped {
@@ -32,12 +42,7 @@ impl Mapped {
         // SAFETY: the map is only ever read as bytes, each checked before it is used as anything else, and the
         // file is sealed (see the type's documentation): its bytes stay as they are while it is mapped.
         let map = unsafe { Mmap::map(file)? };
-        Ok(Self {
-            map: Some(map),
-            is_of_file: true,
-            #[cfg(test)]
-            memory: None,
-        })
+        Ok(Self(Bytes::File(map)))
     }
 
     /// A copy of these bytes in anonymous memory.
@@ -47,25 +52,32 @@ impl Mapped {
         }
         let mut map = memmap2::MmapMut::map_anon(bytes.len())?;
         map.copy_from_slice(bytes);
-        let mut copied = Self::nothing();
-        copied.map = Some(map.make_read_only()?);
-        Ok(copied)
+        Ok(Self(Bytes::Copy(map.make_read_only()?)))
+    }
+
+    /// The bytes of a file that is kept in memory.
+    pub(crate) fn shared(bytes: Arc<AlignedBytes>) -> Self {
+        Self(Bytes::Shared(bytes))
     }
 
     /// No bytes at all.
     pub(crate) fn nothing() -> Self {
-        Self {
-            map: None,
-            is_of_file: false,
-            #[cfg(test)]
-            memory: None,
+        Self(Bytes::Nothing)
+    }
+
+    /// What is mapped, if anything is.
+    #[cfg(unix)]
+    fn map(&self) -> Option<&Mmap> {
+        match &self.0 {
+            Bytes::File(map) | Bytes::Copy(map) => Some(map),
+            _ => None,
         }
     }
 
     /// Advises the system that these bytes are needed soon: it reads them while the program goes on.
     pub(crate) fn announce(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if let Some(map) = self.map.as_ref().filter(|map| range.end <= map.len() && !range.is_empty()) {
+        if let Some(map) = self.map().filter(|map| range.end <= map.len() && !range.is_empty()) {
             // A hint: who does not take it reads the bytes when they are asked for.
             let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
         }
@@ -77,7 +89,7 @@ impl Mapped {
     /// is there when it is read again. Where the system keeps a file in huge pages, one byte that was looked at holds 2 MiB.
     pub(crate) fn let_go(&self) {
         #[cfg(unix)]
-        if let Some(map) = self.map.as_ref().filter(|_| self.is_of_file) {
+        if let Bytes::File(map) = &self.0 {
             #[expect(unsafe_code, reason = "in other maps than this one it would change the bytes")]
             // SAFETY: the map is a shared one of a file and was never written to: what the system takes from it are copies of
             // the file's bytes, which it brings again when they are read, and which stay as they are (see the type's
@@ -90,8 +102,8 @@ impl Mapped {
 
     /// Bytes that are in memory already.
     #[cfg(test)]
-    pub(crate) fn in_memory(bytes: std::sync::Arc<[u8]>) -> Self {
-        Self { map: None, is_of_file: false, memory: Some(bytes) }
+    pub(crate) fn in_memory(bytes: Arc<[u8]>) -> Self {
+        Self(Bytes::Simulated(bytes))
     }
 }
 
@@ -99,11 +111,13 @@ impl Deref for Mapped {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        #[cfg(test)]
-        if let Some(bytes) = &self.memory {
-            return bytes;
+        match &self.0 {
+            Bytes::File(map) | Bytes::Copy(map) => map,
+            Bytes::Shared(bytes) => bytes,
+            Bytes::Nothing => &[],
+            #[cfg(test)]
+            Bytes::Simulated(bytes) => bytes,
         }
-        self.map.as_deref().unwrap_or_default()
     }
 }
 

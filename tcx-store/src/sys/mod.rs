@@ -1,5 +1,6 @@
 //! What the engine needs of the machine and the operating system: memory, bytes, checksums, threads, time and stderr.
 
+pub(crate) mod aligned_bytes;
 pub(crate) mod aligned_writer;
 pub(crate) mod buffer_pool;
 pub(crate) mod bytes;

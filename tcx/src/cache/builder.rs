@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tcx_store::{Compression, Options, WhenFull};
+use tcx_store::{Compression, Memory, Options, WhenFull};
 
 use crate::cache::mode::Mode;
-use crate::cache::place::check_place;
+use crate::cache::place::{Place, check_directory, check_place};
 use crate::cache::progress::Shown;
 use crate::cache::tuning::Tuning;
 use crate::cache::{Cache, Shared};
@@ -32,7 +32,7 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// [`Tuning`] contains the settings that seldom need another value.
 #[derive(Clone, Debug)]
-#[must_use = "`open` opens the cache"]
+#[must_use = "`open` and `open_in_memory` open the cache"]
 pub struct CacheBuilder {
     options: Options,
     mode: Mode,
@@ -203,15 +203,9 @@ impl CacheBuilder {
     /// the fraction to [`recheck`](Self::recheck) is not from 0 to 1. Returns an error that names the directory to open if the
     /// path is the folder of a module or inside one, or is a new directory inside another cache.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
-        if !(0. ..=1.).contains(&self.recheck) {
-            let error = Error::new(
-                ErrorKind::InvalidSettings,
-                format!("`recheck`: expected a number from 0 to 1, found {}", self.recheck),
-            );
-            let error = error.with_expected("a number from 0 to 1", self.recheck.to_string());
-            return Err(error.with_remedy("pass the fraction of computed samples to compute a second time"));
-        }
+        self.check()?;
         let dir = dir.as_ref();
+        check_directory(dir)?;
         // Modules are opened later, perhaps from another current directory: all of them belong into this one.
         let dir = std::path::absolute(dir).map_err(|error| {
             let message = format!("cannot resolve the cache directory `{}`", dir.display());
@@ -225,10 +219,57 @@ impl CacheBuilder {
             return Err(Error::new(ErrorKind::InvalidPath, message).with_remedy("pass another path"));
         }
         check_place(&dir)?;
+        Ok(self.cache(Place::Directory(dir)))
+    }
+
+    /// Opens a new cache in memory, as [`Cache::in_memory`] does, with these settings. [`max_bytes`](Self::max_bytes) limits what each
+    /// module takes; without it, the limit is an eighth of the memory that the process may use, and
+    /// [`WhenFull::StopWriting`] holds. Compaction needs up to 512 MiB more for a moment. `gc_grace` and `read_mode` have no effect.
+    ///
+    /// ```
+    /// use tcx::WhenFull;
+    ///
+    /// let cache = tcx::Cache::builder().max_bytes(1 << 30, WhenFull::EvictOldest).open_in_memory()?;
+    /// let lengths = cache.table::<Vec<i64>>("text_lengths_v1")?;
+    /// lengths.put(&["a"], &vec![1])?;
+    /// cache.flush()?;
+    /// assert!(lengths.stats().bytes > 0); // in memory
+    /// # Ok::<(), tcx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the fraction to [`recheck`](Self::recheck) is not from 0 to 1.
+    pub fn open_in_memory(self) -> Result<Cache> {
+        self.check()?;
+        Ok(self.in_memory())
+    }
+
+    /// The settings are right.
+    pub(super) fn in_memory(mut self) -> Cache {
+        self.options.max_bytes.get_or_insert(Memory::default_max_bytes());
+        // No other process still reads what was replaced.
+        self.options.gc_grace = Duration::ZERO;
+        self.cache(Place::Memory(Memory::new()))
+    }
+
+    fn check(&self) -> Result<()> {
+        if (0. ..=1.).contains(&self.recheck) {
+            return Ok(());
+        }
+        let error = Error::new(
+            ErrorKind::InvalidSettings,
+            format!("`recheck`: expected a number from 0 to 1, found {}", self.recheck),
+        );
+        let error = error.with_expected("a number from 0 to 1", self.recheck.to_string());
+        Err(error.with_remedy("pass the fraction of computed samples to compute a second time"))
+    }
+
+    fn cache(self, place: Place) -> Cache {
         if self.shown.has_notices() {
             tcx_store::notices_on_stderr();
         }
         let Self { options, shown, recheck, refuses_repeated, mode } = self;
-        Ok(Cache::new(Shared::new(dir, options, shown, recheck, refuses_repeated), mode))
+        Cache::new(Shared::new(place, options, shown, recheck, refuses_repeated), mode)
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod claims;
 pub(crate) mod coverage;
 pub(crate) mod gather;
 pub(crate) mod mode;
-mod place;
+pub(crate) mod place;
 pub(crate) mod progress;
 pub(crate) mod provenance;
 pub(crate) mod stop;
@@ -15,7 +15,7 @@ pub(crate) mod summary;
 pub(crate) mod tuning;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,6 +25,7 @@ use tcx_store::{Options, Process, Spec};
 use crate::cache::alone::Alone;
 use crate::cache::builder::CacheBuilder;
 use crate::cache::mode::{Mode, Rows};
+use crate::cache::place::Place;
 use crate::cache::progress::Shown;
 use crate::cache::provenance::provenance;
 use crate::cache::stores::Stores;
@@ -73,7 +74,7 @@ pub struct Cache {
 /// What the handles of a cache share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    dir: PathBuf,
+    place: Place,
     options: Options,
     stores: Stores,
     process: Process,
@@ -89,7 +90,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(
-        dir: PathBuf,
+        place: Place,
         options: Options,
         shown: Shown,
         recheck: f64,
@@ -97,7 +98,7 @@ impl Shared {
     ) -> Self {
         let (stores, process, closed) = (Stores::default(), Process::current(), AtomicBool::new(false));
         let origins = Alone::default();
-        Self { dir, options, stores, process, closed, shown, recheck, refuses_repeated, origins }
+        Self { place, options, stores, process, closed, shown, recheck, refuses_repeated, origins }
     }
 }
 
@@ -109,6 +110,26 @@ impl Cache {
     /// As [`CacheBuilder::open`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::builder().open(dir)
+    }
+
+    /// A cache in the memory of this process: for tests, notebooks and runs whose results are thrown away.
+    ///
+    /// Modules and tables have the same types, checks and errors as on disk. No file is written, and no other process sees the
+    /// rows. All clones and modules of this value share them, and they are gone with the last one. Each module may take an eighth of
+    /// the memory that the process may use; then it computes more rows without keeping them. For another limit or other settings, call
+    /// [`CacheBuilder::open_in_memory`].
+    ///
+    /// ```
+    /// let cache = tcx::Cache::in_memory();
+    /// let lengths = cache.table::<Vec<i64>>("text_lengths_v1")?;
+    /// let compute = |missing: tcx::Missing<'_, &str>| Ok(missing.ids().map(|id| id.len() as i64).collect());
+    /// assert_eq!(lengths.get_or_compute(&["a", "bb"], compute)?, [1, 2]);
+    /// assert_eq!(cache.table::<Vec<i64>>("text_lengths_v1")?.get(&["bb"])?, Some(vec![2]));
+    /// assert!(tcx::Cache::in_memory().table::<Vec<i64>>("text_lengths_v1")?.get(&["bb"])?.is_none());
+    /// # Ok::<(), tcx::Error>(())
+    /// ```
+    pub fn in_memory() -> Self {
+        Self::builder().in_memory()
     }
 
     pub(crate) fn new(shared: Shared, mode: Mode) -> Self {
@@ -143,8 +164,8 @@ impl Cache {
         let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store(O::describe), provenance);
         let spec = spec.map_err(|error| Error::from(error).in_module(id))?;
         let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
-        let Shared { dir, options, stores, .. } = &*self.shared;
-        let rows = Rows::open(dir, spec, options, self.mode, stores.losses());
+        let Shared { place, options, stores, .. } = &*self.shared;
+        let rows = Rows::open(place, spec, options, self.mode, stores.losses());
         let rows = rows.map_err(|error| error.in_module(id))?;
         rows.store().into_iter().try_for_each(|store| stores.add(store))?;
         Ok(rows)
@@ -174,9 +195,9 @@ impl Cache {
         self.shared.stores.close(self.shared.shown)
     }
 
-    /// The directory, as an absolute path.
+    /// The directory, as an absolute path. `memory://` for a cache [in memory](Self::in_memory), which has none.
     pub fn path(&self) -> &Path {
-        &self.shared.dir
+        self.shared.place.path()
     }
 }
 
@@ -208,8 +229,7 @@ impl Shared {
 
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
-            let dir = self.dir.display();
-            let message = format!("the cache at {dir} was closed");
+            let message = format!("the cache {} was closed", self.place);
             return Err(Error::new(ErrorKind::Closed, message).with_remedy("open it again to use it"));
         }
         Ok(())
@@ -232,7 +252,7 @@ impl Shared {
 
     #[cold]
     pub(crate) fn forked(&self) -> Error {
-        Error::forked(format!("the cache at {}", self.dir.display()))
+        Error::forked(format!("the cache {}", self.place))
     }
 }
 

@@ -1,7 +1,6 @@
 //! How a handle uses the cache: the four modes, in one place.
 
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +10,7 @@ use tcx_store::{
 };
 
 use crate::cache::claims::Claims;
+use crate::cache::place::Place;
 use crate::{Error, ErrorKind, Result};
 
 /// How the modules of a cache use it. Chosen with [`CacheBuilder::mode`](crate::CacheBuilder::mode), or for some modules with
@@ -108,14 +108,14 @@ enum Used {
 impl Rows {
     /// `losses` also counts the lost rows of this handle.
     pub(crate) fn open(
-        dir: &Path,
+        place: &Place,
         spec: Spec,
         options: &Options,
         mode: Mode,
         losses: &Arc<Losses>,
     ) -> Result<Self> {
         let read_only = mode == Mode::ReadOnly;
-        let open = |spec| Store::open(dir, spec, &Options { read_only, ..options.clone() });
+        let open = |spec| place.open(spec, &Options { read_only, ..options.clone() });
         let used = match mode {
             Mode::ReadWrite => Used::ReadWrite(open(spec)?),
             Mode::ReadOnly => Used::ReadOnly(open(spec)?),

@@ -1,13 +1,70 @@
-//! Where a cache may be: neither in the folder of a module nor inside another cache.
+//! Where a cache is, and where it may be: neither in the folder of a module nor inside another cache.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use tcx_store::is_module;
+use tcx_store::{Memory, Options, Spec, Store, is_module};
 
 use crate::{Error, ErrorKind, Result};
 
 /// How many folders of a directory are looked at: a directory with more of them is not taken for a cache.
 const LOOKED_AT: usize = 1000;
+
+/// Where the rows of a cache are.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// An absolute path.
+    Directory(PathBuf),
+    Memory(Memory),
+}
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Directory(dir) => dir,
+            Self::Memory(memory) => memory.path(),
+        }
+    }
+
+    /// Opens the store of a module.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`].
+    pub(crate) fn open(&self, spec: Spec, options: &Options) -> Result<Arc<Store>> {
+        Ok(match self {
+            Self::Directory(dir) => Store::open(dir, spec, options)?,
+            Self::Memory(memory) => Store::open_in_memory(memory, spec, options)?,
+        })
+    }
+}
+
+/// As messages name it, after "the cache".
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(dir) => write!(f, "at {}", dir.display()),
+            Self::Memory(_) => f.write_str("in memory"),
+        }
+    }
+}
+
+/// Refuses what [`Cache::path`](crate::Cache::path) returns of a cache in memory: opened as a directory, it would be a new one beside
+/// the program.
+///
+/// # Errors
+///
+/// Returns an error if the path is that of a cache in memory.
+pub(super) fn check_directory(dir: &Path) -> Result<()> {
+    let memory = Memory::new();
+    if dir != memory.path() {
+        return Ok(());
+    }
+    let message = format!("cannot open a cache at {}: it is no directory", memory.path().display());
+    Err(Error::new(ErrorKind::InvalidPath, message)
+        .with_remedy("call `Cache::in_memory`, whose caches share nothing, or pass a directory"))
+}
 
 /// Checks that a cache can be opened in `dir`, an absolute path.
 ///

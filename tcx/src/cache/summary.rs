@@ -15,7 +15,8 @@ pub(crate) fn report(store: &Store, shown: Shown) {
         return;
     }
     let module = store.path().file_name().unwrap_or_default().to_string_lossy();
-    let summary = Summary { module: &module, stats };
+    let place = if store.is_in_memory() { "in memory" } else { "on disk" };
+    let summary = Summary { module: &module, stats, place };
     tracing::info!(module = %module, "{summary}");
     if shown.has_lines() && std::io::stderr().is_terminal() {
         eprintln!("{summary}");
@@ -25,6 +26,8 @@ pub(crate) fn report(store: &Store, shown: Shown) {
 struct Summary<'a> {
     module: &'a str,
     stats: Stats,
+    /// Where the rows are.
+    place: &'static str,
 }
 
 impl fmt::Display for Summary<'_> {
@@ -33,7 +36,8 @@ impl fmt::Display for Summary<'_> {
         let percent = 100. * hits as f64 / (hits + misses).max(1) as f64;
         write!(f, "{}: {}, {} computed, ", self.module, counted(hits, "hit"), HumanCount(rows_computed))?;
         // Never 100% as long as something was missing.
-        write!(f, "{}% hits; {}, {} on disk", percent as u64, counted(rows, "row"), counted(bytes, "byte"))?;
+        write!(f, "{}% hits; {}, {} ", percent as u64, counted(rows, "row"), counted(bytes, "byte"))?;
+        f.write_str(self.place)?;
         if misses > 0 {
             write!(f, "; missing were {miss_causes}")?;
         }
@@ -59,22 +63,24 @@ mod tests {
         (stats.hits, stats.misses, stats.rows_computed) = (48_112, 1888, 1888);
         (stats.rows, stats.bytes) = (1888, 15_466_496);
         (stats.miss_causes.absent, stats.miss_causes.damaged) = (1880, 8);
-        let said = Summary { module: "resnet50_v1", stats }.to_string();
+        let said = Summary { module: "resnet50_v1", stats, place: "on disk" }.to_string();
         let numbers = "48,112 hits, 1,888 computed, 96% hits; 1,888 rows, 15,466,496 bytes on disk";
         assert_eq!(said, format!("resnet50_v1: {numbers}; missing were 1,880 absent, 8 damaged"));
         (stats.hits, stats.misses, stats.rows_computed, stats.rows_dropped) = (999_999, 3, 1, 14);
         stats.rows_superseded = 2;
-        let said = Summary { module: "m", stats }.to_string();
+        let said = Summary { module: "m", stats, place: "on disk" }.to_string();
         assert!(
             said.contains("999,999 hits, 1 computed, 99% hits") && said.ends_with("; 12 rows not kept"),
             "{said}"
         );
         (stats.hits, stats.misses, stats.rows, stats.bytes, stats.rows_dropped) = (1, 1, 1, 1, 3);
         (stats.miss_causes.absent, stats.miss_causes.damaged) = (1, 0);
-        let said = Summary { module: "m", stats }.to_string();
+        let said = Summary { module: "m", stats, place: "on disk" }.to_string();
         assert_eq!(
             said,
             "m: 1 hit, 1 computed, 50% hits; 1 row, 1 byte on disk; missing were 1 absent; 1 row not kept"
         );
+        let said = Summary { module: "m", stats, place: "in memory" }.to_string();
+        assert!(said.contains("1 row, 1 byte in memory;"), "{said}");
     }
 }

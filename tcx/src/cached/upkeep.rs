@@ -28,7 +28,8 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.rows().store().map_or(Ok(()), |store| store.refresh())?)
     }
 
-    /// What the module's folder takes on disk, and how much of it could go.
+    /// What the module's folder takes on disk, or in memory for a cache [there](crate::Cache::in_memory), and how much of it could
+    /// go.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tcx_engine_tests::child::in_child;
 use tcx_engine_tests::{check, columns, files, get_or_compute, lookup, open, options, spec};
 use tcx_store::{
-    Compression, ErrorKind, Keys, LookupOptions, Options, ReadMode, RecomputeSession, Result, Store,
+    Compression, ErrorKind, Keys, LookupOptions, Memory, Options, ReadMode, RecomputeSession, Result, Store,
 };
 
 const OPEN_AGAIN: &str = "was opened before this process was forked, and its background threads run in the parent process only: \
@@ -99,6 +99,26 @@ fn a_child_reads_inherited_stores_and_writes_to_those_it_opens() {
     let all = ["a", "buffered", "of the child", "of the grandchild"];
     check(&lookup(&store, &all), &all);
     assert_eq!(lookup(&store, &["b", "half", "only in the child"]).missing(), 3);
+}
+
+#[test]
+fn a_child_reads_what_its_parent_had_in_memory() {
+    let (dir, memory) = (tempfile::tempdir().unwrap(), Memory::new());
+    let open = || Store::open_in_memory(&memory, spec("1"), &options()).unwrap();
+    let store = open();
+    get_or_compute(&store, &["a", "b"]);
+    store.flush().unwrap();
+    get_or_compute(&store, &["buffered"]);
+    in_child(dir.path(), || {
+        check_inherited(&store, &["a", "b"]);
+        assert_eq!(lookup(&store, &["buffered"]).missing(), 1, "the parent's buffer is the parent's");
+        // From here on, each has its own copy.
+        let own = open();
+        assert_eq!(get_or_compute(&own, &["a", "b", "of the child"]), 1);
+        own.flush().unwrap();
+        check(&lookup(&own, &["a", "of the child"]), &["a", "of the child"]);
+    });
+    assert_eq!(lookup(&store, &["a", "buffered", "of the child"]).missing(), 1);
 }
 
 #[test]

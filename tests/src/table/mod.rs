@@ -38,7 +38,7 @@ impl<M> Module for M where
 pub struct Case {
     pub form: &'static str,
     pub name: String,
-    run: fn(&Path, Step),
+    run: fn(&Cache, Step),
 }
 
 /// What a process does.
@@ -59,7 +59,17 @@ impl Case {
 
     /// Runs a step in the folder of all cases.
     pub fn run(&self, dir: &Path, step: Step) {
-        (self.run)(&dir.join(self.form).join(&self.name), step);
+        let cache = Cache::open(dir.join(self.form).join(&self.name)).unwrap();
+        (self.run)(&cache, step);
+        cache.close().unwrap();
+    }
+
+    /// Runs all steps in memory, where no other process sees the rows.
+    pub fn run_in_memory(&self) {
+        let cache = Cache::in_memory();
+        for step in [Step::First, Step::Other, Step::Again] {
+            (self.run)(&cache, step);
+        }
     }
 }
 
@@ -106,8 +116,7 @@ where
     ]
 }
 
-fn run<M: Module>(dir: &Path, step: Step) {
-    let cache = Cache::open(dir).unwrap();
+fn run<M: Module>(cache: &Cache, step: Step) {
     let cached = cache.module(M::default()).unwrap();
     match step {
         Step::First => {
@@ -116,7 +125,7 @@ fn run<M: Module>(dir: &Path, step: Step) {
             ask(&cached, 0..7, 0);
             ask(&cached, 4..12, 5);
             cache.flush().unwrap();
-            // Rows on disk and rows in memory, in one batch.
+            // Rows that are sealed and rows that are buffered, in one batch.
             ask(&cached, 9..15, 3);
         }
         Step::Other => {
@@ -125,7 +134,6 @@ fn run<M: Module>(dir: &Path, step: Step) {
         }
         Step::Again => ask(&cached, 0..31, 0),
     }
-    cache.close().unwrap();
 }
 
 /// Requests some samples, forwards and backwards, and counts those that were computed.

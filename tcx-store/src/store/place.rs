@@ -1,0 +1,84 @@
+//! Where the folders of modules are: in a cache directory, or in memory.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::ReadMode;
+use crate::storage::{LocalStorage, Storage, System};
+use crate::store::Store;
+use crate::store::memory::Memory;
+use crate::sys::fork::PerProcess;
+
+/// Stores that this process has open, by folder: the last is shared, those before it were given up and may have rows that wait.
+pub(crate) type OpenStores = PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>>;
+
+/// The open stores of directories.
+pub(super) static OPEN: OpenStores = PerProcess::new();
+
+/// Where folders are.
+pub(crate) enum Place<'a> {
+    /// The path is absolute, and its existing part is canonical.
+    Directory(PathBuf),
+    Memory(&'a Memory),
+}
+
+impl Place<'_> {
+    /// A cache directory.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the path is empty, or if it is relative and the current directory is gone.
+    pub(crate) fn directory(cache: &Path) -> Result<Self> {
+        resolve(cache).map(Self::Directory)
+    }
+
+    pub(crate) fn open_stores(&self) -> &OpenStores {
+        match self {
+            Self::Directory(_) => &OPEN,
+            Self::Memory(memory) => memory.open_stores(),
+        }
+    }
+
+    /// The path of a folder, by which this process knows it.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        match self {
+            Self::Directory(cache) => cache.join(name),
+            Self::Memory(memory) => memory.path().join(name),
+        }
+    }
+
+    /// The files of a folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder is a link, which could lead out of the cache.
+    pub(crate) fn storage(&self, name: &str, mode: ReadMode) -> Result<Arc<dyn Storage>> {
+        let dir = match self {
+            Self::Directory(_) => self.folder(name),
+            Self::Memory(memory) => return Ok(memory.storage(name)),
+        };
+        if dir.is_symlink() {
+            let message = format!(
+                "cannot open the module: {} is a symbolic link, expected a directory; remove the link",
+                dir.display()
+            );
+            return Err(Error::of_kind(ErrorKind::InvalidPath, message));
+        }
+        Ok(Arc::new(LocalStorage::new(dir, System).reading(mode)))
+    }
+}
+
+/// The path with its existing part made canonical, so that one folder has one name in this process.
+fn resolve(path: &Path) -> Result<PathBuf> {
+    let failed = |e| Error::io("cannot resolve", path, e);
+    let absolute = std::path::absolute(path).map_err(failed)?;
+    for existing in absolute.ancestors() {
+        if let Ok(canonical) = existing.canonicalize() {
+            let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
+            return Ok(canonical.join(rest));
+        }
+    }
+    Ok(absolute)
+}
