@@ -19,7 +19,7 @@ fn homes_for(entries: usize) -> usize {
     (entries as u128 * 100).div_ceil((LOAD * SLOTS) as u128).max(1) as usize
 }
 
-/// The bytes of a run of this size, but for a few lines after the home lines. `None` if no run has so many segments.
+/// The bytes of a run of this size, but for a few lines after the home lines. `None` if that is more than a run has.
 pub(super) fn run_bytes(segments: usize, entries: usize) -> Option<usize> {
     let lines = homes_for(entries);
     let header = header_bytes(segments).filter(|_| segments <= MOST_SEGMENTS)?;

@@ -169,7 +169,7 @@ impl Core {
         evict(self, bytes)
     }
 
-    /// Makes the index as small as its rows need, if that frees so many bytes.
+    /// Makes the index as small as its rows need, if that frees `at_least` bytes.
     ///
     /// # Errors
     ///
