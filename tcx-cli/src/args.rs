@@ -191,6 +191,30 @@ pub(crate) enum Command {
         #[arg(long)]
         revive: bool,
     },
+    /// Write the live rows of a module to one file for `unpack`; the same rows give the same bytes.
+    Pack {
+        #[command(flatten)]
+        module: Module,
+        /// The file to create; it must not exist.
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Add the rows of a packed module to a cache, after every byte was verified.
+    Unpack {
+        /// The cache directory to add rows to; it must exist, unless --create is given.
+        dir: PathBuf,
+        /// The file that `pack` has written.
+        from: PathBuf,
+        /// Also add ids that were invalidated.
+        #[arg(long)]
+        revive: bool,
+        /// Create the cache if it does not exist.
+        #[arg(long)]
+        create: bool,
+        /// Only print what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Add the rows of B that A lacks to A, module by module.
     Merge {
         /// The cache directory to add rows to; it must exist, unless --create is given.

@@ -35,7 +35,7 @@ fn looking_writes_nothing() {
     }
     let cache = dir.path().join("cache");
     let before = traces(&cache);
-    let looks: [&[&str]; 16] = [
+    let looks: [&[&str]; 18] = [
         &["ls", "cache"],
         &["info", "cache", "clip_v1"],
         &["head", "cache", "clip_v1"],
@@ -49,6 +49,8 @@ fn looking_writes_nothing() {
         &["rm", "cache", "clip_v1", "--id", "cat", "--dry-run"],
         &["export", "cache", "clip_v1", "--to", "out.arrow"],
         &["merge", "cache", "other", "--dry-run"],
+        &["pack", "cache", "clip_v1", "--to", "clip.tcxpack"],
+        &["unpack", "cache", "clip.tcxpack", "--dry-run"],
         &["diff", "cache", "other"],
         &["report", "cache", "--to", "report.html"],
         &["top", "cache"],

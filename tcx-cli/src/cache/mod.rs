@@ -1,6 +1,7 @@
 //! Finds and opens the modules of a cache directory.
 
 pub(crate) mod add;
+pub(crate) mod place;
 pub(crate) mod specs;
 
 use std::io::{self, Write};
@@ -8,41 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use tcx_store::{Inspection, Options, Spec, Store, modules};
+use tcx_store::{Inspection, KeyType, Lookup, LookupOptions, Options, Spec, Store};
 
+pub(crate) use crate::cache::place::all;
 use crate::failure::{Code, Failure, Result};
-use crate::text::human;
+use crate::text::{human, ids};
 
 /// The options of a store that a command opens: rows are sealed by a flush only.
 pub(crate) fn options(read_only: bool) -> Options {
     Options { read_only, ..Options::default() }
-}
-
-/// The modules of a cache directory.
-///
-/// # Errors
-///
-/// Returns an error if the directory does not exist, or is the folder of a module.
-pub(crate) fn all(cache: &Path) -> Result<Vec<String>> {
-    let found = match modules(cache) {
-        Ok(found) => found,
-        Err(_) if !cache.is_dir() => {
-            let message =
-                format!("no directory {}; name the directory that `Cache::open` gets", cache.display());
-            return Err(Failure::new(Code::NotFound, message));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if found.is_empty() && Spec::read(cache).is_ok() {
-        let parent = cache.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-        let message = format!(
-            "{} is the folder of a module; name the cache directory, {}",
-            cache.display(),
-            parent.display()
-        );
-        return Err(Failure::new(Code::NotFound, message));
-    }
-    Ok(found)
 }
 
 /// The modules to work on: the one named, or all.
@@ -64,7 +39,6 @@ pub(crate) fn folder(cache: &Path, module: &str) -> Result<PathBuf> {
         return Ok(cache.join(module));
     }
     let others = match &found[..] {
-        [] => "it has no modules".to_owned(),
         [only] => format!("its only module is {only}"),
         _ => format!("its modules are {}", found.join(", ")),
     };
@@ -87,6 +61,16 @@ pub(crate) fn bytes(inspection: &Inspection) -> u64 {
 pub(crate) fn open(cache: &Path, module: &str, options: &Options) -> Result<Arc<Store>> {
     let spec = spec(cache, module)?;
     Ok(Store::open(cache, spec, options)?)
+}
+
+/// Looks up the rows of these keys, without counting hits and misses.
+pub(crate) fn peek(store: &Store, key_type: KeyType, keys: &[&[u8]], view: u32) -> Result<Lookup> {
+    Ok(store.lookup_with(ids::keys(key_type, keys, view)?, LookupOptions::uncounted())?)
+}
+
+/// The bytes of a leaf of a row that was found; `None` if it has no value.
+pub(crate) fn value(of: &Lookup, leaf: usize, position: usize) -> Option<&[u8]> {
+    of.is_present(leaf, position).then(|| of.bytes(leaf, position))
 }
 
 /// The spec of an existing module.

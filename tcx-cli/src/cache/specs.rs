@@ -1,6 +1,33 @@
 //! Compares two modules with the same id.
 
+use std::path::Path;
+
 use tcx_store::Spec;
+
+use crate::cache;
+use crate::failure::{Code, Failure, Result};
+
+/// Fails if the module exists in the cache A and differs from the one in B.
+pub(crate) fn check_same(
+    (a, name): (&Path, &str),
+    (b, theirs): (&Path, &Spec),
+    (action, remedy): (&str, &str),
+) -> Result<()> {
+    if !a.join(name).exists() {
+        return Ok(());
+    }
+    let differences = differences(&cache::spec(a, name)?, theirs);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let lines = differences.iter().map(|difference| format!("\n  {difference}")).collect::<Vec<_>>().concat();
+    let message = format!(
+        "cannot {action} `{name}`: it differs between {} (A) and {} (B):{lines}\nnothing was added; {remedy}",
+        a.display(),
+        b.display()
+    );
+    Err(Failure::new(Code::Unfit, message))
+}
 
 /// The differences between A and B, one line each; empty if their rows are interchangeable.
 pub(crate) fn differences(a: &Spec, b: &Spec) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
-use tcx_store::{Inspection, Lookup, LookupOptions, Row, Spec, Store};
+use tcx_store::{Inspection, Lookup, Row, Spec, Store};
 
 use crate::cache::specs;
 use crate::cache::{self, Hidden};
@@ -99,7 +99,9 @@ fn compare(a: &Path, b: &Path, name: &str) -> Result<Module> {
             let id = || ids::show(spec.key_type(), row.key);
             if missing.binary_search(&position).is_ok() {
                 module.rows_only_in_a.push(id);
-            } else if (0..spec.leaves().len()).all(|leaf| value(&found, leaf, position) == row.leaf(leaf)) {
+            } else if (0..spec.leaves().len())
+                .all(|leaf| cache::value(&found, leaf, position) == row.leaf(leaf))
+            {
                 module.same += 1;
             } else {
                 module.rows_that_differ.push(id);
@@ -120,13 +122,7 @@ fn compare(a: &Path, b: &Path, name: &str) -> Result<Module> {
 
 fn peek(store: &Store, spec: &Spec, rows: &[Row<'_>]) -> Result<Lookup> {
     let keys: Vec<&[u8]> = rows.iter().map(|row| row.key).collect();
-    let view = rows.first().map_or(0, |row| row.view);
-    Ok(store.lookup_with(ids::keys(spec.key_type(), &keys, view)?, LookupOptions::uncounted())?)
-}
-
-/// The bytes of a row's leaf, if it has a value.
-fn value(of: &Lookup, leaf: usize, position: usize) -> Option<&[u8]> {
-    of.is_present(leaf, position).then(|| of.bytes(leaf, position))
+    cache::peek(store, spec.key_type(), &keys, rows.first().map_or(0, |row| row.view))
 }
 
 /// Calls `see` with batches of rows; each batch has one view.

@@ -17,6 +17,7 @@ use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
 use crate::formats::Sink;
 use crate::formats::columns::{columns, failed, schema};
+use crate::formats::draft;
 use crate::formats::lines::{Csv, JsonLines};
 use crate::formats::npy_folder::Folder;
 use crate::formats::selection::Selection;
@@ -50,24 +51,9 @@ pub(super) fn run(module: &Module, to: &Path, choice: &Choice, output: &Output) 
     let inspection = cache::inspect(&module.dir, &module.module)?;
     let selection = Selection::new(&inspection, &choice.fields)?;
     let format = choice.format.map_or_else(|| by_ending(to), Ok)?;
-    if to.symlink_metadata().is_ok() {
-        return Err(Failure::usage(format!(
-            "{} exists; name another path, or remove it first",
-            to.display()
-        )));
-    }
-    let mut draft = to.as_os_str().to_owned();
-    draft.push(format!(".tmp-{}", std::process::id()));
-    let draft = PathBuf::from(draft);
-    let numbers = selection.numbers.clone();
-    let written = sink(format, &draft, selection).and_then(|sink| write(&inspection, numbers, sink));
-    let renamed = written.and_then(|counts| {
-        std::fs::rename(&draft, to).map_err(|error| Failure::file("write", to, &error))?;
-        Ok(counts)
-    });
-    let (rows, left_out) = renamed.inspect_err(|_| {
-        // Best effort: a leftover draft does no harm.
-        let _ = if draft.is_dir() { std::fs::remove_dir_all(&draft) } else { std::fs::remove_file(&draft) };
+    let (rows, left_out) = draft::create(to, |draft| {
+        let numbers = selection.numbers.clone();
+        write(&inspection, numbers, sink(format, draft, selection)?)
     })?;
     let hidden = Hidden::of(&inspection);
     output.show(&Exported { module: module.module.clone(), to: to.to_owned(), rows, left_out, hidden })?;

@@ -102,8 +102,10 @@ struct Collection {
 }
 
 pub(super) fn run(modules: &Modules, age: Duration, deleting: Deleting, output: &Output) -> Result<Verdict> {
-    let names = cache::chosen(&modules.dir, modules.module.as_deref())?;
-    let leftovers = if modules.module.is_none() { rm::leftovers(&modules.dir)? } else { Vec::new() };
+    let (names, leftovers) = match &modules.module {
+        Some(module) => (cache::chosen(&modules.dir, Some(module))?, Vec::new()),
+        None => everything(&modules.dir)?,
+    };
     let mut planned = Vec::new();
     for name in names {
         let inspection = cache::inspect(&modules.dir, &name)?;
@@ -132,6 +134,14 @@ pub(super) fn run(modules: &Modules, age: Duration, deleting: Deleting, output: 
     }
     output.show(&Collected { dry_run: deleting.dry_run, modules: planned, leftovers })?;
     Ok(Verdict::Good)
+}
+
+/// The modules of a cache, and the remains of removed ones, which may be all that is left.
+fn everything(dir: &Path) -> Result<(Vec<String>, Vec<PathBuf>)> {
+    let modules = cache::place::any(dir)?;
+    let leftovers = rm::leftovers(dir)?;
+    let names = if leftovers.is_empty() { cache::all(dir)? } else { modules };
+    Ok((names, leftovers))
 }
 
 fn collect(dir: &Path, collection: &mut Collection, age: Duration) -> Result<()> {

@@ -19,6 +19,7 @@ use crate::formats::columns::{ids_of, leaf_of, views_of};
 use crate::formats::dictionary::numbered;
 use crate::formats::nested::sizes;
 use crate::formats::npy_folder::{FolderReader, Part};
+use crate::formats::packed::is_packed;
 use crate::formats::selection::exported_name;
 use crate::text::human;
 
@@ -94,10 +95,12 @@ fn batches(from: &Path, digest: &str, adder: &mut Adder) -> Result<()> {
     let Batches { mut reader, identity } = Batches::open(from)?;
     // No output is named like this column of segments.
     if reader.schema().column_with_name("__key").is_some() {
-        return Err(unfit(
-            "this is a segment of a cache, and `import` does not verify its checksums; use `tcx merge`"
-                .to_owned(),
-        ));
+        let is_packed = is_packed(&reader.schema());
+        let (what, command) =
+            if is_packed { ("packed module", "unpack") } else { ("segment of a cache", "merge") };
+        return Err(unfit(format!(
+            "this is a {what}, and `import` does not verify its checksums; use `tcx {command}`"
+        )));
     }
     check_digest(from, identity, digest)?;
     let bar = progress::rows("importing", 0);

@@ -4,15 +4,16 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
-use tcx_store::{Inspection, Row, SegmentState, Spec};
+use tcx_store::{Inspection, Row, SegmentState};
 
 pub(super) use crate::cache::add::How;
 use crate::cache::add::{Added, Adder, BATCH};
-use crate::cache::specs;
+use crate::cache::place::check_target;
+use crate::cache::specs::check_same;
 use crate::cache::{self, Hidden};
 use crate::console::output::{Output, Report};
 use crate::console::progress;
-use crate::failure::{Code, Failure, Result, Verdict};
+use crate::failure::{Result, Verdict};
 use crate::text::human;
 
 #[derive(Debug, Serialize)]
@@ -24,6 +25,8 @@ struct Merged {
 #[derive(Debug, Serialize)]
 struct Module {
     module: String,
+    /// Whether A did not have the module before.
+    new: bool,
     #[serde(flatten)]
     added: Added,
     /// Rows of B that do not verify.
@@ -40,11 +43,16 @@ pub(super) struct Source<'a> {
 }
 
 pub(super) fn run(a: &Path, from: &Source<'_>, create: bool, how: How, output: &Output) -> Result<Verdict> {
-    check_place(a, create)?;
+    check_target(a, create)?;
     let mut inspections = Vec::new();
     for name in cache::chosen(from.cache, from.module)? {
         let inspection = cache::inspect(from.cache, &name)?;
-        fits(a, from.cache, &name, inspection.spec())?;
+        // All modules are compared before the first row is added.
+        check_same(
+            (a, &name),
+            (from.cache, inspection.spec()),
+            ("merge", "merge other modules with --module NAME"),
+        )?;
         inspections.push((name, inspection));
     }
     let mut modules = Vec::new();
@@ -56,39 +64,10 @@ pub(super) fn run(a: &Path, from: &Source<'_>, create: bool, how: How, output: &
     Ok(Verdict::good_if(is_whole))
 }
 
-/// A mistyped path must not create a new cache.
-fn check_place(a: &Path, create: bool) -> Result<()> {
-    match cache::all(a) {
-        Err(_) if create && !a.exists() => Ok(()),
-        Err(failure) if failure.code == Code::NotFound && !a.exists() => {
-            Err(Failure { message: format!("{failure}, or pass --create to create it"), ..failure })
-        }
-        found => found.map(drop),
-    }
-}
-
-/// Fails if the modules differ. All modules are compared before the first row is added.
-fn fits(a: &Path, b: &Path, name: &str, theirs: &Spec) -> Result<()> {
-    if !a.join(name).exists() {
-        return Ok(());
-    }
-    let differences = specs::differences(&cache::spec(a, name)?, theirs);
-    if differences.is_empty() {
-        return Ok(());
-    }
-    let lines = differences.iter().map(|difference| format!("\n  {difference}")).collect::<Vec<_>>().concat();
-    let message = format!(
-        "cannot merge `{name}`: it differs between {} (A) and {} (B):{lines}\nnothing was added; merge other modules with \
-         --module NAME",
-        a.display(),
-        b.display()
-    );
-    Err(Failure::new(Code::Unfit, message))
-}
-
 fn merge(a: &Path, module: String, from: &Inspection, how: How) -> Result<Module> {
     let mut hidden = Hidden::of(from);
-    if a.join(&module).exists() {
+    let new = !a.join(&module).exists();
+    if !new {
         hidden = hidden.and(Hidden::of(&cache::inspect(a, &module)?));
     }
     let mut adder = Adder::new(a, from.spec().clone(), how)?;
@@ -111,7 +90,7 @@ fn merge(a: &Path, module: String, from: &Inspection, how: How) -> Result<Module
     add(&mut adder, &batch)?;
     bar.finish_and_clear();
     let counts = if how.dry_run { adder.added } else { adder.finish()? };
-    Ok(Module { module, added: counts, damaged, hidden })
+    Ok(Module { module, new, added: counts, damaged, hidden })
 }
 
 fn add(adder: &mut Adder, batch: &[Row<'_>]) -> Result<()> {
@@ -123,8 +102,8 @@ fn add(adder: &mut Adder, batch: &[Row<'_>]) -> Result<()> {
 impl Report for Merged {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
         let did = if self.dry_run { "would be added" } else { "added" };
-        for Module { module, added, damaged, hidden } in &self.modules {
-            added.text(module, did, to)?;
+        for Module { module, new, added, damaged, hidden } in &self.modules {
+            added.text(&titled(module, *new), did, to)?;
             if *damaged > 0 {
                 let rows = human::counted(*damaged, "row");
                 writeln!(to, "{module}: {rows} of B left out because they do not verify")?;
@@ -133,4 +112,9 @@ impl Report for Merged {
         }
         Ok(())
     }
+}
+
+/// The name of a module, with a remark if it is a new one.
+pub(super) fn titled(module: &str, new: bool) -> String {
+    if new { format!("{module} (new)") } else { module.to_owned() }
 }

@@ -8,6 +8,7 @@ mod import;
 mod info;
 mod ls;
 mod merge;
+mod pack;
 mod prune;
 mod report;
 mod rm;
@@ -51,6 +52,10 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
             export::run(&module, &to, &export::Choice { fields, format }, output)
         }
         Command::Import { module, from, revive } => import::run(&module, &from, revive, output),
+        Command::Pack { module, to } => pack::pack(&module, &to, output),
+        Command::Unpack { dir, from, revive, create, dry_run } => {
+            pack::unpack(&dir, &from, create, merge::How { revive, dry_run }, output)
+        }
         Command::Merge { a, b, module, only, revive, create, dry_run } => {
             let module = module.or(only);
             let from = merge::Source { cache: &b, module: module.as_deref() };

@@ -7,11 +7,13 @@ use crate::failure::Result;
 pub(crate) mod batches;
 pub(crate) mod columns;
 pub(crate) mod dictionary;
+pub(crate) mod draft;
 pub(crate) mod lines;
 pub(crate) mod nested;
 mod npy;
 pub(crate) mod npy_folder;
 mod nulls;
+pub(crate) mod packed;
 mod plain;
 pub(crate) mod selection;
 

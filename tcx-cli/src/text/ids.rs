@@ -56,7 +56,8 @@ pub(crate) fn parse(key_type: KeyType, id: &str) -> Result<Vec<u8>> {
     })
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
+/// The bytes of pairs of hex digits.
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         text.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
     let pairs = digits.filter(|digits| digits.len().is_multiple_of(2))?;

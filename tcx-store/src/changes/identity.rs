@@ -1,6 +1,7 @@
 //! Change 0: what the rows of a module's folder are, and of which module.
 
 use super::{Change, KIND_IDENTITY, decode, encode};
+use crate::error::{Error, ErrorKind, Result};
 use crate::schema::identity::Identity;
 use crate::schema::key::KeyType;
 use crate::schema::leaf::{DType, Leaf, LeafKind};
@@ -83,15 +84,7 @@ impl IdentityChange {
 
     /// The part that has to be the same.
     fn digested(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        put_string(&mut out, &self.module_id);
-        out.push(self.key_type);
-        put_count(&mut out, self.leaves.len());
-        for leaf in &self.leaves {
-            put_leaf(&mut out, leaf);
-        }
-        put_pairs(&mut out, self.identity.entries());
-        out
+        digested(&self.module_id, self.key_type, &self.leaves, &self.identity)
     }
 
     /// What differs between this cache and the code, one line each; empty if nothing does.
@@ -150,6 +143,55 @@ fn key_name(code: u8) -> String {
     KeyType::from_code(code).map_or_else(|| format!("of unknown type {code}"), |key| key.to_string())
 }
 
+/// The part of change 0 that its digest covers.
+fn digested(module_id: &str, key_type: u8, leaves: &[Leaf], identity: &Identity) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_string(&mut out, module_id);
+    out.push(key_type);
+    put_count(&mut out, leaves.len());
+    for leaf in leaves {
+        put_leaf(&mut out, leaf);
+    }
+    put_pairs(&mut out, identity.entries());
+    out
+}
+
+impl Spec {
+    /// The bytes that a [`digest`](Self::digest) covers, as change 0 has them. They contain no provenance.
+    ///
+    /// ```
+    /// # use tcx_store::{ColumnType, Identity, KeyType, Spec};
+    /// let spec = Spec::new("m_v1", KeyType::Int, &ColumnType::Text, Identity::default(), Vec::new())?;
+    /// let same = Spec::from_identity_bytes(&spec.identity_bytes())?;
+    /// assert_eq!((same.module_id(), same.digest()), ("m_v1", spec.digest()));
+    /// # Ok::<(), tcx_store::Error>(())
+    /// ```
+    pub fn identity_bytes(&self) -> Vec<u8> {
+        digested(&self.module_id, self.key_type as u8, &self.leaves, &self.identity)
+    }
+
+    /// The spec of these [bytes](Self::identity_bytes), without provenance.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the bytes are malformed, or were written by a program that knows more types.
+    pub fn from_identity_bytes(bytes: &[u8]) -> Result<Self> {
+        let malformed = || Error::of_kind(ErrorKind::Incompatible, "the identity is malformed");
+        let mut cursor = Cursor::new(bytes);
+        let digested = Digested::read(&mut cursor).ok_or_else(malformed)?;
+        if !cursor.is_at_end() {
+            return Err(malformed());
+        }
+        let key_type = KeyType::from_code(digested.key_type).ok_or_else(malformed)?;
+        Self::of_parts(&digested.module_id, key_type, digested.leaves, digested.identity, Vec::new())
+    }
+
+    /// The digest of the identity: 64 hex digits. Rows of modules with the same digest are interchangeable.
+    pub fn digest(&self) -> String {
+        blake3::hash(&self.identity_bytes()).to_hex().to_string()
+    }
+}
+
 fn put_pairs(out: &mut Vec<u8>, pairs: &[(String, String)]) {
     put_count(out, pairs.len());
     for (name, value) in pairs {
@@ -177,16 +219,28 @@ fn put_tensor(out: &mut Vec<u8>, kind: u8, dtype: DType, shape: &[usize]) {
 }
 
 fn read(cursor: &mut Cursor<'_>, nonce: Random) -> Option<IdentityChange> {
-    Some(IdentityChange {
-        instance: cursor.random()?,
-        nonce,
-        created: cursor.u64()?,
-        provenance: read_pairs(cursor)?,
-        module_id: cursor.string()?,
-        key_type: cursor.u8()?,
-        leaves: (0..cursor.count(5)?).map(|_| read_leaf(cursor)).collect::<Option<_>>()?,
-        identity: read_pairs(cursor)?.into_iter().collect(),
-    })
+    let (instance, created, provenance) = (cursor.random()?, cursor.u64()?, read_pairs(cursor)?);
+    let Digested { module_id, key_type, leaves, identity } = Digested::read(cursor)?;
+    Some(IdentityChange { instance, nonce, created, provenance, module_id, key_type, leaves, identity })
+}
+
+/// What [`digested`] writes.
+struct Digested {
+    module_id: String,
+    key_type: u8,
+    leaves: Vec<Leaf>,
+    identity: Identity,
+}
+
+impl Digested {
+    fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            module_id: cursor.string()?,
+            key_type: cursor.u8()?,
+            leaves: (0..cursor.count(5)?).map(|_| read_leaf(cursor)).collect::<Option<_>>()?,
+            identity: read_pairs(cursor)?.into_iter().collect(),
+        })
+    }
 }
 
 fn read_pairs(cursor: &mut Cursor<'_>) -> Option<Vec<(String, String)>> {

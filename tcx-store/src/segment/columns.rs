@@ -7,6 +7,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::schema::key::KeyType;
 use crate::schema::leaf::{DType, DYNAMIC_DIM, Leaf, LeafKind};
+use crate::schema::spec::Spec;
 
 /// The key column, and the view column behind it; then the leaves.
 const KEY: &str = "__key";
@@ -24,6 +25,22 @@ pub(crate) fn arrow_schema(key_type: KeyType, leaves: &[Leaf]) -> SchemaRef {
     let mut fields = vec![Field::new(KEY, key, false), Field::new(VIEW, DataType::UInt32, false)];
     fields.extend(leaves.iter().map(field));
     Arc::new(Schema::new(fields))
+}
+
+impl Spec {
+    /// The Arrow schema of the module's segments: the key, the view, and a column for each leaf.
+    ///
+    /// ```
+    /// # use tcx_store::{ColumnType, Identity, KeyType, Spec};
+    /// let spec = Spec::new("m_v1", KeyType::Int, &ColumnType::Text, Identity::default(), Vec::new())?;
+    /// let schema = spec.arrow_schema();
+    /// let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+    /// assert_eq!(names, ["__key", "__view", "value"]);
+    /// # Ok::<(), tcx_store::Error>(())
+    /// ```
+    pub fn arrow_schema(&self) -> SchemaRef {
+        arrow_schema(self.key_type, &self.leaves)
+    }
 }
 
 fn field(leaf: &Leaf) -> Field {
