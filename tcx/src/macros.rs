@@ -151,7 +151,34 @@ pub use tcx_derive::Stateless;
 /// }
 /// ```
 ///
-/// Every field must be `Stateless`; its value becomes part of the identity of the cache. On a field,
-/// `#[tcx(not_identity)]` leaves its value out, and `#[tcx(assume_stateless)]` waives the check for a type that only
-/// you can know to be harmless (a counter, a progress bar); the identity then says that it was waived.
+/// Every field must be `Stateless`; its value becomes part of the identity of the cache. A field takes:
+///
+/// - `#[tcx(not_identity)]`: its value is not entered, because it cannot change an output.
+/// - `#[tcx(not_identity, assume_stateless)]`: nor need its type be `Stateless`. For a counter, a progress bar, a client.
+/// - `#[tcx(assume_stateless)]`: its type need not be `Stateless`. For a field that decides the outputs, if other fields say what
+///   its value is. The identity contains the name of the field, and that its value was left out; so adding or removing this
+///   mark changes the identity.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use tcx::{Extractor, cached_module};
+///
+/// #[cached_module(id = "counted_words_v1")]
+/// struct Words {
+///     #[tcx(not_identity, assume_stateless)]
+///     texts: Arc<AtomicU64>, // for the metrics of the program
+/// }
+///
+/// impl Extractor for Words {
+///     type Input = Vec<String>;
+///     type Output = Vec<i64>;
+///
+///     fn forward(&self, texts: &Vec<String>) -> tcx::Result<Vec<i64>> {
+///         self.texts.fetch_add(texts.len() as u64, Ordering::Relaxed);
+///         Ok(texts.iter().map(|text| text.split_whitespace().count() as i64).collect())
+///     }
+/// }
+/// assert_eq!(tcx::Identity::of(&Words { texts: Arc::default() }).to_string(), "self = Words");
+/// ```
 pub use tcx_derive::cached_module;

@@ -159,7 +159,7 @@ impl Stateless for IValue where for<'a> ModuleField<'a>: HoldsNoTensors<IValue> 
 #[diagnostic::on_unimplemented(
     message = "`{T}` can change between two calls, and so could the outputs",
     label = "holds state",
-    note = "if it cannot change an output (a counter, say), mark the field `#[tcx(assume_stateless)]`"
+    note = "if it cannot change an output (a counter, say), mark the field `#[tcx(not_identity, assume_stateless)]`"
 )]
 #[doc(hidden)]
 pub trait NotMutable<T> {}

@@ -41,7 +41,7 @@ use crate::identity::{Identity, quoted, type_names};
     label = "not known to be free of state",
     note = "if it is plain configuration, add `#[derive(tcx::Stateless)]` to `{Self}`; if it holds weights, wrap it in `tcx::Frozen`",
     note = "if it comes from another crate, replace it with the numbers and strings that define it",
-    note = "if you know that it cannot change an output, mark the field `#[tcx(assume_stateless)]`"
+    note = "if you know that it cannot change an output, mark the field `#[tcx(not_identity, assume_stateless)]`"
 )]
 pub trait Stateless {
     /// Enters everything in this value that can change an output.

@@ -122,6 +122,9 @@ struct Config<'a> {
     #[tcx(assume_stateless)]
     #[expect(dead_code, reason = "not entered, as the name says")]
     calls: AtomicU64,
+    #[tcx(not_identity, assume_stateless)]
+    #[expect(dead_code, reason = "left out, as the name says")]
+    served: AtomicU64,
 }
 
 #[derive(Stateless)]
@@ -144,8 +147,8 @@ enum Mode {
 #[test]
 fn a_struct_is_its_name_and_its_fields() {
     let mode = Mode::Cropped { top: 3, r#type: Some(true) };
-    let calls = AtomicU64::new(5);
-    let config = Config { size: 224, mean: [0.5, 0.25], mode, name: "a", verbose: true, calls };
+    let (calls, served) = (AtomicU64::new(5), AtomicU64::new(6));
+    let config = Config { size: 224, mean: [0.5, 0.25], mode, name: "a", verbose: true, calls, served };
     assert_eq!(
         lines(&config),
         "self = Config\nsize = 224i64\nmean = 2 items\nmean[0] = 0.5f32\nmean[1] = 0.25f32\n\
