@@ -224,3 +224,20 @@ fn files_are_mapped_or_read_as_it_is_said() {
     // The system's list of maps may lack a line while other threads map and unmap files.
     wait_until("the file is mapped", is_mapped);
 }
+
+#[test]
+fn two_caches_of_one_directory_may_have_other_settings_for_other_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let forever = Cache::open(dir.path()).unwrap();
+    let daily = Cache::builder().time_to_live(24 * HOUR).open(dir.path()).unwrap();
+    let numbers = forever.table::<Vec<i64>>("numbers_v1").unwrap();
+    let answers = daily.table::<Vec<i64>>("answers_v1").unwrap();
+    numbers.put(&["a"], &vec![1]).unwrap();
+    answers.put(&["a"], &vec![2]).unwrap();
+    let error = daily.table::<Vec<i64>>("numbers_v1").unwrap_err().to_string();
+    assert!(error.ends_with("drop first what has it open: every handle of `numbers_v1`, and every cache object that has opened one"), "{error}");
+    drop(numbers);
+    daily.table::<Vec<i64>>("numbers_v1").unwrap_err();
+    drop(forever);
+    daily.table::<Vec<i64>>("numbers_v1").unwrap();
+}

@@ -96,6 +96,18 @@ fn every_step_has_a_span_and_a_closed_cache_is_summed_up_in_one_line() {
     assert!(line.starts_with(&begins), "{line}");
 }
 
+#[cached_module(id = "brief_v1", key = i64)]
+struct Brief;
+
+impl Extractor for Brief {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<i64>> {
+        Ok(inputs.clone())
+    }
+}
+
 #[cached_module(id = "slow_v1", key = i64)]
 struct Slow;
 
@@ -141,4 +153,21 @@ fn progress_is_an_event_whether_or_not_it_is_shown() {
         let has = |part: &str| messages.iter().any(|message| message.contains(part));
         assert!(has(" computed, 0 hits, ") && has(" of 4 samples"), "{messages:?}");
     }
+}
+
+#[test]
+fn the_line_at_the_end_counts_rows_that_only_the_last_handle_writes() {
+    let messages = Arc::new(Mutex::new(Vec::new()));
+    let subscriber = tracing_subscriber::registry().with(Messages(messages.clone()));
+    tracing::subscriber::with_default(subscriber, || {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        let traced = cache.module(Brief).unwrap();
+        traced.forward(&[1, 2, 3], &vec![1, 2, 3]).unwrap();
+        drop(cache);
+        drop(traced);
+    });
+    let messages = messages.lock().unwrap();
+    let [line] = &messages[..] else { panic!("one line: {messages:?}") };
+    assert!(line.starts_with("brief_v1: 0 hits, 3 computed, 0% hits; 3 rows, "), "{line}");
 }

@@ -74,6 +74,15 @@ fn rows_that_are_not_kept_are_written_to_stderr_once_without_a_subscriber() {
 }
 
 #[test]
+fn a_cache_that_is_not_there_to_be_read_is_written_to_stderr_once_without_a_subscriber() {
+    one_line(
+        |_| {},
+        "absent",
+        &["there is no cache at ", "in mode ReadOnly: every row is computed", "; check the path"],
+    );
+}
+
+#[test]
 fn a_repeated_id_is_written_to_stderr_once_without_a_subscriber() {
     let repeated =
         ["the id 0 is at positions 0 and 1 of the batch, with different inputs", "; give each sample"];

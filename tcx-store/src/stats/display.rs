@@ -51,6 +51,9 @@ impl fmt::Display for Stats {
         }
         if self.is_writing_off {
             write!(f, "{before}writing is off")?;
+            if self.buffered_rows > 0 {
+                write!(f, ": {buffered} rows are not written")?;
+            }
         }
         Ok(())
     }
@@ -104,6 +107,8 @@ mod tests {
             said.ends_with("\ntrouble: 18,446,744,073,709,551,615 damaged segments, writing is off"),
             "{said}"
         );
+        stats.buffered_rows = 1488;
+        assert!(stats.to_string().ends_with(", writing is off: 1,488 rows are not written"), "{stats}");
         assert!(said.lines().count() == 5 && said.lines().all(|line| line.len() < 100), "{said}");
     }
 }

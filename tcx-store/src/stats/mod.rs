@@ -1,7 +1,7 @@
 //! What a store has done since it was opened in this process.
 
 pub(crate) mod causes;
-mod display;
+pub(crate) mod display;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 

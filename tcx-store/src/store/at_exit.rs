@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::store::open_stores;
 use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime::spawn;
-use crate::write::is_writer_thread;
+use crate::write::{is_writer_thread, lost_rows};
 
 /// How long the end of a process is held up at most: a disk may hang, and a writer may have been stopped in the middle of anything.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -60,10 +60,11 @@ fn flush_open_stores() {
         let stores = open_stores();
         for store in &stores {
             if let Err(error) = store.flush() {
-                tracing::error!("rows are lost: {error:#}");
+                let lost = lost_rows(&store.core);
+                tracing::error!("{lost}: {error:#}");
                 notice(
                     Trouble::Lost,
-                    format_args!("rows are lost: {error:#}; call `flush` before the end to get this error"),
+                    format_args!("{lost}: {error:#}; call `flush` before the end to get this error"),
                 );
             }
             store.end_session();

@@ -223,7 +223,8 @@ impl Store {
                 ErrorKind::InvalidOptions,
                 format!(
                     "this process has the cache of `{module}` at {path} open with other settings: {settings}; \
-                 open it with the same settings, or drop every handle of it first"
+                 open it with the same settings, or drop first what has it open: every handle of `{module}`, and every cache object that \
+                 has opened one"
                 ),
             ));
         }

@@ -31,10 +31,12 @@ pub enum Trouble {
     Lost,
     /// An id is in a batch with different inputs.
     Repeated,
+    /// There is no cache to read.
+    Absent,
 }
 
 impl Trouble {
-    const COUNT: usize = 7;
+    const COUNT: usize = 8;
 }
 
 static IS_WANTED: AtomicBool = AtomicBool::new(false);

@@ -19,6 +19,7 @@ use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::sessions::Recorder;
+use crate::stats::display::Grouped;
 use crate::sys::buffer_pool::{self, Writes};
 use crate::sys::bytes::Random;
 use crate::sys::notice::{Trouble, notice};
@@ -172,10 +173,20 @@ impl Drop for Writer {
 }
 
 /// The writer ends with rows that it could not write.
-fn lost(error: &Error) {
-    tracing::error!("rows are lost: {error:#}");
-    let lost = "call `flush` before the last handle is dropped to get this error";
-    notice(Trouble::Lost, format_args!("rows are lost: {error:#}; {lost}"));
+fn lost(core: &Core, error: &Error) {
+    let lost = lost_rows(core);
+    tracing::error!("{lost}: {error:#}");
+    let remedy = "call `flush` before the last handle is dropped to get this error";
+    notice(Trouble::Lost, format_args!("{lost}: {error:#}; {remedy}"));
+}
+
+/// How many rows are lost if the process ends now.
+pub(crate) fn lost_rows(core: &Core) -> String {
+    match core.buffer.waiting().0 {
+        0 => "rows are lost".to_owned(),
+        1 => "1 row is lost".to_owned(),
+        rows => format!("{} rows are lost", Grouped(rows as u64)),
+    }
 }
 
 fn stopped(core: &Core) -> Error {
@@ -254,7 +265,7 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 written
             }
             None => {
-                let result = seal_queue.seal_all_in_time().inspect_err(lost);
+                let result = seal_queue.seal_all_in_time().inspect_err(|error| lost(core, error));
                 upkeep.end();
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();

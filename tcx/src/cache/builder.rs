@@ -6,7 +6,7 @@ use std::time::Duration;
 use tcx_store::{Compression, Memory, Options, WhenFull};
 
 use crate::cache::mode::Mode;
-use crate::cache::place::{Place, check_directory, check_place};
+use crate::cache::place::{Place, check_directory, check_home, check_place, report_absent};
 use crate::cache::progress::Shown;
 use crate::cache::tuning::Tuning;
 use crate::cache::{Cache, Shared};
@@ -195,17 +195,22 @@ impl CacheBuilder {
     /// effect.
     ///
     /// Several caches of one directory share the modules that this process has open. Their settings must be the same, except
-    /// for the mode and the progress.
+    /// for the mode and the progress. So must those of two caches only if both open one module: a second cache may have another
+    /// [`time_to_live`](Self::time_to_live) or another limit for other modules and tables.
+    ///
+    /// A directory that does not exist is created with the first rows. In [`Mode::ReadOnly`] it is not, and a warning says so.
     ///
     /// # Errors
     ///
     /// Returns an error if the path is empty or is not a directory, if it is relative and the current directory is gone, or if
     /// the fraction to [`recheck`](Self::recheck) is not from 0 to 1. Returns an error that names the directory to open if the
-    /// path is the folder of a module or inside one, or is a new directory inside another cache.
+    /// path is the folder of a module or inside one, or is a new directory inside another cache; and if it begins with `~`, which only
+    /// a shell replaces by the home directory.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
         self.check()?;
         let dir = dir.as_ref();
         check_directory(dir)?;
+        check_home(dir)?;
         // Modules are opened later, perhaps from another current directory: all of them belong into this one.
         let dir = std::path::absolute(dir).map_err(|error| {
             let message = format!("cannot resolve the cache directory `{}`", dir.display());
@@ -270,6 +275,12 @@ impl CacheBuilder {
             tcx_store::notices_on_stderr();
         }
         let Self { options, shown, recheck, refuses_repeated, mode } = self;
+        if let Place::Directory(dir) = &place
+            && mode == Mode::ReadOnly
+            && !dir.exists()
+        {
+            report_absent(dir);
+        }
         Cache::new(Shared::new(place, options, shown, recheck, refuses_repeated), mode)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tcx_store::{Memory, Options, Spec, Store, is_module};
+use tcx_store::{Memory, Options, Spec, Store, Trouble, is_module, notice};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -95,6 +95,32 @@ pub(super) fn check_place(dir: &Path) -> Result<()> {
     }
 }
 
+/// Checks that a path as it was passed does not begin with `~`, which only a shell replaces by the home directory.
+///
+/// # Errors
+///
+/// Returns an error if it begins with a directory `~` that does not exist.
+pub(super) fn check_home(dir: &Path) -> Result<()> {
+    let home = Path::new("~");
+    if !dir.starts_with(home) || home.exists() {
+        return Ok(());
+    }
+    let message = format!("cannot open a cache at {}: there is no directory `~` here", dir.display());
+    let remedy = "pass the path of your home directory: only a shell replaces `~` by it";
+    Err(Error::new(ErrorKind::InvalidPath, message).with_remedy(remedy))
+}
+
+/// Reports that a cache that is only read does not exist: everything is going to be computed, and nothing stored.
+pub(super) fn report_absent(dir: &Path) {
+    let dir = dir.display();
+    let what = format!(
+        "there is no cache at {dir}, and it is opened in mode ReadOnly: every row is computed and none is stored until another \
+         process creates it; check the path"
+    );
+    tracing::warn!("{what}");
+    notice(Trouble::Absent, what);
+}
+
 fn refused(dir: &Path, cache: &Path, what: &str) -> Error {
     let error =
         Error::new(ErrorKind::InvalidPath, format!("cannot open a cache at {}: {what}", dir.display()));
@@ -171,6 +197,16 @@ mod tests {
             format!("it is inside the cache at {}, which holds module `good_v1`; open ", path.display());
         assert!(refusal.contains(&what) && !new.exists(), "{refusal}");
         Cache::open(&old).unwrap();
+    }
+
+    #[test]
+    fn a_tilde_is_not_taken_for_the_name_of_a_directory() {
+        let refusal = refusal("~/cache");
+        assert!(refusal.contains("at ~/cache: ") && refusal.contains("home directory"), "{refusal}");
+        // It is not the first part, or is meant as it is.
+        let dir = tempfile::tempdir().unwrap();
+        Cache::open(dir.path().join("~/cache")).unwrap();
+        Cache::open("./~/cache").unwrap();
     }
 
     #[cfg(unix)]

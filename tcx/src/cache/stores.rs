@@ -68,10 +68,15 @@ impl Stores {
         first_of(errors)
     }
 
-    /// Says what each store has done that was not closed; nothing of those of the process that this one was forked from.
+    /// Says what each store has done that was not closed; nothing of those of the process that this one was forked from. Rows that
+    /// wait are written first, as they are when the last handle of a store is dropped, so that the line counts them.
     pub(crate) fn sum_up(&self, shown: Shown) {
         let Ok(stores) = self.lock().map(|mut open| std::mem::take(&mut *open)) else { return };
         for store in &stores {
+            if store.stats().buffered_rows > 0 {
+                // The store reports the rows that it cannot write when its last handle is dropped.
+                let _ = store.flush_for(&Losses::new());
+            }
             summary::report(store, shown);
         }
     }

@@ -42,8 +42,12 @@ impl fmt::Display for Summary<'_> {
             write!(f, "; missing were {miss_causes}")?;
         }
         match self.stats.rows_not_kept() {
+            0 => {}
+            not_kept => write!(f, "; {} not kept", counted(not_kept, "row"))?,
+        }
+        match self.stats.buffered_rows {
             0 => Ok(()),
-            not_kept => write!(f, "; {} not kept", counted(not_kept, "row")),
+            waiting => write!(f, "; {} not written", counted(waiting, "row")),
         }
     }
 }
@@ -82,5 +86,9 @@ mod tests {
         );
         let said = Summary { module: "m", stats, place: "in memory" }.to_string();
         assert!(said.contains("1 row, 1 byte in memory;"), "{said}");
+        (stats.rows_computed, stats.rows, stats.buffered_rows, stats.rows_dropped) = (2000, 512, 1488, 0);
+        stats.is_writing_off = true;
+        let said = Summary { module: "m", stats, place: "on disk" }.to_string();
+        assert!(said.contains("; 512 rows, ") && said.ends_with("; 1,488 rows not written"), "{said}");
     }
 }

@@ -1,11 +1,12 @@
 //! `unheard DIR WORK SUBSCRIBER`: a process whose stderr a test reads. SUBSCRIBER of `tracing` is `none`, `off` (none, and
-//! `progress(false)`) or `some`. WORK is `use`, `full`, `unwritable`, `repeated` or `panic`.
+//! `progress(false)`) or `some`. WORK is `use`, `absent`, `full`, `unwritable`, `repeated` or
+//! `panic`.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests, which read what it prints")]
 
 use std::path::Path;
 
-use tcx::{Cache, Extractor, Result, WhenFull, cached_module};
+use tcx::{Cache, Extractor, Mode, Result, WhenFull, cached_module};
 
 #[cached_module(id = "unheard_v1", key = i64)]
 struct Unheard;
@@ -33,11 +34,14 @@ fn main() {
     if work == "full" {
         settings = settings.max_bytes(0, WhenFull::StopWriting);
     }
+    if work == "absent" {
+        settings = settings.mode(Mode::ReadOnly);
+    }
     let cache = settings.open(dir).unwrap();
     let unheard = cache.module(Unheard).unwrap();
     let forward = |ids: &[i64], inputs: &[i64]| unheard.forward(ids, &inputs.to_vec()).unwrap();
     match work.as_str() {
-        "use" | "full" => (0..3).for_each(|batch| drop(forward(&[batch, 10], &[batch, 10]))),
+        "use" | "absent" | "full" => (0..3).for_each(|batch| drop(forward(&[batch, 10], &[batch, 10]))),
         "unwritable" => {
             // Neither the folder of the module nor its cache can be made.
             std::fs::write(Path::new(dir), "").unwrap();
