@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{
-    Cache, CacheableOutput, ContentId, D1, ErrorKind, Extractor, FileId, Frozen, Identity, Keyed, Mode,
-    Partial, Ragged, Stop, Table, Typed, Weights, WhenFull, cached_module,
+    Cache, CacheableOutput, ContentId, D1, ErrorKind, Extractor, FileId, Frozen, I64Ids, Identity, Keyed,
+    Mode, Partial, Ragged, Stop, Table, Typed, Weights, WhenFull, cached_module,
 };
 
 #[derive(CacheableOutput)]
@@ -127,6 +128,11 @@ fn decode<'a>(ids: impl Iterator<Item = &'a str>) -> tcx::Result<Tensor> {
 #[expect(clippy::unused_async, reason = "the place of a client")]
 async fn download(url: &str) -> std::io::Result<String> {
     Ok(format!("text of {url}"))
+}
+
+/// Stands for a request to a language model.
+fn ask(prompt: &str) -> Result<String, &'static str> {
+    if prompt.ends_with('?') { Ok("Yes.".to_owned()) } else { Err("this is no question") }
 }
 
 fn word_vectors<'a>(texts: impl Iterator<Item = &'a &'a str>) -> tcx::Result<Words> {
@@ -248,6 +254,22 @@ fn main() -> tcx::Result<()> {
     assert_eq!(Vec::<i64>::try_from(&found.vectors.offsets)?, [0, 5, 7]);
     assert_eq!(found.language, [None, Some("de".to_owned())]);
 
+    assert_eq!(lengths.put(&["image 0", "a dog"], &vec![-1, 5])?, 1); // `image 0` was stored, and stays
+    assert_eq!(lengths.get(&["image 0", "a dog"])?, Some(vec![7, 5]));
+    assert_eq!(lengths.get(&["image 0", "a cat"])?, None); // one is missing
+    lengths.replace(&["a dog"], &vec![50])?;
+    let answers = cache.table::<Vec<String>>("answers_v1")?;
+    let prompts = ["Does it rain?", "It rains.", "Is it late?"];
+    let asked = answers.get_or_compute_partial(&prompts, |missing| {
+        Ok(Partial::split(missing.ids().map(|prompt| ask(prompt))))
+    });
+    for failure in asked.expect_err("one is no question").load_failures() {
+        println!("not answered: {failure}"); // not answered: `It rains.`: this is no question
+    }
+    assert_eq!(answers.coverage(&prompts)?.missing(), [1]);
+    let squares: Table<Vec<i64>, I64Ids> = Table::builder("squares_v1").keys().open(&cache)?;
+    squares.put(&[3, 4], &vec![9, 16])?;
+
     // Rows that have to go.
     encoder_cache.invalidate(&ids[..3])?;
     encoder_cache.invalidate_prefix("image 9")?;
@@ -313,6 +335,9 @@ fn main() -> tcx::Result<()> {
     // Limits.
     let small = Cache::builder().max_bytes(10 << 30, WhenFull::StopWriting).open(dir)?;
     println!("{} and {}", small.path().display(), encoder_cache.stats().rows);
+    let daily = Cache::builder().time_to_live(Duration::from_hours(24)).open(dir)?;
+    let weather = daily.table::<Vec<f32>>("weather_v1")?;
+    weather.put(&["Oslo"], &vec![-3.])?;
     cache.close()?;
     Ok(())
 }

@@ -131,6 +131,8 @@ struct Inner {
 /// The text, without the module, the remedy and the cause.
 enum Message {
     Text(Box<str>),
+    /// An error of the caller's own code, as long as it is not known which of its functions has returned it.
+    Own,
     /// An error of the store: its message names the module, and its cause is the cause.
     Store(tcx_store::Error),
 }
@@ -156,7 +158,7 @@ impl Error {
     /// assert!(format!("{error:#}").starts_with("loading the inputs failed: "));
     /// ```
     pub fn loader(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self::new(ErrorKind::Loader, "loading the inputs failed").with_source(error)
+        Self::of(ErrorKind::Loader, Message::Own).with_source(error)
     }
 
     /// What went wrong, to match on.
@@ -215,6 +217,14 @@ impl Error {
     /// The same error, of another kind.
     pub(crate) fn of_kind(mut self, kind: ErrorKind) -> Self {
         self.0.kind = kind;
+        self
+    }
+
+    /// Says what failed, if this is an error of the caller's own code, and it is not known yet which of its functions has returned it.
+    pub(crate) fn returned_by<T: Into<Box<str>>>(mut self, what: impl FnOnce() -> T) -> Self {
+        if matches!(self.0.message, Message::Own) {
+            self.0.message = Message::Text(what().into());
+        }
         self
     }
 
@@ -278,10 +288,14 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { message, module, remedy, .. } = &*self.0;
-        match (message, module) {
-            (Message::Store(error), _) => write!(f, "{error}")?,
-            (Message::Text(text), None) => f.write_str(text)?,
-            (Message::Text(text), Some(module)) => write!(f, "module `{module}`: {text}")?,
+        let text = match message {
+            Message::Store(error) => &format!("{error}"),
+            Message::Text(text) => &**text,
+            Message::Own => "loading the inputs failed",
+        };
+        match module {
+            Some(module) if !matches!(message, Message::Store(_)) => write!(f, "module `{module}`: {text}")?,
+            _ => f.write_str(text)?,
         }
         if let Some(remedy) = remedy {
             write!(f, "; {remedy}")?;
@@ -308,7 +322,7 @@ impl StdError for Error {
             (Some(source), _) => Some(&**source),
             (None, Message::Store(error)) => error.source(),
             // The causes of the others are among `load_failures`.
-            (None, Message::Text(_)) => {
+            (None, Message::Text(_) | Message::Own) => {
                 let first = self.load_failures().first();
                 first.map(|failure| -> &(dyn StdError + 'static) { &*failure.error })
             }

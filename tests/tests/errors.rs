@@ -14,8 +14,8 @@ use tcx::ErrorKind::{
     InvalidWeights, Io, Libtorch, Loader, Mismatch, ModuleViolation, Replaced, WrongMode,
 };
 use tcx::{
-    Cache, Cached, ContentId, D0, Error, ErrorKind, Extractor, Frozen, Mode, Result, StampedTable, Table,
-    Typed, WhenFull, cached_module,
+    Cache, Cached, ContentId, D0, Error, ErrorKind, Extractor, Frozen, Identity, Mode, Result, StampedTable,
+    Table, Typed, WhenFull, cached_module,
 };
 use tcx_tests::Scaled;
 
@@ -121,7 +121,7 @@ const FAULTS: &[(&str, ErrorKind, Fault)] = &[
         place.inverse().reject_non_finite().forward(&[0], &vec![0.]).map(drop)
     }),
     ("values that are not one for each id", InvalidOutput, |place| {
-        place.numbers().put(&["a", "b"], &vec![1])
+        place.numbers().put(&["a", "b"], &vec![1]).map(drop)
     }),
     ("a module in training", ModuleViolation, |place| {
         let weight = Tensor::ones([], tch::kind::FLOAT_CPU).set_requires_grad(true);
@@ -140,11 +140,11 @@ const FAULTS: &[(&str, ErrorKind, Fault)] = &[
     ("inputs that are not one for each id", InvalidBatch, |place| {
         place.inverse().forward(&[1, 2], &vec![1.]).map(drop)
     }),
-    ("an empty id", InvalidBatch, |place| place.numbers().put(&[""], &vec![1])),
-    ("an id with two values", InvalidBatch, |place| place.numbers().put(&["a", "a"], &vec![1, 2])),
+    ("an empty id", InvalidBatch, |place| place.numbers().put(&[""], &vec![1]).map(drop)),
+    ("an id with two values", InvalidBatch, |place| place.numbers().put(&["a", "a"], &vec![1, 2]).map(drop)),
     ("an id with two stamps", InvalidBatch, |place| {
         let stamped: StampedTable<Vec<i64>> = Table::builder("stamped_v1").stamped().open(&place.cache())?;
-        stamped.put(&[("a", 1), ("a", 2)], &vec![1, 2])
+        stamped.put(&[("a", 1), ("a", 2)], &vec![1, 2]).map(drop)
     }),
     ("a loader that returns too much", InvalidBatch, |place| {
         place.inverse().fetch(&[1], |_| Ok(vec![1., 2.])).map(drop)
@@ -192,7 +192,7 @@ const FAULTS: &[(&str, ErrorKind, Fault)] = &[
         numbers.flush()?;
         drop(numbers);
         let full = Cache::builder().max_bytes(1, WhenFull::StopWriting).open(place.path("cache"))?;
-        full.table::<Vec<i64>>("numbers_v1")?.put(&["b"], &vec![2])
+        full.table::<Vec<i64>>("numbers_v1")?.put(&["b"], &vec![2]).map(drop)
     }),
     ("a damaged identity", Corrupt, |place| {
         fs::write(change_0(&place.filled().path("cache")), "damaged").unwrap();
@@ -311,12 +311,40 @@ fn the_error_of_a_loader_is_found_as_it_was() {
     let error = place.inverse().fetch(&[1], |_| Err(Error::loader(NotOnThisHost(7)))).unwrap_err();
     assert_eq!((error.kind(), error.module_id()), (Loader, Some("inverse_v1")));
     assert_eq!(error.source().and_then(|cause| cause.downcast_ref()), Some(&NotOnThisHost(7)));
-    let said = "module `inverse_v1`: loading the inputs failed: shard 7 is not on this host";
+    let said = "module `inverse_v1`: loading the input of `1` failed: shard 7 is not on this host";
     assert_eq!(format!("{error:#}"), said);
 
     let boxed = || Box::<dyn std::error::Error + Send + Sync>::from("a word");
     let error = place.inverse().fetch(&[1], |_| Err(boxed())?).unwrap_err();
-    assert_eq!(format!("{error:#}"), "module `inverse_v1`: loading the inputs failed: a word");
+    assert_eq!(format!("{error:#}"), "module `inverse_v1`: loading the input of `1` failed: a word");
+}
+
+/// Fails in `forward`.
+#[cached_module(id = "unreachable_v1", key = i64)]
+struct Unreachable;
+
+impl Extractor for Unreachable {
+    type Input = Vec<f32>;
+    type Output = Vec<f32>;
+
+    fn forward(&self, _: &Vec<f32>) -> Result<Vec<f32>> {
+        Err(Error::loader("the server is busy"))
+    }
+}
+
+#[test]
+fn an_error_of_forward_or_of_a_builder_is_not_taken_for_one_of_a_loader() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let error = place.cache().module(Unreachable).unwrap().forward(&[1], &vec![1.]).unwrap_err();
+    assert_eq!(format!("{error:#}"), "module `unreachable_v1`: `forward` failed: the server is busy");
+    assert_eq!(error.kind(), Loader);
+    let build = || Err::<Inverse, _>(Error::loader("no such file"));
+    let lazy = place.cache().lazy_module(Identity::of(&Inverse), Device::Cpu, build).unwrap();
+    let error = lazy.forward(&[1], &vec![1.]).unwrap_err();
+    assert_eq!(format!("{error:#}"), "module `inverse_v1`: building the module failed: no such file");
+    let error = place.inverse().fetch(&[3, 4], |_| Err(Error::loader("a word"))).unwrap_err();
+    let said = "module `inverse_v1`: loading the inputs of 2 samples failed, the first of which is `3`";
+    assert_eq!(error.to_string(), said);
 }
 
 #[test]

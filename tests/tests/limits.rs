@@ -118,7 +118,11 @@ fn values_that_a_folder_filling_up_does_not_keep_are_an_error() {
         let put = |name: usize| {
             let values = Tensor::ones([1, ELEMENTS], tch::kind::FLOAT_CPU).into();
             let ids = [name.to_string()];
-            if name.is_multiple_of(2) { table.put(&ids, &values) } else { table.replace(&ids, &values) }
+            if name.is_multiple_of(2) {
+                table.put(&ids, &values).map(drop)
+            } else {
+                table.replace(&ids, &values)
+            }
         };
         let answers: Vec<_> = std::thread::scope(|scope| {
             let put = &put;

@@ -120,8 +120,8 @@ fn what_a_table_in_a_loader_could_load_is_not_taken_for_the_inputs_of_the_module
         Ok(raw.iter().map(|text| format!("<{text}>")).collect::<Vec<_>>())
     };
     let (message, failed) = named_by_an_outer_loader(&lengths, cleaned);
-    let expected = "module `raw_texts_v1`: loading the inputs of 1 of 6 samples failed: `4`; \
-                    the others were not stored: repair these, or leave them out";
+    let expected = "module `raw_texts_v1`: computing the values of 1 of 6 samples failed: `4`; \
+                    the others were not stored: return them by `get_or_compute_partial`, which stores them";
     assert_eq!((message.as_str(), failed), (expected, vec!["4".to_owned()]));
     assert_eq!(lengths.coverage(&names(6)).unwrap().missing().len(), 6, "nothing is computed from raw texts");
     fs::write(dir.path().join("4"), "xxxx").unwrap();
@@ -213,4 +213,34 @@ fn an_asynchronous_loader_may_fail_for_some_samples() {
         assert_eq!(error.await.unwrap_err().load_failures()[0].id(), "1");
         assert_eq!(lengths.coverage(&ids).unwrap().missing(), [1]);
     });
+}
+
+#[test]
+fn samples_that_cannot_be_verified_are_named_and_the_others_are_verified() {
+    let dir = texts(20, &[]);
+    let lengths = open(dir.path());
+    let ids = names(20);
+    lengths.fetch(&ids, |missing| load(dir.path(), missing)).unwrap();
+    let read = |asked: Missing<'_, String>| {
+        Partial::collect(asked.str_ids().map(|name| fs::read_to_string(dir.path().join(name))))
+    };
+    assert!(lengths.verify(1., 0, read).unwrap().is_sound());
+    fs::remove_file(dir.path().join("3")).unwrap();
+    fs::write(dir.path().join("7"), "another text").unwrap();
+    let report = lengths.verify(1., 0, read).unwrap();
+    assert_eq!((report.checked, report.mismatches.len(), report.load_failures.len()), (19, 1, 1));
+    assert_eq!((report.mismatches[0].id.as_str(), report.load_failures[0].id()), ("7", "3"));
+    assert!(!report.is_sound());
+    let shown = report.to_string();
+    assert!(shown.contains("\n1 sample could not be loaded, and was not compared\n  `3`: "), "{shown}");
+    // Not verified, so not sound.
+    let all_gone = lengths
+        .verify(1., 0, |asked| Partial::collect(asked.ids().map(|_| Err::<String, _>("the disk is away"))));
+    let report = all_gone.unwrap();
+    assert_eq!((report.checked, report.is_sound(), report.load_failures.len()), (0, false, 20));
+    let error = lengths.verify(1., 0, |asked| load(dir.path(), asked)).unwrap_err();
+    assert!(
+        error.to_string().contains("loading the inputs of 20 samples failed, the first of which is `0`"),
+        "{error}"
+    );
 }

@@ -81,7 +81,10 @@ fn a_failing_loader_is_an_error_with_its_own_words_and_nothing_is_stored() {
     let fixture = doubles();
     let broken = std::io::Error::other("the disk is on fire");
     let error = fixture.cached.fetch(&[9], |_| Err(tcx::Error::loader(broken))).unwrap_err();
-    assert_eq!(format!("{error:#}"), "module `doubles_v1`: loading the inputs failed: the disk is on fire");
+    assert_eq!(
+        format!("{error:#}"),
+        "module `doubles_v1`: loading the input of `9` failed: the disk is on fire"
+    );
     let error = fixture.cached.fetch(&[9, 10], |_| Ok(Tensor::from_slice(&[9_i64]))).unwrap_err();
     let said = "module `doubles_v1`: the loader returned the wrong number of samples: expected 2, found 1; return the inputs";
     assert!(error.to_string().starts_with(said), "{error}");

@@ -78,7 +78,7 @@ fn a_closure_that_asks_its_own_table_is_an_error_and_no_hang() {
     assert!(TABLE.set(Cache::open(dir.path()).unwrap().table("asks_itself_too_v1").unwrap()).is_ok());
     let inner: [fn() -> tcx::Result<Vec<i64>>; 3] = [
         || TABLE.get().unwrap().get_or_compute(&["b"], |_| Ok(vec![1])),
-        || TABLE.get().unwrap().put(&["b"], &vec![1]).map(|()| vec![1]),
+        || TABLE.get().unwrap().put(&["b"], &vec![1]).map(|_| vec![1]),
         || TABLE.get().unwrap().replace(&["b"], &vec![1]).map(|()| vec![1]),
     ];
     for inner in inner {

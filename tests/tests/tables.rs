@@ -2,12 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use tch::{Tensor, kind};
-use tcx::{Cache, CacheableOutput, Error, Missing, Mode, Table, WhenFull};
+use tcx::{Cache, CacheableOutput, Error, I64Ids, Missing, Mode, Partial, Table, WhenFull};
 use tcx_tests::place::Place;
 
 #[derive(CacheableOutput)]
@@ -243,4 +247,124 @@ fn two_handles_of_a_table_compute_a_rejected_value_once() {
     let (first, second) = (open(), open());
     let (own, other, asked) = request_at_once([&first, &second], [&["a"], &["a", "b"]], Ok(vec![1]));
     assert_eq!((own.unwrap(), other, asked.as_str()), (vec![1], vec![1, 2], ""));
+}
+
+/// Answers all prompts but the second.
+fn ask(prompts: Missing<'_, &str>) -> (Vec<String>, Partial) {
+    let ask = |(number, prompt): (usize, &&str)| {
+        if number == 1 { Err("the server is busy") } else { Ok(format!("answer to {prompt}")) }
+    };
+    Partial::split(prompts.ids().enumerate().map(ask))
+}
+
+#[test]
+fn values_that_were_computed_beside_failed_ids_are_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let answers = Cache::open(dir.path()).unwrap().table::<Vec<String>>("answers_v1").unwrap();
+    answers.put(&["d"], &vec!["stored".to_owned()]).unwrap();
+    let prompts = ["a", "d", "b", "c"];
+    let error = answers.get_or_compute_partial(&prompts, |missing| Ok(ask(missing))).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "module `answers_v1`: computing the values of 1 of 3 samples failed: `b`; \
+         the others were computed: repair these, or leave them out"
+    );
+    assert_eq!(error.load_failures()[0].to_string(), "`b`: the server is busy");
+    assert_eq!(answers.coverage(&prompts).unwrap().missing(), [2]);
+    let found = answers.get_or_compute_partial(&prompts, |missing| Ok(ask(missing))).unwrap();
+    assert_eq!(found, ["answer to a", "stored", "answer to b", "answer to c"]);
+    // All of them.
+    let all = |missing: Missing<'_, &str>| {
+        Ok(Partial::split(missing.ids().map(|id| Err::<String, _>(format!("{id} is no prompt")))))
+    };
+    let error = answers.get_or_compute_partial(&["e", "f"], all).unwrap_err();
+    assert_eq!(error.load_failures().len(), 2);
+    assert_eq!(answers.stats().rows_computed, 3);
+}
+
+#[test]
+fn what_a_step_of_a_closure_could_load_is_not_stored_as_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let answers = Cache::open(dir.path()).unwrap().table::<Vec<String>>("answers_v1").unwrap();
+    let error = answers.get_or_compute(&["a", "gone"], |missing| {
+        let read = |id: &&str| if *id == "gone" { Err("no such file") } else { Ok(format!("text of {id}")) };
+        let texts = Partial::collect(missing.ids().map(read))?;
+        Ok(texts.iter().map(|text| format!("answer to {text}")).collect())
+    });
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "module `answers_v1`: computing the values of 1 of 2 samples failed: `gone`; \
+         the others were not stored: return them by `get_or_compute_partial`, which stores them"
+    );
+    assert_eq!(answers.coverage(&["a", "gone"]).unwrap().missing(), [0, 1]);
+}
+
+#[test]
+fn put_returns_how_many_values_it_has_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let numbers = Cache::open(dir.path()).unwrap().table::<Vec<i64>>("numbers_v1").unwrap();
+    let put = |ids: &[&str], values| numbers.put(ids, &values).unwrap();
+    assert_eq!(
+        [put(&["a", "b"], vec![1, 2]), put(&["b", "c"], vec![-2, 3]), put(&["a"], vec![-1])],
+        [2, 1, 0]
+    );
+    assert_eq!(numbers.get(&["a", "b", "c"]).unwrap(), Some(vec![1, 2, 3]));
+}
+
+#[test]
+fn an_error_of_a_closure_names_the_table_and_what_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let table = Table::<Vec<i64>>::builder("numbers_v1").validate(|numbers| match numbers[..] {
+        [0] => Err(Error::loader("0 is no number")),
+        _ => Ok(()),
+    });
+    let table = table.open(&cache).unwrap();
+    let said = |error: Error| format!("{error:#}");
+    let failed = table.get_or_compute(&["a"], |_| Err(Error::loader("no answer"))).unwrap_err();
+    assert_eq!(said(failed), "module `numbers_v1`: computing the values failed: no answer");
+    let rejected = said(table.put(&["a"], &vec![0]).unwrap_err());
+    assert_eq!(rejected, "module `numbers_v1`: `validate` rejects the values: 0 is no number");
+    let wrong = table.put(&["a", "b"], &vec![1]).unwrap_err().to_string();
+    assert!(wrong.ends_with("; give a table one value of its type for each id"), "{wrong}");
+}
+
+#[test]
+fn a_table_may_have_integer_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Cache::open(dir.path()).unwrap();
+    let squares = || Table::<Vec<i64>>::builder("squares_v1").keys::<I64Ids>().open(&open());
+    let squared = |missing: Missing<'_, i64>| Ok(missing.ids().map(|id| id * id).collect());
+    assert_eq!(squares().unwrap().get_or_compute(&[3, -4], squared).unwrap(), [9, 16]);
+    assert_eq!(squares().unwrap().get(&[-4_i64]).unwrap(), Some(vec![16]));
+    assert_eq!(open().table::<Vec<i64>>("squares_v1").unwrap_err().kind(), tcx::ErrorKind::Mismatch);
+}
+
+#[test]
+fn a_task_computes_missing_values_and_waits_without_a_thread_of_the_runtime() {
+    let dir = tempfile::tempdir().unwrap();
+    let lengths = Arc::new(Cache::open(dir.path()).unwrap().table::<Vec<i64>>("lengths_v1").unwrap());
+    lengths.put(&["a"], &vec![10]).unwrap();
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        let length = |missing: Missing<'_, &str>| Ok(missing.ids().map(|id| id.len() as i64).collect());
+        let task = tokio::spawn(lengths.get_or_compute_async(vec!["a", "bb"], length));
+        assert_eq!(task.await.unwrap().unwrap(), [10, 2]);
+        let failed = lengths.get_or_compute_async(vec!["c"], |_| Err(Error::loader("no answer")));
+        assert_eq!(failed.await.unwrap_err().module_id(), Some("lengths_v1"));
+    });
+    assert_eq!(lengths.get(&["a", "bb"]).unwrap(), Some(vec![10, 2]));
+    let outside = lengths.get_or_compute_async(vec!["d"], |_| Ok(vec![1]));
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready(Err(error)) = pin!(outside).poll(&mut context) else { panic!("there is no runtime") };
+    assert_eq!(error.kind(), tcx::ErrorKind::NoRuntime);
+}
+
+#[test]
+fn values_of_a_table_are_invalidated_by_a_prefix_of_their_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let numbers = Cache::open(dir.path()).unwrap().table::<Vec<i64>>("numbers_v1").unwrap();
+    let ids = ["train/a", "test/a", "train/b"];
+    numbers.put(&ids, &vec![1, 2, 3]).unwrap();
+    numbers.invalidate_prefix("train/").unwrap();
+    assert_eq!(numbers.coverage(&ids).unwrap().missing(), [0, 2]);
 }

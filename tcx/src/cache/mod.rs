@@ -1,6 +1,7 @@
 //! The cache: a directory, and the stores of the modules in it.
 
 pub(crate) mod alone;
+pub(crate) mod blocking;
 pub(crate) mod builder;
 pub(crate) mod claims;
 pub(crate) mod coverage;

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tcx_store::Keys;
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 
+use crate::Result;
 use crate::cache::Cache;
+use crate::cache::blocking::blocking;
 use crate::cache::claims::{Claim, Claimant, Request, Wait, during};
 use crate::cache::gather::Found;
 use crate::cache::stop::Stop;
@@ -17,39 +17,6 @@ use crate::cached::warm::WarmReport;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
 use crate::module::missing::Missing;
-use crate::{Error, ErrorKind, Result};
-
-/// Runs `work` for a request on a thread for blocking work of the runtime that polls this.
-async fn blocking<T: Send + 'static>(
-    request: &Arc<Request>,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let Ok(runtime) = Handle::try_current() else {
-        return Err(Error::new(ErrorKind::NoRuntime, "there is no tokio runtime here")
-            .with_remedy("await it in a tokio runtime, or use the blocking form"));
-    };
-    let request = request.clone();
-    let task = runtime.spawn_blocking(move || {
-        let _entered = request.enter();
-        work()
-    });
-    let _unless_begun = CancelOnDrop(task.abort_handle());
-    match task.await {
-        Ok(done) => done,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(Error::new(ErrorKind::NoRuntime, "the tokio runtime is shutting down")
-            .with_remedy("start another one")),
-    }
-}
-
-/// Dropping it cancels work that has not started; work that has started continues.
-struct CancelOnDrop(AbortHandle);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
 
 /// What is missing of the rows of a request, and its claim to load it.
 struct ToLoad {

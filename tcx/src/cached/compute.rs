@@ -65,7 +65,9 @@ impl<M: CachedModule> Compute<M> {
     /// Builds the module if it is not there.
     fn build(&mut self) -> Result<()> {
         let (None, Some(Lazy { announced, build })) = (&self.module, &mut self.lazy) else { return Ok(()) };
-        let module = build()?;
+        let module = build();
+        let module =
+            module.map_err(|error| in_module::<M>(error.returned_by(|| "building the module failed")))?;
         let identity = Identity::of(&module);
         if identity.entries() != announced.entries() {
             return Err(module_error::<M>(
@@ -153,7 +155,8 @@ fn run<M: CachedModule>(
 ) -> Result<Vec<Column>> {
     watch.check().map_err(in_module::<M>)?;
     let running = Running::new(M::ID, writer.rows(), named);
-    let output = Extractor::forward(module, inputs).map_err(in_module::<M>)?;
+    let output = Extractor::forward(module, inputs);
+    let output = output.map_err(|error| in_module::<M>(error.returned_by(|| "`forward` failed")))?;
     drop(running);
     watch.check_after().map_err(in_module::<M>)?;
     output.write(&mut writer).map_err(in_module::<M>)?;

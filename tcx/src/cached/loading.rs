@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tcx_store::Lookup;
+use tcx_store::{Keys, Lookup};
 
 use crate::cache::claims::{Claim, Claimant, Claimed, Wait};
 use crate::cache::gather::{Found, Gather};
@@ -14,6 +14,9 @@ use crate::module::extractor::CachedModule;
 use crate::module::inputs::{check_loaded, select, taken};
 use crate::module::missing::Missing;
 use crate::{LoadFailure, Result};
+
+/// What fails if a loader does.
+pub(crate) const LOADING: &str = "loading the inputs";
 
 /// Who loads what is missing of a lookup.
 pub(crate) enum Loads {
@@ -143,6 +146,7 @@ impl<M: CachedModule> Cached<M> {
         let mut error = match loaded {
             Err(error) if error.is_partial() => error,
             loaded => {
+                let loaded = loaded.map_err(|error| error.returned_by(|| loading_failed(rows.keys(), asked)));
                 let loaded = check_loaded::<M>(asked.len(), loaded)?;
                 let inputs =
                     |positions: &[usize]| select(&loaded, asked.len(), &taken::<M>(asked, positions)?);
@@ -165,7 +169,7 @@ impl<M: CachedModule> Cached<M> {
             self.complete(store, rows, Some(&kept), inputs)?;
         }
         let id = |place: usize| asked.get(place).map_or_else(String::new, |&at| text(rows.keys(), at));
-        Err(error.naming(asked.len(), id, remedy).in_module(M::ID))
+        Err(error.naming(LOADING, asked.len(), id, remedy).in_module(M::ID))
     }
 
     /// Claims what is missing of the rows, unless another request has some of it.
@@ -193,6 +197,18 @@ impl<M: CachedModule> Cached<M> {
     pub(crate) fn claim_free(&self, rows: &Lookup) -> Result<Option<Claim>> {
         let claim = self.rows().claims().map(|claims| claims.claim_free(&digests(rows))).transpose();
         claim.map_err(|_| self.shared().forked())
+    }
+}
+
+/// What a loader that fails for the samples at these positions has not done.
+pub(crate) fn loading_failed(keys: &Keys, asked: &[usize]) -> String {
+    match asked {
+        [] => format!("{LOADING} failed"),
+        [one] => format!("loading the input of `{}` failed", text(keys, *one)),
+        [first, ..] => {
+            let (samples, first) = (asked.len(), text(keys, *first));
+            format!("{LOADING} of {samples} samples failed, the first of which is `{first}`")
+        }
     }
 }
 

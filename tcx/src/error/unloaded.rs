@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Error, ErrorKind, Message};
 
@@ -44,10 +44,11 @@ pub(super) struct Unloaded {
 /// assert_eq!(failure.to_string(), "`2`: invalid digit found in string");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct LoadFailure {
     place: usize,
     id: Box<str>,
-    pub(super) error: Box<dyn StdError + Send + Sync>,
+    pub(super) error: Arc<dyn StdError + Send + Sync>,
 }
 
 impl LoadFailure {
@@ -91,7 +92,11 @@ impl Error {
         failed: Vec<(usize, Box<dyn StdError + Send + Sync>)>,
         others: impl Any + Send,
     ) -> Self {
-        let failure = |(place, error)| LoadFailure { place, id: format!("sample {place}").into(), error };
+        let failure = |(place, error): (usize, Box<dyn StdError + Send + Sync>)| LoadFailure {
+            place,
+            id: format!("sample {place}").into(),
+            error: error.into(),
+        };
         let failures: Vec<_> = failed.into_iter().map(failure).collect();
         let mut error =
             Self::new(ErrorKind::Loader, format!("loading the inputs of {} samples failed", failures.len()));
@@ -111,9 +116,15 @@ impl Error {
         others.take()?.downcast().ok().map(|others| *others)
     }
 
-    /// Names the samples that could not be loaded; `asked` is the number of all samples of the loader. The inputs of the others are
-    /// of no more use.
-    pub(crate) fn naming(mut self, asked: usize, id: impl Fn(usize) -> String, remedy: &str) -> Self {
+    /// Names the samples that failed, and what failed: `action`. `asked` is the number of all samples that were asked for. The inputs
+    /// of the others are of no more use.
+    pub(crate) fn naming(
+        mut self,
+        action: &str,
+        asked: usize,
+        id: impl Fn(usize) -> String,
+        remedy: &str,
+    ) -> Self {
         let Some(unloaded) = self.0.unloaded.as_mut().filter(|unloaded| !unloaded.is_over) else {
             return self;
         };
@@ -125,8 +136,7 @@ impl Error {
         let named: Vec<_> =
             unloaded.failures.iter().take(NAMED).map(|failure| format!("`{}`", failure.id)).collect();
         let more = if failed > NAMED { format!(" and {} more", failed - NAMED) } else { String::new() };
-        let message =
-            format!("loading the inputs of {failed} of {asked} samples failed: {}{more}", named.join(", "));
+        let message = format!("{action} of {failed} of {asked} samples failed: {}{more}", named.join(", "));
         self.0.message = Message::Text(message.into());
         self.with_remedy(remedy)
     }

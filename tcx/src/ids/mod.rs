@@ -237,7 +237,7 @@ pub trait Id<K: KeyKind> {
 #[diagnostic::on_unimplemented(
     message = "the ids of this module are strings, found `{T}`",
     label = "expected `String`, `&str` or a path",
-    note = "strings are the default; `#[cached_module(key = i64)]` and `#[cached_module(key = bytes)]` choose others",
+    note = "strings are the default; `#[cached_module(key = i64)]` and `#[cached_module(key = bytes)]` choose others; for a table, `Table::builder(\"…\").keys::<tcx::I64Ids>()`",
     note = "a `Uuid` needs `key = bytes`, a `FileId` needs `stamp = bytes`",
     note = "convert the ids, or choose another `key`, which gives the module a new, empty cache"
 )]

@@ -98,14 +98,38 @@ impl Partial {
         T: Clone + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let mut partial = Self::new();
-        let mut others = Vec::new();
+        let (others, partial) = Self::split(samples);
+        partial.finish(others)
+    }
+
+    /// As [`collect`](Self::collect), without an error: the samples that did not fail, and which failed. For
+    /// [`Table::get_or_compute_partial`](crate::Table::get_or_compute_partial).
+    ///
+    /// ```
+    /// let (numbers, partial) = tcx::Partial::split(["1", "two", "3"].map(str::parse::<i64>));
+    /// assert_eq!((numbers, partial.failed().collect::<Vec<_>>()), (vec![1, 3], vec![1]));
+    /// ```
+    pub fn split<T, E>(samples: impl IntoIterator<Item = Result<T, E>>) -> (Vec<T>, Self)
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let (mut others, mut partial) = (Vec::new(), Self::new());
         for (place, sample) in samples.into_iter().enumerate() {
             match sample {
                 Ok(sample) => others.push(sample),
                 Err(error) => partial.fail(place, error),
             }
         }
-        partial.finish(others)
+        (others, partial)
+    }
+
+    /// The places of the samples that failed, in the order in which they were added.
+    pub fn failed(&self) -> impl Iterator<Item = usize> {
+        self.failed.iter().map(|(place, _)| *place)
+    }
+
+    /// The error that names the samples that failed, if any failed.
+    pub(crate) fn into_error(self) -> Option<Error> {
+        if self.failed.is_empty() { None } else { Some(Error::unloaded(self.failed, ())) }
     }
 }

@@ -72,7 +72,8 @@ pub trait CacheableOutput: Sized {
     fn describe(_: &mut Identity) {}
 }
 
-const REMEDY: &str = "return from `forward` what is declared, or declare what it returns";
+/// What to do about a part that is not as declared.
+pub(crate) const REMEDY: &str = "return from `forward` what is declared, or declare what it returns";
 
 /// Takes the columns of one batch, in the order of the output's leaves.
 #[doc(hidden)]

@@ -57,6 +57,24 @@ impl<T: CacheableOutput> TableBuilder<T> {
         Self { id, metadata, validate, output_device: Device::Cpu, keys }
     }
 
+    /// The type of the ids, instead of strings: [`I64Ids`](crate::I64Ids) or [`BytesIds`](crate::BytesIds). It is part of the table's
+    /// identity.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let cache = tcx::Cache::open(dir.path())?;
+    /// use tcx::{I64Ids, Table};
+    ///
+    /// let squares: Table<Vec<i64>, I64Ids> = Table::builder("squares_v1").keys().open(&cache)?;
+    /// let squared = |missing: tcx::Missing<'_, i64>| Ok(missing.ids().map(|id| id * id).collect());
+    /// assert_eq!(squares.get_or_compute(&[3, 4], squared)?, [9, 16]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keys<K: KeyKind>(self) -> TableBuilder<T, K> {
+        let Self { id, metadata, validate, output_device, .. } = self;
+        TableBuilder { id, metadata, validate, output_device, keys: PhantomData }
+    }
+
     /// Each id comes with a stamp of its source, `(id, stamp)`: the modification time of a file, or, with `stamped::<[u8]>()`,
     /// bytes such as a hash of it. A value with another stamp is a miss, and the computed value replaces it. The type of stamps
     /// is part of the table's identity.

@@ -1,6 +1,8 @@
 //! A typed store of samples without a module: for any function of a sample.
 
+mod asynchronous;
 mod builder;
+mod partial;
 
 pub use builder::TableBuilder;
 
@@ -19,11 +21,11 @@ use crate::cache::claims::{Claim, Claimant, Claimed, Entered};
 use crate::cache::coverage::Coverage;
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::{Call, Rows};
-use crate::ids::name::text;
 use crate::ids::stamp::Stamped;
-use crate::ids::{Id, KeyKind, StringIds};
+use crate::ids::{Id, KeyKind, PrefixKind, StringIds};
 use crate::module::missing::Missing;
-use crate::output::{CacheableOutput, ColumnWriter};
+use crate::module::partial::Partial;
+use crate::output::{CacheableOutput, ColumnWriter, REMEDY};
 use crate::{Error, ErrorKind, Result};
 
 /// Checks values before they are stored, and again when they are found.
@@ -44,7 +46,7 @@ type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
 /// assert_eq!(lengths.get_or_compute(&texts, compute)?, [1, 2, 3]);
 /// assert_eq!(lengths.get(&["bb"])?, Some(vec![2]));
 /// assert_eq!(lengths.get(&["bb", "dddd"])?, None); // one is missing
-/// lengths.put(&["dddd"], &vec![4])?;
+/// assert_eq!(lengths.put(&["bb", "dddd"], &vec![0, 4])?, 1); // one was stored before, and stays
 /// lengths.replace(&["bb"], &vec![-2])?;
 /// assert_eq!(lengths.get(&["bb", "dddd"])?, Some(vec![-2, 4]));
 /// assert!(lengths.coverage(&texts)?.is_complete());
@@ -129,16 +131,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         ids: &[I],
         compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
     ) -> Result<T> {
-        let rows = self.gather.look_up(&self.rows, self.pack(ids)?)?;
-        if rows.missing() > 0 {
-            return self.values(self.compute_missing(ids, rows, compute)?);
-        }
-        let values = self.read(rows)?;
-        if self.check(&values).is_ok() {
-            return Ok(values);
-        }
-        let rows = self.rows.peek(self.pack(ids)?)?;
-        self.values(self.compute_missing(ids, rows.into(), compute)?)
+        self.get_or_compute_partial(ids, |missing| Ok((compute(missing)?, Partial::new())))
     }
 
     /// Computes the missing rows, and found rows that are not valid.
@@ -146,7 +139,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         &self,
         ids: &[I],
         mut rows: Found,
-        compute: impl FnOnce(Missing<'_, I>) -> Result<T>,
+        compute: impl FnOnce(Missing<'_, I>) -> Result<(T, Partial)>,
     ) -> Result<Found> {
         // Before the lock is taken: a closure, which holds that of its handle, waits for no claim.
         let _claim = self.claim(&rows)?;
@@ -160,22 +153,18 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
             let computing = Entered::computing();
             let values = compute(Missing::new(ids, &positions));
             drop(computing);
-            let values = values.map_err(|error| self.uncomputed(error, rows.keys(), &positions))?;
-            let columns = self.columns(&values, positions.len())?;
-            self.rows.computed(positions.len(), start);
-            self.rows.complete(&mut rows, &positions, columns, None)?;
+            let (values, partial) =
+                values.map_err(|error| self.uncomputed(error, rows.keys(), &positions))?;
+            let (kept, failed) = self.failed(partial, rows.keys(), &positions);
+            let kept = kept.as_deref().unwrap_or(&positions);
+            if !kept.is_empty() {
+                let columns = self.columns(&values, kept.len())?;
+                self.rows.computed(kept.len(), start);
+                self.rows.complete(&mut rows, kept, columns, None)?;
+            }
+            failed.map_or(Ok(()), Err)?;
         }
         Ok(rows)
-    }
-
-    /// A table stores all values of a batch or none, so no caller may take the others for its own inputs.
-    fn uncomputed(&self, error: Error, keys: &Keys, positions: &[usize]) -> Error {
-        if !error.is_partial() {
-            return error;
-        }
-        let id = |place: usize| positions.get(place).map_or_else(String::new, |&at| text(keys, at));
-        let remedy = "the others were not stored: repair these, or leave them out";
-        error.naming(positions.len(), id, remedy).in_module(&self.id)
     }
 
     /// Claims what may have to be computed, after the requests of other handles and threads that compute some of it. `None` if
@@ -227,7 +216,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Ok(rows.missing() == 0 && self.check(&self.read(rows.into())?).is_ok())
     }
 
-    /// The values of these ids, if all of them are stored.
+    /// The values of these ids, if all of them are stored, and `None` if one is missing: [`coverage`](Self::coverage) reports which.
     ///
     /// # Errors
     ///
@@ -246,7 +235,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Coverage::of(&self.rows, 0, std::iter::once(self.pack(ids)))
     }
 
-    /// Stores the values of those ids that have none yet. To replace values, use [`replace`](Self::replace).
+    /// Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are. To
+    /// replace values, use [`replace`](Self::replace).
     ///
     /// If two handles or processes put values of one id at once, each may find none: both calls return `Ok`, and either value
     /// may be served, until one is left when the files of both are joined.
@@ -256,7 +246,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// Returns an error if the numbers of ids and values differ, if the mode of the handle changes nothing, if the folder cannot be
     /// listed or a change in it cannot be read (another process may have stored or invalidated these values), or if the folder is
     /// full or cannot be written; nothing is stored then. Otherwise as [`get_or_compute`](Self::get_or_compute).
-    pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
+    pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<usize> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
         self.with_room()?;
@@ -322,6 +312,18 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Ok(self.writable()?.invalidate(&keys)?)
     }
 
+    /// Invalidates the values of every id that begins with `prefix`, as [`invalidate`](Self::invalidate). Ids are strings or bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`invalidate`](Self::invalidate). Also returns an error if the prefix is empty.
+    pub fn invalidate_prefix(&self, prefix: &K::Prefix) -> Result<()>
+    where
+        K: PrefixKind,
+    {
+        Ok(self.writable()?.invalidate_prefix(prefix.as_ref())?)
+    }
+
     /// Waits until every value stored so far is durable.
     ///
     /// # Errors
@@ -367,22 +369,23 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         self.check(values)?;
         let _no_grad = tch::no_grad_guard();
         let mut writer = ColumnWriter::new(rows);
-        values.write(&mut writer).map_err(|error| error.in_module(&self.id))?;
+        values.write(&mut writer).map_err(|error| not_as_declared(error).in_module(&self.id))?;
         Ok(writer.finish())
     }
 
-    /// Keeps the rows of the columns that are missing in `found`.
-    fn keep(&self, rows: &Call<'_>, mut found: Lookup, columns: &[Column]) -> Result<()> {
+    /// Keeps the rows of the columns that are missing in `found`, and returns their number.
+    fn keep(&self, rows: &Call<'_>, mut found: Lookup, columns: &[Column]) -> Result<usize> {
         self.check_distinct(&found)?;
         let missing = found.distinct_missing_positions();
         if missing.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let leaves = T::COLUMN.leaves();
         let columns = columns.iter().zip(&leaves).map(|(column, leaf)| column.select(&missing, &leaf.kind));
         let columns = columns.collect();
         let kept = rows.complete(&mut found, &missing, columns, None)?;
-        self.check_kept(rows, kept)
+        self.check_kept(rows, kept)?;
+        Ok(missing.len())
     }
 
     /// Of an id that comes twice, only one value could be kept.
@@ -408,7 +411,18 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     }
 
     fn check(&self, values: &T) -> Result<()> {
-        self.validate.as_ref().map_or(Ok(()), |validate| validate(values))
+        let Some(validate) = &self.validate else { return Ok(()) };
+        validate(values)
+            .map_err(|error| error.returned_by(|| "`validate` rejects the values").in_module(&self.id))
+    }
+}
+
+/// A table has no `forward`.
+fn not_as_declared(error: Error) -> Error {
+    if error.remedy() == Some(REMEDY) {
+        error.with_remedy("give a table one value of its type for each id")
+    } else {
+        error
     }
 }
 

@@ -5,6 +5,8 @@ mod batches;
 use std::cell::RefCell;
 use std::fmt;
 
+use indicatif::HumanCount;
+
 use self::batches::{Batch, Batches, Progress};
 use crate::cache::claims::Request;
 use crate::cache::progress::Bar;
@@ -36,6 +38,7 @@ use crate::{Result, pipeline};
 ///     Ok(missing.ids().map(|id| format!("text {id}")).collect())
 /// })?;
 /// assert_eq!((report.asked, report.computed, report.not_kept), (2, 1, 0));
+/// assert_eq!(report.to_string(), "1 of 2 samples computed");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +52,19 @@ pub struct WarmReport {
     pub not_kept: u64,
     /// Whether it ended early, because it was [asked to](Warming::stop).
     pub stopped: bool,
+}
+
+/// One line: `1,888 of 2,000 samples computed, 8 not kept, stopped early`.
+impl fmt::Display for WarmReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, computed, not_kept, stopped } = *self;
+        let [asked, computed] = [asked, computed].map(|samples| HumanCount(samples as u64));
+        write!(f, "{computed} of {asked} samples computed")?;
+        if not_kept > 0 {
+            write!(f, ", {} not kept", HumanCount(not_kept))?;
+        }
+        f.write_str(if stopped { ", stopped early" } else { "" })
+    }
 }
 
 impl<M: CachedModule> Cached<M> {

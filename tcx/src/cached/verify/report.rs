@@ -1,27 +1,14 @@
-//! Computing some of the rows again, and comparing.
+//! What a verification has found, and how it says so.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
-use tcx_store::{DType, Leaf, LeafKind, Lookup, LookupOptions};
+use tcx_store::{DType, Leaf, LeafKind, Lookup};
 
-use crate::cached::Cached;
+use crate::LoadFailure;
 use crate::cached::checks::compare::{Differs, Tolerance, difference, distance};
-use crate::cached::invalidate::PlainIds;
-use crate::cached::view::View;
-use crate::ids::KeyKind;
-use crate::ids::name::{SHOWN, name};
-use crate::module::extractor::CachedModule;
-use crate::module::inputs::check_loaded;
-use crate::module::missing::Missing;
-use crate::output::CacheableOutput;
-use crate::{Error, ErrorKind, Result};
+use crate::ids::name::SHOWN;
 
-/// An id of a module, as [`Cached::verify`] returns it: a `String`, an `i64` or a `Vec<u8>`, with the stamp of its row if it
-/// has one.
-type OwnId<M> = <<M as CachedModule>::Key as KeyKind>::Owned;
-
-/// What [`Cached::verify`] has found.
+/// What [`Cached::verify`](crate::Cached::verify) has found.
 ///
 /// ```
 /// # use tcx::{Extractor, cached_module};
@@ -54,6 +41,8 @@ pub struct VerifyReport<I> {
     /// The largest difference of all rows, tolerated ones too, as a fraction of the row's largest value. It is 1 for values
     /// that are not floating-point numbers.
     pub largest_difference: f64,
+    /// The samples that the loader could not load, if it has returned a [`Partial`](crate::Partial). They were not compared.
+    pub load_failures: Vec<LoadFailure>,
 }
 
 /// A row that differs from the newly computed one.
@@ -91,9 +80,14 @@ pub struct Mismatch<I> {
 }
 
 impl<I> VerifyReport<I> {
-    /// Whether every checked row equals the one that the module computes.
+    pub(super) fn new() -> Self {
+        let (mismatches, load_failures) = (Vec::new(), Vec::new());
+        Self { checked: 0, mismatches, largest_difference: 0., load_failures }
+    }
+
+    /// Whether every row that was chosen equals the one that the module computes. It does not if its inputs could not be loaded.
     pub fn is_sound(&self) -> bool {
-        self.mismatches.is_empty()
+        self.mismatches.is_empty() && self.load_failures.is_empty()
     }
 }
 
@@ -110,133 +104,34 @@ impl<I: fmt::Debug> fmt::Display for VerifyReport<I> {
         for Mismatch { id, field, how } in self.mismatches.iter().take(SHOWN) {
             write!(f, "\n  {id:?}: field `{field}` {how}")?;
         }
-        match self.mismatches.len().saturating_sub(SHOWN) {
-            0 => Ok(()),
-            more => write!(f, "\n  and {more} more"),
+        and_more(f, self.mismatches.len())?;
+        match self.load_failures.len() {
+            0 => return Ok(()),
+            1 => write!(f, "\n1 sample could not be loaded, and was not compared")?,
+            failed => write!(f, "\n{failed} samples could not be loaded, and were not compared")?,
         }
+        for failure in self.load_failures.iter().take(SHOWN) {
+            write!(f, "\n  {failure}")?;
+        }
+        and_more(f, self.load_failures.len())
     }
 }
 
-impl<M: CachedModule> Cached<M> {
-    /// Computes a part of the cached rows again and compares. `fraction` is that part; `seed` chooses the rows, and the same
-    /// seed chooses the same rows. `load` gets their ids, [`batch_size`](Self::batch_size) at a time. Nothing is written.
-    ///
-    /// Floating-point numbers may differ by a ten-thousandth of the row's largest value (f16 and bf16: by a hundredth), since a
-    /// network computes with other kernels in a batch of another size. Everything else has to be the same.
-    ///
-    /// ```
-    /// # use tcx::{Extractor, cached_module};
-    /// # #[cached_module(id = "verify_v1")]
-    /// # struct Words {}
-    /// # impl Extractor for Words {
-    /// #     type Input = Vec<String>;
-    /// #     type Output = Vec<i64>;
-    /// #     fn forward(&self, x: &Vec<String>) -> tcx::Result<Vec<i64>> {
-    /// #         Ok(x.iter().map(|text| text.len() as i64).collect())
-    /// #     }
-    /// # }
-    /// # let dir = tempfile::tempdir()?;
-    /// # let cache = tcx::Cache::open(dir.path())?;
-    /// let words = cache.module(Words {})?;
-    /// words.forward(&["a", "b"], &vec!["one".to_owned(), "three".to_owned()])?;
-    /// // Another text than that of the time.
-    /// let report = words.verify(1., 0, |asked| Ok(vec!["one".to_owned(); asked.len()]))?;
-    /// assert_eq!((report.checked, report.mismatches.len()), (2, 1));
-    /// assert_eq!(report.mismatches[0].id, "b");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the fraction is not from 0 to 1, if the handle has the mode `Off`, if the cache is closed, or if the
-    /// directory cannot be listed. Also returns the errors of `load`, of the module, and of its outputs.
-    pub fn verify(
-        &self,
-        fraction: f64,
-        seed: u64,
-        load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
-    ) -> Result<VerifyReport<OwnId<M>>> {
-        self.verify_view(fraction, seed, 0, load)
-    }
-
-    fn verify_view(
-        &self,
-        fraction: f64,
-        seed: u64,
-        view: u32,
-        mut load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
-    ) -> Result<VerifyReport<OwnId<M>>> {
-        self.shared().check_process()?;
-        let sample = self.sample(fraction, seed, view)?;
-        let leaves = M::Output::COLUMN.leaves();
-        let mut report = VerifyReport { checked: 0, mismatches: Vec::new(), largest_difference: 0. };
-        for some in sample.chunks(self.batch_size) {
-            let found = self
-                .readable()?
-                .lookup_with(self.pack_as::<PlainIds<M>, _>(some, view)?, LookupOptions::uncounted())?;
-            let (ids, there) = Self::found(&found);
-            if there.is_empty() {
-                continue;
-            }
-            let rows: Vec<usize> = (0..there.len()).collect();
-            let inputs = check_loaded::<M>(there.len(), load(Missing::new(&ids, &rows)))?;
-            let computed = self.recompute(&ids, view, &inputs)?;
-            for (row, &position) in there.iter().enumerate() {
-                report.checked += 1;
-                report.compare(&leaves, &ids[row], (&found, position), (&computed, row));
-            }
-        }
-        Ok(report)
-    }
-
-    /// The ids of a part of the rows, in the order of their keys.
-    fn sample(&self, fraction: f64, seed: u64, view: u32) -> Result<Vec<<PlainIds<M> as KeyKind>::Owned>> {
-        if !(0. ..=1.).contains(&fraction) {
-            let error = Error::new(
-                ErrorKind::InvalidSettings,
-                format!("the fraction of rows to check: expected a number from 0 to 1, found {fraction}"),
-            );
-            let error = error.with_expected("a number from 0 to 1", fraction.to_string());
-            return Err(error
-                .in_module(M::ID)
-                .with_remedy("pass 0.1, for example, to check a tenth of the rows"));
-        }
-        let mut chosen = BTreeSet::new();
-        self.readable()?.each_key(|key, own| {
-            if own == view && is_chosen(key, seed, fraction) {
-                chosen.insert(Box::<[u8]>::from(key));
-            }
-        })?;
-        Ok(chosen.iter().filter_map(|key| <PlainIds<M> as KeyKind>::own(key, None)).collect())
-    }
-
-    /// The ids of the rows that are there, with the stamps that they were computed under, and their positions.
-    fn found(found: &Lookup) -> (Vec<OwnId<M>>, Vec<usize>) {
-        let missing: BTreeSet<usize> = found.all_missing_positions().collect();
-        let there = (0..found.len()).filter(|position| !missing.contains(position));
-        let stamps = M::Key::STAMPS.map(|_| M::Output::COLUMN.leaves().len());
-        let own = |position| {
-            let stamp = stamps.map(|leaf| found.bytes(leaf, position));
-            Some((M::Key::own(found.keys().key(position), stamp)?, position))
-        };
-        there.filter_map(own).unzip()
-    }
-
-    /// Computes the rows of these ids without storing them.
-    fn recompute(&self, ids: &[OwnId<M>], view: u32, inputs: &M::Input) -> Result<Lookup> {
-        let keys = self.pack(ids, view)?;
-        let named = |row: usize| name(&keys, row);
-        // What is compared here anyway is not compared once more.
-        let columns = self.compute()?.columns(inputs, ids.len(), &named, None)?;
-        let mut computed = self.readable()?.empty_lookup(keys);
-        let all: Vec<usize> = (0..ids.len()).collect();
-        computed.complete(&all, columns)?;
-        Ok(computed)
+fn and_more(f: &mut fmt::Formatter<'_>, all: usize) -> fmt::Result {
+    match all.saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => write!(f, "\n  and {more} more"),
     }
 }
 
 impl<I: Clone> VerifyReport<I> {
-    fn compare(&mut self, leaves: &[Leaf], id: &I, cached: (&Lookup, usize), computed: (&Lookup, usize)) {
+    pub(super) fn compare(
+        &mut self,
+        leaves: &[Leaf],
+        id: &I,
+        cached: (&Lookup, usize),
+        computed: (&Lookup, usize),
+    ) {
         let mut first = None;
         for (number, Leaf { name, kind, .. }) in leaves.iter().enumerate() {
             if cached.0.is_present(number, cached.1) != computed.0.is_present(number, computed.1) {
@@ -310,30 +205,6 @@ fn numbers(kind: &LeafKind, row: &[u8]) -> Vec<i64> {
     }
 }
 
-/// Whether a key is in the sample: decided by its hash, so that neither its place nor other keys matter.
-fn is_chosen(key: &[u8], seed: u64, fraction: f64) -> bool {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&seed.to_le_bytes()).update(key);
-    let [a, b, c, d, ..] = *hasher.finalize().as_bytes();
-    f64::from(u32::from_le_bytes([a, b, c, d])) < fraction * f64::from(u32::MAX) || fraction >= 1.
-}
-
-impl<M: CachedModule> View<'_, M> {
-    /// As [`Cached::verify`], for this view.
-    ///
-    /// # Errors
-    ///
-    /// As [`Cached::verify`].
-    pub fn verify(
-        &self,
-        fraction: f64,
-        seed: u64,
-        load: impl FnMut(Missing<'_, OwnId<M>>) -> Result<M::Input>,
-    ) -> Result<VerifyReport<OwnId<M>>> {
-        self.cached().verify_view(fraction, seed, self.number(), load)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +216,7 @@ mod tests {
             checked: 640,
             mismatches: (0..640).map(mismatch).collect(),
             largest_difference: 1.,
+            load_failures: Vec::new(),
         };
         let said = report.to_string();
         assert!(said.starts_with("640 of 640 stored rows differ from what the module computes; "), "{said}");
