@@ -166,9 +166,9 @@ fn main() -> tcx::Result<()> {
 
     // Without a directory.
     let scratch = Cache::in_memory();
-    let encoder = scratch.module(encoder()?)?;
-    encoder.fetch(&ids, |missing| decode(missing.str_ids()))?;
-    drop((encoder, scratch));
+    let tried = scratch.module(encoder()?)?;
+    tried.fetch(&ids, |missing| decode(missing.str_ids()))?;
+    drop((tried, scratch));
 
     // Inputs that differ in size.
     let prompted = cache.module(Prompted {})?;

@@ -73,7 +73,7 @@ fn a_full_memory_is_an_error_of_put_and_no_more_bytes() {
         let ids: Vec<String> = (0..100).map(|id| format!("{number} {id}")).collect();
         number += 1;
         assert!(number < 1000, "the limit is in effect at some time");
-        if let Err(error) = table.put(&ids, &vec![number; 100]).and_then(|()| table.flush()) {
+        if let Err(error) = table.put(&ids, &vec![number; 100]).and_then(|_| table.flush()) {
             break error.to_string();
         }
     };
