@@ -147,7 +147,11 @@ impl KnownChanges {
         // After the draft was made: it gets its name only in the folder that holds it.
         self.compare(storage).confirmed()?;
         let created = draft.create(&name);
-        let found = storage.map(&name).ok().filter(|map| **map == *bytes);
+        let found = match storage.map(&name) {
+            // Whose it is cannot be said: the reply to the creation may have been lost, and what it commits is not to be taken back.
+            Err(error) if matches!(created, Ok(false)) => return Err(error),
+            found => found.ok().filter(|map| **map == *bytes),
+        };
         // By the nonce: it is ours if the reply to the creation was lost.
         if matches!(created, Ok(true)) || found.is_some() {
             let is_confirmed = self.confirm_created(storage, &name, &bytes)?;
@@ -222,11 +226,23 @@ impl KnownChanges {
     /// in a folder may outlive a power loss in any order, a number must not be given twice, and a change behind a gap would
     /// kill rows that were written after the loss. They are durable in this folder and no other.
     pub(crate) fn make_durable(&mut self, storage: &dyn Storage) -> io::Result<()> {
-        if self.next > self.durable {
+        if self.are_unsynced() {
             storage.sync()?;
             self.compare(storage).confirmed()?;
             self.durable = self.next;
         }
         Ok(())
+    }
+
+    /// Whether changes are known whose names may not be durable.
+    pub(crate) fn are_unsynced(&self) -> bool {
+        self.next > self.durable
+    }
+
+    /// The folder was synced after the changes were found that are known.
+    pub(crate) fn were_synced(&mut self, storage: &dyn Storage) {
+        if matches!(self.compare(storage), Compared::Same) {
+            self.durable = self.next;
+        }
     }
 }

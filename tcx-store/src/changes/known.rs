@@ -139,9 +139,22 @@ impl KnownChanges {
         self.nonces.len() > before
     }
 
-    /// The folder is being listed: every segment is found whose change is known by now.
-    pub(crate) fn begin_listing(&mut self) {
-        self.unlisted = None;
+    /// The folder was listed: every segment is found whose change was known before. Not so if the listing lacks one of these changes: it
+    /// is older, or the folder was gone while it was made.
+    pub(crate) fn was_listed(&mut self, listed: &ListedChanges) {
+        let newest = listed.changes.last().max(listed.merged.last()).copied();
+        if newest >= self.newest() {
+            self.unlisted = None;
+        }
+    }
+
+    /// The folder is gone, perhaps for a while, and its segments with it: until a listing shows it again, rows may be there of the keys that
+    /// changes name. What was made before everything was invalidated is dead.
+    pub(crate) fn lose_sight(&mut self) {
+        let first = self.tombstones.all() + 1;
+        if self.next > 1 {
+            self.unlisted = Some(self.unlisted.map_or(first, |unlisted| unlisted.min(first)));
+        }
     }
 
     /// Whether a tombstone of views was found since the last listing began.

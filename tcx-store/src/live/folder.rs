@@ -111,8 +111,11 @@ impl Live {
                 Listing::read(&*self.storage).map_err(|e| Error::io("cannot list", self.storage.path(), e))?
             }
         };
+        if !listing.changes.changes.contains(&0) {
+            self.changes.lose_sight();
+        }
         let (mut changes, mut identity) = (self.changes.clone(), self.identity.clone());
-        changes.begin_listing();
+        changes.was_listed(&listing.changes);
         if identity.is_none() && listing.changes.changes.contains(&0) {
             let found = KnownIdentity::read(&*self.storage, &self.spec)?;
             changes.learn_identity(found.origin(), false);
@@ -177,14 +180,17 @@ impl Live {
         }
     }
 
-    /// Makes the names of segments that other processes have given durable: rows were served from them.
+    /// Makes the names durable that other processes have given to segments and changes: rows were served from these segments, and some of
+    /// the changes have committed them.
     pub(crate) fn sync_names(&mut self) -> io::Result<()> {
-        if self.has_unsynced_names {
+        if self.has_unsynced_names || self.changes.are_unsynced() {
             match self.storage.sync() {
+                Ok(()) => self.changes.were_synced(&*self.storage),
                 // A folder that is gone has no names.
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => self.has_unsynced_names = false,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
+            self.has_unsynced_names = false;
         }
         Ok(())
     }

@@ -54,7 +54,14 @@ impl Store {
     /// process after it.
     fn check_commits(&self) -> Result<()> {
         let core = self.reader()?;
-        let unread = core.live().changes.unread_commit();
+        let (unread, is_listed) = {
+            let live = core.live();
+            (live.changes.unread_commit(), !live.changes.needs_listing())
+        };
+        if !is_listed {
+            let why = io::Error::other("its files could not be listed: the folder may be gone for a while");
+            return Err(Error::io("cannot put values in", core.storage.path(), why));
+        }
         let Some(unread) = unread else { return Ok(()) };
         let path = core.storage.path().join(FileName::Change(unread).to_string());
         Err(Error::io(

@@ -1,6 +1,7 @@
 //! What a store does, seen from outside: by its public face, over a folder that others use too.
 
 mod attestation;
+mod commit_of_another;
 mod compaction;
 pub(super) mod compression;
 mod contention;
