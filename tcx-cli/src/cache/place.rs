@@ -53,8 +53,9 @@ pub(crate) fn check_target(cache: &Path, create: bool) -> Result<()> {
     }
 }
 
-fn or_create(failure: Failure) -> Failure {
-    Failure { message: format!("{failure}, or pass --create to create a cache there"), ..failure }
+fn or_create(mut failure: Failure) -> Failure {
+    failure.message.push_str(", or pass --create to create a cache there");
+    failure
 }
 
 /// Names the cache directories nearby, since a wrong level is the usual mistake.

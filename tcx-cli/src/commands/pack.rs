@@ -142,8 +142,8 @@ pub(super) fn unpack(cache: &Path, from: &Path, create: bool, how: How, output: 
         Ok(())
     })?;
     bar.finish_and_clear();
-    let added = if how.dry_run { adder.added } else { adder.finish()? };
-    output.show(&Unpacked { dry_run: how.dry_run, module, from: from.to_owned(), new, added })?;
+    let unpacked = if how.dry_run { adder.added } else { adder.finish()? };
+    output.show(&Unpacked { dry_run: how.dry_run, module, from: from.to_owned(), new, added: unpacked })?;
     Ok(Verdict::Good)
 }
 

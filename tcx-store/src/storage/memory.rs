@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_lookup_maps_the_bytes_of_a_file_without_a_copy() {
         let folder = made();
-        publish(&folder, "a", &[7; 100_000]);
+        publish(&folder, "a", &vec![7; 100_000]);
         let (one, other) = (folder.map("a").unwrap(), folder.map("a").unwrap());
         assert!(one.as_ptr() == other.as_ptr() && one.as_ptr().addr().is_multiple_of(64));
         folder.remove("a").unwrap();

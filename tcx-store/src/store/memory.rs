@@ -139,12 +139,11 @@ mod tests {
             store.flush().unwrap();
         }
         store.compact().unwrap();
-        // First the replaced segments, then their index.
-        for _ in 0..2 {
-            store.collect(std::time::Duration::ZERO).unwrap();
-        }
+        // First the replaced segments, then their index, also what the thread of the store has just merged.
+        let is_small = || store.disk_usage().unwrap().dead_bytes == 0;
+        let collect = |_| store.collect(std::time::Duration::ZERO).is_ok() && is_small();
+        assert!((0..1000).any(collect), "{:?}", store.disk_usage());
         assert_eq!((store.stats().rows, store.stats().segments), (20, 1));
-        assert_eq!(store.disk_usage().unwrap().dead_bytes, 0);
         assert_eq!(values(&store, &["a", "7", "19"]), [-1, 7, 19]);
     }
 
@@ -159,7 +158,10 @@ mod tests {
                 store.flush().ok();
                 store.core.keep_within_limits().unwrap();
             }
-            assert!(store.disk_usage().unwrap().bytes < 80_000, "{:?}", store.disk_usage().unwrap());
+            // The thread of the store may have just merged runs that both are there now.
+            let is_small = || store.disk_usage().unwrap().bytes < 80_000;
+            let tidy = |_| store.core.keep_within_limits().is_ok() && is_small();
+            assert!((0..1000).any(tidy), "{:?}", store.disk_usage());
             let newest = values(&store, &["19 0"])[0] >= 0;
             assert_eq!(i32::from(newest), kept, "{when_full:?}");
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, process, replace, seal_all, values, with_operations};
+use crate::testing::{compute, keys, process, replace, seal_all, values, with_operations};
 use crate::{RecomputeSession, Store};
 
 const CHANGE: &str = "change-00000000000000000001";

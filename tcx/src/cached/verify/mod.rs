@@ -89,7 +89,7 @@ impl<M: CachedModule> Cached<M> {
             }
             let rows: Vec<usize> = (0..there.len()).collect();
             let loaded = load(Missing::new(&ids, &rows));
-            let (rows, inputs) = self.loaded(&mut report, &self.pack(&ids, view)?, rows, loaded)?;
+            let (rows, inputs) = Self::loaded(&mut report, &self.pack(&ids, view)?, rows, loaded)?;
             if rows.is_empty() {
                 continue;
             }
@@ -138,7 +138,6 @@ impl<M: CachedModule> Cached<M> {
 
     /// The rows whose inputs were loaded, of `rows`, and the inputs. The report gets the others.
     fn loaded(
-        &self,
         report: &mut VerifyReport<OwnId<M>>,
         keys: &Keys,
         rows: Vec<usize>,
