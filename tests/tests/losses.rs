@@ -58,7 +58,7 @@ fn a_cache_answers_for_rows_of_a_store_that_was_replaced_while_its_folder_was_aw
     // A process that knew changes in a folder does not create it again.
     first.invalidate(&["a"]).unwrap();
     fs::rename(&own, &away).unwrap();
-    first.put(&["c"], &vec![3]).unwrap();
+    first.get_or_compute(&["c"], |_| Ok(vec![3])).unwrap();
     assert!(!said(first.flush()).is_empty());
     let second = table(&cache);
     assert_eq!(second.get(&["c"]).unwrap(), None, "it is another store");

@@ -66,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) sealed_at_eviction: AtomicU64,
     /// One thread at a time counts them.
     pub(crate) measuring: Mutex<()>,
+    /// Held while room is made: two threads at once would each remove what is too much.
+    pub(crate) evicting: Mutex<()>,
     /// One thread at a time joins and removes files. The writer never waits for it.
     pub(crate) upkeep: Mutex<()>,
     /// Whether joining and removing is to be given up: the writer ends.
@@ -137,6 +139,7 @@ impl Core {
             sealed_when_measured: AtomicU64::new(0),
             sealed_at_eviction: AtomicU64::new(0),
             measuring: Mutex::default(),
+            evicting: Mutex::default(),
             upkeep: Mutex::default(),
             gives_up: AtomicBool::new(false),
             failing: Failing::default(),

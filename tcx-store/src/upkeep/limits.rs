@@ -43,6 +43,7 @@ impl Core {
     /// Returns an error if the folder cannot be listed, or is not the one that was opened.
     pub(crate) fn keep_within_limits(&self) -> Result<()> {
         let Some(max) = self.retention.max_bytes else { return Ok(()) };
+        let _alone = lock(&self.evicting);
         if self.used()? > max {
             self.collect(Duration::ZERO)?;
             if self.retention.when_full == WhenFull::EvictOldest {

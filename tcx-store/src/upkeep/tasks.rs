@@ -155,6 +155,8 @@ impl Core {
         let start = Instant::now();
         let temporary = TEMPORARY_FILES_STAY.max(replaced);
         let collected = collect(self, Grace { replaced, temporary, verified_bytes: u64::MAX })?;
+        // With the segments that they led to.
+        self.remove_pruned_runs();
         self.took(Work::Collection, start);
         Ok(collected)
     }

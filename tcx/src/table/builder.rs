@@ -65,7 +65,7 @@ impl<T: CacheableOutput> TableBuilder<T> {
     /// # let cache = tcx::Cache::open(dir.path())?;
     /// use tcx::{I64Ids, Table};
     ///
-    /// let squares: Table<Vec<i64>, I64Ids> = Table::builder("squares_v1").keys().open(&cache)?;
+    /// let squares: Table<Vec<i64>, I64Ids> = Table::builder("squares_by_number_v1").keys().open(&cache)?;
     /// let squared = |missing: tcx::Missing<'_, i64>| Ok(missing.ids().map(|id| id * id).collect());
     /// assert_eq!(squares.get_or_compute(&[3, 4], squared)?, [9, 16]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
