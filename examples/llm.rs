@@ -71,9 +71,34 @@ fn complete(address: SocketAddr, prompt: &str) -> std::io::Result<String> {
     Err(std::io::Error::other(format!("the model at {address} is busy")))
 }
 
+/// What the model has answered so far.
+static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+
+/// Answers one request, or says that it is busy.
+fn answer(mut connection: TcpStream, is_busy: bool) -> std::io::Result<()> {
+    let (mut request, mut part) = (String::new(), [0; 512]);
+    let body = loop {
+        let read = connection.read(&mut part)?;
+        if read == 0 {
+            return Ok(()); // the client has gone
+        }
+        request.push_str(&String::from_utf8_lossy(&part[..read]));
+        let Some((head, body)) = request.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+        if length.is_none_or(|length: usize| body.len() >= length) {
+            break body;
+        }
+    };
+    if is_busy {
+        return connection.write_all(b"HTTP/1.0 503 Service Unavailable\r\n\r\n");
+    }
+    thread::sleep(Duration::from_millis(20)); // a model takes its time
+    ANSWERED.fetch_add(1, Ordering::SeqCst);
+    write!(connection, "HTTP/1.0 200 OK\r\n\r\n{body} is a colour of the rainbow")
+}
+
 /// A model on this machine, which counts its answers. Every third request finds it busy.
 fn serve() -> std::io::Result<(SocketAddr, &'static AtomicUsize)> {
-    static ANSWERED: AtomicUsize = AtomicUsize::new(0);
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     thread::spawn(move || {
@@ -81,24 +106,6 @@ fn serve() -> std::io::Result<(SocketAddr, &'static AtomicUsize)> {
             thread::spawn(move || answer(connection, number % 3 == 0));
         }
     });
-    fn answer(mut connection: TcpStream, is_busy: bool) -> std::io::Result<()> {
-        let (mut request, mut part) = (String::new(), [0; 512]);
-        let body = loop {
-            let read = connection.read(&mut part)?;
-            request.push_str(&String::from_utf8_lossy(&part[..read]));
-            let Some((head, body)) = request.split_once("\r\n\r\n") else { continue };
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
-            if read == 0 || length.is_none_or(|length: usize| body.len() >= length) {
-                break body;
-            }
-        };
-        if is_busy {
-            return connection.write_all(b"HTTP/1.0 503 Service Unavailable\r\n\r\n");
-        }
-        thread::sleep(Duration::from_millis(20)); // a model takes its time
-        ANSWERED.fetch_add(1, Ordering::SeqCst);
-        write!(connection, "HTTP/1.0 200 OK\r\n\r\n{body} is a colour of the rainbow")
-    }
     Ok((address, &ANSWERED))
 }
 

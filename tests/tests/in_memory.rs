@@ -1,8 +1,6 @@
 //! A cache in memory: the same types, checks and errors as on disk, a limit on its bytes, and no file. (The tests of tables, of the
 //! table of all types and of random batches run on disk and in memory.)
 
-#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
-
 use std::process::Command;
 
 use tcx::{Cache, ErrorKind, Mode, WhenFull};

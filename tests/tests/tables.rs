@@ -334,8 +334,8 @@ fn a_table_may_have_integer_ids() {
     let dir = tempfile::tempdir().unwrap();
     let open = || Cache::open(dir.path()).unwrap();
     let squares = || Table::<Vec<i64>>::builder("squares_v1").keys::<I64Ids>().open(&open());
-    let squared = |missing: Missing<'_, i64>| Ok(missing.ids().map(|id| id * id).collect());
-    assert_eq!(squares().unwrap().get_or_compute(&[3, -4], squared).unwrap(), [9, 16]);
+    let compute = |missing: Missing<'_, i64>| Ok(missing.ids().map(|id| id * id).collect());
+    assert_eq!(squares().unwrap().get_or_compute(&[3, -4], compute).unwrap(), [9, 16]);
     assert_eq!(squares().unwrap().get(&[-4_i64]).unwrap(), Some(vec![16]));
     assert_eq!(open().table::<Vec<i64>>("squares_v1").unwrap_err().kind(), tcx::ErrorKind::Mismatch);
 }

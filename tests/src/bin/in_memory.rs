@@ -1,5 +1,7 @@
 //! `in_memory`: fills, reads and leaves a cache in memory. Its test looks for files that it has left.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests, which look at what it prints and leaves")]
+
 use tcx::{Cache, WhenFull};
 
 fn main() {
