@@ -56,7 +56,7 @@ fn features(stem: &Cached<Stem>, ids: &[i64]) -> tcx::Result<(Tensor, usize)> {
 
 fn open(dir: &Path) -> tcx::Result<Cached<Stem>> {
     tch::manual_seed(7); // the same weights in each run
-    let build = |p: &nn::Path<'_>| nn::linear(p, 128, 32, nn::LinearConfig::default());
+    let build = |p: &nn::Path<'_>| nn::linear(p, 64, 32, nn::LinearConfig::default());
     Cache::open(dir)?.module(Stem { net: Frozen::build(nn::VarStore::new(Device::Cpu), build)? })
 }
 
