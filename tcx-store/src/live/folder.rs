@@ -305,9 +305,9 @@ impl Live {
         self.runs.stale(gone)
     }
 
-    /// A run that this process has made of stale ones takes their place.
-    pub(crate) fn swap_runs(&mut self, stale: &[Arc<Run>], trimmed: Random) {
-        self.runs.swap(stale, trimmed);
+    /// A run that this process has made of stale ones takes their place; `false` if it cannot be opened.
+    pub(crate) fn swap_runs(&mut self, stale: &[Arc<Run>], trimmed: Random) -> bool {
+        self.runs.swap(stale, trimmed)
     }
 
     /// A run that this process has made of others takes their place; returns the names of those it replaces.

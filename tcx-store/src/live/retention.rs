@@ -13,6 +13,9 @@ const AGE_GROUPS: u64 = 16;
 /// Rows that wait become a segment when they take this part of a limit that is kept by evicting segments.
 pub(crate) const EVICTED_PARTS: u64 = 16;
 
+/// A limit that allows no more rows than a few does not make a segment of each.
+const SMALLEST_PART: u64 = 8 << 10;
+
 /// The limits of one folder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retention {
@@ -40,7 +43,7 @@ impl Retention {
 
     fn evicted_part(&self) -> usize {
         let evicts = self.when_full != WhenFull::StopWriting;
-        let part = self.max_bytes.filter(|_| evicts).map(|max| max / EVICTED_PARTS);
+        let part = self.max_bytes.filter(|_| evicts).map(|max| (max / EVICTED_PARTS).max(SMALLEST_PART));
         part.map_or(usize::MAX, |part| usize::try_from(part).unwrap_or(usize::MAX))
     }
 

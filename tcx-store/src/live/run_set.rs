@@ -163,10 +163,15 @@ impl RunSet {
         self.used.iter().filter(|run| leads_to(run, segments)).map(|run| run.name()).collect()
     }
 
-    /// A run that this process has made without the entries of segments that are gone is used, and these no more.
-    pub(crate) fn swap(&mut self, stale: &[Arc<Run>], trimmed: Random) {
-        self.drop_damaged(stale);
+    /// A run that this process has made without the entries of segments that are gone is used, and these no more. `false` if it cannot
+    /// be opened: these stay in use, because nothing else leads to their rows.
+    pub(crate) fn swap(&mut self, stale: &[Arc<Run>], trimmed: Random) -> bool {
         self.open(&[trimmed]);
+        let is_open = self.used.iter().any(|run| run.name() == trimmed);
+        if is_open {
+            self.drop_damaged(stale);
+        }
+        is_open
     }
 
     /// The runs that lead to none of these segments.

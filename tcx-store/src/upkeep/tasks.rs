@@ -77,7 +77,10 @@ fn trim_runs(core: &Core, at_least: u64) -> io::Result<()> {
     draft.publish(&FileName::Run(trimmed).to_string(), false)?;
     core.took(Work::Merge, start);
     let mut live = core.live();
-    live.swap_runs(&stale.runs, trimmed);
+    if !live.swap_runs(&stale.runs, trimmed) {
+        let _ = core.storage.remove(&FileName::Run(trimmed).to_string());
+        return Err(io::Error::other("the index run that was just written cannot be read"));
+    }
     core.install(&mut live);
     drop(live);
     for run in &stale.runs {
