@@ -1,8 +1,15 @@
 //! A segment that is cut short serves its first rows; the others are misses, in every process and after every restart.
 
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::testing::{compute, keys, names, process, reader, seal_all, values};
+use crate::testing::{
+    Fault, Faulty, compute, keys, names, process, reader, seal_all, values, with_operations,
+};
 use crate::{
     Column, ColumnType, Compression, DType, Field, Identity, Inspection, KeyType, Keys, Options, Spec, Store,
 };
@@ -171,4 +178,39 @@ fn a_trimmed_index_leads_to_the_rows_that_are_left_and_other_processes_leave_it_
     assert_eq!(fresh.stats().rebuilt_runs, 0, "the smaller index is still there");
     writer.trim_index().unwrap();
     assert!(reader(dir.path()).trim_index().is_err());
+}
+
+#[test]
+fn a_stale_index_stays_in_use_if_the_trimmed_one_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..600).map(|row| row.to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let writer = process(dir.path());
+    for part in ids.chunks(200) {
+        compute(&writer, part, 7);
+        seal_all(&writer);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    // One run of all segments.
+    drop(writer);
+    process(dir.path()).make_room(1).unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = fails.clone();
+    let writer = with_operations(
+        dir.path(),
+        Faulty::with(move |_, step, path: &Path| {
+            let is_run = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("run-"));
+            (step == "open" && is_run && failing.load(SeqCst)).then_some(Fault::Refused(ErrorKind::Other))
+        }),
+    );
+    assert_eq!(values(&writer, &ids[200..]), [7; 400]);
+    let before = names(dir.path(), "run-");
+    fails.store(true, SeqCst);
+    assert!(writer.trim_index().is_err());
+    assert_eq!(writer.lookup(keys(&ids[200..])).unwrap().missing(), 0, "the stale index leads to every row");
+    assert_eq!(names(dir.path(), "run-"), before, "its file stays, and the other one does not");
+    fails.store(false, SeqCst);
+    writer.trim_index().unwrap();
+    assert_ne!(names(dir.path(), "run-"), before);
+    assert_eq!((values(&writer, &ids[200..]), writer.stats().rebuilt_runs), (vec![7; 400], 0));
 }
