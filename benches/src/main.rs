@@ -15,7 +15,7 @@ use std::process::Command;
 
 use data::workload::{W1, W2};
 use phases::child::Phase;
-use phases::{allocations, child, cli, compressed, e2e, fill, growth, open, python, ragged, read};
+use phases::{allocations, child, cli, compressed, e2e, fill, growth, open, python, ragged, read, steady};
 use report::{Figures, Report};
 use settings::{Result, Settings};
 
@@ -25,6 +25,7 @@ const PHASES: &[Phase] = &[
     Phase { name: "w1.read", run: read::measure::<W1> },
     Phase { name: "w1.cold", run: read::cold::<W1> },
     Phase { name: "w1.python", run: python::measure::<W1> },
+    Phase { name: "w1.steady", run: steady::measure::<W1> },
     Phase { name: "w1.done", run: fill::clear::<W1> },
     Phase { name: "w2.fill", run: fill::measure::<W2> },
     Phase { name: "w2.open", run: open::measure::<W2> },

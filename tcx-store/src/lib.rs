@@ -43,7 +43,9 @@ pub use inspect::other_files::OtherFiles;
 pub use inspect::rows::{Row, RowCount, Rows};
 pub use inspect::verify::{Damage, DamagedFile, Repaired, VerifyReport, repair, verify};
 pub use inspect::{Inspection, SegmentFacts, SegmentState};
-pub use options::{Compression, Options, ReadMode, WhenFull};
+pub use options::{
+    Compression, Eviction, EvictionCandidate, EvictionPolicy, MemoryCachePolicy, Options, ReadMode, WhenFull,
+};
 pub use read::destination::Destination;
 pub use read::lookup::Lookup;
 pub use read::lookup_options::LookupOptions;
@@ -55,6 +57,7 @@ pub use schema::spec::Spec;
 pub use schema::stamp::StampType;
 pub use schema::variants::Variant;
 pub use sessions::{Session, sessions};
+pub use stats::batch_times::BatchTimes;
 pub use stats::causes::MissCauses;
 pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Timings};
 pub use storage::name::check_module_id;

@@ -1,7 +1,11 @@
 //! The settings of a store. None of them is part of a cache's identity.
 
+mod eviction;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use eviction::{Eviction, EvictionCandidate, EvictionPolicy};
 
 use crate::sys::memory::memory;
 
@@ -45,7 +49,13 @@ pub struct Options {
     pub compression: Compression,
     /// The maximum size in bytes of the memory cache, for all handles of the module together (a sixteenth of the memory of the
     /// machine or the control group). It contains decompressed rows and read rows. 0 turns it off.
+    ///
+    /// The cache keeps less as long as memory is short, on Linux: if less than a 32nd of the memory of the machine or the control
+    /// group is available, it lets go of half of its parts, and of all of them below a 128th. It looks at most once a second, and
+    /// only when it loads something.
     pub memory_cache_bytes: usize,
+    /// What the memory cache keeps.
+    pub memory_cache_policy: MemoryCachePolicy,
     /// How files are read.
     pub read_mode: ReadMode,
     /// The store only looks rows up, and writes nothing, not even an index run (`false`). If a process opens a store again,
@@ -61,7 +71,7 @@ impl Options {
         all.filter(|difference| difference.own != difference.other).collect()
     }
 
-    fn settings(&self) -> [(&'static str, String); 11] {
+    fn settings(&self) -> [(&'static str, String); 12] {
         // A new setting has to be named here.
         let Self {
             flush_bytes,
@@ -74,6 +84,7 @@ impl Options {
             when_full,
             compression,
             memory_cache_bytes,
+            memory_cache_policy,
             read_mode,
             read_only: _,
         } = self;
@@ -89,6 +100,7 @@ impl Options {
             ("when_full", or_none(when_full.map(|action| format!("{action:?}")))),
             ("compression", format!("{compression:?}")),
             ("memory_cache_bytes", memory_cache_bytes.to_string()),
+            ("memory_cache_policy", format!("{memory_cache_policy:?}")),
             ("read_mode", format!("{read_mode:?}")),
         ]
     }
@@ -136,6 +148,56 @@ pub enum WhenFull {
     /// The oldest rows are removed to make room for new ones. Eviction cannot remove damaged files and those of another cache
     /// or a newer version. They count against the limit only as long as the newest rows still fit.
     EvictOldest,
+    /// As [`EvictOldest`](Self::EvictOldest), but the rows are removed whose segments were used least for their size, without the
+    /// newest eighth of the limit. [`EvictionCandidate::uses`] says what counts as a use. Use it if some samples are used more often
+    /// than others, or if epochs that do not fit on the disk come again and again and new samples have to be stored all the same.
+    EvictLeastUsed,
+    /// As [`EvictOldest`](Self::EvictOldest), but rows of random segments are removed, without the newest eighth of the limit. It needs
+    /// no records of other processes, and no order of the samples makes it useless.
+    EvictRandom,
+    /// As [`EvictOldest`](Self::EvictOldest), but the rows are removed that a policy of your own chooses.
+    EvictBy(Eviction),
+}
+
+impl WhenFull {
+    /// Whether rows make room for new ones.
+    pub(crate) fn evicts(self) -> bool {
+        self != Self::StopWriting
+    }
+
+    /// Whether it matters how often segments were used.
+    pub(crate) fn counts_uses(self) -> bool {
+        matches!(self, Self::EvictLeastUsed | Self::EvictBy(_))
+    }
+}
+
+/// What the memory cache keeps when it is full.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, MemoryCachePolicy, Options, ReadMode, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+/// let memory_cache_policy = MemoryCachePolicy::ScanResistant;
+/// let options = Options { memory_cache_policy, read_mode: ReadMode::Pread, ..Default::default() };
+/// let store = Store::open(dir.path(), spec, &options)?;
+/// # let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+/// # store.flush()?;
+/// assert_eq!(store.lookup(Keys::ints([2], 0))?.bytes(0, 0), [20]);
+/// assert!(store.stats().memory_cache_bytes <= store.stats().memory_cache_limit);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MemoryCachePolicy {
+    /// What was used last. It has the most hits if everything fits, or if some samples are used much more often than others.
+    #[default]
+    Lru,
+    /// What is used again soonest, as far as that is known. An epoch larger than the cache displaces nothing that is used more often
+    /// than once in an epoch. If such epochs come in the same order again and again, a part of each is found, while
+    /// [`Lru`](Self::Lru) finds nothing.
+    ScanResistant,
 }
 
 /// How files are read.
@@ -212,6 +274,7 @@ impl Default for Options {
             when_full: WhenFull::StopWriting,
             compression: Compression::None,
             memory_cache_bytes: memory() / 16,
+            memory_cache_policy: MemoryCachePolicy::Lru,
             read_mode: ReadMode::Auto,
             read_only: false,
         }

@@ -105,5 +105,6 @@ pub use output::leaf::Ragged;
 pub use output::typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};
 pub use table::{StampedTable, Table, TableBuilder};
 pub use tcx_store::{
-    Compression, DiskUsage, MissCauses, ReadMode, Stats, TierCounts, Tiers, Timings, WhenFull,
+    BatchTimes, Compression, DiskUsage, Eviction, EvictionCandidate, EvictionPolicy, MemoryCachePolicy,
+    MissCauses, ReadMode, Stats, TierCounts, Tiers, Timings, WhenFull,
 };

@@ -11,3 +11,4 @@ pub(crate) mod open;
 pub(crate) mod python;
 pub(crate) mod ragged;
 pub(crate) mod read;
+pub(crate) mod steady;

@@ -161,6 +161,14 @@ impl Report {
     }
 }
 
+/// The time that this share of the times does not exceed, in seconds.
+pub(crate) fn quantile(times: &[Duration], share: f64) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    let rank = (times.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).map_or(f64::NAN, Duration::as_secs_f64)
+}
+
 /// The median, in seconds.
 pub(crate) fn median(times: &[Duration]) -> f64 {
     let mut seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::colors::Colors;
 use super::figures::{Figures, Module};
 use super::outputs::{Count, Leaf};
-use super::sessions::{Session, Totals, rate};
+use super::sessions::{BatchTimes, Session, Totals, rate};
 use super::svg::{Caption, day, escaped, growth, histogram, hit_rates, part, place, scatter};
 use crate::text::human;
 
@@ -115,7 +115,8 @@ fn sessions(of: &[Session]) -> String {
     let mut text = format!(
         "<h3>Sessions</h3>\n<p class=\"note\">The newest sessions of {}.</p>\n<div class=\"scroll\"><table>\n<thead><tr><th>Began</th><th>Where</th>\
          <th class=\"number\">Took</th><th class=\"number\">Rows requested</th><th class=\"number\">Found</th><th class=\"number\">Computed</th>\
-         <th class=\"number\">Computing</th><th class=\"number\">Flushing</th><th class=\"number\">Not stored</th></tr></thead>\n",
+         <th class=\"number\">Computing</th><th class=\"number\">Flushing</th><th class=\"number\">Not stored</th>\
+         <th class=\"number\">Batch found, p50 / p99 / p99.9</th><th class=\"number\">Batch with misses</th></tr></thead>\n",
         human::counted(of.len() as u64, "session")
     );
     for session in of.iter().rev().take(LISTED) {
@@ -129,6 +130,8 @@ fn sessions(of: &[Session]) -> String {
             duration(session.compute_ms),
             duration(session.flush_ms),
             human::count(session.not_kept),
+            batch_times(&session.found_batches),
+            batch_times(&session.missed_batches),
         ];
         let cells = cells.map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
         let (began, place) = (escaped(&day(session.started_ms)), escaped(&place(session)));
@@ -136,6 +139,12 @@ fn sessions(of: &[Session]) -> String {
     }
     text.push_str("</table></div>\n");
     text
+}
+
+/// `12.4 / 20.1 / 33.0 µs`; nothing if there was no lookup.
+fn batch_times(times: &BatchTimes) -> String {
+    let BatchTimes { count, p50_us, p99_us, p999_us } = *times;
+    if count == 0 { String::new() } else { format!("{p50_us:.1} / {p99_us:.1} / {p999_us:.1} µs") }
 }
 
 /// `230 ms`, `3.2 s`, `1m 5s`.

@@ -27,6 +27,31 @@ pub(crate) struct Session {
     pub(crate) bytes_written: u64,
     pub(crate) compute_ms: u64,
     pub(crate) flush_ms: u64,
+    /// Lookups of batches that missed no row.
+    pub(crate) found_batches: BatchTimes,
+    /// Lookups of batches that missed a row, without computing it.
+    pub(crate) missed_batches: BatchTimes,
+}
+
+/// How long lookups took, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct BatchTimes {
+    pub(crate) count: u64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+}
+
+impl BatchTimes {
+    fn new(times: &tcx_store::BatchTimes) -> Self {
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        Self {
+            count: times.count(),
+            p50_us: us(times.p50()),
+            p99_us: us(times.p99()),
+            p999_us: us(times.p999()),
+        }
+    }
 }
 
 /// The totals of all recorded sessions.
@@ -63,6 +88,8 @@ impl Session {
             bytes_written: stats.bytes_sealed,
             compute_ms: ms(stats.compute_times.total),
             flush_ms: ms(stats.flush_times.total),
+            found_batches: BatchTimes::new(&stats.hit_times),
+            missed_batches: BatchTimes::new(&stats.miss_times),
         }
     }
 

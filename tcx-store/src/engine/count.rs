@@ -10,9 +10,13 @@ use crate::stats::causes::MissCauses;
 use crate::stats::{Stats, TierCounts, Tiers, Work};
 
 impl Core {
-    /// Counts the hits and misses of a lookup.
-    pub(crate) fn counted(&self, mut lookup: Lookup) -> Lookup {
+    /// Counts the hits and misses of a lookup that began at `start`.
+    pub(crate) fn counted(&self, mut lookup: Lookup, start: Instant) -> Lookup {
+        // First, so that counting is not counted.
+        let times = if lookup.missing() == 0 { &self.counters.hit_times } else { &self.counters.miss_times };
+        times.add(start.elapsed());
         note_causes(&mut lookup, &self.snapshot());
+        lookup.count_uses();
         let hits = lookup.len() - lookup.missing();
         self.counters.hits.add(hits);
         self.counters.bytes_served.add(hits * self.row_bytes());
@@ -91,9 +95,13 @@ impl Core {
             failed_reads: counters.failed_reads.get(),
             failed_listings: counters.failed_listings.get(),
             memory_cache_bytes: self.memory_cache.bytes() as u64,
+            memory_cache_limit: self.memory_cache.limit() as u64,
+            memory_cache_shrinks: self.memory_cache.shrinks(),
             rebuilt_runs: counters.rebuilt_runs.get(),
             write_failures: counters.write_failures.get(),
             is_writing_off: self.buffer.write_failure().is_some(),
+            hit_times: counters.hit_times.times(),
+            miss_times: counters.miss_times.times(),
             compute_times: times(Work::Compute),
             flush_times: times(Work::Flush),
             seal_times: times(Work::Seal),

@@ -5,6 +5,7 @@ mod named_schema;
 pub(crate) mod passed;
 pub(crate) mod publish;
 mod refresh;
+mod uses;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -25,6 +26,7 @@ use crate::live::refresh::{ListAt, Refresh};
 use crate::live::retention::Retention;
 use crate::live::segment_set::SegmentSet;
 use crate::live::snapshot::Snapshot;
+use crate::live::uses::UseCounts;
 use crate::options::{Compression, Options};
 use crate::read::destination::{Destination, Destinations};
 use crate::read::lookup::Lookup;
@@ -64,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) sealed_when_measured: AtomicU64,
     /// The bytes that had been sealed when rows were last evicted.
     pub(crate) sealed_at_eviction: AtomicU64,
+    /// How often each segment was used. Lookups count in the segments, and never wait for it.
+    uses: Mutex<UseCounts>,
     /// One thread at a time counts them.
     pub(crate) measuring: Mutex<()>,
     /// Held while room is made: two threads at once would each remove what is too much.
@@ -107,7 +111,8 @@ impl Core {
         let schema = named_schema(&spec);
         let counters = Arc::new(Counters::default());
         let retention = Retention::new(options);
-        let memory_cache = Arc::new(MemoryCache::new(options.memory_cache_bytes));
+        let memory_cache =
+            Arc::new(MemoryCache::new(options.memory_cache_bytes, options.memory_cache_policy));
         let leaves: Arc<[Leaf]> = spec.leaves.clone().into();
         let segments = SegmentSet::new(
             storage.clone(),
@@ -138,6 +143,7 @@ impl Core {
             used_bytes: AtomicU64::new(0),
             sealed_when_measured: AtomicU64::new(0),
             sealed_at_eviction: AtomicU64::new(0),
+            uses: Mutex::default(),
             measuring: Mutex::default(),
             evicting: Mutex::default(),
             upkeep: Mutex::default(),
@@ -257,6 +263,8 @@ impl Core {
         // may have been faster than the change.
         let seen = self.seen();
         let mut lookup = Lookup::new(keys, self.leaves.clone(), seen, recompute.cloned());
+        // A number that changes with every lookup that finds rows.
+        lookup.choose_sample(self.counters.hits.get());
         if let Some(leaves) = leaves {
             lookup = lookup.of_leaves(leaves);
         }

@@ -19,6 +19,7 @@ use crate::inspect::other_files::{OtherFiles, other_files};
 use crate::live::folder::Live;
 use crate::live::listing::Listing;
 use crate::live::segment_set::SegmentSet;
+use crate::options::MemoryCachePolicy;
 use crate::schema::spec::Spec;
 use crate::segment::memory_cache::MemoryCache;
 use crate::segment::{Segment, SegmentError, arrow_schema};
@@ -195,7 +196,7 @@ impl Inspection {
         let spec = identity.spec().map_err(|what| Error::corrupt(dir, what))?;
         let schema = arrow_schema(spec.key_type, &spec.leaves);
         let counters = Arc::new(Counters::default());
-        let memory_cache = Arc::new(MemoryCache::new(MEMORY_CACHE_BYTES));
+        let memory_cache = Arc::new(MemoryCache::new(MEMORY_CACHE_BYTES, MemoryCachePolicy::Lru));
         let segments = SegmentSet::new(
             storage.clone(),
             schema,

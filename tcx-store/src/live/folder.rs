@@ -2,7 +2,7 @@
 
 mod commits;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -323,6 +323,12 @@ impl Live {
         let mut served: Vec<_> = self.segments.served(&self.changes, &replaced).into_values().collect();
         served.sort_by_key(|segment| segment.name());
         Some((served, identity))
+    }
+
+    /// The names of the served segments, those of expired rows included.
+    pub(crate) fn served(&mut self) -> HashSet<SegmentName> {
+        let replaced = self.segments.replaced(&self.changes);
+        self.segments.served(&self.changes, &replaced).into_keys().collect()
     }
 
     /// The segments that will be served once changes can be read: those that count on one, and what is before it.

@@ -8,3 +8,4 @@ pub(crate) mod retention;
 pub(crate) mod run_set;
 pub(crate) mod segment_set;
 pub(crate) mod snapshot;
+pub(crate) mod uses;

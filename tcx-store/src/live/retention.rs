@@ -42,9 +42,16 @@ impl Retention {
     }
 
     fn evicted_part(&self) -> usize {
-        let evicts = self.when_full != WhenFull::StopWriting;
-        let part = self.max_bytes.filter(|_| evicts).map(|max| (max / EVICTED_PARTS).max(SMALLEST_PART));
+        let part = self
+            .max_bytes
+            .filter(|_| self.when_full.evicts())
+            .map(|max| (max / EVICTED_PARTS).max(SMALLEST_PART));
         part.map_or(usize::MAX, |part| usize::try_from(part).unwrap_or(usize::MAX))
+    }
+
+    /// Whether this process evicts by uses, so that it has to know those of other processes.
+    pub(crate) fn evicts_by_uses(&self) -> bool {
+        self.max_bytes.is_some() && self.when_full.counts_uses()
     }
 
     /// Rows that were computed before this moment, in milliseconds since 1970, are not served any more.
@@ -62,9 +69,10 @@ impl Retention {
     pub(crate) fn age_group(&self, segment: &Segment, all: &[Arc<Segment>], now: u64) -> AgeGroup {
         let ages = all.iter().map(|segment| segment.born());
         let (oldest, newest) = (ages.clone().min().unwrap_or(0), ages.max().unwrap_or(0));
-        let span = match (self.time_to_live, self.max_bytes, self.when_full) {
-            (Some(time), ..) => Some(time),
-            (None, Some(_), WhenFull::EvictOldest) => Some(newest - oldest),
+        let span = match (self.time_to_live, self.max_bytes) {
+            (Some(time), _) => Some(time),
+            // Whatever the policy: eviction removes whole segments, and would remove all rows of a single one.
+            (None, Some(_)) if self.when_full.evicts() => Some(newest - oldest),
             _ => None,
         };
         // Counted from 1970, in powers of two: a segment's group does not change with every one that comes.

@@ -1,6 +1,7 @@
 //! The rows of a batch: where each was found.
 
 mod copy;
+mod sample;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::schema::spec::Spec;
 use crate::schema::stamp::stamp_leaf;
 use crate::segment::{Segment, Unpacked};
 use crate::stats::causes::{Cause, MissCauses};
+use sample::Sample;
 
 /// Where the rows are.
 #[derive(Debug)]
@@ -92,6 +94,7 @@ pub struct Lookup {
     /// The leaves that are wanted; all, if none is said.
     wanted: Option<Arc<[usize]>>,
     copied: Copied,
+    sample: Sample,
 }
 
 impl Lookup {
@@ -115,6 +118,7 @@ impl Lookup {
             recompute,
             wanted: None,
             copied: Copied::default(),
+            sample: Sample::default(),
         }
     }
 

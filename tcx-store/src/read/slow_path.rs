@@ -281,7 +281,12 @@ impl<'a, 'l> SlowPath<'a, 'l> {
         let failures = segment.failures();
         let found = if segment.is_direct() { None } else { self.copy_if_same(position, segment, row) };
         match found {
-            Some(found) => return found,
+            Some(found) => {
+                if found {
+                    self.lookup.read_from(position, segment);
+                }
+                return found;
+            }
             // The file system failed: nothing is known of the bytes, and the segment stays in service.
             None if segment.failures() > failures => self.damaged.unread += 1,
             None => self.damaged.segments.push(segment.clone()),

@@ -11,7 +11,7 @@ use crate::storage::{ReadAt, Sealed};
 use crate::sys::bytes::Random;
 use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::testing::fuzzing::mapped;
-use crate::{DYNAMIC_DIM, KeyType, Leaf};
+use crate::{DYNAMIC_DIM, KeyType, Leaf, MemoryCachePolicy};
 
 /// The output of the module whose segments they seem to be.
 pub(crate) const OUTPUT: ColumnType = ColumnType::Struct(&[
@@ -103,7 +103,7 @@ fn open(bytes: &[u8], file: Sealed) -> Option<Segment> {
     let footer = arrow_ipc::root_as_footer(&tail[END_OF_STREAM..tail.len() - CLOSING]).ok()?;
     let metadata = footer_metadata(&footer).ok()?;
     let (schema, leaves) = (arrow_schema(KeyType::Text, &leaves()), leaves().into());
-    let memory_cache = Arc::new(MemoryCache::new(2 * bytes.len()));
+    let memory_cache = Arc::new(MemoryCache::new(2 * bytes.len(), MemoryCachePolicy::Lru));
     Segment::open(file, &memory_cache, name, (&schema, &leaves), &metadata.identity, metadata.instance).ok()
 }
 

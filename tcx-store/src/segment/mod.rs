@@ -23,6 +23,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 mod unpacked;
+mod uses;
 mod verdict;
 mod writer;
 
@@ -30,7 +31,7 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_schema::SchemaRef;
@@ -115,6 +116,8 @@ pub(crate) struct Segment {
     sound_keys: OnceLock<bool>,
     /// The record batch that was decompressed last for a caller that reads row after row.
     last_unpacked: Mutex<Option<(usize, Arc<Unpacked>)>>,
+    /// Rows that were served since this was asked last. Lookups write it, so it is far from what they read.
+    uses: AtomicU64,
 }
 
 impl Segment {

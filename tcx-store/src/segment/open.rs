@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_schema::SchemaRef;
@@ -94,6 +94,7 @@ impl Segment {
             dead: Mutex::default(),
             sound_keys: OnceLock::new(),
             last_unpacked: Mutex::default(),
+            uses: AtomicU64::new(0),
             map,
         })
     }

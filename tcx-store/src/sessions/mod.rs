@@ -1,5 +1,5 @@
-//! Records of what processes have done with a module, in small files beside its rows. Only `tcx report` and `tcx stats` read
-//! them, and nothing depends on them.
+//! Records of what processes have done with a module, in small files beside its rows. `tcx report` and `tcx stats` read them, and
+//! eviction, if it depends on how often segments were used. No row depends on them.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -7,6 +7,7 @@ mod record;
 mod recorder;
 #[cfg(test)]
 mod tests;
+pub(crate) mod uses;
 
 use std::fmt;
 use std::fs::File;

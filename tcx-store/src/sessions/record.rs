@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use super::MOST_BYTES;
+use crate::live::uses::ShortName;
+use crate::stats::batch_times::BatchTimes;
 use crate::stats::causes::MissCauses;
 use crate::stats::{Stats, Timings};
 use crate::storage::name::check_module_id;
@@ -15,6 +17,8 @@ use crate::sys::clock::{millis, time};
 const FIRST: &str = "tcx session 1";
 /// What precedes the checksum.
 const CHECKSUM: &str = "checksum ";
+/// The bytes of the last line: the checksum has sixteen digits.
+const CHECKSUM_LINE: usize = CHECKSUM.len() + 16 + 1;
 /// The most bytes of a text of the program, and the most texts.
 const MOST_TEXT: usize = 200;
 const MOST_TEXTS: usize = 32;
@@ -54,6 +58,26 @@ pub struct Session {
     pub provenance: Vec<(String, String)>,
     /// What it did. What is so only at a moment (rows in the buffer or on disk, whether writing is off) is not recorded.
     pub stats: Stats,
+    /// The uses of segments by the process, the most used first: those for which a record has room.
+    pub(crate) uses: Vec<SegmentUses>,
+}
+
+/// How much a process has used a segment, as of the end of its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentUses {
+    pub(crate) segment: ShortName,
+    pub(crate) rows: u64,
+    /// How long before the end a row was served last.
+    pub(crate) seconds_ago: u64,
+}
+
+impl SegmentUses {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let segment = parse_hex64(words.next()?)?;
+        let mut number = || words.next()?.parse().ok();
+        Some(Self { segment, rows: number()?, seconds_ago: number()? })
+    }
 }
 
 impl Session {
@@ -104,6 +128,11 @@ fn times(stats: &mut Stats) -> [(&'static str, &mut Timings); 6] {
     ]
 }
 
+/// Times of lookups of a record by their names.
+fn batches(stats: &mut Stats) -> [(&'static str, &mut BatchTimes); 2] {
+    [("batches.found", &mut stats.hit_times), ("batches.missed", &mut stats.miss_times)]
+}
+
 /// The bytes of a record.
 pub(crate) fn encode(session: &Session) -> Vec<u8> {
     let mut text = format!("{FIRST}\nmodule {}\n", session.module);
@@ -121,8 +150,22 @@ pub(crate) fn encode(session: &Session) -> Vec<u8> {
     for (name, Timings { count, total, longest }) in times(&mut stats) {
         line(name, &format_args!("{count} {} {}", total.as_nanos(), longest.as_nanos()));
     }
-    for (name, value) in session.provenance.iter().filter(|(name, _)| is_word(name)).take(MOST_TEXTS) {
-        line(&format!("from.{name}"), &shortened(value));
+    for (name, times) in batches(&mut stats).into_iter().filter(|(_, times)| times.count() > 0) {
+        let buckets: Vec<String> =
+            times.buckets().map(|(bucket, count)| format!("{bucket}:{count}")).collect();
+        line(name, &buckets.join(" "));
+    }
+    let words = session.provenance.iter().filter(|(name, _)| is_word(name)).take(MOST_TEXTS);
+    let from = words.map(|(name, value)| format!("from.{name} {}\n", shortened(value)));
+    let uses = session.uses.iter().map(|SegmentUses { segment, rows, seconds_ago }| {
+        format!("uses {segment:016x} {rows} {seconds_ago}\n")
+    });
+    for line in from.chain(uses) {
+        // A longer record would not be read.
+        if text.len() + line.len() > MOST_BYTES - CHECKSUM_LINE {
+            break;
+        }
+        text += &line;
     }
     with_checksum(text)
 }
@@ -164,6 +207,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Session> {
     }
     let (mut module, mut started, mut ended, mut process) = (None, None, None, None);
     let (mut is_closed, mut provenance, mut stats) = (false, Vec::new(), Stats::default());
+    let mut uses = Vec::new();
     for (name, value) in lines.filter_map(|line| line.split_once(' ')) {
         match name {
             "module" => module = check_module_id(value).is_ok().then(|| value.to_owned()),
@@ -171,6 +215,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Session> {
             "ended" => ended = Some(time(value.parse().ok()?)),
             "closed" => is_closed = value == "yes",
             "process" => process = value.parse().ok(),
+            "uses" => uses.push(SegmentUses::parse(value)?),
             _ => match name.strip_prefix("from.") {
                 Some(name) if is_word(name) && provenance.len() < MOST_TEXTS => {
                     provenance.push((name.to_owned(), shortened(value)));
@@ -182,7 +227,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Session> {
     }
     stats.misses = stats.miss_causes.all();
     let (started, ended) = (started?, ended?);
-    Some(Session { module: module?, started, ended, is_closed, process: process?, provenance, stats })
+    let (module, process) = (module?, process?);
+    Some(Session { module, started, ended, is_closed, process, provenance, stats, uses })
 }
 
 /// `None` for a malformed value.
@@ -195,6 +241,11 @@ fn put(stats: &mut Stats, name: &str, value: &str) -> Option<()> {
         let (count, total, longest) = (next()?, next()?, next()?);
         let [total, longest] = [total, longest].map(Duration::from_nanos);
         *times = Timings { count, total, longest };
+    } else if let Some((_, times)) = batches(stats).into_iter().find(|(own, _)| *own == name) {
+        for bucket in value.split(' ') {
+            let (bucket, count) = bucket.split_once(':')?;
+            times.add(bucket.parse().ok()?, count.parse().ok()?)?;
+        }
     }
     Some(())
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::uses::recorded;
 use super::{FOLDER, KEPT, RecordName, Session, record};
 use crate::engine::Core;
 use crate::storage::Storage;
@@ -55,6 +56,7 @@ impl Recorder {
             process: std::process::id(),
             provenance: spec.provenance.clone(),
             stats,
+            uses: recorded(&self.core),
         };
         let is_first = self.recorded == 0;
         let written = self.core.storage.folder(FOLDER).and_then(|folder| {

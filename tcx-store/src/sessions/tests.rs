@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::record::{decode, encode, with_checksum};
+use super::record::{SegmentUses, decode, encode, with_checksum};
 use super::recorder::remove_old;
 use super::{FOLDER, MOST_BYTES, RecordName, Recorder, Session, sessions};
 use crate::LookupOptions;
@@ -37,9 +37,23 @@ fn a_session() -> Session {
     (stats.misses, stats.miss_causes.absent, stats.miss_causes.recomputed) = (5, 4, 1);
     stats.seal_times.count = 7;
     stats.seal_times.total = Duration::from_nanos(12_345);
+    for (bucket, count) in [(7, 12), (90, 1)] {
+        stats.hit_times.add(bucket, count).unwrap();
+    }
+    stats.miss_times.add(0, 3).unwrap();
     let [started, ended] = [1000, 2000].map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
     let provenance = vec![("host".to_owned(), "a host".to_owned())];
-    Session { module: "m_v1".to_owned(), started, ended, is_closed: true, process: 9, provenance, stats }
+    let uses = vec![SegmentUses { segment: 0xfe, rows: 70, seconds_ago: 9 }];
+    Session {
+        module: "m_v1".to_owned(),
+        started,
+        ended,
+        is_closed: true,
+        process: 9,
+        provenance,
+        stats,
+        uses,
+    }
 }
 
 #[test]
@@ -248,10 +262,18 @@ fn every_number_of_a_record_is_read_back() {
 #[test]
 fn a_record_of_the_largest_texts_is_short_enough_to_be_read() {
     let texts = (0..100).map(|number| (format!("{number:0200}"), "x".repeat(1000))).collect();
-    let stats = Stats { hits: u64::MAX, ..Stats::default() };
-    let session = Session { module: "m".repeat(100), provenance: texts, stats, ..a_session() };
+    let mut stats = Stats { hits: u64::MAX, ..Stats::default() };
+    (0..108).for_each(|bucket| stats.hit_times.add(bucket, 1 << 40).unwrap());
+    let uses =
+        (0..10_000).map(|segment| SegmentUses { segment, rows: u64::MAX - segment, seconds_ago: u64::MAX });
+    let session =
+        Session { module: "m".repeat(100), provenance: texts, stats, uses: uses.collect(), ..a_session() };
     assert!(encode(&session).len() <= MOST_BYTES);
-    assert_eq!(decode(&encode(&session)).unwrap().provenance.len(), 32);
+    let decoded = decode(&encode(&session)).unwrap();
+    assert_eq!(decoded.provenance.len(), 32);
+    assert_eq!(decoded.uses, session.uses[..decoded.uses.len()], "the most used");
+    let short = decode(&encode(&Session { provenance: Vec::new(), ..session })).unwrap();
+    assert!(short.uses.len() > 200, "{} segments", short.uses.len());
 }
 
 #[test]
@@ -270,6 +292,9 @@ fn a_damaged_record_is_none_and_unknown_lines_are_left_out() {
     for (old, new) in [
         ("session 1", "session 2"),
         ("hits 3", "hits -3"),
+        ("uses 00000000000000fe 70", "uses fe 70"),
+        ("found 7:12", "found 7"),
+        ("missed 0:3", "missed 108:3"),
         ("module m_v1", "module ../m"),
         ("started 1000\n", ""),
     ] {

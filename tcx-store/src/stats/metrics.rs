@@ -78,6 +78,12 @@ pub(crate) fn publish(module: &str, stats: &Stats) {
             counter!(name, "module" => module.to_owned(), "tier" => tier).absolute(count);
         }
     }
+    for (found, times) in [("all", &stats.hit_times), ("some", &stats.miss_times)] {
+        for (quantile, time) in [("0.5", times.p50()), ("0.99", times.p99()), ("0.999", times.p999())] {
+            gauge!("tcx_lookup_seconds", "module" => module.to_owned(), "found" => found, "quantile" => quantile)
+                .set(time.as_secs_f64());
+        }
+    }
     let levels = [
         ("tcx_buffered_rows", stats.buffered_rows),
         ("tcx_buffered_bytes", stats.buffered_bytes),

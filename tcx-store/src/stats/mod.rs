@@ -1,5 +1,6 @@
 //! What a store has done since it was opened in this process.
 
+pub(crate) mod batch_times;
 pub(crate) mod causes;
 pub(crate) mod display;
 #[cfg(feature = "metrics")]
@@ -8,6 +9,7 @@ pub(crate) mod metrics;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::stats::batch_times::{BatchClock, BatchTimes};
 use crate::stats::causes::MissCauses;
 
 /// Counters of one store in this process.
@@ -80,12 +82,22 @@ pub struct Stats {
     pub failed_listings: u64,
     /// The size of the memory cache in bytes.
     pub memory_cache_bytes: u64,
+    /// The most bytes that the memory cache keeps now: [`Options::memory_cache_bytes`](crate::Options::memory_cache_bytes), or less
+    /// as long as memory is short.
+    pub memory_cache_limit: u64,
+    /// How often the memory cache was made smaller because memory was short.
+    pub memory_cache_shrinks: u64,
     /// Index runs that were rebuilt because they were damaged or missing.
     pub rebuilt_runs: u64,
     /// How often writing was turned off.
     pub write_failures: u64,
     /// Whether writing is off now.
     pub is_writing_off: bool,
+    /// Lookups that found all of their rows: from the packed keys until the rows are found and verified, and copied if they have a
+    /// [`Destination`](crate::Destination).
+    pub hit_times: BatchTimes,
+    /// Lookups that missed a row, without the time that it took to compute it.
+    pub miss_times: BatchTimes,
     /// Computing missing rows, as reported by [`Store::computed`](crate::Store::computed).
     pub compute_times: Timings,
     /// Waiting for [`flush`](crate::Store::flush).
@@ -227,6 +239,8 @@ pub(crate) struct Counters {
     pub(crate) failed_listings: Counter,
     pub(crate) rebuilt_runs: Counter,
     pub(crate) write_failures: Counter,
+    pub(crate) hit_times: BatchClock,
+    pub(crate) miss_times: BatchClock,
     /// By [`Work`].
     pub(crate) clocks: [Clock; Work::COUNT],
 }

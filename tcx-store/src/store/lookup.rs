@@ -1,5 +1,7 @@
 //! Looking up rows.
 
+use std::time::Instant;
+
 use super::Store;
 use crate::error::Result;
 use crate::read::destination::Destinations;
@@ -30,9 +32,13 @@ impl Store {
         for destination in &*options.destinations {
             self.core.check_destination(destination, keys.len(), options.leaves.map(|leaves| &**leaves))?;
         }
-        let (core, is_counted) = (self.reader()?, !options.uncounted);
+        let core = self.reader()?;
+        let start = (!options.uncounted).then(Instant::now);
         let lookup = core.lookup(keys, options)?;
-        Ok(if is_counted { core.counted(lookup) } else { lookup })
+        Ok(match start {
+            Some(start) => core.counted(lookup, start),
+            None => lookup,
+        })
     }
 
     /// Looks up the missing rows again, because another thread may have computed them.

@@ -13,7 +13,7 @@ use crate::segment::{Piece, PieceRows, PieceSource, Segment, SegmentHeader, writ
 use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
 use crate::sys::runtime::lock;
-use crate::upkeep::compaction::may_replace;
+use crate::upkeep::compaction::{hand_on_uses, may_replace};
 
 impl Store {
     /// Rewrites a segment with its first `rows` live rows: the newest, if it was joined from others. The other rows are gone,
@@ -107,7 +107,9 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
     if !may_replace(core, identity.instance, std::slice::from_ref(segment))? {
         return Ok(false);
     }
+    let name = written.name;
     publish_segment(core, written, hashes).map_err(io::Error::other)?;
+    hand_on_uses(core, std::slice::from_ref(segment), name);
     Ok(true)
 }
 

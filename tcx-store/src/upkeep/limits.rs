@@ -11,6 +11,7 @@ use crate::storage::name::FileName;
 use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime::lock;
 use crate::upkeep::compaction::evict;
+use crate::upkeep::eviction::EvictionOrder;
 
 impl Core {
     /// Whether the folder is full, and nothing more is kept.
@@ -46,7 +47,7 @@ impl Core {
         let _alone = lock(&self.evicting);
         if self.used()? > max {
             self.collect(Duration::ZERO)?;
-            if self.retention.when_full == WhenFull::EvictOldest {
+            if self.retention.when_full.evicts() {
                 self.evict(max)?;
             }
         }
@@ -68,9 +69,9 @@ impl Core {
         Ok(())
     }
 
-    /// Removes the oldest rows until the folder, which takes `used` bytes, takes `max`. Where that would take the rows that have
-    /// just become durable because other files cannot be removed, those files are not counted: without them, the rows are
-    /// kept within the limit.
+    /// Removes rows until the folder, which takes `used` bytes, takes `max`: the oldest, or those that the policy chooses. Where that
+    /// would take the rows that have just become durable because other files cannot be removed, those files are not counted: without
+    /// them, the rows are kept within the limit.
     fn evict_within(&self, max: u64, used: u64) -> Result<()> {
         let usable = self.live().decided();
         let rows = usable.iter().map(|segment| segment.bytes() as u64).sum::<u64>().min(used);
@@ -82,7 +83,7 @@ impl Core {
         self.note_what_stays(max, is_within_reach)?;
         let counted = if is_within_reach { used } else { rows };
         if counted > max {
-            evict(self, counted - max)?;
+            evict(self, counted - max, EvictionOrder::of(self.retention.when_full, kept, max))?;
         }
         Ok(())
     }

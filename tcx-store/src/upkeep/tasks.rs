@@ -20,6 +20,7 @@ use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
 use crate::sys::runtime::lock;
 use crate::upkeep::compaction::{Collected, Effort, Grace, collect, compact, evict};
+use crate::upkeep::eviction::EvictionOrder;
 
 /// Merges index runs until none is due; into one, if there is not too much in them, when the writer `ends`. A merge that fails costs speed and nothing else.
 pub(crate) fn merge_runs(core: &Core, ends: bool) {
@@ -171,7 +172,7 @@ impl Core {
     /// Returns an error if the folder cannot be listed, or is not the one that was opened.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
         let _alone = lock(&self.upkeep);
-        evict(self, bytes)
+        evict(self, bytes, EvictionOrder::OLDEST)
     }
 
     /// Makes the index as small as its rows need, if that frees `at_least` bytes.

@@ -88,7 +88,8 @@ impl CacheBuilder {
     }
 
     /// The maximum size in bytes of the memory cache of each module: decompressed rows, and rows that were read instead of
-    /// mapped (a sixteenth of the memory that the process may use). 0 turns it off.
+    /// mapped (a sixteenth of the memory that the process may use). 0 turns it off. While the machine or the control group is short
+    /// of memory, the memory cache keeps less; [`Stats::memory_cache_limit`](crate::Stats::memory_cache_limit) is what it may keep.
     pub fn memory_cache_bytes(mut self, bytes: usize) -> Self {
         self.options.memory_cache_bytes = bytes;
         self

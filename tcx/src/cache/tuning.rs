@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tcx_store::{Options, ReadMode};
+use tcx_store::{MemoryCachePolicy, Options, ReadMode};
 
 /// The settings that seldom need another value, for [`CacheBuilder::tuning`](crate::CacheBuilder::tuning). None of them is part
 /// of a module's identity.
@@ -15,6 +15,7 @@ use tcx_store::{Options, ReadMode};
 /// | [`refresh_every`](Self::refresh_every) | 1 s |
 /// | [`gc_grace`](Self::gc_grace) | 1 min |
 /// | [`read_mode`](Self::read_mode) | [`ReadMode::Auto`] |
+/// | [`memory_cache_policy`](Self::memory_cache_policy) | [`MemoryCachePolicy::Lru`] |
 ///
 /// ```
 /// # use std::time::Duration;
@@ -38,6 +39,7 @@ pub struct Tuning {
     refresh_every: Duration,
     gc_grace: Duration,
     read_mode: ReadMode,
+    memory_cache_policy: MemoryCachePolicy,
 }
 
 impl Tuning {
@@ -87,16 +89,30 @@ impl Tuning {
         self
     }
 
+    /// What the memory cache keeps when it is full ([`MemoryCachePolicy::Lru`]: what was used last).
+    pub fn memory_cache_policy(mut self, policy: MemoryCachePolicy) -> Self {
+        self.memory_cache_policy = policy;
+        self
+    }
+
     pub(super) fn apply(self, options: &mut Options) {
         // A new setting has to be named here.
-        let Self { flush_bytes, flush_interval, write_buffer_bytes, refresh_every, gc_grace, read_mode } =
-            self;
+        let Self {
+            flush_bytes,
+            flush_interval,
+            write_buffer_bytes,
+            refresh_every,
+            gc_grace,
+            read_mode,
+            memory_cache_policy,
+        } = self;
         options.flush_bytes = flush_bytes;
         options.flush_interval = flush_interval;
         options.write_buffer_bytes = write_buffer_bytes;
         options.refresh_every = refresh_every;
         options.gc_grace = gc_grace;
         options.read_mode = read_mode;
+        options.memory_cache_policy = memory_cache_policy;
     }
 }
 
@@ -110,8 +126,17 @@ impl Default for Tuning {
             refresh_every,
             gc_grace,
             read_mode,
+            memory_cache_policy,
             ..
         } = options;
-        Self { flush_bytes, flush_interval, write_buffer_bytes, refresh_every, gc_grace, read_mode }
+        Self {
+            flush_bytes,
+            flush_interval,
+            write_buffer_bytes,
+            refresh_every,
+            gc_grace,
+            read_mode,
+            memory_cache_policy,
+        }
     }
 }

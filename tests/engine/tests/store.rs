@@ -5,8 +5,8 @@ use std::time::Duration;
 use tcx_engine_tests::{OUTPUT, check, columns, files, get_or_compute, lookup, open, options, row, spec};
 
 use tcx_store::{
-    Column, ColumnType, Compression, DType, ErrorKind, Identity, KeyType, Keys, Options, ReadMode, Spec,
-    Store, WhenFull,
+    Column, ColumnType, Compression, DType, ErrorKind, Eviction, EvictionCandidate, EvictionPolicy, Identity,
+    KeyType, Keys, MemoryCachePolicy, Options, ReadMode, Spec, Store, WhenFull,
 };
 
 #[test]
@@ -285,6 +285,18 @@ fn strange_files_in_the_folder_are_left_alone() {
     assert_eq!(std::fs::read_to_string(folder.join("notes.txt")).unwrap(), "mine");
 }
 
+struct AsTheyCome;
+
+impl EvictionPolicy for AsTheyCome {
+    fn name(&self) -> &'static str {
+        "as they come"
+    }
+
+    fn choose(&self, candidates: &[EvictionCandidate], _: u64) -> Vec<usize> {
+        (0..candidates.len()).collect()
+    }
+}
+
 #[test]
 fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_others() {
     let dir = tempfile::tempdir().unwrap();
@@ -297,7 +309,7 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
         assert!(std::sync::Arc::ptr_eq(&store, &again));
     }
     let hour = Duration::from_hours(1);
-    let others: [(&str, Options); 11] = [
+    let others: [(&str, Options); 13] = [
         ("`max_bytes` is 1073741824, requested 5", Options { max_bytes: Some(5), ..first.clone() }),
         (
             "`when_full` is StopWriting, requested EvictOldest",
@@ -310,6 +322,14 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
         ),
         ("`read_mode` is Auto, requested Pread", Options { read_mode: ReadMode::Pread, ..first.clone() }),
         ("requested 7", Options { memory_cache_bytes: 7, ..first.clone() }),
+        (
+            "`memory_cache_policy` is Lru, requested ScanResistant",
+            Options { memory_cache_policy: MemoryCachePolicy::ScanResistant, ..first.clone() },
+        ),
+        (
+            "`when_full` is StopWriting, requested EvictBy(as they come)",
+            Options { when_full: WhenFull::EvictBy(Eviction::new(&AsTheyCome)), ..first.clone() },
+        ),
         ("`flush_bytes` is 67108864, requested 8", Options { flush_bytes: 8, ..first.clone() }),
         (
             "`flush_interval` is 3600s, requested 1s",

@@ -25,7 +25,8 @@ use crate::storage::{LocalStorage, Storage, System};
 use crate::sys::bytes::Random;
 use crate::sys::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
 use crate::{
-    Column, ColumnType, Compression, DType, DYNAMIC_DIM, Field, KeyType, Keys, Leaf, LeafKind, ReadMode,
+    Column, ColumnType, Compression, DType, DYNAMIC_DIM, Field, KeyType, Keys, Leaf, LeafKind,
+    MemoryCachePolicy, ReadMode,
 };
 
 const fn dense(name: &'static str, dtype: DType, shape: &'static [usize]) -> Field {
@@ -201,7 +202,14 @@ impl Folder {
     fn open_from(&self, storage: &dyn Storage, name: SegmentName) -> Result<Segment, SegmentError> {
         let file = storage.open(&name.to_string()).unwrap();
         let columns = (&self.schema, &self.leaves.clone().into());
-        Segment::open(file, &Arc::new(MemoryCache::new(0)), name, columns, "ab", INSTANCE)
+        Segment::open(
+            file,
+            &Arc::new(MemoryCache::new(0, MemoryCachePolicy::Lru)),
+            name,
+            columns,
+            "ab",
+            INSTANCE,
+        )
     }
 
     /// The same rows as in `name`, in record batches of so many rows, as another writer may have made them.

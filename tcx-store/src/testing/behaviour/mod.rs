@@ -6,6 +6,7 @@ mod compaction;
 pub(super) mod compression;
 mod contention;
 mod destination;
+mod eviction;
 mod failed_invalidation;
 mod faults;
 mod folder;

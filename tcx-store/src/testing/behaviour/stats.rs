@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::replaced_at_once::{killed_before_the_commit, with_a_row};
 use crate::LookupOptions;
 use crate::storage::{LocalStorage, System};
+use crate::sys::memory::memory;
 use crate::testing::{
     Fault, Faulty, column, compute, keys, names, process, seal_all, spec, values, with_operations,
 };
@@ -46,6 +47,33 @@ fn filled(dir: &Path) -> Store {
 
 fn segment(dir: &Path) -> PathBuf {
     dir.join("m_v1").join(&names(dir, "seg-")[0])
+}
+
+#[test]
+fn the_limit_of_the_memory_cache_is_a_sixteenth_of_the_memory_unless_it_is_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = |options: &Options| {
+        let storage = Arc::new(LocalStorage::new(dir.path().join("m_v1"), System));
+        let stats = Store::with_storage(storage, spec(), options).unwrap().stats();
+        (stats.memory_cache_limit, stats.memory_cache_bytes, stats.memory_cache_shrinks)
+    };
+    assert_eq!(limit(&Options::default()), (memory() as u64 / 16, 0, 0));
+    assert_eq!(limit(&Options { memory_cache_bytes: 7, ..Options::default() }), (7, 0, 0));
+}
+
+#[test]
+fn lookups_are_timed_apart_by_whether_they_missed_a_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = filled(dir.path());
+    let before = store.stats();
+    for wanted in [&["a", "b"][..], &["c"], &["a", "x"]] {
+        store.lookup(keys(wanted)).unwrap();
+    }
+    store.lookup_with(keys(&["a"]), LookupOptions::uncounted()).unwrap();
+    let after = store.stats();
+    assert_eq!((before.hit_times.count(), after.hit_times.count()), (0, 2));
+    assert_eq!(after.miss_times.count() - before.miss_times.count(), 1);
+    assert!(after.hit_times.p50() > Duration::ZERO && after.hit_times.p50() <= after.hit_times.p999());
 }
 
 #[test]

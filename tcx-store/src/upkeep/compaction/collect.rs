@@ -12,6 +12,7 @@ use crate::live::listing::Listing;
 use crate::segment::Segment;
 use crate::storage::Held;
 use crate::storage::name::{FileName, SegmentName};
+use crate::upkeep::eviction::EvictionOrder;
 
 /// How old files have to be, by the clock of their file system. It decides nothing but when they are removed.
 #[derive(Clone, Copy, Debug)]
@@ -74,14 +75,14 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     collection.finish()
 }
 
-/// Removes the oldest segments until `bytes` bytes are free.
+/// Removes segments in this order until `excess` bytes are free.
 ///
 /// # Errors
 ///
 /// Returns an error if the folder cannot be listed, or is not the one that was opened.
-pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
+pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()> {
     let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
-    let (folder, mut usable) = {
+    let (folder, usable, served) = {
         let mut live = core.live();
         let folder = core.storage.hold().map_err(failed)?;
         live.check_instance()?;
@@ -89,9 +90,10 @@ pub(crate) fn evict(core: &Core, excess: u64) -> Result<()> {
         if live.changes.unread_after(0).is_some() {
             return Ok(());
         }
-        (folder, live.decided())
+        (folder, live.decided(), live.served())
     };
-    usable.sort_by_key(|segment| (segment.born(), segment.name()));
+    // Without the lock: a policy may take its time, and lookups do not wait for it.
+    let usable = order.of_segments(core, usable, &served, excess);
     let left = Listing::read(&*core.storage).map_err(failed)?.segments;
     let grace = Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0 };
     let mut collection = Collection { core, folder, grace, left, collected: Collected::default() };

@@ -25,6 +25,7 @@ use crate::schema::key::{KeyHash, hash};
 use crate::segment::{
     Piece, PieceRows, PieceSource, Segment, SegmentHeader, Verdict, most_rows, write_segment,
 };
+use crate::sessions::uses::learn_uses;
 use crate::stats::Work;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
@@ -121,9 +122,20 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     }
     let name = written.name;
     publish_segment(core, written, hashes).map_err(io::Error::other)?;
+    hand_on_uses(core, inputs, name);
     core.took(Work::Compaction, start);
     tracing::debug!(segment = %name, inputs = names.len(), "compacted");
     Ok(true)
+}
+
+/// The new segment counts as used as often as those that it replaces were. Other processes have recorded these alone, so what they
+/// recorded is taken over, where eviction of this process depends on it.
+pub(crate) fn hand_on_uses(core: &Core, inputs: &[Arc<Segment>], name: SegmentName) {
+    let now = now_millis();
+    if core.retention.evicts_by_uses() {
+        learn_uses(core, now);
+    }
+    core.hand_on_uses(inputs, name, now);
 }
 
 /// The rows of each input that are alive, each key once, and their hashes.
