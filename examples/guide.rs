@@ -10,7 +10,7 @@ use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor};
 use tcx::{
     Cache, CacheableOutput, ContentId, D1, ErrorKind, Extractor, FileId, Frozen, I64Ids, Identity, Keyed,
-    Mode, Partial, Ragged, Stop, Table, Typed, Weights, WhenFull, cached_module,
+    Mode, OnMismatch, Partial, Ragged, Stop, Table, Typed, Weights, WhenFull, cached_module,
 };
 
 #[derive(CacheableOutput)]
@@ -202,6 +202,15 @@ fn main() -> tcx::Result<()> {
     }
     assert_eq!((encoder_cache.stats().hits, encoder_cache.stats().misses), (5 * 80, 100));
 
+    // Other settings.
+    let sweep = Cache::builder().on_mismatch(OnMismatch::Separate).open(dir)?;
+    for separator in [" ", "a"] {
+        let parts = Table::<Vec<i64>>::builder("parts_v1").metadata("separator", separator).open(&sweep)?;
+        parts.get_or_compute(&ids, |missing| {
+            Ok(missing.ids().map(|id| id.split(separator).count() as i64).collect())
+        })?;
+    }
+
     // Some of the fields.
     let some = encoder_cache.fields::<Brightness>()?;
     let light = some.fetch(&ids, |missing| decode(missing.str_ids()))?;
@@ -281,6 +290,11 @@ fn main() -> tcx::Result<()> {
     let reader = cache.with_mode(Mode::ReadOnly).module(encoder()?)?;
     reader.fetch(&ids, |missing| decode(missing.str_ids()))?;
     assert!(encoder_cache.coverage(&ids)?.is_complete(), "what was invalidated is computed again");
+
+    // Where rows come from.
+    for row in encoder_cache.describe(&ids[..2])?.into_iter().flatten() {
+        println!("{} bytes, {:?} old, by {:?}", row.bytes, row.age(), row.processes);
+    }
 
     // Ahead of time, and looking back.
     let warmed = encoder_cache.warm(&ids, |missing| decode(missing.str_ids()))?;

@@ -151,6 +151,9 @@ pub(crate) enum Command {
         /// Remove rows that were computed longer ago, as in 30d.
         #[arg(long, value_parser = parse_age, group = "limit", value_name = "TIME")]
         older_than: Option<Duration>,
+        /// Remove the caches of other identities (`MODULE+DIGEST`) that no program has used for this time, as in 30d.
+        #[arg(long, value_parser = parse_age, group = "limit", value_name = "TIME")]
+        unused_for: Option<Duration>,
         #[command(flatten)]
         deleting: Deleting,
     },
@@ -211,6 +214,9 @@ pub(crate) enum Command {
         /// Create the cache if it does not exist.
         #[arg(long)]
         create: bool,
+        /// Add the rows to a folder of their identity beside the module, as programs do that separate identities.
+        #[arg(long)]
+        separate: bool,
         /// Only print what would be done.
         #[arg(long)]
         dry_run: bool,

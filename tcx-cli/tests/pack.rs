@@ -194,6 +194,25 @@ fn rows_of_another_identity_are_not_unpacked() {
 }
 
 #[test]
+fn rows_of_another_identity_are_unpacked_beside_the_module_on_request() {
+    let dir = workplace();
+    json(dir.path(), &["pack", "another", "clip_v1", "--to", "clip.tcxpack"]);
+    let unpack = ["unpack", "cache", "clip.tcxpack", "--separate"];
+    let first = json(dir.path(), &unpack);
+    let folder = first["module"].as_str().unwrap();
+    assert!(folder.starts_with("clip_v1+") && first["new"] == true, "{first}");
+    // An identity keeps its folder.
+    let again = json(dir.path(), &unpack[..3]);
+    assert_eq!(
+        (&again["module"], &again["added"], &again["present"]),
+        (&first["module"], &0.into(), &first["added"])
+    );
+    json(dir.path(), &["pack", "cache", folder, "--to", "again.tcxpack"]);
+    let files = ["clip.tcxpack", "again.tcxpack"].map(|name| fs::read(dir.path().join(name)).unwrap());
+    assert!(files[0] == files[1]);
+}
+
+#[test]
 fn a_cache_is_created_only_if_that_is_asked_for_and_no_file_is_overwritten() {
     let dir = workplace();
     let pack = ["pack", "cache", "clip_v1", "--to", "clip.tcxpack"];

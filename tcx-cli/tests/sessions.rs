@@ -84,9 +84,9 @@ fn run(command: &str, dir: &Path) -> String {
     masked(&String::from_utf8(output.stdout).unwrap()) + &code
 }
 
-/// What differs from run to run is replaced: random names, times.
+/// What differs from run to run is replaced: random names, times, processes.
 fn masked(text: &str) -> String {
-    let (mut masked, mut word) = (String::new(), String::new());
+    let (mut masked, mut word, mut before) = (String::new(), String::new(), String::new());
     for c in text.chars().chain(['\0']) {
         if c.is_ascii_alphanumeric() {
             word.push(c);
@@ -94,13 +94,17 @@ fn masked(text: &str) -> String {
         }
         let is_hex = word.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
         let is_time = word.len() == 13 && word.chars().all(|c| c.is_ascii_digit());
+        let is_process = before == "process" && word.chars().all(|c| c.is_ascii_digit());
         masked.push_str(match () {
             () if is_time => "[ms]",
+            () if is_process && !word.is_empty() => "[process]",
             // Changes are numbered with twenty digits.
             () if is_hex && word.len() >= 16 && !word.starts_with("00000000") => "[hex]",
             () => &word,
         });
-        word.clear();
+        if !word.is_empty() {
+            before = std::mem::take(&mut word);
+        }
         masked.push(c);
     }
     masked.pop();

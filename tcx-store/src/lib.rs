@@ -44,7 +44,8 @@ pub use inspect::rows::{Row, RowCount, Rows};
 pub use inspect::verify::{Damage, DamagedFile, Repaired, VerifyReport, repair, verify};
 pub use inspect::{Inspection, SegmentFacts, SegmentState};
 pub use options::{
-    Compression, Eviction, EvictionCandidate, EvictionPolicy, MemoryCachePolicy, Options, ReadMode, WhenFull,
+    Compression, Eviction, EvictionCandidate, EvictionPolicy, MemoryCachePolicy, OnMismatch, Options,
+    ReadMode, WhenFull,
 };
 pub use read::destination::Destination;
 pub use read::lookup::Lookup;
@@ -60,8 +61,9 @@ pub use sessions::{Session, sessions};
 pub use stats::batch_times::BatchTimes;
 pub use stats::causes::MissCauses;
 pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Timings};
-pub use storage::name::check_module_id;
+pub use storage::name::{check_module_id, module_of_folder};
 pub use store::Store;
+pub use store::describe::{RowFacts, RowProcess, StoredStamp};
 pub use store::memory::Memory;
 pub use sys::fork::Process;
 pub use sys::notice::{Trouble, has_listener, notice, notices_on_stderr};

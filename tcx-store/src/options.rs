@@ -58,8 +58,10 @@ pub struct Options {
     pub memory_cache_policy: MemoryCachePolicy,
     /// How files are read.
     pub read_mode: ReadMode,
+    /// What happens if the folder of the module belongs to another identity. It may differ between opens of a folder.
+    pub on_mismatch: OnMismatch,
     /// The store only looks rows up, and writes nothing, not even an index run (`false`). If a process opens a store again,
-    /// only this setting may differ: the next open for writing makes a read-only store writable.
+    /// this setting may differ: the next open for writing makes a read-only store writable.
     pub read_only: bool,
 }
 
@@ -86,6 +88,7 @@ impl Options {
             memory_cache_bytes,
             memory_cache_policy,
             read_mode,
+            on_mismatch: _,
             read_only: _,
         } = self;
         let when_full = max_bytes.map(|_| when_full);
@@ -200,6 +203,38 @@ pub enum MemoryCachePolicy {
     ScanResistant,
 }
 
+/// What happens if the folder of a module belongs to another identity: other weights, settings or outputs under the same id.
+///
+/// ```
+/// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, OnMismatch, Options, Spec, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// let options = Options { on_mismatch: OnMismatch::Separate, ..Default::default() };
+/// for size in ["224", "336", "224"] {
+///     let identity = Identity::from_iter([("size".to_owned(), size.to_owned())]);
+///     let spec = Spec::new("m_v1", KeyType::Int, &output, identity, Vec::new())?;
+///     let store = Store::open(dir.path(), spec, &options)?;
+///     let mut rows = store.lookup(Keys::ints([1], 0))?;
+///     if rows.missing() > 0 {
+///         store.insert(&mut rows, &[0], vec![Column::dense(&[10])])?;
+///     }
+///     store.flush()?;
+/// }
+/// assert_eq!(tcx_store::modules(dir.path())?.len(), 2); // m_v1+…, twice
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnMismatch {
+    /// Opening the module is an error that names both sides.
+    #[default]
+    Refuse,
+    /// Each identity has a cache of its own, in a folder `ID+DIGEST` beside that of the module, where the digest is that of the
+    /// identity. The folder of the module stays that of the identity which has it already. The same identity gets the same folder
+    /// again, in every process.
+    Separate,
+}
+
 /// How files are read.
 ///
 /// ```
@@ -276,6 +311,7 @@ impl Default for Options {
             memory_cache_bytes: memory() / 16,
             memory_cache_policy: MemoryCachePolicy::Lru,
             read_mode: ReadMode::Auto,
+            on_mismatch: OnMismatch::Refuse,
             read_only: false,
         }
     }

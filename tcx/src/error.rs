@@ -38,7 +38,7 @@ use self::unloaded::Unloaded;
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The folder of the module holds rows of another identity: other fields, weights, output or id types. Bump the id, as in
-    /// `resnet50_v2`, or open another directory.
+    /// `resnet50_v2`, or open another directory, or set [`OnMismatch::Separate`](crate::OnMismatch::Separate).
     Mismatch,
     /// The folder was removed and created again, or replaced by a copy, since it was opened. Open the module again.
     Replaced,

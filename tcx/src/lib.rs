@@ -46,10 +46,12 @@
 //!
 //! | to … | use |
 //! |---|---|
-//! | open a cache | [`Cache::open`], or [`Cache::builder`] for limits, compression and the [`Mode`] |
+//! | open a cache | [`Cache::open`], [`Cache::in_memory`], or [`Cache::builder`] for limits, compression and the [`Mode`] |
+//! | sweep over weights or settings under one id | [`CacheBuilder::on_mismatch`] |
 //! | open a module | [`Cache::module`]; [`Cache::lazy_module`] to build it at the first miss; [`Cache::module_after`] for chains |
 //! | get features | [`Cached::forward`]; [`Cached::fetch`] to load the inputs of missing samples only; [`Cached::fields`] for a part |
 //! | fill a cache ahead of its use | [`Cached::warm`], [`Cached::prefetch`], [`Cached::coverage`] |
+//! | see when and by which process rows were computed | [`Cached::describe`], [`Table::describe`] |
 //! | freeze weights | [`Frozen::load`], [`Frozen::build`], [`Frozen::script`], [`Frozen::tensor`] |
 //! | return tensors that differ in size | a `Vec<Tensor>`, or [`Ragged`], with `_` in the shape |
 //! | name samples | strings and paths, `key = i64` or `key = bytes` ([`Id`]); [`ContentId`]; [`FileId`]; [`Keyed`] if the inputs hold the ids; [`Cached::view`] |
@@ -106,5 +108,6 @@ pub use output::typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};
 pub use table::{StampedTable, Table, TableBuilder};
 pub use tcx_store::{
     BatchTimes, Compression, DiskUsage, Eviction, EvictionCandidate, EvictionPolicy, MemoryCachePolicy,
-    MissCauses, ReadMode, Stats, TierCounts, Tiers, Timings, WhenFull,
+    MissCauses, OnMismatch, ReadMode, RowFacts, RowProcess, Stats, StoredStamp, TierCounts, Tiers, Timings,
+    WhenFull,
 };

@@ -79,7 +79,11 @@ fn another_module_anywhere_before_in_a_chain_meets_no_old_rows() {
     drop(cached);
     let error = last(dir.path(), upstream(1., 3.)).unwrap_err().to_string();
     assert!(error.contains("`middle_v1/upstream_v1/scale`: 2f64 in the cache, 3f64 in the code"), "{error}");
-    assert!(error.contains("bump the id, as in `last_v2`, to start a new cache, or open another directory"));
+    assert!(
+        error.contains(
+            "bump the id, as in `last_v2`, to start a new cache, or open another directory, or set"
+        )
+    );
     let error = last(dir.path(), upstream(0., 2.)).unwrap_err().to_string();
     assert!(error.contains("`middle_v1/upstream_v1/mean.weights`: blake3:"), "{error}");
     let error = Cache::open(dir.path()).unwrap().module(Last).unwrap_err().to_string();

@@ -41,11 +41,12 @@ pub(crate) struct Adder {
 }
 
 impl Adder {
-    pub(crate) fn new(cache: &Path, spec: Spec, how: How) -> Result<Self> {
+    /// `folder` is that of a module, or of one identity of it.
+    pub(crate) fn new(dir: &Path, folder: &str, spec: Spec, how: How) -> Result<Self> {
         // Rows are sealed when a segment is full, and at the end.
         let options =
             Options { flush_interval: std::time::Duration::from_hours(1), ..cache::options(how.dry_run) };
-        let store = Store::open(cache, spec.clone(), &options)?;
+        let store = Store::open(dir, spec.clone(), &cache::in_folder(folder, &options))?;
         Ok(Self { store, spec, how, added: Added::default() })
     }
 

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use tcx_store::{Inspection, KeyType, Lookup, LookupOptions, Options, Spec, Store};
+use tcx_store::{
+    Inspection, KeyType, Lookup, LookupOptions, OnMismatch, Options, Spec, Store, module_of_folder,
+};
 
 pub(crate) use crate::cache::place::all;
 use crate::failure::{Code, Failure, Result};
@@ -60,7 +62,18 @@ pub(crate) fn bytes(inspection: &Inspection) -> u64 {
 /// Opens the store of an existing module.
 pub(crate) fn open(cache: &Path, module: &str, options: &Options) -> Result<Arc<Store>> {
     let spec = spec(cache, module)?;
-    Ok(Store::open(cache, spec, options)?)
+    Ok(Store::open(cache, spec, &in_folder(module, options))?)
+}
+
+/// Whether a folder is that of one identity of a module, beside that of the module.
+pub(crate) fn is_separate(folder: &str) -> bool {
+    module_of_folder(folder).is_some_and(|module| module != folder)
+}
+
+/// These options, to open the folder of this name.
+pub(crate) fn in_folder(folder: &str, options: &Options) -> Options {
+    let on_mismatch = if is_separate(folder) { OnMismatch::Separate } else { OnMismatch::Refuse };
+    Options { on_mismatch, ..options.clone() }
 }
 
 /// Looks up the rows of these keys, without counting hits and misses.
@@ -80,13 +93,14 @@ pub(crate) fn value(of: &Lookup, leaf: usize, position: usize) -> Option<&[u8]> 
 /// Returns an error if the folder was renamed: its store would be opened in another place.
 pub(crate) fn spec(cache: &Path, module: &str) -> Result<Spec> {
     let spec = Spec::read(&folder(cache, module)?)?;
-    if spec.module_id() == module {
+    let id = spec.module_id();
+    let own = if is_separate(module) { spec.separate_folder() } else { id.to_owned() };
+    if own == module {
         return Ok(spec);
     }
-    let own = spec.module_id();
     Err(Failure::new(
         Code::Unfit,
-        format!("the folder {module} contains the module `{own}`; rename the folder to {own}"),
+        format!("the folder {module} contains the module `{id}`; rename the folder to {own}"),
     ))
 }
 

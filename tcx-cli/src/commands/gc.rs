@@ -50,7 +50,7 @@ pub(super) fn compact(modules: &Modules, output: &Output) -> Result<Verdict> {
 /// Explains why nothing will be joined or removed.
 fn note_damage(inspection: &Inspection) {
     if !inspection.has_sound_changes() {
-        let module = inspection.spec().module_id();
+        let module = inspection.folder();
         Output::note(&format!(
             "{module}: a change is damaged, so nothing is joined or removed; run `tcx verify --repair`"
         ));

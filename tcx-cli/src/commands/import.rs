@@ -42,7 +42,7 @@ pub(super) fn run(module: &Module, from: &Path, revive: bool, output: &Output) -
         _ => failure,
     })?;
     let digest = cache::inspect(&module.dir, &module.module)?.digest();
-    let mut adder = Adder::new(&module.dir, spec, How { revive, dry_run: false })?;
+    let mut adder = Adder::new(&module.dir, &module.module, spec, How { revive, dry_run: false })?;
     if from.is_dir() {
         check_digest(from, FolderReader::digest(from), &digest)?;
         folder(from, &mut adder)?;

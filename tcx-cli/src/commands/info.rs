@@ -78,7 +78,7 @@ impl Info {
             }
         });
         Self {
-            module: spec.module_id().to_owned(),
+            module: inspection.folder().to_owned(),
             ids: spec.key_type().name(),
             outputs: outputs.collect(),
             identity: entries(spec.identity().entries()),

@@ -22,6 +22,8 @@ struct Listing {
 #[derive(Debug, Serialize)]
 struct Module {
     module: String,
+    /// The id of the module. The caches of its identities have longer names.
+    id: String,
     rows: u64,
     /// Whether some of the rows may have been invalidated.
     rows_at_most: bool,
@@ -84,6 +86,7 @@ impl Module {
             weights: weights(inspection),
             last_used_ms: inspection.last_used().map(human::millis),
             last_used: inspection.last_used().map_or_else(|| "?".to_owned(), human::ago),
+            id: inspection.spec().module_id().to_owned(),
             module,
         }
     }
@@ -123,7 +126,7 @@ impl Report for Listing {
                 damaged => format!(" + {damaged} damaged"),
             };
             table.line([
-                module.module.clone(),
+                format!("{}{}", if cache::is_separate(&module.module) { "  " } else { "" }, module.module),
                 format!("{at_most}{}", human::count(module.rows)),
                 human::size(module.bytes),
                 human::size(module.dead_bytes),

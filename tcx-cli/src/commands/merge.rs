@@ -70,7 +70,7 @@ fn merge(a: &Path, module: String, from: &Inspection, how: How) -> Result<Module
     if !new {
         hidden = hidden.and(Hidden::of(&cache::inspect(a, &module)?));
     }
-    let mut adder = Adder::new(a, from.spec().clone(), how)?;
+    let mut adder = Adder::new(a, &module, from.spec().clone(), how)?;
     let served = from.segments().filter(|own| own.state == SegmentState::Served);
     let bar = progress::rows(format!("merging {module}"), served.map(|own| own.rows).sum());
     let mut damaged = 0;

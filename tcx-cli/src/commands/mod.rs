@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod about;
 mod coverage;
 mod diff;
 mod export;
@@ -21,6 +22,7 @@ mod sql;
 mod sql;
 mod stats;
 mod top;
+mod unused;
 mod verify;
 
 use crate::args::Command;
@@ -41,8 +43,9 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
         Command::Verify { modules, repair, deleting } => verify::run(&modules, repair, deleting, output),
         Command::Compact(modules) => gc::compact(&modules, output),
         Command::Gc { modules, older_than, deleting } => gc::run(&modules, older_than, deleting, output),
-        Command::Prune { modules, max_size, older_than, deleting } => {
-            prune::run(&modules, &prune::Limits { max_size, older_than }, deleting, output)
+        Command::Prune { modules, max_size, older_than, unused_for, deleting } => {
+            let limits = prune::Limits { max_size, older_than, unused_for };
+            prune::run(&modules, &limits, deleting, output)
         }
         Command::Rm { module, id, prefix, deleting } => {
             let part = rm::Part { ids: id, prefixes: prefix };
@@ -53,8 +56,9 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
         }
         Command::Import { module, from, revive } => import::run(&module, &from, revive, output),
         Command::Pack { module, to } => pack::pack(&module, &to, output),
-        Command::Unpack { dir, from, revive, create, dry_run } => {
-            pack::unpack(&dir, &from, create, merge::How { revive, dry_run }, output)
+        Command::Unpack { dir, from, revive, create, separate, dry_run } => {
+            let target = pack::Target { cache: &dir, create, separate };
+            pack::unpack(&target, &from, merge::How { revive, dry_run }, output)
         }
         Command::Merge { a, b, module, only, revive, create, dry_run } => {
             let module = module.or(only);

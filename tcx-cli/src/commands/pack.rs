@@ -119,18 +119,33 @@ struct Unpacked {
     added: Added,
 }
 
-pub(super) fn unpack(cache: &Path, from: &Path, create: bool, how: How, output: &Output) -> Result<Verdict> {
-    check_target(cache, create)?;
+/// Where the rows of a packed module go.
+pub(super) struct Target<'a> {
+    pub(super) cache: &'a Path,
+    pub(super) create: bool,
+    /// To the folder of their identity, whether or not it exists.
+    pub(super) separate: bool,
+}
+
+impl Target<'_> {
+    /// The folder of this spec: an identity that has one of its own keeps it.
+    fn folder(&self, spec: &Spec) -> String {
+        let own = spec.separate_folder();
+        if self.separate || self.cache.join(&own).exists() { own } else { spec.module_id().to_owned() }
+    }
+}
+
+pub(super) fn unpack(target: &Target<'_>, from: &Path, how: How, output: &Output) -> Result<Verdict> {
+    let cache = target.cache;
+    check_target(cache, target.create)?;
     let packed = Packed::open(from)?;
     let spec = packed.spec();
-    let module = spec.module_id().to_owned();
-    check_same(
-        (cache, &module),
-        (from, spec),
-        ("unpack", "name another cache, with --create for a new one"),
-    )?;
+    let module = target.folder(spec);
+    let remedy = "give --separate to keep these rows beside the others, in a folder of their identity, or name another cache, \
+                  with --create for a new one";
+    check_same((cache, &module), (from, spec), ("unpack", remedy))?;
     let new = !cache.join(&module).exists();
-    let mut adder = Adder::new(cache, spec.clone(), how)?;
+    let mut adder = Adder::new(cache, &module, spec.clone(), how)?;
     let bar = progress::rows("unpacking", packed.rows());
     packed.each_batch(|batch| {
         let rows: Vec<usize> = (0..batch.rows()).collect();

@@ -1,4 +1,4 @@
-//! `tcx prune`: removes the oldest rows.
+//! `tcx prune`: removes the oldest rows, and caches of identities that are no longer used.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use tcx_store::{Inspection, Options, SegmentFacts, SegmentState};
 
+use super::unused::{self, Unused};
 use crate::args::{Deleting, Modules};
 use crate::cache;
 use crate::console::ask::confirm;
@@ -24,6 +25,7 @@ const ATTEMPTS: usize = 4;
 pub(super) struct Limits {
     pub(super) max_size: Option<u64>,
     pub(super) older_than: Option<Duration>,
+    pub(super) unused_for: Option<Duration>,
 }
 
 #[derive(Debug, Serialize)]
@@ -32,6 +34,8 @@ struct Pruned {
     bytes_before: u64,
     bytes_after: u64,
     modules: Vec<Module>,
+    /// Caches removed as a whole because no program has used them.
+    unused: Vec<Unused>,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,17 +78,23 @@ pub(super) fn run(
     deleting: Deleting,
     output: &Output,
 ) -> Result<Verdict> {
-    let inspections = inspected(modules)?;
+    let mut inspections = inspected(modules)?;
     let before = size(&inspections);
-    let plan = plan(&inspections, before, limits);
+    let mut unused = match limits.unused_for {
+        Some(age) => unused::take(&modules.dir, &mut inspections, age)?,
+        None => Vec::new(),
+    };
+    let plan = plan(&inspections, size(&inspections), limits);
     if let Some(warning) = plan.warning(limits) {
         Output::note(&warning);
     }
     let mut after = plan.left;
-    let freed: u64 = plan.modules.iter().map(|own| own.bytes + own.index_bytes).sum();
+    let of_unused = |size: fn(&Unused) -> u64| unused.iter().map(size).sum::<u64>();
+    let freed = plan.modules.iter().map(|own| own.bytes + own.index_bytes).sum::<u64>();
+    let freed = freed + of_unused(|own| own.bytes);
     if !deleting.dry_run {
-        if !plan.modules.is_empty() {
-            let rows = plan.modules.iter().map(|own| own.rows).sum();
+        if !plan.modules.is_empty() || !unused.is_empty() {
+            let rows = of_unused(|own| own.rows) + plan.modules.iter().map(|own| own.rows).sum::<u64>();
             let (freed, left) = (human::size(freed), human::size(plan.left));
             let action = match rows {
                 0 => format!("remove {freed} that no row needs and leave {left}"),
@@ -92,15 +102,18 @@ pub(super) fn run(
             };
             confirm(deleting.yes, &action)?;
             drop(inspections);
+            let age = limits.unused_for.unwrap_or_default();
+            unused = unused::remove(&modules.dir, unused, age)?;
             remove(modules, &plan, limits)?;
         }
-        after = size(&inspected(modules)?);
+        after = size(&left_over(modules, &unused)?);
     }
     output.show(&Pruned {
         dry_run: deleting.dry_run,
         bytes_before: before,
         bytes_after: after,
         modules: plan.modules,
+        unused,
     })?;
     Ok(Verdict::Good)
 }
@@ -108,6 +121,12 @@ pub(super) fn run(
 fn inspected(modules: &Modules) -> Result<BTreeMap<String, Inspection>> {
     let names = cache::chosen(&modules.dir, modules.module.as_deref())?;
     names.into_iter().map(|name| Ok((name.clone(), cache::inspect(&modules.dir, &name)?))).collect()
+}
+
+/// What is left after these caches were removed: nothing, if one of them was named.
+fn left_over(modules: &Modules, removed: &[Unused]) -> Result<BTreeMap<String, Inspection>> {
+    let is_removed = |module: &String| removed.iter().any(|own| own.module == *module);
+    if modules.module.as_ref().is_some_and(is_removed) { Ok(BTreeMap::new()) } else { inspected(modules) }
 }
 
 fn size(inspections: &BTreeMap<String, Inspection>) -> u64 {
@@ -119,6 +138,9 @@ fn size(inspections: &BTreeMap<String, Inspection>) -> u64 {
 fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits) -> Plan {
     let oldest_kept = limits.older_than.and_then(|age| SystemTime::now().checked_sub(age));
     let is_old = |own: &SegmentFacts| oldest_kept.is_some_and(|oldest| own.born < oldest);
+    if limits.max_size.is_none() && limits.older_than.is_none() {
+        return Plan { modules: Vec::new(), left: before, whole: None };
+    }
     let mut gone: BTreeMap<&str, Module> = BTreeMap::new();
     let (mut left, mut rest) = (before, Vec::new());
     for (name, inspection) in inspections {
@@ -276,7 +298,11 @@ impl Report for Pruned {
             let all: Vec<String> = [removed, index].into_iter().flatten().collect();
             writeln!(to, "{module}: {did} {}", all.join(", and "))?;
         }
-        if self.modules.is_empty() {
+        for Unused { module, rows, bytes, last_used, .. } in &self.unused {
+            let rows = human::counted(*rows, "row");
+            writeln!(to, "{module}: {did}, last used {last_used}, {rows}, {}", human::size(*bytes))?;
+        }
+        if self.modules.is_empty() && self.unused.is_empty() {
             writeln!(to, "nothing to remove")?;
         }
         writeln!(to, "{} → {}", human::size(self.bytes_before), human::size(self.bytes_after))

@@ -82,15 +82,7 @@ fn whole(module: &Module, deleting: Deleting) -> Result<u64> {
     let inspection = Inspection::open(&folder);
     // A module whose change 0 is damaged can be removed too.
     let bytes = inspection.as_ref().map_or(0, cache::bytes);
-    let unrecognised = OtherFiles::read(&folder)?.unrecognised;
-    if !unrecognised.is_empty() {
-        let message = format!(
-            "cannot remove {}: it contains files that tcx did not write ({}); move them away first",
-            folder.display(),
-            unrecognised.join(", ")
-        );
-        return Err(Failure::new(Code::Unfit, message));
-    }
+    check_files(&folder)?;
     if deleting.dry_run {
         return Ok(bytes);
     }
@@ -99,11 +91,32 @@ fn whole(module: &Module, deleting: Deleting) -> Result<u64> {
         format!("remove `{}` with {} ({})", module.module, human::counted(rows, "row"), human::size(bytes));
     confirm(deleting.yes, &action)?;
     drop(inspection);
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_nanos());
-    let aside = module.dir.join(format!("{ASIDE}{}-{nanos}", module.module));
-    fs::rename(&folder, &aside).map_err(|error| Failure::file("move aside", &folder, &error))?;
-    remove_folder(&aside)?;
+    remove_module(&module.dir, &module.module)?;
     Ok(bytes)
+}
+
+/// Fails if a folder contains files that tcx did not write.
+fn check_files(folder: &Path) -> Result<()> {
+    let unrecognised = OtherFiles::read(folder)?.unrecognised;
+    if unrecognised.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot remove {}: it contains files that tcx did not write ({}); move them away first",
+        folder.display(),
+        unrecognised.join(", ")
+    );
+    Err(Failure::new(Code::Unfit, message))
+}
+
+/// Removes the folder of a module, unless it contains files that tcx did not write. It is renamed first.
+pub(super) fn remove_module(dir: &Path, module: &str) -> Result<()> {
+    let folder = dir.join(module);
+    check_files(&folder)?;
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_nanos());
+    let aside = dir.join(format!("{ASIDE}{module}-{nanos}"));
+    fs::rename(&folder, &aside).map_err(|error| Failure::file("move aside", &folder, &error))?;
+    remove_folder(&aside)
 }
 
 pub(super) fn remove_folder(path: &Path) -> Result<()> {

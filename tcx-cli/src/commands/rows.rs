@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use tcx_store::{Leaf, LookupOptions, Spec};
 
+use super::about::About;
 use crate::args::Module;
 use crate::cache::{self, Hidden};
 use crate::console::output::{HEADING, Output, Report};
@@ -28,6 +29,9 @@ struct Row {
     id: String,
     view: u32,
     outputs: Vec<Output_>,
+    /// Where the row comes from, of a single row.
+    #[serde(flatten)]
+    about: Option<About>,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,7 +76,8 @@ pub(super) fn show(module: &Module, id: &str, view: u32, output: &Output) -> Res
         return Err(Failure::new(Code::NotFound, message));
     }
     let value = |leaf| found.is_present(leaf, 0).then(|| found.bytes(leaf, 0));
-    let row = Row::new(&spec, &key, view, value);
+    let facts = store.describe(&ids::keys(spec.key_type(), &[&key], view)?)?.pop().flatten();
+    let row = Row { about: facts.as_ref().map(About::new), ..Row::new(&spec, &key, view, value) };
     output.show(&Rows { module: module.module.clone(), rows: vec![row] })?;
     Ok(Verdict::Good)
 }
@@ -89,7 +94,7 @@ impl Row {
             Output_ { name: leaf.name.clone(), values: values.named(variants.as_ref()) }
         };
         let outputs = leaves.iter().enumerate().map(output).collect();
-        Self { id: ids::show(spec.key_type(), key), view, outputs }
+        Self { id: ids::show(spec.key_type(), key), view, outputs, about: None }
     }
 }
 
@@ -108,6 +113,7 @@ impl Report for Rows {
                 let kind = values.kind();
                 writeln!(to, "{}", format!("  {name:<width$}  {kind}  {preview}  {summary}").trim_end())?;
             }
+            row.about.iter().try_for_each(|about| about.text(to))?;
         }
         Ok(())
     }

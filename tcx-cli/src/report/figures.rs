@@ -62,7 +62,7 @@ impl Module {
         let leaves = 0..inspection.spec().leaves().len();
         let outputs = leaves.filter_map(|number| Leaf::new(inspection, number, &sample, shades.as_ref()));
         Self {
-            module: inspection.spec().module_id().to_owned(),
+            module: inspection.folder().to_owned(),
             rows,
             bytes: cache::bytes(inspection),
             segments: inspection.segments().count(),

@@ -87,9 +87,14 @@ impl IdentityChange {
         digested(&self.module_id, self.key_type, &self.leaves, &self.identity)
     }
 
+    /// Whether this is the identity of `spec`.
+    pub(crate) fn is_of(&self, spec: &Spec) -> bool {
+        self.digest() == Self::new(spec).digest()
+    }
+
     /// What differs between this cache and the code, one line each; empty if nothing does.
     pub(crate) fn difference(&self, spec: &Spec) -> String {
-        if self.digest() == Self::new(spec).digest() {
+        if self.is_of(spec) {
             return String::new();
         }
         let mut text = String::new();

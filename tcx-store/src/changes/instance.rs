@@ -94,6 +94,18 @@ pub(crate) fn refuse_other(storage: &dyn Storage, spec: &Spec, compared: &Compar
     }
 }
 
+/// Change 0 of a folder, whatever its identity is; `None` if the folder has none.
+///
+/// # Errors
+///
+/// Returns an error if change 0 is damaged, or cannot be read.
+pub(crate) fn read_if_any(storage: &dyn Storage) -> Result<Option<IdentityChange>> {
+    match read(storage) {
+        Err(error) if error.is_not_found() => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 fn read(storage: &dyn Storage) -> Result<IdentityChange> {
     let name = FileName::Change(0);
     let path = storage.path().join(name.to_string());
@@ -121,7 +133,8 @@ fn removed(storage: &dyn Storage) -> Error {
 pub(crate) fn refused(module_id: &str, path: &Path, difference: &str) -> Error {
     let message = format!(
         "the cache of `{module_id}` at {} belongs to another module:{difference}\n  \
-         bump the id, as in `{}`, to start a new cache, or open another directory",
+         bump the id, as in `{}`, to start a new cache, or open another directory, or set `OnMismatch::Separate` to keep a cache \
+         for each identity",
         path.display(),
         crate::storage::name::bumped(module_id),
     );

@@ -53,7 +53,7 @@ impl Core {
     /// Something was done since `start`.
     pub(crate) fn took(&self, work: Work, start: Instant) {
         let took = self.counters.clock(work).stop(start);
-        let module = &*self.spec.module_id;
+        let module = self.name();
         tracing::debug!(module, ?work, ms = took.as_secs_f64() * 1e3, "done");
         if matches!(work, Work::Flush) {
             let Stats { hits, misses, rows_accepted, rows_dropped, rows_sealed, .. } = self.stats();
@@ -128,6 +128,6 @@ impl Core {
 
     #[cfg(feature = "metrics")]
     fn publish(&self) {
-        crate::stats::metrics::publish(&self.spec.module_id, &self.stats());
+        crate::stats::metrics::publish(self.name(), &self.stats());
     }
 }

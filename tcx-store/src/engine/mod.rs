@@ -183,6 +183,12 @@ impl Core {
         install(&|| self.snapshot.store(snapshot.clone()))
     }
 
+    /// The name of the folder: the id of the module, or one that names the identity too.
+    pub(crate) fn name(&self) -> &str {
+        let name = self.storage.path().file_name().and_then(|name| name.to_str());
+        name.unwrap_or(&self.spec.module_id)
+    }
+
     /// The error of a folder that turned out to be another's.
     pub(crate) fn check(&self) -> Result<()> {
         self.refused.get().map_or(Ok(()), |error| Err(error.clone()))

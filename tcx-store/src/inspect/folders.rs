@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::storage::name::{FileName, check_module_id};
+use crate::storage::name::{FileName, module_of_folder};
 use crate::storage::{ReadOnlyStorage, Storage};
 
-/// The modules of a cache directory: the folders that hold files of tcx, in the order of their names.
+/// The modules of a cache directory: the folders that hold files of tcx, in the order of their names. The folders of the
+/// [identities](crate::OnMismatch::Separate) of a module follow that of the module.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -32,7 +33,7 @@ pub fn modules(cache: &Path) -> Result<Vec<String>> {
         // A link could lead out of the cache.
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if is_folder && check_module_id(&name).is_ok() && holds_files_of_tcx(&entry.path()) {
+        if is_folder && module_of_folder(&name).is_some() && holds_files_of_tcx(&entry.path()) {
             modules.push(name);
         }
     }

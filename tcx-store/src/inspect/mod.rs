@@ -237,6 +237,13 @@ impl Inspection {
         self.last_used
     }
 
+    /// The name of the folder: the id of the module, or that with the digest of its identity
+    /// ([`OnMismatch::Separate`](crate::OnMismatch::Separate)).
+    pub fn folder(&self) -> &str {
+        let name = self.storage_path().file_name().and_then(|name| name.to_str());
+        name.unwrap_or(&self.spec.module_id)
+    }
+
     pub(crate) fn storage_path(&self) -> &Path {
         self.storage.path()
     }

@@ -278,6 +278,14 @@ impl Segment {
         })
     }
 
+    /// The bytes that the leaves of a row take, by their offsets alone. Of a compressed row, the average of the segment.
+    pub(crate) fn row_bytes(&self, row: usize) -> usize {
+        if self.is_compressed() {
+            return self.bytes() / self.rows.max(1);
+        }
+        self.ranges(row).map(|range| range.len()).sum()
+    }
+
     /// Advises the system that a row is needed soon.
     pub(crate) fn announce(&self, row: usize) {
         self.ranges(row).for_each(|range| self.map.announce(range));

@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::storage::{FileOperations, System};
+use crate::storage::{FileOperations, Storage, System};
 use crate::sys::bytes::Random;
 
 pub use record::Session;
@@ -84,6 +84,26 @@ pub fn sessions(dir: &Path) -> Result<Vec<Session>> {
     };
     let newest = &names[names.len().saturating_sub(KEPT)..];
     Ok(newest.iter().filter_map(|name| decode(&read(&dir.join(name.to_string())).ok()?)).collect())
+}
+
+/// As [`sessions`](fn@sessions), of a module wherever its files are. Without records, and if they cannot be read, there are none.
+pub(crate) fn recorded(storage: &dyn Storage) -> Vec<Session> {
+    let Ok(folder) = storage.existing_folder(FOLDER) else { return Vec::new() };
+    let listed = folder.list().unwrap_or_default();
+    let mut names: Vec<_> = listed.iter().filter_map(|name| RecordName::parse(name)).collect();
+    names.sort();
+    let newest = &names[names.len().saturating_sub(KEPT)..];
+    let read = |name: &RecordName| decode(&folder.open(&name.to_string()).ok()?.all(MOST_BYTES).ok()?);
+    newest.iter().filter_map(read).collect()
+}
+
+/// Writes a record as a process does.
+#[cfg(test)]
+pub(crate) fn write(dir: &Path, session: &Session) {
+    let name = RecordName { started: crate::sys::clock::millis(session.started), random: Random::new() };
+    let folder = dir.join(FOLDER);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name.to_string()), record::encode(session)).unwrap();
 }
 
 /// The names of the records, in order.

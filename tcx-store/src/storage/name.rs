@@ -35,6 +35,38 @@ pub fn check_module_id(id: &str) -> Result<()> {
     ))
 }
 
+/// Between the id of a module and the digest of an identity in the name of a folder. No id contains it.
+const SEPARATOR: char = '+';
+
+/// The number of hex digits of the digest in the name. Two identities with the same ones differ in change 0.
+const DIGITS: usize = 12;
+
+/// The folder of one identity of a module, beside that of the module.
+pub(crate) fn separate_folder(id: &str, digest: &str) -> String {
+    format!("{id}{SEPARATOR}{}", digest.get(..DIGITS).unwrap_or(digest))
+}
+
+/// The id of the module that a folder of a cache is of, by the folder's name: that of the module, or that of one
+/// [identity](crate::OnMismatch::Separate) of it. `None` if no module has such a folder.
+///
+/// ```
+/// use tcx_store::module_of_folder;
+///
+/// assert_eq!(module_of_folder("resnet50_v1"), Some("resnet50_v1"));
+/// assert_eq!(module_of_folder("resnet50_v1+04d21c9b77aa"), Some("resnet50_v1"));
+/// assert_eq!(module_of_folder("resnet50_v1+weights"), None);
+/// ```
+pub fn module_of_folder(name: &str) -> Option<&str> {
+    let id = match name.split_once(SEPARATOR) {
+        None => name,
+        Some((id, digest)) => {
+            let is_hex = digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            (digest.len() == DIGITS && is_hex).then_some(id)?
+        }
+    };
+    check_module_id(id).is_ok().then_some(id)
+}
+
 /// The next id: what a refusal advises. `resnet50_v1` becomes `resnet50_v2`, `resnet50` becomes `resnet50_v2`.
 pub(crate) fn bumped(id: &str) -> String {
     let stem = id.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -145,6 +177,22 @@ mod tests {
         assert_eq!(bumped("resnet50_v1"), "resnet50_v2");
         assert_eq!(bumped("clip_v09"), "clip_v10");
         assert_eq!(bumped("resnet50"), "resnet50_v2");
+    }
+
+    #[test]
+    fn no_id_is_the_name_of_the_folder_of_an_identity() {
+        let long = "a".repeat(100);
+        for id in ["resnet50_v1", "a", "7b.v-2", &long] {
+            let folder = separate_folder(id, &"0123456789abcdef".repeat(4));
+            assert_eq!(folder, format!("{id}+0123456789ab"));
+            assert_eq!(module_of_folder(&folder), Some(id));
+            check_module_id(&folder).unwrap_err();
+        }
+        for name in
+            ["m+", "m+0123456789a", "m+0123456789AB", "m+0123456789ab+0123456789ab", "+0123456789ab", "m+x"]
+        {
+            assert_eq!(module_of_folder(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -26,19 +26,24 @@ impl Sealed {
         }
     }
 
-    /// Whether it consists of these bytes.
-    pub(crate) fn is(&self, bytes: &[u8]) -> io::Result<bool> {
-        if self.bytes() != bytes.len() {
-            return Ok(false);
+    /// All of its bytes, if they are at most `most`.
+    pub(crate) fn all(&self, most: usize) -> io::Result<Vec<u8>> {
+        if self.bytes() > most {
+            return Err(ErrorKind::InvalidData.into());
         }
         match self {
-            Self::Mapped(map) => Ok(**map == *bytes),
+            Self::Mapped(map) => Ok(map.to_vec()),
             Self::Read(file) => {
-                let mut found = vec![0; bytes.len()];
-                file.read_at(&mut found, 0)?;
-                Ok(found == bytes)
+                let mut bytes = vec![0; file.bytes()];
+                file.read_at(&mut bytes, 0)?;
+                Ok(bytes)
             }
         }
+    }
+
+    /// Whether it consists of these bytes.
+    pub(crate) fn is(&self, bytes: &[u8]) -> io::Result<bool> {
+        Ok(self.bytes() == bytes.len() && self.all(bytes.len())? == bytes)
     }
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod at_exit;
 pub(crate) mod browse;
 pub(crate) mod computed;
+pub(crate) mod describe;
 pub(crate) mod disk_usage;
 pub(crate) mod inherited;
 pub(crate) mod insert;
@@ -12,6 +13,7 @@ pub(crate) mod lookup;
 pub(crate) mod memory;
 pub(crate) mod passed;
 pub(crate) mod place;
+mod separate;
 pub(crate) mod sessions;
 mod trim;
 pub(crate) mod upkeep;
@@ -82,8 +84,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the folder of `spec`'s module in the cache directory `cache`. Nothing is created before the first
-    /// rows are sealed. Where this process has the store open already, that one is shared.
+    /// Opens the folder of `spec`'s module in the cache directory `cache`, or [that of its identity](crate::OnMismatch). Nothing is
+    /// created before the first rows are sealed. Where this process has the store open already, that one is shared.
     ///
     /// # Errors
     ///
@@ -98,14 +100,15 @@ impl Store {
     pub(crate) fn open_at(place: &Place<'_>, spec: Spec, options: &Options) -> Result<Arc<Self>> {
         let open = place.open_stores().get();
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-        let dir = place.folder(&spec.module_id);
+        let folder = separate::folder(place, &open, &spec, options)?;
+        let dir = place.folder(&folder);
         // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
         // gets a new one.
         let last = open.get(&dir).and_then(|stores| stores.last()).and_then(Weak::upgrade);
         if let Some(store) = last.filter(|store| !store.is_given_up()) {
             return store.shared_with(&spec, options);
         }
-        let storage = place.storage(&spec.module_id, options.read_mode)?;
+        let storage = place.storage(&folder, options.read_mode)?;
         let store = Arc::new(Self::with_storage(storage, spec, options)?);
         open.values_mut().for_each(|stores| stores.retain(|store| store.strong_count() > 0));
         open.retain(|_, stores| !stores.is_empty());

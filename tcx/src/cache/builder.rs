@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tcx_store::{Compression, Memory, Options, WhenFull};
+use tcx_store::{Compression, Memory, OnMismatch, Options, WhenFull};
 
 use crate::cache::mode::Mode;
 use crate::cache::place::{Place, check_directory, check_home, check_place, report_absent};
@@ -70,6 +70,45 @@ impl CacheBuilder {
     pub fn max_bytes(mut self, bytes: u64, when_full: WhenFull) -> Self {
         self.options.max_bytes = Some(bytes);
         self.options.when_full = when_full;
+        self
+    }
+
+    /// What happens if the folder of a module or table belongs to another identity: other weights, settings or outputs under the same
+    /// id ([`OnMismatch::Refuse`]). With [`OnMismatch::Separate`] each identity has a cache of its own, so a sweep over weights or
+    /// settings needs no new id for each value.
+    ///
+    /// A separate cache is the folder `ID+DIGEST` beside that of the module; the digest is that of the identity. The same identity
+    /// finds its folder again, in every process with this setting. A process without it looks into the folder of the module only. The
+    /// setting hides mistakes that `Refuse` reports: if a module changes by accident, its rows are computed again. `tcx ls` lists the
+    /// folders, and `tcx prune --unused-for 30d` removes those that no process has used for a while.
+    ///
+    /// ```
+    /// # use tcx::{Extractor, cached_module};
+    /// use tcx::{Cache, OnMismatch};
+    ///
+    /// #[cached_module(id = "scaled_ids_v1", key = i64)]
+    /// struct Scaled {
+    ///     factor: i64,
+    /// }
+    /// # impl Extractor for Scaled {
+    /// #     type Input = Vec<i64>;
+    /// #     type Output = Vec<i64>;
+    /// #     fn forward(&self, x: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+    /// #         Ok(x.iter().map(|x| self.factor * x).collect())
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// let cache = Cache::builder().on_mismatch(OnMismatch::Separate).open(dir.path())?;
+    /// for factor in [2, 3, 2] {
+    ///     let scaled = cache.module(Scaled { factor })?;
+    ///     assert_eq!(scaled.forward(&[7], &vec![7])?, [7 * factor]);
+    ///     // The third has the rows of the first.
+    ///     assert_eq!(scaled.stats().rows_computed, 1);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_mismatch(mut self, action: OnMismatch) -> Self {
+        self.options.on_mismatch = action;
         self
     }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::Device;
-use tcx_store::{Options, Process, Spec};
+use tcx_store::{OnMismatch, Options, Process, Spec};
 
 use crate::cache::alone::Alone;
 use crate::cache::builder::CacheBuilder;
@@ -36,7 +36,7 @@ use crate::ids::KeyKind;
 use crate::output::CacheableOutput;
 use crate::{Error, ErrorKind, Result};
 
-/// A directory with the caches of any number of modules, shared by every process that opens it.
+/// A directory with the caches of any number of modules, shared by every process that opens it; or [memory](Self::in_memory).
 ///
 /// Clones are handles of the same cache. Nothing is created on disk before the first rows are written. Dropping the last handle
 /// of the cache and of its modules writes the buffered rows. For handles that are never dropped, as in a `static`, tcx writes
@@ -85,9 +85,12 @@ pub(crate) struct Shared {
     recheck: f64,
     /// Whether an id that is twice in a batch with different inputs is an error.
     refuses_repeated: bool,
-    /// The weights behind the rows of each module, by its id, in whatever mode its handles are.
-    origins: Alone<HashMap<&'static str, Arc<Origin>>>,
+    /// The weights behind the rows of each module, in whatever mode its handles are.
+    origins: Alone<HashMap<OriginKey, Arc<Origin>>>,
 }
+
+/// The id of a module, and its identity where each has rows of its own.
+type OriginKey = (&'static str, Option<Vec<(String, String)>>);
 
 impl Shared {
     pub(crate) fn new(
@@ -218,14 +221,17 @@ impl Shared {
         self.refuses_repeated
     }
 
-    /// The weights behind the rows of a module: the same ones for all its handles.
+    /// The weights behind the rows of a module: the same ones for all its handles, or for those of one identity if each has rows of its
+    /// own.
     ///
     /// # Errors
     ///
     /// Returns an error in a process that was forked from the one that opened the cache.
-    pub(crate) fn origin(&self, id: &'static str) -> Result<Arc<Origin>> {
+    pub(crate) fn origin(&self, id: &'static str, identity: &Identity) -> Result<Arc<Origin>> {
         let mut origins = self.origins.lock().map_err(|_| self.forked())?;
-        Ok(origins.entry(id).or_default().clone())
+        let is_separate = self.options.on_mismatch == OnMismatch::Separate;
+        let key = (id, is_separate.then(|| identity.all_entries()));
+        Ok(origins.entry(key).or_default().clone())
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

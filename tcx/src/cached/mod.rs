@@ -5,6 +5,7 @@ pub(crate) mod chain;
 pub(crate) mod checks;
 pub(crate) mod compute;
 pub(crate) mod coverage;
+pub(crate) mod describe;
 pub(crate) mod fields;
 pub(crate) mod invalidate;
 pub(crate) mod keyed;

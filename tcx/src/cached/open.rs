@@ -98,7 +98,7 @@ impl Cache {
     }
 
     fn sources<M: CachedModule>(&self, identity: &Identity) -> Result<Arc<Sources>> {
-        Ok(Sources::new(self.shared().origin(M::ID)?, identity.before.clone()))
+        Ok(Sources::new(self.shared().origin(M::ID, identity)?, identity.before.clone()))
     }
 
     fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {

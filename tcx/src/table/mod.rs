@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tch::Device;
-use tcx_store::{Column, Keys, Lookup, RecomputeSession, Stats, Store};
+use tcx_store::{Column, Keys, Lookup, RecomputeSession, RowFacts, Stats, Store};
 
 use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
@@ -322,6 +322,17 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         K: PrefixKind,
     {
         Ok(self.writable()?.invalidate_prefix(prefix.as_ref())?)
+    }
+
+    /// As [`Cached::describe`](crate::Cached::describe): what is known of the values of these ids, without reading them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an id is malformed, if the handle has mode [`Off`](crate::Mode::Off), if the cache is closed, or if the folder
+    /// cannot be listed or now belongs to another table.
+    pub fn describe<I: Id<K::Plain>>(&self, ids: &[I]) -> Result<Vec<Option<RowFacts>>> {
+        let keys = self.pack_as::<K::Plain, I>(ids)?;
+        Ok(self.rows.readable(&self.id)?.describe(&keys)?)
     }
 
     /// Waits until every value stored so far is durable.
