@@ -16,6 +16,7 @@ mod read;
 mod replacements;
 mod same;
 mod table;
+mod unseen;
 
 pub(crate) use check::{check_change, tombstone_for_everything};
 pub(crate) use create::DraftedChange;

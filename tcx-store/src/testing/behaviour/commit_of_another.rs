@@ -59,7 +59,8 @@ fn a_flush_covers_a_replacement_of_another_process_whose_segment_it_had_found_be
     assert!(is_done.load(SeqCst));
 }
 
-/// Replaces the row in a process that is told nothing of the creation of its tombstone, and then may not read it once.
+/// Replaces the row in a process that gets no answer when it creates the tombstone, and, if `is_unread`, cannot read it at first.
+/// Returns what a new process serves.
 fn replace_unanswered(is_unread: bool) -> Vec<i64> {
     let dir = with_a_row();
     let (is_created, is_due) = (AtomicBool::new(false), AtomicBool::new(is_unread));

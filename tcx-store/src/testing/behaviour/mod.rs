@@ -24,6 +24,7 @@ mod sealing;
 mod stats;
 mod tombstones;
 mod trimming;
+mod uncommitted;
 mod unread_commit;
 mod upkeep;
 mod variants;

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::replaced_at_once::{killed_before_the_commit, with_a_row};
+use super::replaced_at_once::with_a_row;
+use super::uncommitted::killed_before_the_commit;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, process, replace, spec, values, with_operations};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::replaced_at_once::{killed_before_the_commit, with_a_row};
+use super::replaced_at_once::with_a_row;
+use super::uncommitted::killed_before_the_commit;
 use crate::LookupOptions;
 use crate::storage::{LocalStorage, System};
 use crate::sys::memory::memory;

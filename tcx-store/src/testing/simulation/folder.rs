@@ -144,7 +144,7 @@ impl Folder {
         true
     }
 
-    /// A user copies the folder; `false` if there is none.
+    /// A user copies the folder. Returns whether it exists.
     pub(super) fn back_up(&self) -> bool {
         let copy = self.state().clone();
         let exists = copy.exists;
@@ -154,7 +154,7 @@ impl Folder {
         exists
     }
 
-    /// The copy comes in the place of the folder; `false` if there is none.
+    /// A user replaces the folder by the copy. Returns whether there is a copy.
     pub(super) fn restore(&self) -> bool {
         let copy = self.backup.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let exists = copy.is_some();

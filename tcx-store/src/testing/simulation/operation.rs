@@ -61,7 +61,7 @@ pub(super) enum Operation {
     Compact(Effort),
     /// Removes what is not needed and so old.
     Collect(Duration),
-    /// Cuts one of the served segments down to so many rows.
+    /// Leaves `rows` rows of one of the served segments.
     Trim {
         segment: usize,
         rows: usize,
