@@ -164,6 +164,15 @@ fn main() -> tcx::Result<()> {
     }
     cache.flush()?; // durable when this returns
 
+    // Another one, in another order, read ahead of the loop.
+    let order: Vec<String> = ids.iter().rev().cloned().collect();
+    let encoder_cache = Arc::new(encoder_cache);
+    let epoch = encoder_cache.epoch(&order).batch_size(32).prefetch(2);
+    for batch in epoch.load(|missing| decode(missing.str_ids())) {
+        let (ids, features) = batch?; // in the given order
+        assert_eq!(features.brightness.len(), ids.len());
+    }
+
     // Without a directory.
     let scratch = Cache::in_memory();
     let tried = scratch.module(encoder()?)?;
@@ -200,7 +209,7 @@ fn main() -> tcx::Result<()> {
         let features = encoder_cache.fetch(&train, |missing| decode(missing.str_ids()))?;
         assert_eq!(features.brightness.len(), 80); // nothing is computed: the folds share the rows
     }
-    assert_eq!((encoder_cache.stats().hits, encoder_cache.stats().misses), (5 * 80, 100));
+    assert_eq!((encoder_cache.stats().hits, encoder_cache.stats().misses), (100 + 5 * 80, 100));
 
     // Other settings.
     let sweep = Cache::builder().on_mismatch(OnMismatch::Separate).open(dir)?;

@@ -50,6 +50,7 @@
 //! | sweep over weights or settings under one id | [`CacheBuilder::on_mismatch`] |
 //! | open a module | [`Cache::module`]; [`Cache::lazy_module`] to build it at the first miss; [`Cache::module_after`] for chains |
 //! | get features | [`Cached::forward`]; [`Cached::fetch`] to load the inputs of missing samples only; [`Cached::fields`] for a part |
+//! | iterate over an epoch in any order, read ahead of the loop | [`Cached::epoch`] |
 //! | fill a cache ahead of its use | [`Cached::warm`], [`Cached::prefetch`], [`Cached::coverage`] |
 //! | see when and by which process rows were computed | [`Cached::describe`], [`Table::describe`] |
 //! | freeze weights | [`Frozen::load`], [`Frozen::build`], [`Frozen::script`], [`Frozen::tensor`] |
@@ -83,6 +84,7 @@ pub use cache::mode::Mode;
 pub use cache::stop::Stop;
 pub use cache::tuning::Tuning;
 pub use cached::Cached;
+pub use cached::epoch::{Epoch, EpochBatches, EpochIds};
 pub use cached::fields::Fields;
 pub use cached::keyed::Keyed;
 pub use cached::verify::{Mismatch, VerifyReport};

@@ -328,3 +328,24 @@ fn a_child_computes_with_a_network_of_its_own() {
     forward(&scaled, &[1, 2, 3, 4]);
     assert_eq!(scaled.stats().rows_computed, 0);
 }
+
+#[test]
+fn a_child_ends_the_epoch_of_its_parent_and_begins_none_with_inherited_handles() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = open(dir.path());
+    let squares = Arc::new(cache.module(Squares).unwrap());
+    forward(&squares, &[1, 2, 3]);
+    cache.flush().unwrap();
+    let mut batches = squares.epoch(&[1, 2, 3]).batch_size(1).into_iter();
+    assert_eq!(batches.next().unwrap().unwrap().1.square, [1]);
+    let (mut inherited, own) = (Some(batches), squares.clone());
+    in_child(dir.path(), || {
+        let mut batches = inherited.take().unwrap();
+        assert_refused("go on with an epoch", batches.next().unwrap());
+        assert!(batches.next().is_none());
+        drop(batches);
+        assert_refused("begin an epoch", own.epoch(&[1]).into_iter().next().unwrap());
+    });
+    let rest: Vec<_> = inherited.take().unwrap().map(|batch| batch.unwrap().1.square[0]).collect();
+    assert_eq!(rest, [4, 9]);
+}

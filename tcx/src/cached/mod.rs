@@ -6,6 +6,7 @@ pub(crate) mod checks;
 pub(crate) mod compute;
 pub(crate) mod coverage;
 pub(crate) mod describe;
+pub(crate) mod epoch;
 pub(crate) mod fields;
 pub(crate) mod invalidate;
 pub(crate) mod keyed;

@@ -107,7 +107,17 @@ impl<J, T> Queue<J, T> {
         if state.is_closed { None } else { state.jobs.pop_front() }
     }
 
-    /// Ends the threads when the value is dropped; jobs that have not begun are dropped.
+    /// Ends the threads; jobs that have not begun are dropped.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let dropped = std::mem::take(&mut state.jobs);
+        drop(state);
+        self.job.notify_all();
+        drop(dropped);
+    }
+
+    /// [Closes](Self::close) the queue when the value is dropped.
     pub(crate) fn close_on_drop(&self) -> impl Drop + '_ {
         CloseOnDrop(self)
     }
@@ -122,11 +132,6 @@ struct CloseOnDrop<'a, J, T>(&'a Queue<J, T>);
 
 impl<J, T> Drop for CloseOnDrop<'_, J, T> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.is_closed = true;
-        let dropped = std::mem::take(&mut state.jobs);
-        drop(state);
-        self.0.job.notify_all();
-        drop(dropped);
+        self.0.close();
     }
 }
