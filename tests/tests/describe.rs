@@ -1,7 +1,5 @@
 //! What is known of rows without reading their values: of modules, views and tables, on disk and in memory.
 
-#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
-
 use tcx::{Cache, ErrorKind, Mode, StoredStamp, Table};
 use tcx_tests::place::Place;
 use tcx_tests::{Scaled, StampedEcho};

@@ -356,8 +356,7 @@ mod tests {
 
     /// Another process as its record shows it.
     fn record(dir: &Path, process: u32, started: SystemTime, ended: SystemTime) {
-        let mut stats = crate::Stats::default();
-        stats.rows_sealed = 1;
+        let stats = crate::Stats { rows_sealed: 1, ..crate::Stats::default() };
         let provenance = vec![("host".to_owned(), format!("node{process}"))];
         let (module, is_closed) = ("m_v1".to_owned(), true);
         let uses = Vec::new();
