@@ -43,7 +43,9 @@ pub(super) fn take(
             });
         }
     }
-    unused.iter().for_each(|own| drop(inspections.remove(&own.module)));
+    for own in &unused {
+        inspections.remove(&own.module);
+    }
     Ok(unused)
 }
 
