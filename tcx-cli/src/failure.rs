@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use tcx_store::ErrorKind;
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -113,5 +114,21 @@ impl From<tcx_store::Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::new(Code::Io, error.to_string())
+    }
+}
+
+/// A module that a command could not read, beside those that it could.
+#[derive(Debug, Serialize)]
+pub(crate) struct Unreadable {
+    pub(crate) module: String,
+    pub(crate) error: String,
+    #[serde(skip)]
+    pub(crate) code: Code,
+}
+
+impl Unreadable {
+    pub(crate) fn new(module: String, error: impl Into<Failure>) -> Self {
+        let Failure { code, message } = error.into();
+        Self { module, error: message, code }
     }
 }

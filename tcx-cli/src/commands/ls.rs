@@ -8,7 +8,7 @@ use tcx_store::{Inspection, SegmentState};
 
 use crate::cache;
 use crate::console::output::{Output, Report, Table};
-use crate::failure::{Code, Failure, Result, Verdict};
+use crate::failure::{Failure, Result, Unreadable, Verdict};
 use crate::text::human;
 
 #[derive(Debug, Serialize)]
@@ -39,23 +39,12 @@ struct Module {
     last_used: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Unreadable {
-    module: String,
-    error: String,
-    #[serde(skip)]
-    code: Code,
-}
-
 pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
     let (mut modules, mut unreadable) = (Vec::new(), Vec::new());
     for name in cache::all(dir)? {
         match Inspection::open(&dir.join(&name)) {
             Ok(inspection) => modules.push(Module::new(name, &inspection)),
-            Err(error) => {
-                let Failure { code, message } = error.into();
-                unreadable.push(Unreadable { module: name, error: message, code });
-            }
+            Err(error) => unreadable.push(Unreadable::new(name, error)),
         }
     }
     let bytes = modules.iter().map(|module| module.bytes).sum();

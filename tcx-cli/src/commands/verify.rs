@@ -11,7 +11,7 @@ use crate::cache;
 use crate::console::ask::confirm;
 use crate::console::output::{BAD, FAINT, GOOD, Output, Report};
 use crate::console::progress;
-use crate::failure::{Code, Failure, Result, Verdict};
+use crate::failure::{Failure, Result, Unreadable, Verdict};
 use crate::text::human;
 
 #[derive(Debug, Serialize)]
@@ -48,14 +48,6 @@ struct OtherFile {
     why: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Unreadable {
-    module: String,
-    error: String,
-    #[serde(skip)]
-    code: Code,
-}
-
 pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &Output) -> Result<Verdict> {
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for name in cache::chosen(&modules.dir, modules.module.as_deref())? {
@@ -65,10 +57,7 @@ pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &
                 let repaired = repair_some(&dir, &verified.damage, repair, deleting)?;
                 found.push(Module::new(name, verified, &repaired));
             }
-            Err(error) => {
-                let Failure { code, message } = error.into();
-                unreadable.push(Unreadable { module: name, error: message, code });
-            }
+            Err(error) => unreadable.push(Unreadable::new(name, error)),
         }
     }
     let verification = Verification { modules: found, unreadable };

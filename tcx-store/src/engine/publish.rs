@@ -2,15 +2,40 @@
 
 use std::io;
 
+use crate::changes::Needs;
+use crate::changes::instance::KnownIdentity;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::index::build_run;
 use crate::live::folder::Live;
 use crate::live::run_set::publish_run;
 use crate::schema::key::KeyHash;
-use crate::segment::WrittenSegment;
+use crate::segment::{SegmentHeader, WrittenSegment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
+
+impl Core {
+    /// What the rows have in common of a segment that takes the place of `inputs`.
+    pub(crate) fn segment_header<'a>(
+        &'a self,
+        identity: &'a KnownIdentity,
+        needs: Needs,
+        born: u64,
+        inputs: &'a [SegmentName],
+    ) -> SegmentHeader<'a> {
+        SegmentHeader {
+            schema: &self.schema,
+            leaves: &self.leaves,
+            key_type: self.spec.key_type,
+            identity: &identity.digest,
+            instance: identity.instance,
+            needs,
+            born,
+            inputs,
+            compression: self.compression,
+        }
+    }
+}
 
 /// Publishes a segment, whose rows have these hashes in order, and its index run. Readers of this process see it then.
 ///

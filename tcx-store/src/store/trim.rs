@@ -9,7 +9,7 @@ use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, Result};
 use crate::schema::key::{KeyHash, hash};
-use crate::segment::{Piece, PieceRows, PieceSource, Segment, SegmentHeader, write_segment};
+use crate::segment::{Piece, PieceRows, PieceSource, Segment, write_segment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
 use crate::sys::runtime::lock;
@@ -91,17 +91,8 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
     if rows.is_empty() {
         return Ok(false);
     }
-    let header = SegmentHeader {
-        schema: &core.schema,
-        leaves: &core.leaves,
-        key_type: core.spec.key_type,
-        identity: &identity.digest,
-        instance: identity.instance,
-        needs: Needs { base: *base, commit: None },
-        born: segment.born(),
-        inputs: &[segment.name()],
-        compression: core.compression,
-    };
+    let inputs = [segment.name()];
+    let header = core.segment_header(identity, Needs { base: *base, commit: None }, segment.born(), &inputs);
     let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Selected(&rows) };
     let written = write_segment(&*core.storage, &header, &[piece])?;
     if !may_replace(core, identity.instance, std::slice::from_ref(segment))? {

@@ -15,9 +15,7 @@ use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::folder::Live;
 use crate::schema::key::KeyHash;
-use crate::segment::{
-    Piece, PieceRows, PieceSource, SegmentHeader, WrittenSegment, most_rows, write_segment,
-};
+use crate::segment::{Piece, PieceRows, PieceSource, WrittenSegment, most_rows, write_segment};
 use crate::storage::name::SegmentName;
 use crate::sys::notice::{Trouble, notice};
 use crate::write::decide::Decided;
@@ -196,17 +194,8 @@ fn write_segment_of(
     needs: Needs,
     pieces: &[Piece<'_>],
 ) -> io::Result<WrittenRows> {
-    let header = SegmentHeader {
-        schema: &core.schema,
-        leaves: &core.leaves,
-        key_type: core.spec.key_type,
-        identity: &identity.digest,
-        instance: identity.instance,
-        needs,
-        born: pieces.iter().map(Piece::born).min().unwrap_or(0),
-        inputs: &[],
-        compression: core.compression,
-    };
+    let born = pieces.iter().map(Piece::born).min().unwrap_or(0);
+    let header = core.segment_header(identity, needs, born, &[]);
     let segment = write_segment(&*core.storage, &header, pieces)?;
     let hashes = pieces.iter().map(Piece::hashes).collect::<io::Result<Vec<_>>>()?.concat();
     Ok(WrittenRows { segment, hashes })

@@ -32,6 +32,19 @@ pub(crate) fn description() -> String {
     format!("{} cores of {}{memory}, {system} on {architecture}", cores(), processor())
 }
 
+/// The commit of the checkout, if git knows it, with a mark if files differ from it.
+pub(crate) fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let run =
+            Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+        let said = String::from_utf8(run.stdout).ok()?;
+        run.status.success().then(|| said.trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"])?;
+    let is_changed = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    Some(if is_changed { format!("{commit}, changed") } else { commit })
+}
+
 /// Bytes that can be written to the file system of this folder.
 pub(crate) fn free_bytes(folder: &Path) -> u64 {
     rustix::fs::statvfs(folder).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))

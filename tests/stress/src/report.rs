@@ -99,10 +99,11 @@ impl Report {
 
     /// Without a date, a name of the machine or a path: the report is checked in.
     fn markdown(&self) -> String {
+        let commit = machine::commit().map_or(String::new(), |commit| format!(" (commit {commit})"));
         let mut lines = vec![
             "# The stress report\n".to_owned(),
             format!("```sh\n{}\n```\n", self.command),
-            format!("On {}, tcx {}.\n", machine::description(), env!("CARGO_PKG_VERSION")),
+            format!("On {}, tcx {}{commit}.\n", machine::description(), env!("CARGO_PKG_VERSION")),
             format!("**{}.**\n", self.summary()),
             "| trial | tried | survived | lost | wrong | seconds | figures |".to_owned(),
             "|---|--:|--:|--:|--:|--:|---|".to_owned(),

@@ -22,9 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
 use crate::live::retention::AgeGroup;
 use crate::schema::key::{KeyHash, hash};
-use crate::segment::{
-    Piece, PieceRows, PieceSource, Segment, SegmentHeader, Verdict, most_rows, write_segment,
-};
+use crate::segment::{Piece, PieceRows, PieceSource, Segment, Verdict, most_rows, write_segment};
 use crate::sessions::uses::learn_uses;
 use crate::stats::Work;
 use crate::storage::name::SegmentName;
@@ -105,17 +103,8 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
         .map(|(input, rows)| Piece { source: PieceSource::Segment(input), rows: PieceRows::Selected(rows) })
         .collect();
     let names: Vec<SegmentName> = inputs.iter().map(|input| input.name()).collect();
-    let header = SegmentHeader {
-        schema: &core.schema,
-        leaves: &core.leaves,
-        key_type: core.spec.key_type,
-        identity: &identity.digest,
-        instance: identity.instance,
-        needs: Needs { base: *base, commit: None },
-        born: inputs.iter().map(|input| input.born()).min().unwrap_or(0),
-        inputs: &names,
-        compression: core.compression,
-    };
+    let born = inputs.iter().map(|input| input.born()).min().unwrap_or(0);
+    let header = core.segment_header(identity, Needs { base: *base, commit: None }, born, &names);
     let written = write_segment(&*core.storage, &header, &pieces)?;
     if core.gives_up() || !may_replace(core, compaction.identity.instance, inputs)? {
         return Ok(false);
