@@ -120,6 +120,8 @@ pub(crate) struct Seen {
     since: Arc<ReplacementPlace>,
     /// How many batches this process had recomputed by then.
     pub(crate) recomputed: u64,
+    /// Whether rows may be there that could not be read or found.
+    pub(crate) is_in_doubt: bool,
 }
 
 impl Seen {
@@ -129,7 +131,15 @@ impl Seen {
         tombstones: &Tombstones,
         since: Arc<ReplacementPlace>,
     ) -> Self {
-        Self { number, known, pending: tombstones.pending.clone(), own: Vec::new(), since, recomputed: 0 }
+        let (pending, own) = (tombstones.pending.clone(), Vec::new());
+        Self { number, known, pending, own, since, recomputed: 0, is_in_doubt: false }
+    }
+
+    /// Rows may be there that could not be read or found. Those that a change has replaced must not be displaced by what is computed: it
+    /// outlives no change but those for everything.
+    pub(crate) fn doubt(&mut self, tombstones: &Tombstones) {
+        self.is_in_doubt = true;
+        self.number = self.number.min(tombstones.all());
     }
 
     /// Whether any of the rows of these keys is dead by a change that the lookup knew. It might be there all the same: what could not be

@@ -347,8 +347,16 @@ impl Core {
         // Each round takes at least one damaged file out of service.
         while lookup.missing() > 0 {
             // Loaded after the buffer was searched: a row that was sealed in between is in this snapshot.
-            let damaged = lookup_stored(lookup, destinations, &self.snapshot(), &self.memory_cache);
+            let snapshot = self.snapshot();
+            let damaged = lookup_stored(lookup, destinations, &snapshot, &self.memory_cache);
             self.counters.failed_reads.add(damaged.unread);
+            // A recompute session replaces what it did not find.
+            if (damaged.unread > 0 || snapshot.is_partial)
+                && lookup.recompute().is_none()
+                && lookup.missing() > 0
+            {
+                lookup.doubt(&snapshot.tombstones);
+            }
             if damaged.is_empty() {
                 return;
             }

@@ -127,7 +127,9 @@ impl Live {
         self.has_new_files |= self.runs.opened() > opened_runs;
         let Some(identity) = identity else { return Ok(stale) };
         stale |= changes.learn(&*self.storage, &listing.changes);
+        let was_unopened = self.segments.unopened().is_some();
         let opened = self.segments.open(&listing.segments, &identity, &changes);
+        self.has_new_files |= was_unopened != self.segments.unopened().is_some();
         if let Some(base) = self.segments.newest_base() {
             changes.count_on(base);
         }
@@ -258,13 +260,13 @@ impl Live {
     pub(crate) fn snapshot(&mut self, retention: &Retention) -> Snapshot {
         self.changes.announce();
         let oldest_kept = retention.oldest_kept();
-        let served = loop {
+        let (served, is_indexed) = loop {
             let replaced = self.segments.replaced(&self.changes);
             self.runs.prune(|name| replaced.contains(&name) || self.segments.is_gone(name));
             let mut served = self.segments.served(&self.changes, &replaced);
             served.retain(|_, segment| segment.born() >= oldest_kept);
-            if self.index(&served) {
-                break served;
+            if let Some(is_indexed) = self.index(&served) {
+                break (served, is_indexed);
             }
         };
         (self.shown, self.has_new_files) = (self.changes.shown(), false);
@@ -274,9 +276,10 @@ impl Live {
         let waiting = self.segments.usable().into_iter().map(|segment| segment.needs());
         let outlived = self.changes.outlived(waiting.filter(|needs| needs.commit.is_some()));
         let unserved = self.unserved(&served);
+        let is_partial = !is_indexed || self.segments.unopened().is_some();
         let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
         let replaced = self.replaced.clone();
-        Snapshot { runs, unserved, segments, known, outlived, expires, tombstones, replaced }
+        Snapshot { runs, unserved, segments, known, outlived, is_partial, expires, tombstones, replaced }
     }
 
     /// What the runs know of rows that are not served.
@@ -381,16 +384,17 @@ impl Live {
         self.changes.adopt_merged(&*self.storage, number);
     }
 
-    /// Makes a run for every segment that has none. `false` if one turned out to be damaged, so that what it stood for has
-    /// to be served.
-    fn index(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> bool {
-        let mut are_sound = true;
+    /// Makes a run for every segment that has none, and returns whether all have one now. `None` if a segment turned out to be damaged,
+    /// so that what it stood for has to be served.
+    fn index(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> Option<bool> {
+        let (mut are_sound, mut are_indexed) = (true, true);
         let covered = self.runs.covered();
         let mut bare: Vec<_> = served.values().filter(|segment| !covered.contains(&segment.name())).collect();
         bare.sort_by_key(|segment| segment.name());
         for segment in bare {
             let failures = segment.failures();
             let Some(hashes) = key_hashes(segment) else {
+                are_indexed = false;
                 // What only could not be read now is indexed another time.
                 if segment.failures() == failures {
                     self.segments.drop_damaged(segment, "a key does not verify");
@@ -400,13 +404,14 @@ impl Live {
             };
             self.counters.rebuilt_runs.add(1);
             if let Err(error) = self.runs.add(&build_run(&[(segment.name(), hashes)]), self.may_write) {
+                are_indexed = false;
                 tracing::warn!(
                     segment = %segment.name(),
                     "cannot write an index run: {error}; make room in the module's folder or in TMPDIR"
                 );
             }
         }
-        are_sound
+        are_sound.then_some(are_indexed)
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Snapshot {
     /// The newest change that rows outlive which are computed now; it is not the newest that is known where a replacement of missing rows
     /// may be there, and was not found.
     pub(crate) outlived: u64,
+    /// Whether the rows of a segment cannot be found now: it was listed and could not be opened, or has no index.
+    pub(crate) is_partial: bool,
     /// When the first of the segments is to be let go of for its age, in milliseconds since 1970.
     pub(crate) expires: Option<u64>,
     /// What kills rows of these segments and of the write buffer.

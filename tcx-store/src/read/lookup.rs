@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::buffer::generation::BufferedRow;
-use crate::changes::Seen;
+use crate::changes::{Seen, Tombstones};
 use crate::computed::RowBatch;
 use crate::computed::attestation::Attestation;
 use crate::computed::losses::Losses;
@@ -130,6 +130,11 @@ impl Lookup {
     /// The missing rows are looked for again, and this is known of the changes now.
     pub(crate) fn see(&mut self, seen: Seen) {
         self.seen = seen;
+    }
+
+    /// Rows that are missing may be there all the same: some could not be read or found.
+    pub(crate) fn doubt(&mut self, tombstones: &Tombstones) {
+        self.seen.doubt(tombstones);
     }
 
     /// What completes the lookup are values that were given: if a change that is not known now kills one, it is lost, and not

@@ -42,12 +42,17 @@ impl Store {
     /// # Errors
     ///
     /// As [`lookup`](Self::lookup). Also returns an error if the folder cannot be listed, or if a change cannot be read that may
-    /// have replaced rows.
+    /// have replaced rows. Without `recompute`, it also returns one if rows are missing and some of the folder cannot be read.
     pub fn lookup_to_put(&self, keys: Keys, recompute: Option<&Arc<RecomputeSession>>) -> Result<Lookup> {
         self.refresh()?;
         self.check_commits()?;
         let options = LookupOptions { recompute, uncounted: true, ..LookupOptions::default() };
-        Ok(self.lookup_with(keys, options)?.for_puts())
+        let lookup = self.lookup_with(keys, options)?.for_puts();
+        if lookup.missing() > 0 && lookup.seen().is_in_doubt {
+            let why = io::Error::other("rows of it cannot be read now, and may have these values");
+            return Err(Error::io("cannot put values in", self.path(), why));
+        }
+        Ok(lookup)
     }
 
     /// A value that is put for a row which cannot be found now would die by the change that has replaced the row, or by one of this
@@ -73,7 +78,7 @@ impl Store {
 
     /// Why rows are not kept that would die by a change that was known before they were computed.
     fn maybe_replaced(&self) -> Error {
-        let what = "when they were looked up, the folder could not be listed or a change in it could not be read: another process may have replaced them";
+        let what = "when they were looked up, the folder could not be listed, or a change or rows in it could not be read: another process may have replaced them";
         Error::io("cannot keep rows in", self.path(), io::Error::other(what))
     }
 
@@ -150,7 +155,7 @@ impl Store {
     /// As [`insert`](Self::insert), or [`insert_attested`](Self::insert_attested) where there is an attestation, for one of
     /// several users of the store: what is lost of the rows is added to their `losses`, and reported by
     /// [`flush_for`](Self::flush_for). Returns whether the rows are kept: not while writing is off, in a folder that is full, in a
-    /// forked process, or if another process may have replaced them and the folder could not be read. A full folder and a forked process add nothing to the losses.
+    /// forked process, or if they may have been replaced and the folder, or rows in it, could not be read. A full folder and a forked process add nothing to the losses.
     ///
     /// # Errors
     ///

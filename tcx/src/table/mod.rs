@@ -244,8 +244,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// # Errors
     ///
     /// Returns an error if the numbers of ids and values differ, if the mode of the handle changes nothing, if the folder cannot be
-    /// listed or a change in it cannot be read (another process may have stored or invalidated these values), or if the folder is
-    /// full or cannot be written; nothing is stored then. Otherwise as [`get_or_compute`](Self::get_or_compute).
+    /// listed or a change in it cannot be read (another process may have stored or invalidated these values), if values are missing
+    /// and rows of it cannot be read, or if the folder is full or cannot be written; nothing is stored then. Otherwise as [`get_or_compute`](Self::get_or_compute).
     pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<usize> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;

@@ -26,6 +26,7 @@ mod tombstones;
 mod trimming;
 mod uncommitted;
 mod unread_commit;
+mod unread_segment;
 mod upkeep;
 mod variants;
 mod write_failures;

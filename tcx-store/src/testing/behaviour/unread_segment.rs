@@ -1,0 +1,163 @@
+//! Rows that cannot be read or found for a while, whatever step of a reader fails: nothing that is computed or put meanwhile displaces
+//! one of them that has replaced another.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use crate::storage::LocalStorage;
+use crate::testing::{Fault, Faulty};
+use crate::testing::{column, compute, keys, process, replace, seal_all, spec, values};
+use crate::{Options, ReadMode, RecomputeSession, Store};
+
+/// A process for which steps fail that `rule` names, as long as the flag is set.
+fn failing(
+    dir: &Path,
+    read_mode: ReadMode,
+    fails: &Arc<AtomicBool>,
+    rule: impl Fn(&str, &Path) -> bool + Send + Sync + 'static,
+) -> crate::Result<Store> {
+    let fails = fails.clone();
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        (fails.load(SeqCst) && rule(step, path)).then_some(Fault::Refused(ErrorKind::Other))
+    });
+    let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
+    let options =
+        Options { flush_interval, refresh_every, memory_cache_bytes: 0, read_mode, ..Options::default() };
+    let storage = LocalStorage::new(dir.join("m_v1"), steps).reading(read_mode);
+    Store::with_storage(Arc::new(storage), spec(), &options)
+}
+
+fn is_open_of(extension: &'static str) -> impl Fn(&str, &Path) -> bool + Send + Sync + 'static {
+    move |step, path| step == "open" && path.extension().is_some_and(|own| own == extension)
+}
+
+/// A folder with a row whose value is 1000; it may have replaced another.
+fn with_a_row(is_replaced: bool) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x"], if is_replaced { 1 } else { 1000 });
+    seal_all(&store);
+    if is_replaced {
+        replace(&store, &RecomputeSession::new(), &["x"], 1000);
+        seal_all(&store);
+    }
+    dir
+}
+
+/// The row in this process, in another one, and in another one after files were joined.
+fn left(dir: &Path, store: &Store) -> [Vec<i64>; 3] {
+    let (own, fresh) = (values(store, &["x"]), values(&process(dir), &["x"]));
+    store.compact().unwrap();
+    [own, fresh, values(&process(dir), &["x"])]
+}
+
+#[test]
+fn what_is_computed_while_a_segment_cannot_be_opened_does_not_displace_a_replacement() {
+    let (dir, fails) = (with_a_row(true), Arc::new(AtomicBool::new(true)));
+    let other = failing(dir.path(), ReadMode::Map, &fails, is_open_of("arrow")).unwrap();
+    compute(&other, &["x"], 7);
+    fails.store(false, SeqCst);
+    let lost = other.flush().unwrap_err().to_string();
+    assert!(lost.contains("1 computed row was not kept"), "{lost}");
+    assert_eq!(left(dir.path(), &other), [[1000]; 3]);
+}
+
+#[test]
+fn a_segment_that_cannot_be_opened_when_its_name_comes_is_noticed_by_the_next_lookup() {
+    let (dir, fails) = (with_a_row(true), Arc::new(AtomicBool::new(false)));
+    let other = failing(dir.path(), ReadMode::Map, &fails, is_open_of("arrow")).unwrap();
+    assert_eq!(values(&other, &["x"]), [1000]);
+    let store = process(dir.path());
+    compute(&store, &["y"], 1000);
+    fails.store(true, SeqCst);
+    seal_all(&store);
+    other.refresh().unwrap();
+    other.lookup_to_put(keys(&["y"]), None).unwrap_err();
+    fails.store(false, SeqCst);
+    assert_eq!(other.lookup_to_put(keys(&["y"]), None).unwrap().missing(), 0);
+    assert_eq!(other.lookup_to_put(keys(&["z"]), None).unwrap().missing(), 1);
+}
+
+/// How many reads fail, one after the other: the row may be found by the second look, or not.
+const FAILING_READS: [usize; 4] = [1, 2, 4, 1000];
+
+/// A process whose reads `from..to` fail, as long as it is said; without the index where `has_index` is not.
+fn with_failing_reads(
+    dir: &Path,
+    fails: &Arc<AtomicBool>,
+    reads: std::ops::Range<usize>,
+    has_index: bool,
+) -> crate::Result<Store> {
+    let (is_run, before) = (is_open_of("idx"), AtomicUsize::new(0));
+    failing(dir, ReadMode::Pread, fails, move |step, path| {
+        step == "read_at" && reads.contains(&before.fetch_add(1, SeqCst)) || !has_index && is_run(step, path)
+    })
+}
+
+#[test]
+fn what_is_computed_while_reads_fail_does_not_displace_a_replacement_whichever_they_are() {
+    let mut lost = 0;
+    for (has_index, len) in [true, false].into_iter().flat_map(|has| FAILING_READS.map(|len| (has, len))) {
+        for from in 0..24 {
+            let (dir, fails) = (with_a_row(true), Arc::new(AtomicBool::new(true)));
+            let Ok(other) = with_failing_reads(dir.path(), &fails, from..from + len, has_index) else {
+                continue;
+            };
+            compute(&other, &["x"], 7);
+            fails.store(false, SeqCst);
+            // Whether a row was computed depends on which reads have failed.
+            lost += usize::from(other.flush().is_err());
+            other.flush().unwrap();
+            let what = format!("reads {from}.. of {len}, index: {has_index}");
+            assert_eq!(left(dir.path(), &other), [[1000]; 3], "{what}");
+        }
+    }
+    assert!(lost > 0, "some were computed, and lost");
+}
+
+#[test]
+fn no_value_is_put_while_the_row_cannot_be_read_or_found() {
+    let mut refused = 0;
+    for (is_replaced, len) in [true, false].into_iter().flat_map(|is| FAILING_READS.map(|len| (is, len))) {
+        for from in 0..24 {
+            let (dir, fails) = (with_a_row(is_replaced), Arc::new(AtomicBool::new(false)));
+            let other = with_failing_reads(dir.path(), &fails, from..from + len, true).unwrap();
+            fails.store(true, SeqCst);
+            match other.lookup_to_put(keys(&["x"]), None) {
+                Ok(rows) => assert_eq!(rows.missing(), 0, "reads {from}.. of {len}, replaced: {is_replaced}"),
+                Err(error) => refused += usize::from(error.to_string().contains("cannot put values")),
+            }
+        }
+    }
+    assert!(refused > 0, "the row could not be read");
+}
+
+#[test]
+fn a_value_is_replaced_while_the_segment_cannot_be_opened_and_none_is_put() {
+    for is_replaced in [false, true] {
+        let (dir, fails) = (with_a_row(is_replaced), Arc::new(AtomicBool::new(true)));
+        let other = failing(dir.path(), ReadMode::Map, &fails, is_open_of("arrow")).unwrap();
+        let refused = other.lookup_to_put(keys(&["x"]), None).unwrap_err().to_string();
+        assert!(refused.contains("cannot put values"), "{refused}");
+        let mut rows = other.lookup_to_put(keys(&["x"]), Some(&RecomputeSession::new())).unwrap();
+        other.insert(&mut rows, &[0], column(&[5])).unwrap();
+        fails.store(false, SeqCst);
+        other.flush().unwrap();
+        assert_eq!(left(dir.path(), &other), [[5]; 3]);
+    }
+}
+
+#[test]
+fn what_no_change_names_is_kept_while_a_segment_cannot_be_opened() {
+    let (dir, fails) = (with_a_row(true), Arc::new(AtomicBool::new(true)));
+    let other = failing(dir.path(), ReadMode::Map, &fails, is_open_of("arrow")).unwrap();
+    compute(&other, &["y"], 7);
+    fails.store(false, SeqCst);
+    other.flush().unwrap();
+    assert_eq!((values(&other, &["y"]), values(&process(dir.path()), &["y"])), (vec![7], vec![7]));
+    assert_eq!(left(dir.path(), &other), [[1000]; 3]);
+}
