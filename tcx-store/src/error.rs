@@ -28,7 +28,8 @@ pub enum ErrorKind {
     Forked,
     /// What the rows were computed from has changed, as an [`Attestation`](crate::Attestation) found out: compute them again.
     SourceChanged,
-    /// Another process has invalidated or replaced values before they were written: put them again if they are still right.
+    /// Another process, or a handle that recomputes rows, has invalidated or replaced values before they were written: put them again
+    /// if they are still right.
     Superseded,
     /// Other processes change the folder all the time, so that rows which replace others could not be written yet: they stay in the write
     /// buffer, and are written later. Flush again.

@@ -23,6 +23,9 @@ pub(crate) struct Fate {
     dead: Vec<bool>,
     /// The rows of values that were put which changes of other processes have killed, not reported yet.
     lost: Vec<usize>,
+    /// Tombstones of this process for recomputed rows that may be older or newer than these: a value that was put is lost if one
+    /// of them kills it.
+    uncertain: Vec<u64>,
     /// For each row whether it makes way for a newer one, as long as that is to be written; empty if none does.
     superseded: Vec<bool>,
 }
@@ -36,6 +39,7 @@ impl Fate {
             recomputed: 0,
             dead: Vec::new(),
             lost: Vec::new(),
+            uncertain: Vec::new(),
             superseded: Vec::new(),
         }
     }
@@ -49,6 +53,8 @@ impl Fate {
         for Replacement { number, before, recomputed } in batch.seen.replacements() {
             // Rows that were recomputed since are newer than one that takes the place of a rejected row.
             let is_newer = recompute.rejects() && *recomputed > batch.seen.recomputed;
+            // Or one of them is: the number is that of the last row which the tombstone names.
+            fate.uncertain.extend(is_newer.then_some(*number));
             if *number > fate.number && !is_newer {
                 died += fate.advance(batch, before, *number);
             }
@@ -105,7 +111,8 @@ impl Fate {
                 if !is_set(&self.dead, row) && self.kill_row(tombstones, &batch.keys, row) {
                     died += usize::from(!self.is_dead(row));
                     self.kill(row, batch.rows());
-                    let dies_here = || self.seen.own_kill_row(tombstones, self.number, &batch.keys, row);
+                    let own = (&batch.keys, &*self.uncertain);
+                    let dies_here = || self.seen.own_kill_row(tombstones, self.number, own, row);
                     if batch.is_put && !self.is_sealed && !dies_here() {
                         self.lost.push(row);
                     }

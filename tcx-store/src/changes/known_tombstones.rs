@@ -105,18 +105,17 @@ impl Tombstones {
             && self.newest_but(keys.key(position), keys.view(), keys.hash(position), spared) > number
     }
 
-    /// Whether one that this process has written, or could not write yet, kills the row of the key at `position` with this number.
-    pub(super) fn own_kill_row_but(
+    /// The numbers of those that name the key at `position` and that this process has written or could not write yet, of each table the
+    /// newest, without the failed ones that are `spared`.
+    pub(super) fn own_numbers_for(
         &self,
-        number: u64,
         keys: &Keys,
         position: usize,
         spared: impl Fn(&Pending) -> bool,
-    ) -> bool {
+    ) -> impl Iterator<Item = u64> {
         let (key, view, view_hash) = (keys.key(position), keys.view(), keys.hash(position));
         let asked = HashedKey { key, view, hash: key_hash(key), view_hash };
-        let mut numbers = self.numbers_for(asked, spared);
-        numbers.any(|own| own > number && (own == u64::MAX || self.own.contains(own)))
+        self.numbers_for(asked, spared).filter(|own| *own == u64::MAX || self.own.contains(*own))
     }
 
     /// Those that are written.

@@ -169,16 +169,18 @@ impl Seen {
         })
     }
 
-    /// Whether a tombstone of this process kills the row: it is dead then whatever other processes have done.
+    /// Whether a tombstone of this process kills the row, but for those with the numbers `uncertain`: it is dead then whatever other
+    /// processes have done.
     pub(crate) fn own_kill_row(
         &self,
         tombstones: &Tombstones,
         number: u64,
-        keys: &Keys,
+        (keys, uncertain): (&Keys, &[u64]),
         position: usize,
     ) -> bool {
         self.any_kills(tombstones, number, |tombstones, number| {
-            tombstones.own_kill_row_but(number, keys, position, |pending| self.knew(pending))
+            let mut own = tombstones.own_numbers_for(keys, position, |pending| self.knew(pending));
+            own.any(|own| own > number && !uncertain.contains(&own))
         })
     }
 

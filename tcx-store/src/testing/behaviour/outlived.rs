@@ -12,7 +12,7 @@ use super::uncommitted::killed_before_the_commit;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, process, replace, spec, values, with_operations};
-use crate::{Losses, Options, RecomputeSession, Store};
+use crate::{Column, Keys, Losses, Options, RecomputeSession, StampType, Store};
 
 /// The pauses between the last listing and the lookup: the folder is listed at most every 100 ms.
 const PAUSES: [Duration; 2] = [Duration::ZERO, Duration::from_millis(110)];
@@ -219,5 +219,38 @@ fn a_value_that_its_own_process_invalidates_or_replaces_is_no_loss() {
         }
         own.flush_for(&losses).unwrap();
         assert_eq!(values(&own, &["x"]), [if second { 2 } else { -1 }]);
+    }
+}
+
+/// A store whose ids have stamps.
+fn stamped(dir: &std::path::Path) -> Store {
+    let options = Options { flush_interval: Duration::from_hours(1), ..Options::default() };
+    let storage = LocalStorage::new(dir.join("m_v1"), System);
+    Store::with_storage(Arc::new(storage), spec().with_stamps(StampType::Number), &options).unwrap()
+}
+
+#[test]
+fn a_value_that_is_put_under_another_stamp_and_dies_by_the_tombstone_of_a_row_recomputed_before_is_a_loss() {
+    for is_replaced in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, session) = (stamped(dir.path()), RecomputeSession::new());
+        let of = |name, stamp: u64| keys(&[name]).with_stamps(Column::dense(&stamp.to_le_bytes())).unwrap();
+        let recompute = |wanted: Keys| {
+            let mut rows = store.lookup_to_put(wanted, Some(&session)).unwrap();
+            store.insert(&mut rows, &[0], column(&[10])).unwrap();
+        };
+        recompute(of("x", 1));
+        let losses = Arc::new(Losses::new());
+        let mut rows = store.lookup_to_put(of("x", 2), None).unwrap();
+        if is_replaced {
+            // One tombstone names both, and has the number of the later.
+            recompute(of("y", 1));
+        }
+        store.flush().unwrap();
+        assert!(store.insert_for(&losses, &mut rows, &[0], column(&[20]), None).unwrap());
+        let flushed = store.flush_for(&losses);
+        let lost = flushed.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        assert_eq!(lost.contains("1 computed row was not kept"), is_replaced, "{lost}");
+        assert_eq!(store.lookup(of("x", 2)).unwrap().missing(), usize::from(is_replaced));
     }
 }
