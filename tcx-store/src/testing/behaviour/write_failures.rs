@@ -214,8 +214,9 @@ fn a_folder_that_vanishes_after_an_invalidation_is_waited_for() {
     compute(&store, &["a", "b"], 1);
     store.flush().unwrap();
     store.invalidate(&keys(&["b"])).unwrap();
+    let mut rows = store.lookup(keys(&["b", "c"])).unwrap();
     let gone = Gone::new(dir.path());
-    compute(&store, &["b", "c"], 2);
+    store.insert(&mut rows, &[0, 1], column(&[2, 2])).unwrap();
     let error = store.flush().unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Io);
     assert!(format!("{error:#}").contains("restore it, or open the module again"), "{error}");
