@@ -62,6 +62,7 @@ fn main() -> tcx::Result<()> {
     let stats = net.stats();
     println!("{} served, {} computed, all in {}", stats.hits, stats.misses, cache.path().display());
     assert_eq!((stats.hits, stats.misses), (128, 128), "the first epoch is computed, the second is served");
+    drop(net);
     cache.close()?;
     std::fs::remove_dir_all(&dir).map_err(tcx::Error::loader)
 }
