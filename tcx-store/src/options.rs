@@ -1,10 +1,12 @@
 //! The settings of a store. None of them is part of a cache's identity.
 
+mod compression;
 mod eviction;
 
 use std::fmt;
 use std::time::Duration;
 
+pub use compression::Compression;
 pub use eviction::{Eviction, EvictionCandidate, EvictionPolicy};
 
 use crate::sys::memory::memory;
@@ -263,37 +265,6 @@ pub enum ReadMode {
     Map,
     /// The needed parts are read, and kept in the memory cache. Unreadable rows are misses.
     Pread,
-}
-
-/// How the rows of new segments are compressed. Keys never are.
-///
-/// Random access is fastest without compression: rows are copied straight from the files. Compressed rows are decompressed
-/// about 64 KiB at a time, and kept in the memory cache.
-///
-/// ```
-/// # use tcx_store::{Column, ColumnType, Compression, DType, Identity, KeyType, Keys, Options, Spec, Store};
-/// # let dir = tempfile::tempdir()?;
-/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[65_536] };
-/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
-/// let options = Options { compression: Compression::Zstd, ..Default::default() };
-/// let store = Store::open(dir.path(), spec, &options)?;
-/// let mut rows = store.lookup(Keys::ints([1], 0))?;
-/// store.insert(&mut rows, &[0], vec![Column::dense(&[7; 65_536])])?;
-/// store.flush()?;
-/// assert!(store.stats().bytes < 65_536);
-/// assert_eq!(store.lookup(Keys::ints([1], 0))?.bytes(0, 0), [7; 65_536]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Compression {
-    /// No compression.
-    #[default]
-    None,
-    /// LZ4: faster, with larger files.
-    Lz4,
-    /// Zstandard: slower, with smaller files.
-    Zstd,
 }
 
 impl Default for Options {
