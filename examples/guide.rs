@@ -358,7 +358,7 @@ fn main() -> tcx::Result<()> {
     // Limits.
     let small = Cache::builder().max_bytes(10 << 30, WhenFull::StopWriting).open(dir)?;
     println!("{} and {}", small.path().display(), encoder_cache.stats().rows);
-    let daily = Cache::builder().time_to_live(Duration::from_hours(24)).open(dir)?;
+    let daily = cache.with_settings(|own| own.time_to_live(Duration::from_hours(24)));
     let weather = daily.table::<Vec<f32>>("weather_v1")?;
     weather.put(&["Oslo"], &vec![-3.])?;
     cache.close()?;

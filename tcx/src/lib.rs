@@ -81,6 +81,7 @@ pub use cache::Cache;
 pub use cache::builder::CacheBuilder;
 pub use cache::coverage::Coverage;
 pub use cache::mode::Mode;
+pub use cache::settings::Settings;
 pub use cache::stop::Stop;
 pub use cache::tuning::Tuning;
 pub use cached::Cached;

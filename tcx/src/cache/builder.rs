@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tcx_store::{Compression, Memory, OnMismatch, Options, WhenFull};
+use tcx_store::{Compression, Memory, OnMismatch, WhenFull};
 
 use crate::cache::mode::Mode;
 use crate::cache::place::{Place, check_directory, check_home, check_place, report_absent};
 use crate::cache::progress::Shown;
+use crate::cache::settings::Settings;
 use crate::cache::tuning::Tuning;
 use crate::cache::{Cache, Shared};
 use crate::{Error, ErrorKind, Result};
@@ -30,29 +31,19 @@ use crate::{Error, ErrorKind, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// [`Tuning`] contains the settings that seldom need another value.
+/// [`Tuning`] contains the settings that seldom need another value. Modules and tables have the settings of their cache, unless
+/// [`Cache::with_settings`] gives them others.
 #[derive(Clone, Debug)]
 #[must_use = "`open` and `open_in_memory` open the cache"]
 pub struct CacheBuilder {
-    options: Options,
+    settings: Settings,
     mode: Mode,
     shown: Shown,
-    recheck: f64,
-    refuses_repeated: bool,
 }
-
-/// One sample of a thousand.
-const RECHECK: f64 = 0.001;
 
 impl CacheBuilder {
     pub(crate) fn new() -> Self {
-        Self {
-            options: Options::default(),
-            mode: Mode::default(),
-            shown: Shown::default(),
-            recheck: RECHECK,
-            refuses_repeated: cfg!(debug_assertions),
-        }
+        Self { settings: Settings::default(), mode: Mode::default(), shown: Shown::default() }
     }
 
     /// Rows that are older than this are computed again (default: never).
@@ -61,15 +52,14 @@ impl CacheBuilder {
     /// this setting, a row goes at most a sixteenth of this time early. If another process has a longer one, or none, a row goes no
     /// earlier than after half of this time, or at most 131 seconds early if this is shorter than 5 minutes.
     pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.options.time_to_live = Some(time);
+        self.settings = self.settings.time_to_live(time);
         self
     }
 
     /// The maximum size of each module's folder in bytes (no limit), including temporary and replaced files, and what happens
     /// at that size. Each process that is writing may exceed it by at most 512 MiB.
     pub fn max_bytes(mut self, bytes: u64, when_full: WhenFull) -> Self {
-        self.options.max_bytes = Some(bytes);
-        self.options.when_full = when_full;
+        self.settings = self.settings.max_bytes(bytes, when_full);
         self
     }
 
@@ -108,7 +98,7 @@ impl CacheBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_mismatch(mut self, action: OnMismatch) -> Self {
-        self.options.on_mismatch = action;
+        self.settings = self.settings.on_mismatch(action);
         self
     }
 
@@ -122,7 +112,7 @@ impl CacheBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.options.compression = compression;
+        self.settings = self.settings.compression(compression);
         self
     }
 
@@ -130,14 +120,14 @@ impl CacheBuilder {
     /// mapped (a sixteenth of the memory that the process may use). 0 turns it off. While the machine or the control group is short
     /// of memory, the memory cache keeps less; [`Stats::memory_cache_limit`](crate::Stats::memory_cache_limit) is what it may keep.
     pub fn memory_cache_bytes(mut self, bytes: usize) -> Self {
-        self.options.memory_cache_bytes = bytes;
+        self.settings = self.settings.memory_cache_bytes(bytes);
         self
     }
 
     /// The settings that seldom need another value. Another call replaces all of them: settings that it does not name get their
     /// defaults again.
     pub fn tuning(mut self, tuning: Tuning) -> Self {
-        tuning.apply(&mut self.options);
+        self.settings = self.settings.tuning(|_| tuning);
         self
     }
 
@@ -191,7 +181,7 @@ impl CacheBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recheck(mut self, fraction: f64) -> Self {
-        self.recheck = fraction;
+        self.settings = self.settings.recheck(fraction);
         self
     }
 
@@ -227,7 +217,7 @@ impl CacheBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refuse_repeated_ids(mut self, refuses: bool) -> Self {
-        self.refuses_repeated = refuses;
+        self.settings = self.settings.refuse_repeated_ids(refuses);
         self
     }
 
@@ -247,7 +237,7 @@ impl CacheBuilder {
     /// path is the folder of a module or inside one, or is a new directory inside another cache; and if it begins with `~`, which only
     /// a shell replaces by the home directory.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
-        self.check()?;
+        self.settings.check()?;
         let dir = dir.as_ref();
         check_directory(dir)?;
         check_home(dir)?;
@@ -286,41 +276,27 @@ impl CacheBuilder {
     ///
     /// Returns an error if the fraction to [`recheck`](Self::recheck) is not from 0 to 1.
     pub fn open_in_memory(self) -> Result<Cache> {
-        self.check()?;
+        self.settings.check()?;
         Ok(self.in_memory())
     }
 
     /// The settings are right.
-    pub(super) fn in_memory(mut self) -> Cache {
-        self.options.max_bytes.get_or_insert(Memory::default_max_bytes());
-        // No other process still reads what was replaced.
-        self.options.gc_grace = Duration::ZERO;
-        self.cache(Place::Memory(Memory::new()))
-    }
-
-    fn check(&self) -> Result<()> {
-        if (0. ..=1.).contains(&self.recheck) {
-            return Ok(());
-        }
-        let error = Error::new(
-            ErrorKind::InvalidSettings,
-            format!("`recheck`: expected a number from 0 to 1, found {}", self.recheck),
-        );
-        let error = error.with_expected("a number from 0 to 1", self.recheck.to_string());
-        Err(error.with_remedy("pass the fraction of computed samples to compute a second time"))
+    pub(super) fn in_memory(self) -> Cache {
+        let settings = self.settings.in_memory();
+        Self { settings, ..self }.cache(Place::Memory(Memory::new()))
     }
 
     fn cache(self, place: Place) -> Cache {
         if self.shown.has_notices() {
             tcx_store::notices_on_stderr();
         }
-        let Self { options, shown, recheck, refuses_repeated, mode } = self;
+        let Self { settings, shown, mode } = self;
         if let Place::Directory(dir) = &place
             && mode == Mode::ReadOnly
             && !dir.exists()
         {
             report_absent(dir);
         }
-        Cache::new(Shared::new(place, options, shown, recheck, refuses_repeated), mode)
+        Cache::new(Shared::new(place, shown), settings, mode)
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod mode;
 pub(crate) mod place;
 pub(crate) mod progress;
 pub(crate) mod provenance;
+pub(crate) mod settings;
 pub(crate) mod stop;
 pub(crate) mod stores;
 pub(crate) mod summary;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::Device;
-use tcx_store::{OnMismatch, Options, Process, Spec};
+use tcx_store::{OnMismatch, Process, Spec};
 
 use crate::cache::alone::Alone;
 use crate::cache::builder::CacheBuilder;
@@ -29,6 +30,7 @@ use crate::cache::mode::{Mode, Rows};
 use crate::cache::place::Place;
 use crate::cache::progress::Shown;
 use crate::cache::provenance::provenance;
+use crate::cache::settings::Settings;
 use crate::cache::stores::Stores;
 use crate::identity::Identity;
 use crate::identity::sources::Origin;
@@ -69,6 +71,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
+    settings: Arc<Settings>,
     mode: Mode,
 }
 
@@ -76,15 +79,10 @@ pub struct Cache {
 #[derive(Debug)]
 pub(crate) struct Shared {
     place: Place,
-    options: Options,
     stores: Stores,
     process: Process,
     closed: AtomicBool,
     shown: Shown,
-    /// The part of the computed samples that is computed again.
-    recheck: f64,
-    /// Whether an id that is twice in a batch with different inputs is an error.
-    refuses_repeated: bool,
     /// The weights behind the rows of each module, in whatever mode its handles are.
     origins: Alone<HashMap<OriginKey, Arc<Origin>>>,
 }
@@ -93,16 +91,10 @@ pub(crate) struct Shared {
 type OriginKey = (&'static str, Option<Vec<(String, String)>>);
 
 impl Shared {
-    pub(crate) fn new(
-        place: Place,
-        options: Options,
-        shown: Shown,
-        recheck: f64,
-        refuses_repeated: bool,
-    ) -> Self {
+    pub(crate) fn new(place: Place, shown: Shown) -> Self {
         let (stores, process, closed) = (Stores::default(), Process::current(), AtomicBool::new(false));
         let origins = Alone::default();
-        Self { place, options, stores, process, closed, shown, recheck, refuses_repeated, origins }
+        Self { place, stores, process, closed, shown, origins }
     }
 }
 
@@ -136,8 +128,8 @@ impl Cache {
         Self::builder().in_memory()
     }
 
-    pub(crate) fn new(shared: Shared, mode: Mode) -> Self {
-        Self { shared: Arc::new(shared), mode }
+    pub(crate) fn new(shared: Shared, settings: Settings, mode: Mode) -> Self {
+        Self { shared: Arc::new(shared), settings: Arc::new(settings), mode }
     }
 
     /// The settings, to change some of them.
@@ -148,7 +140,40 @@ impl Cache {
     /// A handle of this cache that opens modules in another mode. Open modules keep their mode.
     #[must_use]
     pub fn with_mode(&self, mode: Mode) -> Self {
-        Self { shared: self.shared.clone(), mode }
+        Self { mode, ..self.clone() }
+    }
+
+    /// A handle of this cache that opens modules and tables with other settings: limits, a time to live or a compression for some of
+    /// them. `change` gets the settings of this handle. Open modules and tables keep theirs.
+    ///
+    /// A process has one set of settings for each module or table. To open one with other settings, drop its handles and this
+    /// cache first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tcx::{Cache, WhenFull};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let cache = Cache::builder().max_bytes(100 << 30, WhenFull::StopWriting).open(dir.path())?;
+    /// let daily = cache.with_settings(|own| own.time_to_live(Duration::from_hours(24)));
+    /// let weather = daily.table::<Vec<f32>>("weather_v1")?; // at most 100 GiB of one day
+    /// let lengths = cache.table::<Vec<i64>>("text_lengths_v1")?; // at most 100 GiB
+    /// let error = cache.table::<Vec<f32>>("weather_v1").unwrap_err();
+    /// assert!(error.to_string().contains("`time_to_live` is 86400s, requested none"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Self {
+        let settings = change(Settings::clone(&self.settings));
+        let settings = match &self.shared.place {
+            Place::Directory(_) => settings,
+            Place::Memory(_) => settings.in_memory(),
+        };
+        Self { settings: Arc::new(settings), ..self.clone() }
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -163,16 +188,30 @@ impl Cache {
         device: Device,
     ) -> Result<Rows> {
         self.shared.check_usable()?;
+        self.settings.check().map_err(|error| error.in_module(id))?;
         let mut provenance = provenance(device);
         provenance.extend(Identity::long_lists(O::describe));
         let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store(O::describe), provenance);
         let spec = spec.map_err(|error| Error::from(error).in_module(id))?;
         let spec = K::STAMPS.into_iter().fold(spec, Spec::with_stamps);
-        let Shared { place, options, stores, .. } = &*self.shared;
-        let rows = Rows::open(place, spec, options, self.mode, stores.losses());
+        let Shared { place, stores, .. } = &*self.shared;
+        let rows = Rows::open(place, spec, &self.settings.options, self.mode, stores.losses());
         let rows = rows.map_err(|error| error.in_module(id))?;
         rows.store().into_iter().try_for_each(|store| stores.add(store))?;
         Ok(rows)
+    }
+
+    /// The weights behind the rows of a module: the same ones for all its handles, or for those of one identity if each has rows of its
+    /// own.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error in a process that was forked from the one that opened the cache.
+    pub(crate) fn origin(&self, id: &'static str, identity: &Identity) -> Result<Arc<Origin>> {
+        let mut origins = self.shared.origins.lock().map_err(|_| self.shared.forked())?;
+        let is_separate = self.settings.options.on_mismatch == OnMismatch::Separate;
+        let key = (id, is_separate.then(|| identity.all_entries()));
+        Ok(origins.entry(key).or_default().clone())
     }
 
     /// Waits until every row computed so far, of every module opened here, is durable: it survives kill -9
@@ -209,29 +248,6 @@ impl Shared {
     /// What people at a terminal are shown.
     pub(crate) fn shown(&self) -> Shown {
         self.shown
-    }
-
-    /// The part of the computed samples that is computed again.
-    pub(crate) fn recheck(&self) -> f64 {
-        self.recheck
-    }
-
-    /// Whether an id that is twice in a batch with different inputs is an error.
-    pub(crate) fn refuses_repeated(&self) -> bool {
-        self.refuses_repeated
-    }
-
-    /// The weights behind the rows of a module: the same ones for all its handles, or for those of one identity if each has rows of its
-    /// own.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error in a process that was forked from the one that opened the cache.
-    pub(crate) fn origin(&self, id: &'static str, identity: &Identity) -> Result<Arc<Origin>> {
-        let mut origins = self.origins.lock().map_err(|_| self.forked())?;
-        let is_separate = self.options.on_mismatch == OnMismatch::Separate;
-        let key = (id, is_separate.then(|| identity.all_entries()));
-        Ok(origins.entry(key).or_default().clone())
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tcx_store::{MemoryCachePolicy, Options, ReadMode};
 
-/// The settings that seldom need another value, for [`CacheBuilder::tuning`](crate::CacheBuilder::tuning). None of them is part
-/// of a module's identity.
+/// The settings that seldom need another value, for [`CacheBuilder::tuning`](crate::CacheBuilder::tuning) and
+/// [`Settings::tuning`](crate::Settings::tuning). None of them is part of a module's identity.
 ///
 /// | setting | default |
 /// |---|---|
@@ -95,6 +95,29 @@ impl Tuning {
         self
     }
 
+    /// Those of these options.
+    pub(super) fn of(options: &Options) -> Self {
+        let &Options {
+            flush_bytes,
+            flush_interval,
+            write_buffer_bytes,
+            refresh_every,
+            gc_grace,
+            read_mode,
+            memory_cache_policy,
+            ..
+        } = options;
+        Self {
+            flush_bytes,
+            flush_interval,
+            write_buffer_bytes,
+            refresh_every,
+            gc_grace,
+            read_mode,
+            memory_cache_policy,
+        }
+    }
+
     pub(super) fn apply(self, options: &mut Options) {
         // A new setting has to be named here.
         let Self {
@@ -118,25 +141,6 @@ impl Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        let options = Options::default();
-        let Options {
-            flush_bytes,
-            flush_interval,
-            write_buffer_bytes,
-            refresh_every,
-            gc_grace,
-            read_mode,
-            memory_cache_policy,
-            ..
-        } = options;
-        Self {
-            flush_bytes,
-            flush_interval,
-            write_buffer_bytes,
-            refresh_every,
-            gc_grace,
-            read_mode,
-            memory_cache_policy,
-        }
+        Self::of(&Options::default())
     }
 }

@@ -27,11 +27,11 @@ use std::time::Instant;
 use tch::Device;
 use tcx_store::{Keys, Lookup, Store};
 
-use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::Rows;
 use crate::cache::progress::Computing;
+use crate::cache::{Cache, Shared};
 use crate::cached::checks::Recheck;
 use crate::cached::checks::finite::FiniteWatch;
 use crate::cached::compute::Compute;
@@ -97,14 +97,15 @@ pub struct Cached<M> {
 
 impl<M: CachedModule> Cached<M> {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        cache: &Cache,
         rows: Rows,
         compute: Compute<M>,
         entries: Vec<(String, String)>,
         output_device: Device,
     ) -> Self {
-        let recheck = Recheck::new(shared.recheck());
-        let repeated = RepeatWatch::new(shared.refuses_repeated());
+        let (shared, settings) = (cache.shared().clone(), cache.settings());
+        let recheck = Recheck::new(settings.recheck_fraction());
+        let repeated = RepeatWatch::new(settings.refuses_repeated());
         Self {
             shared,
             rows,

@@ -36,7 +36,7 @@ impl Cache {
         let entries = identity.all_entries();
         let sources = self.sources::<M>(&identity)?;
         let compute = Compute::new(module, identity, sources, Record::of(&rows, device));
-        Ok(Cached::new(self.shared().clone(), rows, compute, entries, device))
+        Ok(Cached::new(self, rows, compute, entries, device))
     }
 
     /// Opens the cache of a module that is built when the first sample is missing, and never if all samples are in the cache.
@@ -94,11 +94,11 @@ impl Cache {
         let entries = identity.all_entries();
         let sources = self.sources::<M>(&identity)?;
         let compute = Compute::lazy(identity, Box::new(build), sources, Record::of(&rows, device));
-        Ok(Cached::new(self.shared().clone(), rows, compute, entries, device))
+        Ok(Cached::new(self, rows, compute, entries, device))
     }
 
     fn sources<M: CachedModule>(&self, identity: &Identity) -> Result<Arc<Sources>> {
-        Ok(Sources::new(self.shared().origin(M::ID, identity)?, identity.before.clone()))
+        Ok(Sources::new(self.origin(M::ID, identity)?, identity.before.clone()))
     }
 
     fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {
