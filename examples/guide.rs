@@ -27,6 +27,17 @@ struct Words {
     language: Vec<Option<String>>, // not known of every text
 }
 
+/// A whole data set: one value.
+#[derive(CacheableOutput)]
+struct DataSet {
+    #[tensor(f32, [_, 64])]
+    features: Vec<Tensor>,
+}
+
+fn build_data_set() -> tcx::Result<DataSet> {
+    Ok(DataSet { features: vec![Tensor::f_ones([1000, 64], tch::kind::FLOAT_CPU)?] })
+}
+
 /// A part of what the encoder computes.
 #[derive(CacheableOutput)]
 struct Brightness {
@@ -285,6 +296,17 @@ fn main() -> tcx::Result<()> {
         println!("not answered: {failure}"); // not answered: `It rains.`: this is no question
     }
     assert_eq!(answers.coverage(&prompts)?.missing(), [1]);
+    let norms = Table::<Vec<f32>>::builder("norms_v1").validate(|norms| {
+        match norms.iter().find(|norm| **norm < 0.) {
+            None => Ok(()),
+            Some(norm) => Err(tcx::Error::loader(format!("a norm of {norm}"))),
+        }
+    });
+    let norms = norms.open(&cache)?;
+    assert!(norms.put(&["image 0"], &vec![-1.]).is_err());
+    let sets = cache.table::<DataSet>("data_sets_v1")?;
+    let train = sets.get_or_compute(&["train"], |_| build_data_set())?;
+    assert_eq!(train.features[0].size(), [1000, 64]); // 1000 samples of the set `train`
     let squares: Table<Vec<i64>, I64Ids> = Table::builder("squares_v1").keys().open(&cache)?;
     squares.put(&[3, 4], &vec![9, 16])?;
 

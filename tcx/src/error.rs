@@ -48,7 +48,8 @@ pub enum ErrorKind {
     /// Other processes change the folder all the time, so that rows which replace others could not be written yet. They stay in the write
     /// buffer and are written later. Flush again.
     Contended,
-    /// An output does not have the declared type, or contains a value that the module rejects, such as NaN.
+    /// An output does not have the declared type, or contains a value that the module rejects, such as NaN, or that
+    /// [`validate`](crate::TableBuilder::validate) rejects.
     InvalidOutput,
     /// A module broke a rule: it is random, depends on the batch, trains, changed its weights, or asks its own handle to compute.
     ModuleViolation,

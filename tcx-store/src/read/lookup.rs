@@ -143,6 +143,10 @@ impl Lookup {
         Self { puts: true, ..self }
     }
 
+    pub(crate) fn is_for_puts(&self) -> bool {
+        self.puts
+    }
+
     /// Only these leaves are going to be read, and the stamps if the keys have any.
     pub(crate) fn of_leaves(self, wanted: &Arc<[usize]>) -> Self {
         let stamps = self.keys.stamps().and(stamp_leaf(&self.leaves));

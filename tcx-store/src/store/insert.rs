@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// Rejects found rows: those at `positions` become missing, and the rows that are inserted for them replace them in every
-    /// process.
+    /// process. They count as misses, except in a lookup [to put](Self::lookup_to_put) rows, which is not counted.
     ///
     /// ```
     /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
@@ -111,7 +111,9 @@ impl Store {
         for &position in positions {
             lookup.reopen(position, Cause::Rejected);
         }
-        if let Ok(core) = self.reader() {
+        if let Ok(core) = self.reader()
+            && !lookup.is_for_puts()
+        {
             core.recounted(&counted, lookup);
         }
     }

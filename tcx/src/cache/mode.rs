@@ -202,6 +202,16 @@ impl Rows {
         })
     }
 
+    /// A lookup that finds nothing: its rows are computed and kept nowhere.
+    pub(crate) fn empty_lookup(&self, keys: Keys) -> Lookup {
+        match &self.used {
+            Used::ReadWrite(store) | Used::ReadOnly(store) | Used::Recompute(store, _) => {
+                store.empty_lookup(keys)
+            }
+            Used::Off(spec) => spec.empty_lookup(keys),
+        }
+    }
+
     pub(crate) fn lookup_again(&self, rows: &mut Lookup) -> Result<()> {
         Ok(self.store().map_or(Ok(()), |store| store.lookup_again(rows))?)
     }

@@ -19,7 +19,8 @@ pub(super) struct Unloaded {
     is_over: bool,
 }
 
-/// A sample that a loader could not load: see [`Error::load_failures`].
+/// A sample that a loader could not load, or whose value the table [rejects](crate::TableBuilder::validate): see
+/// [`Error::load_failures`].
 ///
 /// ```
 /// # use tcx::{Extractor, LoadFailure, cached_module};
@@ -70,7 +71,8 @@ impl LoadFailure {
 
 impl fmt::Display for LoadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`: {}", self.id, self.error)
+        // With its causes: the message of an error of tcx does not repeat them.
+        write!(f, "`{}`: {:#}", self.id, self.error)
     }
 }
 
@@ -82,7 +84,7 @@ impl fmt::Debug for LoadFailure {
 
 impl Error {
     /// The samples that a loader could not load, if it has said so with a [`Partial`](crate::Partial). The others of its batch
-    /// were computed.
+    /// were computed. Of a table, also the ids whose values [`validate`](crate::TableBuilder::validate) rejects.
     pub fn load_failures(&self) -> &[LoadFailure] {
         self.0.unloaded.as_ref().map_or(&[], |unloaded| &unloaded.failures)
     }

@@ -1,5 +1,6 @@
 //! Loaders that fail for some samples only: the others are computed and stored.
 
+use std::collections::HashSet;
 use std::error::Error as StdError;
 
 use crate::module::batch::Batch;
@@ -128,8 +129,20 @@ impl Partial {
         self.failed.iter().map(|(place, _)| *place)
     }
 
-    /// The error that names the samples that failed, if any failed.
-    pub(crate) fn into_error(self) -> Option<Error> {
+    /// The places of the samples that did not fail, of the `asked` ones.
+    pub(crate) fn others(&self, asked: usize) -> Vec<usize> {
+        let failed: HashSet<usize> = self.failed().collect();
+        (0..asked).filter(|place| !failed.contains(place)).collect()
+    }
+
+    /// The samples that failed in `part` failed here, too: `places` are those of the samples of `part`.
+    pub(crate) fn fail_at(&mut self, part: Self, places: &[usize]) {
+        self.failed.extend(part.failed.into_iter().map(|(place, error)| (places[place], error)));
+    }
+
+    /// The error that names the samples that failed, in their order, if any failed.
+    pub(crate) fn into_error(mut self) -> Option<Error> {
+        self.failed.sort_by_key(|(place, _)| *place);
         if self.failed.is_empty() { None } else { Some(Error::unloaded(self.failed, ())) }
     }
 }

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 
 use tch::Device;
 
-use super::{Table, Validate};
+use super::Table;
+use super::validate::Validate;
 use crate::Result;
 use crate::cache::Cache;
 use crate::cache::alone::Alone;
@@ -16,7 +17,8 @@ use crate::ids::{KeyKind, StringIds};
 use crate::module::registry::check_no_module;
 use crate::output::CacheableOutput;
 
-/// The settings of a [`Table`].
+/// The settings of a [`Table`] that decide its values and how they are checked. Limits, a time to live or a compression of its own:
+/// [`Cache::with_settings`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -107,9 +109,21 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
         self
     }
 
-    /// Checks values before they are stored and after they are found. Values for which it returns an error are neither stored
-    /// nor served. [`get_or_compute`](Table::get_or_compute) computes rejected values again and replaces them. It checks the
-    /// values of a batch together first, and one by one if they are rejected.
+    /// Checks values before they are stored, and each time they are found, whichever process has stored them: values for which it
+    /// returns an error are neither stored nor returned.
+    ///
+    /// | value | what happens |
+    /// |---|---|
+    /// | given to [`put`](Table::put) or [`replace`](Table::replace) | an error that names the ids; nothing is stored |
+    /// | computed by a closure | an error that names the ids; the other values are stored |
+    /// | found by [`get`](Table::get) | a miss |
+    /// | found by [`get_or_compute`](Table::get_or_compute) and its other forms | a miss: it is computed again, and replaced |
+    /// | found by [`put`](Table::put) | it is replaced |
+    ///
+    /// It gets the values of a batch together, as they are stored, and one by one if they are rejected.
+    ///
+    /// A module has no such function, because its `forward` would compute a rejected output again. It returns an error instead: then
+    /// nothing of its batch is stored.
     pub fn validate(mut self, validate: impl Fn(&T) -> Result<()> + Send + Sync + 'static) -> Self {
         self.validate = Some(Box::new(validate));
         self
@@ -138,7 +152,8 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
         let rows = cache.open_rows::<T, K>(&id, &identity, Device::Cpu)?;
         let shared = cache.shared().clone();
         let (gather, computing) = (Gather::default(), Alone::default());
-        Ok(Table { shared, id, rows, validate, gather, output_device, computing, keys })
+        let max_bytes = cache.settings().limit();
+        Ok(Table { shared, id, rows, validate, max_bytes, gather, output_device, computing, keys })
     }
 }
 

@@ -1,11 +1,11 @@
 //! Computing the missing values: one request at a time for each id, and no value that is not valid.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
-use tcx_store::Lookup;
+use tcx_store::{Column, Keys, Lookup};
 
 use super::Table;
+use super::validate::select;
 use crate::Result;
 use crate::cache::claims::{Claim, Claimant, Claimed, Entered};
 use crate::cache::gather::Found;
@@ -34,8 +34,9 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// # Errors
     ///
     /// Returns an error if an id is malformed, if `compute` fails or uses this handle to compute or store values, if the values
-    /// are not as declared or not valid, or if the cache is closed. Disk failures are not returned as errors: missing values
-    /// are computed, unwritten ones are counted.
+    /// are not as declared, or if the cache is closed. If `validate` rejects computed values, the error names their ids
+    /// ([`Error::load_failures`](crate::Error::load_failures)), and the other values are stored. Disk failures are not returned as
+    /// errors: missing values are computed, unwritten ones are counted.
     ///
     /// # Panics
     ///
@@ -65,18 +66,16 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         if !positions.is_empty() {
             let start = Instant::now();
             let computing = Entered::computing();
-            let values = compute(Missing::new(ids, &positions));
+            let computed = compute(Missing::new(ids, &positions));
             drop(computing);
-            let (values, partial) =
-                values.map_err(|error| self.uncomputed(error, rows.keys(), &positions))?;
-            let (kept, failed) = self.failed(partial, rows.keys(), &positions);
-            let kept = kept.as_deref().unwrap_or(&positions);
+            let (values, mut partial) =
+                computed.map_err(|error| self.uncomputed(error, rows.keys(), &positions))?;
+            let (kept, columns) = self.valid(&values, &mut partial, rows.keys(), &positions)?;
             if !kept.is_empty() {
-                let columns = self.columns(&values, kept.len())?;
                 self.rows.computed(kept.len(), start);
-                self.rows.complete(&mut rows, kept, columns, None)?;
+                self.rows.complete(&mut rows, &kept, columns, None)?;
             }
-            failed.map_or(Ok(()), Err)?;
+            self.failed(partial, rows.keys(), &positions).map_or(Ok(()), Err)?;
         }
         Ok(rows)
     }
@@ -101,32 +100,29 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         }
     }
 
-    /// Found rows that are not valid become missing. The lock is held, so no other thread replaces one of them.
-    fn reject_invalid(&self, rows: &mut Found) -> Result<()> {
-        if self.validate.is_none() {
-            return Ok(());
+    /// The values that were computed and are valid, with the positions of their ids. Those that are rejected become failures of
+    /// `partial`.
+    fn valid(
+        &self,
+        values: &T,
+        partial: &mut Partial,
+        keys: &Keys,
+        asked: &[usize],
+    ) -> Result<(Vec<usize>, Vec<Column>)> {
+        let at = |places: &[usize]| places.iter().map(|&place| asked[place]).collect::<Vec<_>>();
+        let places = partial.others(asked.len());
+        if places.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
         }
-        // What is looked at has to be what is served in the end: another thread may have replaced a row that was found before.
-        *rows = self.rows.peek(rows.keys().clone())?.into();
-        let missing: BTreeSet<usize> = rows.all_missing_positions().collect();
-        let found: Vec<usize> = (0..rows.len()).filter(|position| !missing.contains(position)).collect();
-        if found.is_empty() || self.are_valid(rows, &found)? {
-            return Ok(());
+        let (positions, columns) = (at(&places), self.columns(values, places.len())?);
+        let mut rejected = Partial::new();
+        self.check_new(&keys.select(&positions), &columns, &mut rejected)?;
+        let kept = rejected.others(places.len());
+        if kept.len() == places.len() {
+            return Ok((positions, columns));
         }
-        let mut invalid = Vec::new();
-        for &position in &found {
-            if !self.are_valid(rows, &[position])? {
-                invalid.push(position);
-            }
-        }
-        // Values that are rejected together, and none of them alone, are all suspect.
-        self.rows.reject(rows, if invalid.is_empty() { &found } else { &invalid });
-        Ok(())
-    }
-
-    /// Whether the values of the rows at `positions` are valid.
-    fn are_valid(&self, rows: &Lookup, positions: &[usize]) -> Result<bool> {
-        let rows = self.rows.peek(rows.keys().select(positions))?;
-        Ok(rows.missing() == 0 && self.check(&self.read(rows.into())?).is_ok())
+        partial.fail_at(rejected, &places);
+        let positions = kept.iter().map(|&row| positions[row]).collect();
+        Ok((positions, select::<T>(&columns, &kept)))
     }
 }

@@ -4,6 +4,7 @@ mod asynchronous;
 mod builder;
 mod compute;
 mod partial;
+mod validate;
 
 pub use builder::TableBuilder;
 
@@ -14,18 +15,18 @@ use std::sync::Arc;
 use tch::Device;
 use tcx_store::{Column, Keys, Lookup, RecomputeSession, RowFacts, Stats, Store};
 
+use validate::{Validate, select};
+
 use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
 use crate::cache::coverage::Coverage;
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::{Call, Rows};
+use crate::ids::name::name;
 use crate::ids::stamp::Stamped;
 use crate::ids::{Id, KeyKind, PrefixKind, StringIds};
 use crate::output::{CacheableOutput, ColumnWriter, REMEDY};
 use crate::{Error, ErrorKind, Result};
-
-/// Checks values before they are stored, and again when they are found.
-type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
 
 /// A typed store as modules have it, for values of any function: decoded images, tokens, statistics. Made by
 /// [`Cache::table`](crate::Cache::table) or [`Table::builder`].
@@ -53,6 +54,7 @@ pub struct Table<T, K = StringIds> {
     id: Box<str>,
     rows: Rows,
     validate: Option<Validate<T>>,
+    max_bytes: Option<u64>,
     gather: Gather,
     output_device: Device,
     /// Only one thread at a time computes or stores values with this handle.
@@ -98,16 +100,33 @@ impl<T: CacheableOutput> Table<T> {
 
 impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// The values of these ids, if all of them are stored, and `None` if one is missing: [`coverage`](Self::coverage) reports which.
+    /// A value that [`validate`](TableBuilder::validate) rejects counts as a miss, with the cause
+    /// [`rejected`](crate::MissCauses::rejected).
     ///
     /// # Errors
     ///
-    /// Returns an error if an id is malformed, if values are not valid, or if the cache is closed.
+    /// Returns an error if an id is malformed, or if the cache is closed.
     pub fn get<I: Id<K>>(&self, ids: &[I]) -> Result<Option<T>> {
         let rows = self.gather.look_up(&self.rows, self.pack(ids)?)?;
-        if rows.missing() > 0 { Ok(None) } else { self.values(rows).map(Some) }
+        if rows.missing() > 0 {
+            return Ok(None);
+        }
+        let values = self.read(rows)?;
+        if self.check(&values).is_ok() {
+            return Ok(Some(values));
+        }
+        let mut rows = self.rows.peek(self.pack(ids)?)?.into();
+        self.reject_invalid(&mut rows)?;
+        if rows.missing() > 0 {
+            return Ok(None);
+        }
+        // Another thread or process has replaced what was rejected.
+        let values = self.read(rows)?;
+        Ok(self.check(&values).is_ok().then_some(values))
     }
 
-    /// Reports which of these ids are stored.
+    /// Reports which of these ids are stored. It reads no values, so values that [`validate`](TableBuilder::validate) is going to
+    /// reject count as stored.
     ///
     /// # Errors
     ///
@@ -116,24 +135,29 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Coverage::of(&self.rows, 0, std::iter::once(self.pack(ids)))
     }
 
-    /// Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are. To
-    /// replace values, use [`replace`](Self::replace).
+    /// Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are, unless
+    /// [`validate`](TableBuilder::validate) rejects them. To replace values, use [`replace`](Self::replace).
     ///
     /// If two handles or processes put values of one id at once, each may find none: both calls return `Ok`, and either value
     /// may be served, until one is left when the files of both are joined.
     ///
     /// # Errors
     ///
-    /// Returns an error if the numbers of ids and values differ, if the mode of the handle changes nothing, if the folder cannot be
-    /// listed or a change in it cannot be read (another process may have stored or invalidated these values), if values are missing
-    /// and rows of it cannot be read, or if the folder is full or cannot be written; nothing is stored then. Otherwise as [`get_or_compute`](Self::get_or_compute).
+    /// Returns an error if the numbers of ids and values differ, if `validate` rejects a value (the error names the ids), if a value is
+    /// larger than `max_bytes`, if the mode of the handle changes nothing, if the folder cannot be listed or a change in it cannot be
+    /// read (another process may have stored or invalidated these values), if values are missing and rows of it cannot be read, or if
+    /// the folder is full or cannot be written; nothing is stored then. Otherwise as [`get_or_compute`](Self::get_or_compute).
     pub fn put<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<usize> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
+        self.check_passed(&keys, &columns)?;
         self.with_room()?;
+        self.check_size(&keys, &columns)?;
         let _alone = self.compute_alone()?;
         let rows = self.rows.for_call();
-        self.keep(&rows, rows.lookup_to_put(keys)?, &columns)
+        let mut found = rows.lookup_to_put(keys)?;
+        self.reject_found(&mut found)?;
+        self.keep(&rows, found, &columns)
     }
 
     /// The store, to change what is in it.
@@ -151,6 +175,25 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     fn full(&self) -> Error {
         let error = Error::new(ErrorKind::Full, "its folder is full, so the values were not stored");
         error.in_module(&self.id).with_remedy("raise `max_bytes`, or remove rows")
+    }
+
+    /// A value that is larger than the folder may be would evict all others, and itself.
+    fn check_size(&self, keys: &Keys, columns: &[Column]) -> Result<()> {
+        let Some(max) = self.max_bytes else { return Ok(()) };
+        let leaves = T::COLUMN.leaves();
+        let bytes = |place| {
+            let leaves =
+                columns.iter().zip(&leaves).map(|(column, leaf)| column.row(place, &leaf.kind).len());
+            leaves.sum::<usize>() as u64
+        };
+        let Some(place) = (0..keys.len()).find(|&place| bytes(place) > max) else { return Ok(()) };
+        let (id, found) = (name(keys, place), bytes(place));
+        let message = format!(
+            "cannot store the value for id {id}: `max_bytes` allows {max} bytes for all values, this one has {found}"
+        );
+        let error = Error::new(ErrorKind::Full, message).in_module(&self.id);
+        let error = error.with_expected(format!("at most {max} bytes"), format!("{found} bytes"));
+        Err(error.with_remedy("raise `max_bytes`, or store the value in parts"))
     }
 
     /// The folder may have become full since there was room, and writing may be off.
@@ -172,7 +215,9 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     pub fn replace<I: Id<K>>(&self, ids: &[I], values: &T) -> Result<()> {
         let columns = self.columns(values, ids.len())?;
         let keys = self.pack(ids)?;
+        self.check_passed(&keys, &columns)?;
         let store = self.with_room()?;
+        self.check_size(&keys, &columns)?;
         let _alone = self.compute_alone()?;
         let (rows, positions) = (self.rows.for_call(), (0..ids.len()).collect::<Vec<_>>());
         let mut replaced = store.lookup_to_put(keys, Some(&RecomputeSession::new()))?;
@@ -258,7 +303,6 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     }
 
     fn columns(&self, values: &T, rows: usize) -> Result<Vec<Column>> {
-        self.check(values)?;
         let _no_grad = tch::no_grad_guard();
         let mut writer = ColumnWriter::new(rows);
         values.write(&mut writer).map_err(|error| not_as_declared(error).in_module(&self.id))?;
@@ -272,10 +316,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         if missing.is_empty() {
             return Ok(0);
         }
-        let leaves = T::COLUMN.leaves();
-        let columns = columns.iter().zip(&leaves).map(|(column, leaf)| column.select(&missing, &leaf.kind));
-        let columns = columns.collect();
-        let kept = rows.complete(&mut found, &missing, columns, None)?;
+        let kept = rows.complete(&mut found, &missing, select::<T>(columns, &missing), None)?;
         self.check_kept(rows, kept)?;
         Ok(missing.len())
     }
@@ -300,12 +341,6 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     fn read(&self, rows: Found) -> Result<T> {
         let values = self.gather.read::<T, T>(rows, self.output_device);
         values.map_err(|error| error.in_module(&self.id))
-    }
-
-    fn check(&self, values: &T) -> Result<()> {
-        let Some(validate) = &self.validate else { return Ok(()) };
-        validate(values)
-            .map_err(|error| error.returned_by(|| "`validate` rejects the values").in_module(&self.id))
     }
 }
 

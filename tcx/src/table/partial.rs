@@ -1,7 +1,5 @@
 //! Closures that fail for some ids: the values of the others are stored.
 
-use std::collections::HashSet;
-
 use tcx_store::Keys;
 
 use super::Table;
@@ -10,7 +8,7 @@ use crate::ids::{Id, KeyKind};
 use crate::module::missing::Missing;
 use crate::module::partial::Partial;
 use crate::output::CacheableOutput;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, LoadFailure, Result};
 
 /// What fails if a closure does.
 const COMPUTING: &str = "computing the values";
@@ -67,19 +65,18 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         self.values(self.compute_missing(ids, rows.into(), compute)?)
     }
 
-    /// The positions of the values that were computed, if some failed, and the error that names these.
-    pub(super) fn failed(
-        &self,
-        partial: Partial,
-        keys: &Keys,
-        positions: &[usize],
-    ) -> (Option<Vec<usize>>, Option<Error>) {
-        let failed: HashSet<usize> = partial.failed().collect();
-        let Some(error) = partial.into_error() else { return (None, None) };
-        let kept = positions.iter().enumerate().filter(|(place, _)| !failed.contains(place));
-        let kept = kept.map(|(_, position)| *position).collect();
+    /// The error that names the ids that failed, if any did.
+    pub(super) fn failed(&self, partial: Partial, keys: &Keys, positions: &[usize]) -> Option<Error> {
         let remedy = "the others were computed: repair these, or leave them out";
-        (Some(kept), Some(self.naming(error, keys, positions, remedy)))
+        let mut error = partial.into_error()?;
+        let invalid = |failure: &LoadFailure| {
+            let own = failure.error().downcast_ref::<Error>();
+            own.is_some_and(|error| error.kind() == ErrorKind::InvalidOutput)
+        };
+        if error.load_failures().iter().all(invalid) {
+            error = error.of_kind(ErrorKind::InvalidOutput);
+        }
+        Some(self.naming(error, COMPUTING, keys, positions, remedy))
     }
 
     /// The closure has returned an error, with which it stores nothing. If the error has inputs that a step of the closure could
@@ -89,11 +86,18 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
             return error.returned_by(|| format!("{COMPUTING} failed")).in_module(&self.id);
         }
         let remedy = "the others were not stored: return them by `get_or_compute_partial`, which stores them";
-        self.naming(error, keys, positions, remedy)
+        self.naming(error, COMPUTING, keys, positions, remedy)
     }
 
-    fn naming(&self, error: Error, keys: &Keys, positions: &[usize], remedy: &str) -> Error {
+    pub(super) fn naming(
+        &self,
+        error: Error,
+        action: &str,
+        keys: &Keys,
+        positions: &[usize],
+        remedy: &str,
+    ) -> Error {
         let id = |place: usize| positions.get(place).map_or_else(String::new, |&at| text(keys, at));
-        error.naming(COMPUTING, positions.len(), id, remedy).in_module(&self.id)
+        error.naming(action, positions.len(), id, remedy).in_module(&self.id)
     }
 }
