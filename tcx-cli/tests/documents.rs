@@ -58,6 +58,7 @@ fn the_commands_of_the_readme_and_of_the_reference_work() {
     run("README.md", dir.path());
     assert!(run("docs/cli.md", dir.path()) >= 10);
     run("CONTRIBUTING.md", dir.path());
+    run("docs/stress.md", dir.path());
 }
 
 #[test]

@@ -24,6 +24,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/guide.md", "rust", "tests/tests/documents.rs"),
     ("docs/operations.md", "sh", "tcx-cli/tests/documents.rs"),
     ("CONTRIBUTING.md", "sh", "tcx-cli/tests/documents.rs"),
+    ("docs/stress.md", "sh", "tcx-cli/tests/documents.rs"),
     ("tcx-cli/tests/sessions", "console", "tcx-cli/tests/sessions.rs"),
 ];
 
