@@ -14,7 +14,7 @@ use std::process::Command;
 use support::{TCX, files, fill_resnet, json, open, workplace};
 use tcx_store::{ColumnType, DType, Identity, KeyType, Spec};
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/cli.md",
@@ -24,6 +24,7 @@ const DOCUMENTS: [&str; 9] = [
     "docs/guide.md",
     "docs/operations.md",
     "docs/performance.md",
+    "docs/recipes.md",
 ];
 
 fn read(document: &str) -> String {

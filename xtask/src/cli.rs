@@ -26,6 +26,8 @@ commands:
                     N seeds (100000) from SEED on, each twice, until a run serves a wrong row or loses a row
   foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
+  recipes           run the recipes of docs/recipes.md: MLflow, DVC and Snakemake with `tcx` (not part of `test`:
+                    Python packages are large)
   package           pack the packages for the registry, and build each of them from what was packed (takes minutes;
                     `test` only packs them)
   test              provide everything, then check the format, lints, tests, documents and examples; ends with a list
@@ -56,6 +58,7 @@ pub(crate) enum Command {
     Stress { arguments: Vec<OsString> },
     Simulate { seeds: u64, first: u64 },
     Foreign,
+    Recipes,
     Package,
     Test,
 }
@@ -78,6 +81,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("stress") => Ok(Command::Stress { arguments: rest }),
         Some("simulate") => simulate(&rest),
         Some("foreign") => alone(&name, &rest, Command::Foreign),
+        Some("recipes") => alone(&name, &rest, Command::Recipes),
         Some("package") => alone(&name, &rest, Command::Package),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
@@ -161,6 +165,7 @@ mod tests {
         assert_eq!(parsed("test"), Ok(Command::Test));
         assert_eq!(parsed("counts"), Ok(Command::Counts));
         assert_eq!(parsed("foreign"), Ok(Command::Foreign));
+        assert_eq!(parsed("recipes"), Ok(Command::Recipes));
         assert_eq!(parsed("package"), Ok(Command::Package));
         assert_eq!(parsed("simulate"), Ok(Command::Simulate { seeds: 100_000, first: 1_000_000 }));
         assert_eq!(parsed("simulate --first 7 --seeds 10"), Ok(Command::Simulate { seeds: 10, first: 7 }));

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use cli::Command;
 use failure::Result;
 use provision::{libtorch, model, shell, toolchain};
-use tasks::{compile, counts, demo, foreign, packages, simulate, stress, suite};
+use tasks::{compile, counts, demo, foreign, packages, recipes, simulate, stress, suite};
 use workspace::Workspace;
 
 /// The usual exit code for wrong arguments.
@@ -52,6 +52,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Simulate { seeds, first } => return simulate::run(&workspace, seeds, first),
         Command::BenchCompile => compile::bench(&workspace)?,
         Command::Foreign => foreign::run(&workspace)?,
+        Command::Recipes => recipes::run(&workspace)?,
         Command::Package => packages::run(&workspace)?,
         Command::Test => suite::run(&workspace)?,
     }

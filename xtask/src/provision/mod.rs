@@ -2,6 +2,7 @@
 
 mod digest;
 mod downloads;
+pub(crate) mod environment;
 pub(crate) mod install;
 pub(crate) mod libtorch;
 pub(crate) mod model;

@@ -23,6 +23,8 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/cli.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/guide.md", "rust", "tests/tests/documents.rs"),
     ("docs/operations.md", "sh", "tcx-cli/tests/documents.rs"),
+    ("docs/recipes.md", "python", "tcx-cli/tests/recipes.rs"),
+    ("docs/recipes.md", "sh", "tcx-cli/tests/recipes.rs"),
     ("CONTRIBUTING.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/stress.md", "sh", "tcx-cli/tests/documents.rs"),
     ("tcx-cli/tests/sessions", "console", "tcx-cli/tests/sessions.rs"),

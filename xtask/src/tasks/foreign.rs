@@ -1,14 +1,9 @@
 //! `cargo xtask foreign`: SQL, and other programs that read caches and exports. It is no part of `test`: DataFusion takes
 //! minutes to build, and the Python packages are large.
 
-use std::path::PathBuf;
-
-use crate::failure::{OnPath, Result};
+use crate::failure::Result;
 use crate::process;
-use crate::provision::install::{Partial, install};
-use crate::provision::pyarrow::interpreter;
-use crate::provision::python::Python;
-use crate::provision::toolchain;
+use crate::provision::{environment, toolchain};
 use crate::workspace::{Workspace, cargo};
 
 /// The Python packages, each in one version.
@@ -32,7 +27,8 @@ const PACKAGES: [&str; 8] = [
 /// Provides what is needed, then tests, lints and documents what `test` leaves out.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     toolchain::require_compiler()?;
-    let python = environment(workspace)?;
+    let place = workspace.root().join("target/foreign-python");
+    let python = environment::provide(&place, REQUIREMENTS, "the packages that read caches and exports")?;
     let cargo = |subcommand| {
         let mut command = cargo(subcommand);
         command.current_dir(workspace.root()).args(PACKAGES);
@@ -47,27 +43,4 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut documentation = cargo("doc");
     documentation.arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
     process::run(&mut documentation, "`cargo doc` of SQL")
-}
-
-/// A virtual environment with the packages; its Python.
-fn environment(workspace: &Workspace) -> Result<PathBuf> {
-    let python = Python::find()?;
-    let place = workspace.root().join("target/foreign-python");
-    let source = format!("{} {REQUIREMENTS}", python.version()?);
-    install(&place, &source, |folder| create(&python, folder))?;
-    Ok(interpreter(&place))
-}
-
-/// Without pip in it, as for pyarrow alone: the user's own fills it.
-fn create(python: &Python, folder: &Partial) -> Result<()> {
-    process::run(
-        python.command().args(["-m", "venv", "--without-pip"]).arg(folder.path()),
-        "`python -m venv`",
-    )?;
-    let requirements = folder.path().join("requirements.txt");
-    std::fs::write(&requirements, REQUIREMENTS).on("write", &requirements)?;
-    let mut pip = python.command();
-    pip.args(["-m", "pip", "--python"]).arg(interpreter(folder.path()));
-    pip.args(["install", "--quiet", "--no-deps", "--only-binary=:all:", "--no-input", "--requirement"]);
-    process::run(pip.arg(&requirements), "`pip install` of the packages that read caches and exports")
 }

@@ -7,6 +7,7 @@ pub(crate) mod demo;
 mod documents;
 pub(crate) mod foreign;
 pub(crate) mod packages;
+pub(crate) mod recipes;
 #[cfg(test)]
 mod rooms;
 pub(crate) mod simulate;

@@ -35,7 +35,7 @@ const WITHOUT_ARGUMENTS: [&str; 17] = [
 /// What the tests and examples are built with. All steps build the whole workspace with the same features, so that nothing is built
 /// twice: Cargo chooses the features of shared dependencies by the packages that a command names.
 const METRICS: [&str; 2] = ["--features", "tcx-store/metrics"];
-const ALL: [&str; 3] = ["--workspace", METRICS[0], METRICS[1]];
+pub(super) const ALL: [&str; 3] = ["--workspace", METRICS[0], METRICS[1]];
 
 /// One check with a name.
 struct Step {
