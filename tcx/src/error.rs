@@ -61,7 +61,8 @@ pub enum ErrorKind {
     InvalidId,
     /// The path of the cache is not a directory, or cannot be resolved.
     InvalidPath,
-    /// A setting is out of range, or this process has the module open with other settings.
+    /// A setting is out of range, names a device that libtorch does not have, or this process has the module open with other
+    /// settings.
     InvalidSettings,
     /// The [`Mode`](crate::Mode) of the handle does not allow the call. Open the module in another mode.
     WrongMode,

@@ -41,8 +41,8 @@ environment:
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            use this Python, which has pyarrow, for the tests
-  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium, rsync, git, and
-                        the trials of `stress`: full, faults, fuzz), or `all`
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium, rsync, git, cuda,
+                        and the trials of `stress`: full, faults, fuzz), or `all`
 ";
 
 /// One call of this program.

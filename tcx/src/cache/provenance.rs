@@ -2,6 +2,8 @@
 
 use tch::Device;
 
+use crate::tensor::device_name;
+
 /// The version of tch that tcx is built with, and the libtorch that it takes; neither has its version in its API.
 const TCH: &str = "0.26 (libtorch 2.13)";
 
@@ -21,14 +23,6 @@ pub(crate) fn provenance(device: Device) -> Vec<(String, String)> {
     entries.push(("host", host()));
     entries.extend(program().map(|program| ("program", program)));
     entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-fn device_name(device: Device) -> String {
-    match device {
-        Device::Cpu => "cpu".to_owned(),
-        Device::Cuda(number) => format!("cuda:{number}"),
-        other => format!("{other:?}").to_lowercase(),
-    }
 }
 
 #[cfg(unix)]
@@ -58,6 +52,5 @@ mod tests {
         assert_eq!(value("device"), Some("cpu"));
         assert!(value("host").is_some_and(|host| !host.is_empty()));
         assert!(value("program").is_some_and(|program| program.starts_with("tcx")));
-        assert_eq!(device_name(Device::Cuda(3)), "cuda:3");
     }
 }

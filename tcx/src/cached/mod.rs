@@ -132,7 +132,10 @@ impl<M: CachedModule> Cached<M> {
         &self.sources
     }
 
-    /// Puts outputs on this device. The default is the device of the module's weights, or the CPU if it has none.
+    /// Puts outputs on this device. The default is the device of the module's weights, or the CPU if it has none. Rows are stored
+    /// without their device: caches that were filled on a GPU serve processes without one.
+    ///
+    /// If outputs cannot be copied there, the call that makes them returns an error; their rows are stored all the same.
     #[must_use]
     pub fn output_device(mut self, device: Device) -> Self {
         self.output_device = device;

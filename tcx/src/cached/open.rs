@@ -15,6 +15,7 @@ use crate::identity::Identity;
 use crate::identity::sources::Sources;
 use crate::module::extractor::CachedModule;
 use crate::module::registry::check_unique;
+use crate::tensor::check_device;
 
 impl Cache {
     /// Opens the cache of a module.
@@ -82,14 +83,15 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// As [`module`](Self::module). An error of `build`, and a built module of another identity than `identity`, are returned
-    /// when the first sample is missing.
+    /// As [`module`](Self::module). Also returns an error if libtorch does not have the device. An error of `build`, and a built
+    /// module of another identity than `identity`, are returned when the first sample is missing.
     pub fn lazy_module<M: CachedModule>(
         &self,
         identity: Identity,
         device: Device,
         build: impl FnMut() -> Result<M> + Send + 'static,
     ) -> Result<Cached<M>> {
+        check_device(device)?;
         let rows = self.rows::<M>(&identity, device)?;
         let entries = identity.all_entries();
         let sources = self.sources::<M>(&identity)?;

@@ -16,6 +16,7 @@ use crate::ids::stamp::{StampKind, Stamped};
 use crate::ids::{KeyKind, StringIds};
 use crate::module::registry::check_no_module;
 use crate::output::CacheableOutput;
+use crate::tensor::check_device;
 
 /// The settings of a [`Table`] that decide its values and how they are checked. Limits, a time to live or a compression of its own:
 /// [`Cache::with_settings`].
@@ -140,7 +141,7 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
     /// # Errors
     ///
     /// Returns an error if the id cannot name a folder or belongs to a module of the program, if the stored table has other
-    /// columns or other metadata, or if the cache is closed.
+    /// columns or other metadata, if libtorch does not have the output device, or if the cache is closed.
     pub fn open(self, cache: &Cache) -> Result<Table<T, K>> {
         let Self { id, metadata, validate, output_device, keys } = self;
         let mut identity = Identity::default();
@@ -149,6 +150,7 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
             identity.field(name, value);
         }
         check_no_module(&id)?;
+        check_device(output_device)?;
         let rows = cache.open_rows::<T, K>(&id, &identity, Device::Cpu)?;
         let shared = cache.shared().clone();
         let (gather, computing) = (Gather::default(), Alone::default());

@@ -21,8 +21,11 @@ const ELEMENTS: i64 = 32;
 /// Numbers that are added up together on another device.
 const WIDTH: i64 = 1024;
 
+/// Numbers that are added up at a time on another device, which needs 32 MiB there.
+const BLOCK: i64 = 1 << 22;
+
 /// The checksum of all elements. It reads them where they are: what leaves another device is two sums for each kibi of
-/// numbers, the one over neighbours and the other over those at the same place of all kibis.
+/// numbers, the one over neighbours and the other over those at the same place of all kibis of a block.
 pub(crate) fn checksum(tensor: &Tensor) -> Result<Hash> {
     let mut hasher = Hasher::new();
     if let Some(len) = plain_len(tensor) {
@@ -31,18 +34,27 @@ pub(crate) fn checksum(tensor: &Tensor) -> Result<Hash> {
         })?;
         return Ok(hasher.finalize());
     }
-    let read = match sums(tensor)? {
-        Some(sums) => sums.f_to_device(Device::Cpu)?,
-        None => dense(tensor).map_err(crate::Error::batch)?,
+    let Some(bits) = bits(tensor)? else {
+        let read = dense(tensor).map_err(crate::Error::batch)?;
+        with_bytes(&read, |bytes| {
+            hasher.update(bytes);
+        })?;
+        return Ok(hasher.finalize());
     };
-    with_bytes(&read, |bytes| {
-        hasher.update(bytes);
-    })?;
+    let len = bits.numel() as i64;
+    for start in (0..len).step_by(BLOCK as usize) {
+        let block = bits.f_narrow(0, start, BLOCK.min(len - start))?;
+        // A device without free memory must not look like a change of the weights. The sums are the same on the CPU.
+        let sums = sums(&block).or_else(|_| sums(&block.f_to_device(Device::Cpu)?))?;
+        with_bytes(&sums.f_to_device(Device::Cpu)?, |bytes| {
+            hasher.update(bytes);
+        })?;
+    }
     Ok(hasher.finalize())
 }
 
-/// Sums of the elements' bits as integers, which are exact in any order; nothing if libtorch has no integers of that size.
-fn sums(tensor: &Tensor) -> Result<Option<Tensor>, TchError> {
+/// The elements' bits as integers, one after the other; nothing if libtorch has no integers of that size.
+fn bits(tensor: &Tensor) -> Result<Option<Tensor>, TchError> {
     let bits = match tensor.f_kind()?.elt_size_in_bytes() {
         1 => Kind::Uint8,
         2 => Kind::Int16,
@@ -50,13 +62,22 @@ fn sums(tensor: &Tensor) -> Result<Option<Tensor>, TchError> {
         8 if !matches!(tensor.f_kind()?, Kind::ComplexFloat) => Kind::Int64,
         _ => return Ok(None),
     };
-    let bits = tensor.f_detach()?.f_view_dtype(bits)?.f_flatten(0, -1)?;
-    let len = bits.size().first().copied().unwrap_or(0);
+    let bits = tensor.f_detach()?.f_view_dtype(bits)?;
+    // In the order of memory: `flatten` then copies nothing if the elements lie close together, transposed ones too.
+    let strides = bits.stride();
+    let mut order: Vec<i64> = (0..strides.len() as i64).collect();
+    order.sort_by_key(|&dim| std::cmp::Reverse(strides[dim as usize]));
+    bits.f_permute(order)?.f_flatten(0, -1).map(Some)
+}
+
+/// Sums of integers, which are exact in any order. libtorch allocates eight bytes for each integer.
+fn sums(bits: &Tensor) -> Result<Tensor, TchError> {
+    let len = bits.numel() as i64;
     let whole = len / WIDTH * WIDTH;
     let rows = bits.f_narrow(0, 0, whole)?.f_view([whole / WIDTH, WIDTH])?;
     let sum = |dim: i64| rows.f_sum_dim_intlist([dim].as_slice(), false, Kind::Int64);
     let rest = bits.f_narrow(0, whole, len - whole)?.f_to_kind(Kind::Int64)?;
-    Tensor::f_cat(&[sum(0)?, sum(1)?, rest], 0).map(Some)
+    Tensor::f_cat(&[sum(0)?, sum(1)?, rest], 0)
 }
 
 /// A few places of a tensor, spread over all of it, and their checksum.
@@ -140,6 +161,36 @@ mod tests {
                     assert_eq!(checksum(&tensor).unwrap(), before);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_block_is_in_the_checksum() {
+        let tensor = strided(BLOCK + 5000);
+        let before = checksum(&tensor).unwrap();
+        for place in [0, BLOCK - 1, BLOCK, BLOCK + 4999] {
+            let number = tensor.narrow(0, place, 1);
+            let old = number.copy();
+            let _ = number.shallow_clone().fill_(-1.);
+            assert_ne!(checksum(&tensor).unwrap(), before, "{place}");
+            number.shallow_clone().copy_(&old);
+        }
+        assert_eq!(checksum(&tensor).unwrap(), before);
+    }
+
+    #[test]
+    fn a_transposed_tensor_is_read_in_place() {
+        let matrix = numbers(6000).view([10, 20, 30]).permute([2, 0, 1]);
+        assert!(plain_len(&matrix).is_none());
+        let read = bits(&matrix).unwrap().unwrap();
+        assert_eq!((read.data_ptr(), read.size()), (matrix.data_ptr(), vec![6000]));
+        let before = checksum(&matrix).unwrap();
+        for place in [0, 1, 3333, 5999] {
+            let mut number = read.narrow(0, place, 1);
+            let old = number.copy();
+            let _ = number.fill_(-1);
+            assert_ne!(checksum(&matrix).unwrap(), before, "{place}");
+            number.copy_(&old);
         }
     }
 

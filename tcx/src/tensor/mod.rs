@@ -1,12 +1,14 @@
 //! Tensors as bytes: their elements in row-major order, read and written in place, and checksums of them.
 
 mod checksum;
+mod device;
 mod raw;
 
 use tch::{Device, Kind, TchError, Tensor};
 use tcx_store::DType;
 
 pub(crate) use checksum::{Sample, checksum};
+pub(crate) use device::{check_device, device_name, to_device};
 pub(crate) use raw::{NewTensor, TensorLeaf, fill_numbers, numbers, rows, with_bytes};
 
 use crate::{Error, Result};

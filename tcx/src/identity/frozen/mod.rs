@@ -90,7 +90,8 @@ impl<M> Frozen<M> {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read, lacks a weight of the network, or contains one in another shape, or in
-    /// another dtype than a variable of truth values. Refuses the networks that [`build`](Self::build) refuses.
+    /// another dtype than a variable of truth values, or if libtorch does not have the device. Refuses the networks that
+    /// [`build`](Self::build) refuses.
     pub fn load(
         device: Device,
         file: impl AsRef<Path>,
@@ -98,6 +99,7 @@ impl<M> Frozen<M> {
     ) -> Result<Self> {
         let file = file.as_ref();
         refuse::check::<M>()?;
+        tensor::check_device(device)?;
         let mut variables = VarStore::new(device);
         let module = build(&variables.root());
         let held = read(file)?;
@@ -127,9 +129,10 @@ impl<M> Frozen<M> {
     /// Returns an error if the store had variables before and `build` adds others, because libtorch would give the new ones new
     /// names and fresh values. A store without variables is refused, because two networks would share one identity. So is a
     /// weight that another thread writes to during this call. So is a network that contains a TorchScript module, a `Cell`, a
-    /// `Mutex` or the like, if the name of its type shows it.
+    /// `Mutex` or the like, if the name of its type shows it. So is a store on a device that libtorch does not have.
     pub fn build(mut variables: VarStore, build: impl FnOnce(&nn::Path<'_>) -> M) -> Result<Self> {
         refuse::check::<M>()?;
+        tensor::check_device(variables.device())?;
         let before = variables.variables();
         let module = build(&variables.root());
         let mut after: Vec<_> = variables.variables().into_iter().collect();

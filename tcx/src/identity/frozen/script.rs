@@ -33,9 +33,10 @@ impl Frozen<CModule> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read, or is not TorchScript.
+    /// Returns an error if the file cannot be read, or is not TorchScript, or if libtorch does not have the device.
     pub fn script(device: Device, file: impl AsRef<Path>) -> Result<Self> {
         let file = file.as_ref();
+        tensor::check_device(device)?;
         let bytes =
             std::fs::read(file).map_err(|error| unusable(file, "cannot be read").with_source(error))?;
         // What is hashed is what is loaded, also if another process replaces the file.

@@ -70,7 +70,8 @@ impl<E: Element, S: Shape, T: Element> TensorField<Varying<E, S, T>> for Ragged 
         size[0] = offsets[count];
         let values = tensor::rows(rows, leaf, 0..count, &size, storage::kind::<T>())?;
         let values = storage::widen::<E, T>(values, reader.device())?;
-        Ok(Self { values, offsets: Tensor::f_from_slice(&offsets)?.f_to_device(reader.device())? })
+        let offsets = tensor::to_device(&Tensor::f_from_slice(&offsets)?, reader.device(), Kind::Int64)?;
+        Ok(Self { values, offsets })
     }
 
     fn describe(identity: &mut Identity) {

@@ -10,6 +10,7 @@ use tcx_store::DType;
 use crate::Result;
 use crate::identity::Identity;
 use crate::output::typed::Element;
+use crate::tensor::to_device;
 
 /// The dtype of a column of `E` that is stored as `T`.
 pub(super) const fn of<E: Element, T: Element>() -> DType {
@@ -55,21 +56,7 @@ pub(super) fn kind<T: Element>() -> Kind {
 /// The elements as they were declared, on their device, from a tensor that took the stored bytes.
 pub(super) fn widen<E: Element, T: Element>(tensor: Tensor, device: Device) -> Result<Tensor> {
     let tensor = if T::KIND == Kind::Bool { tensor.f_ne(0)? } else { tensor };
-    let tensor = on_device(&tensor, device)?;
-    Ok(if E::KIND == T::KIND { tensor } else { tensor.f_to_kind(E::KIND)? })
-}
-
-/// A new tensor as it is, or its copy on a GPU. The copy is made from pinned memory without waiting for it, and so for nothing
-/// that the GPU still has to do; libtorch does not reuse the pinned memory before the copy has been made. Where no memory
-/// can be pinned, it waits.
-fn on_device(tensor: &Tensor, device: Device) -> Result<Tensor> {
-    if let Device::Cuda(_) = device
-        // Not `pin_memory`: it warns on stderr, each time, that it is told the device, which `tch` always tells.
-        && let Ok(pinned) = tensor.f_internal_pin_memory(device)
-    {
-        return Ok(pinned.f_to_device_(device, tensor.f_kind()?, true, false)?);
-    }
-    Ok(tensor.f_to_device(device)?)
+    to_device(&tensor, device, E::KIND)
 }
 
 /// Enters that elements are not stored as they are.
@@ -125,18 +112,6 @@ mod tests {
     #[test]
     fn what_is_stored_as_it_is_is_not_copied() {
         assert!(matches!(narrow::<f16, f16>(&[1, 2]), Cow::Borrowed([1, 2])));
-    }
-
-    /// Where there is no GPU, it is the refusal of one that is tested.
-    #[test]
-    fn a_gpu_gets_the_same_elements_and_where_there_is_none_libtorch_says_so() {
-        let values: Vec<f32> = (0..50_000_u16).map(f32::from).collect();
-        let moved = widen::<f32, f32>(Tensor::from_slice(&values), Device::Cuda(0));
-        if tch::Cuda::is_available() {
-            assert_eq!(Vec::<f32>::try_from(moved.unwrap().to_device(Device::Cpu)).unwrap(), values);
-        } else {
-            assert!(format!("{:#}", moved.unwrap_err()).contains("CUDA"));
-        }
     }
 
     #[test]
