@@ -42,6 +42,8 @@ pub(super) struct Row {
     pub(super) looked_in: Place,
     /// The invalidations whose numbers its lookup is sure to have known: they do not kill it.
     pub(super) settled: BTreeSet<usize>,
+    /// Whether its lookup may have known a tombstone without the replacement that it commits: listings were late or incomplete.
+    pub(super) is_astray: bool,
     pub(super) accepted: Option<u64>,
     /// The number of the seal that it is a part of, counted by its session.
     pub(super) generation: Option<usize>,

@@ -8,55 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::chance::Chance;
 use super::committed::{rows_committed, rows_named};
-use super::folder::{File, STALE, State};
+use super::folder::{File, State};
+use super::pieces::Pieces;
 use super::process::World;
 use super::schedule::{self, Clock, Fault};
-use crate::storage::{Draft, FileInfo, Held, Stamp, Storage};
+use super::weather::Weather;
+use crate::storage::{Draft, FileInfo, Held, Sealed, Stamp, Storage};
 use crate::sys::mmap::Mapped;
-
-/// How often what goes wrong, of a thousand calls.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Weather {
-    pub(super) stale: usize,
-    pub(super) gap: usize,
-    pub(super) lost_reply: usize,
-    pub(super) refused: usize,
-    pub(super) unreadable: usize,
-    /// Of changes: rows before one that cannot be read are missed.
-    pub(super) unreadable_change: usize,
-}
-
-impl Weather {
-    fn fault(&self, what: &str, file: &str, chance: &mut Chance) -> Option<Fault> {
-        let writes = matches!(what, "draft" | "publish" | "create" | "remove" | "sync");
-        let reads = matches!(what, "list" | "map") && !schedule::is_fresh();
-        if matches!(what, "list" | "stamp") && !schedule::is_fresh() {
-            if chance.permille(self.stale) {
-                return Some(Fault::Stale(1 + chance.below(STALE)));
-            }
-            if chance.permille(self.gap) {
-                return Some(Fault::Gap(chance.pick(&["", "change-", "seg-"])));
-            }
-        }
-        if writes && chance.permille(self.lost_reply) {
-            return Some(Fault::LostReply);
-        }
-        if writes && chance.permille(self.refused) {
-            return Some(Fault::Refused(chance.pick(&[ErrorKind::NotFound, ErrorKind::Other])));
-        }
-        if what == "map" && file.starts_with("change-") && self.unreadable_change > 0 {
-            return chance.permille(self.unreadable_change).then_some(Fault::Refused(ErrorKind::Other));
-        }
-        if reads && chance.permille(self.unreadable) {
-            // A change that is there and cannot be read makes everything before it dead: no news, but losses.
-            let is_late = what == "map" && (file.starts_with("change-") || chance.permille(500));
-            return Some(if is_late { Fault::Late } else { Fault::Refused(ErrorKind::Other) });
-        }
-        None
-    }
-}
 
 /// The folder as one process sees it.
 #[derive(Clone, Debug)]
@@ -76,6 +35,12 @@ struct Doubt {
     /// The last listing, or a segment of it, was not as it is.
     is_faulty: AtomicBool,
     is_misled: AtomicBool,
+    /// The last listing that has succeeded was late or incomplete.
+    is_listing_faulty: AtomicBool,
+    /// How often one was.
+    faulty_listings: AtomicUsize,
+    /// A segment could not be read.
+    is_segment_unread: AtomicBool,
     /// Since the last listing began, which reads it again, a change could not be read.
     is_change_unread: AtomicBool,
     /// How often one could not.
@@ -104,6 +69,16 @@ impl MemoryStorage {
         (self.doubt.is_change_unread.load(SeqCst), self.doubt.unread_changes.load(SeqCst))
     }
 
+    /// Whether a segment could not be read at any time.
+    pub(super) fn has_unread_segments(&self) -> bool {
+        self.doubt.is_segment_unread.load(SeqCst)
+    }
+
+    /// Whether the last listing was late or incomplete, and how often one was.
+    pub(super) fn faulty_listings(&self) -> (bool, usize) {
+        (self.doubt.is_listing_faulty.load(SeqCst), self.doubt.faulty_listings.load(SeqCst))
+    }
+
     fn found(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,6 +90,13 @@ impl MemoryStorage {
         let file = &file[..file.len().min(36)];
         self.world.folder.trace.note(|| format!("    process {}: {what} {file} {fault:?}", self.process));
         Ok(fault)
+    }
+
+    /// A piece of a file is read.
+    pub(super) fn may_read(&self, file: &str) -> io::Result<()> {
+        let Some(Fault::Refused(kind)) = self.step("read", file)? else { return Ok(()) };
+        self.doubt.is_segment_unread.store(true, SeqCst);
+        Err(kind.into())
     }
 
     fn info_in(&self, state: &State, name: &str) -> io::Result<FileInfo> {
@@ -167,6 +149,10 @@ impl Storage for MemoryStorage {
         let fault = self.step("list", "")?;
         self.doubt.is_faulty.store(fault.is_some(), SeqCst);
         self.doubt.is_change_unread.store(false, SeqCst);
+        if !matches!(fault, Some(Fault::Refused(_))) {
+            self.doubt.is_listing_faulty.store(fault.is_some(), SeqCst);
+            self.doubt.faulty_listings.fetch_add(usize::from(fault.is_some()), SeqCst);
+        }
         let state = self.world.folder.state();
         let mut names = match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
@@ -197,7 +183,13 @@ impl Storage for MemoryStorage {
         let mut found = self.found();
         if name.starts_with("seg-") {
             self.doubt.is_faulty.fetch_or(fault.is_some(), SeqCst);
+            self.doubt.is_segment_unread.fetch_or(matches!(fault, Some(Fault::Refused(_))), SeqCst);
             let is_gone = !self.world.folder.state().files.contains_key(name);
+            if fault == Some(Fault::Late) && !found.contains(name) {
+                // As if it was not listed.
+                self.doubt.is_listing_faulty.store(true, SeqCst);
+                self.doubt.faulty_listings.fetch_add(1, SeqCst);
+            }
             self.doubt.is_misled.fetch_or(is_gone && self.doubt.is_faulty.load(SeqCst), SeqCst);
         }
         if name.starts_with("change-") && matches!(fault, Some(Fault::Refused(_))) {
@@ -213,6 +205,16 @@ impl Storage for MemoryStorage {
         let file = state.files.get(name).ok_or(ErrorKind::NotFound)?;
         found.insert(name.to_owned());
         Ok(Mapped::in_memory(file.bytes.clone()))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Sealed> {
+        let bytes = self.map(name)?;
+        let is_read = self.weather.unreadable_segment > 0;
+        Ok(if is_read {
+            Sealed::Read(Box::new(Pieces::new(self.clone(), name, bytes)))
+        } else {
+            Sealed::Mapped(bytes)
+        })
     }
 
     fn make(&self) -> io::Result<()> {

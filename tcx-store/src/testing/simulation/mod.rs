@@ -17,6 +17,7 @@ mod interleavings;
 mod memory;
 mod operation;
 mod oracle;
+mod pieces;
 mod places;
 mod process;
 mod random;
@@ -29,5 +30,6 @@ mod switches;
 mod tests;
 mod trace;
 mod trims;
+mod weather;
 
 pub(crate) use schedule::{forks, is_simulated, now, random, spawn, wait_once, wait_while, wall};

@@ -220,7 +220,7 @@ fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Optio
     let number = session.number();
     let by = replaces.map(|handle| number * HANDLES + handle);
     let mut glance = process.world.oracle().lookup_begins(number, by, process.millis());
-    let unread = process.unread_changes();
+    let (unread, faulty) = (process.unread_changes(), process.faulty_listings());
     let ids = Keys::text(&keys, view).unwrap();
     let looked_up = match replaces {
         Some(handle) => session.store.lookup_with(
@@ -244,6 +244,12 @@ fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Optio
     if unread.0 || process.unread_changes() != unread {
         // It may commit the row that takes the place of a missing one: nothing that is computed outlives it.
         glance.unsettle();
+    }
+    if replaces.is_none() && process.has_unread_segments() {
+        process.world.oracle().doubt(&mut glance);
+    }
+    if faulty.0 || process.faulty_listings() != faulty {
+        glance.go_astray();
     }
     pending.glance = glance;
     if pending.lookup.missing() > 0 {

@@ -46,12 +46,19 @@ pub(super) struct Glance {
     place: Place,
     honours: BTreeSet<usize>,
     settled: BTreeSet<usize>,
+    /// It may have known a tombstone without the replacement that it commits.
+    is_astray: bool,
 }
 
 impl Glance {
     /// The lookup is sure of the number of no invalidation.
     pub(super) fn unsettle(&mut self) {
         self.settled.clear();
+    }
+
+    /// Listings were late or incomplete: the lookup may have known a tombstone without the replacement that it commits.
+    pub(super) fn go_astray(&mut self) {
+        self.is_astray = true;
     }
 }
 
@@ -140,7 +147,14 @@ impl Oracle {
             settled.clear();
         }
         let place = self.places.current();
-        Glance { session, recompute, begun, ended: u64::MAX, fresh_since, at, place, honours, settled }
+        let (ended, is_astray) = (u64::MAX, false);
+        Glance { session, recompute, begun, ended, fresh_since, at, place, honours, settled, is_astray }
+    }
+
+    /// Rows that the lookup has missed may be there, since segments could not be read: what is computed for them outlives no change of a
+    /// version to come.
+    pub(super) fn doubt(&self, glance: &mut Glance) {
+        glance.settled.retain(|number| self.invalidations[*number].session.is_some());
     }
 
     /// What the lookup has found for a key: a value, or nothing.
@@ -167,6 +181,7 @@ impl Oracle {
             looked: glance.ended,
             looked_in: glance.place,
             settled: glance.settled.clone(),
+            is_astray: glance.is_astray || self.sessions[glance.session].misled,
             accepted: None,
             generation: None,
             sealing: None,

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::folder::Folder;
-use super::memory::{MemoryStorage, Weather};
+use super::memory::MemoryStorage;
 use super::operation::HANDLES;
 use super::oracle::{Glance, Oracle};
 use super::run::Setup;
 use super::schedule::{Task, Tasks, in_process};
+use super::weather::Weather;
 use crate::write::seal_queue::SealQueue;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession, Spec, Store};
 
@@ -110,7 +111,11 @@ impl Process {
     pub(super) fn new(number: usize, world: Arc<World>, weather: Weather, setup: &Setup) -> Self {
         let storage = Arc::new(MemoryStorage::new(world.clone(), number, weather));
         let Setup { refresh_every, time_to_live, .. } = *setup;
-        let options = Options { refresh_every, time_to_live, ..Options::default() };
+        let mut options = Options { refresh_every, time_to_live, ..Options::default() };
+        if setup.weather.unreadable_segment > 0 {
+            // Every row that is found is read. Nor does a thread wait for one that loads the same and is paused.
+            options.memory_cache_bytes = 0;
+        }
         let (tasks, habits, memory) = (Tasks::default(), setup.habits, Mutex::default());
         let observes = number == setup.processes;
         let forks = AtomicU64::new(0);
@@ -149,6 +154,16 @@ impl Process {
     /// Whether a change could not be read lately, and how often that was so.
     pub(super) fn unread_changes(&self) -> (bool, usize) {
         self.storage.unread_changes()
+    }
+
+    /// Whether a segment could not be read at any time.
+    pub(super) fn has_unread_segments(&self) -> bool {
+        self.storage.has_unread_segments()
+    }
+
+    /// Whether the last listing was late or incomplete, and how often one was.
+    pub(super) fn faulty_listings(&self) -> (bool, usize) {
+        self.storage.faulty_listings()
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

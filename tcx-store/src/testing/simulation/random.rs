@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::chance::Chance;
-use super::memory::Weather;
 use super::operation::KEYS;
 use super::process::Habits;
 use super::run::{Setup, Simulation};
 use super::schedule::Until;
+use super::weather::Weather;
 
 /// What may happen between two steps, of a thousand.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,7 @@ fn weather(chance: &mut Chance) -> Weather {
         refused: some(chance, 10, 100),
         unreadable: some(chance, 10, 100),
         unreadable_change: 0,
+        unreadable_segment: 0,
     }
 }
 
@@ -62,13 +63,16 @@ fn setup(chance: &mut Chance, traced: bool) -> Setup {
     }
 }
 
-/// Runs a simulation of so many steps, then looks at what is there.
-pub(super) fn run(seed: u64, steps: usize, traced: bool) -> Run {
-    run_with(seed, steps, traced, 0)
+/// What cannot be read for a moment, of a thousand times. Rows are missed then, and none is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unreadable {
+    pub(super) change: usize,
+    /// A segment when it is opened, or a piece of it.
+    pub(super) segment: usize,
 }
 
-/// As [`run`]; so many of a thousand times a change cannot be read. Meanwhile rows are missed, and none is lost.
-pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change: usize) -> Run {
+/// Runs a simulation of so many steps, then looks at what is there.
+pub(super) fn run(seed: u64, steps: usize, traced: bool, unreadable: Unreadable) -> Run {
     let mut chance = Chance::new(seed);
     let events = Events {
         crash: some(&mut chance, 5, 30),
@@ -82,7 +86,8 @@ pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change:
         restored: chance.pick(&[5, 10]),
     };
     let mut setup = setup(&mut chance, traced);
-    setup.weather.unreadable_change = unreadable_change;
+    setup.weather.unreadable_change = unreadable.change;
+    setup.weather.unreadable_segment = unreadable.segment;
     // Drawn apart: the runs of other seeds stay as they were before there were trims.
     setup.habits.trims = Chance::new(!seed).permille(100);
     let mut simulation = Simulation::new(&setup, &mut chance);
@@ -94,7 +99,7 @@ pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change:
         simulation.world.oracle().trimmed = KEYS.to_vec();
     }
     let expires = setup.time_to_live.is_some();
-    simulation.world.oracle().may_miss = unreadable_change > 0 || expires;
+    simulation.world.oracle().may_miss = unreadable != Unreadable::default() || expires;
     for _ in 0..steps {
         step(&mut simulation, &events, &mut chance);
         if simulation.violation().is_some() {
@@ -106,6 +111,8 @@ pub(super) fn run_with(seed: u64, steps: usize, traced: bool, unreadable_change:
         simulation.world.oracle().may_miss = expires;
         simulation.observe();
         simulation.write_after_all();
+        simulation.observe();
+        simulation.join_all();
         simulation.observe();
     }
     Run { violation: simulation.violation(), trace: simulation.world.folder.trace.lines() }

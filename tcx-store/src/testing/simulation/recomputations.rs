@@ -1,6 +1,9 @@
 //! Interleavings by name: handles that recompute, and rows of one key and view that come several times.
 
+use std::io::ErrorKind;
+
 use super::operation::{KEYS, Operation};
+use super::schedule::{Fault, Until};
 use super::script::{COMPACT, Script, at_every_call};
 
 /// Looks up rows as a recomputing handle and computes those that are missing; their values, `None` where a row was missing.
@@ -82,4 +85,31 @@ fn the_newest_of_several_rows_lives_before_and_after_it_is_sealed() {
         assert_eq!(script.values(1, &["a1", "b1"]), newest);
     });
     assert!(calls > 6 && KEYS.len() > 2, "{calls} calls");
+}
+
+#[test]
+fn a_row_that_is_computed_while_its_replacement_cannot_be_opened_does_not_displace_it() {
+    let mut script = Script::new(3);
+    script.write(0, &["a1", "b1"]);
+    script.refresh(1);
+    script.replace(0, &["a1"]);
+    script.seal(0);
+    let lookup = Operation::Lookup { keys: vec!["a1"], view: 0, replaces: None };
+    // It lists twice, since it finds a new tombstone, and cannot open a segment either time.
+    let unreadable = Some(Fault::Refused(ErrorKind::Other));
+    script.pause(1, lookup, "map", "seg-");
+    while script.0.is_paused(1) {
+        script.0.go(1, Until::At("map", "seg-"), unreadable);
+    }
+    assert_eq!(script.0.process(1).found(), [None]);
+    script.insert(1, 0);
+    script.run(1, Operation::Flush { handle: 0 });
+    let newest = [Some(2), Some(1)];
+    for process in [2, 1] {
+        script.refresh(process);
+        assert_eq!(script.values(process, &["a1", "b1"]), newest, "process {process}");
+        script.run(process, COMPACT);
+        assert_eq!(script.values(process, &["a1", "b1"]), newest, "process {process}, joined");
+    }
+    script.end();
 }

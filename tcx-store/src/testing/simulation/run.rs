@@ -7,12 +7,13 @@ use super::actor::Actor;
 use super::chance::Chance;
 use super::folder::Folder;
 use super::history::Matcher;
-use super::memory::Weather;
 use super::operation::{KEYS, Operation, VIEWS};
 use super::places::Places;
 use super::process::{Habits, Process, World};
 use super::schedule::{Clock, Fault, Until, in_process};
 use super::trace::Trace;
+use super::weather::Weather;
+use crate::upkeep::compaction::Effort;
 
 /// A change as a version to come may write it: it counts as a tombstone for everything before it.
 const OF_A_VERSION_TO_COME: &[u8] = b"TCXCHG99";
@@ -314,6 +315,14 @@ impl Simulation {
         self.run(process, Operation::Insert { pending: 0, most: KEYS.len(), handle: 0 });
         self.run(process, Operation::Seal);
         self.run(process, Operation::Invalidate(Matcher::Keys(vec![KEYS[1]])));
+        self.crash(process);
+    }
+
+    /// A process joins what can be joined: of rows with the same number, one is left.
+    pub(super) fn join_all(&mut self) {
+        let process = self.processes.len() - 1;
+        self.run(process, Operation::Open { fresh: true });
+        self.run(process, Operation::Compact(Effort::Thorough));
         self.crash(process);
     }
 

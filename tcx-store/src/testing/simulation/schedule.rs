@@ -17,7 +17,7 @@ use super::chance::Chance;
 /// What a thread is about to do where it has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// `list`, `stamp`, `map`, `draft`, `publish`, `create`, `hold`, `remove`, `sync`, `info`, or [`WAITS`].
+    /// `list`, `stamp`, `map`, `read`, `draft`, `publish`, `create`, `hold`, `remove`, `sync`, `info`, or [`WAITS`].
     pub(super) what: &'static str,
     pub(super) file: String,
 }

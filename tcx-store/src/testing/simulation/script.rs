@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::history::Matcher;
-use super::memory::Weather;
 use super::operation::{KEYS, Operation, VIEWS};
 use super::process::Habits;
 use super::run::{Setup, Simulation};
 use super::schedule::{Fault, Until};
+use super::weather::Weather;
 use crate::upkeep::compaction::Effort;
 
 pub(super) const COMPACT: Operation = Operation::Compact(Effort::Thorough);

@@ -10,13 +10,10 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::tests::{check, check_with};
+use super::tests::{RUNS, check};
 
 /// How often the progress is printed.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
-
-/// In a thousand, in the second run of each seed.
-const UNREADABLE_CHANGES: usize = 100;
 
 /// A range of seeds, which threads take one by one.
 struct Seeds {
@@ -44,10 +41,7 @@ impl Seeds {
         #[cfg(target_os = "linux")]
         stay_on_one_processor(worker);
         while let Some(seed) = self.next() {
-            let run = || {
-                check(seed);
-                check_with(seed, UNREADABLE_CHANGES);
-            };
+            let run = || RUNS.into_iter().for_each(|unreadable| check(seed, unreadable));
             catch_unwind(AssertUnwindSafe(run))
                 .inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
             self.done.fetch_add(1, Ordering::Relaxed);

@@ -90,3 +90,31 @@ fn a_tombstone_that_names_a_row_which_its_process_does_not_replace_is_refused() 
     oracle.replaces(1, "change-00000000000000000001", &[("a1".to_owned(), 0)], &[committed(0, 1, 1)]);
     assert!(oracle.violation().is_some_and(|what| what.starts_with("unready: ")));
 }
+
+#[test]
+fn a_row_that_is_computed_where_a_replacement_is_not_found_does_not_displace_it() {
+    for is_astray in [false, true] {
+        let mut oracle = replacing();
+        replace(&mut oracle, &[committed(0, 1, 1)]);
+        oracle.acknowledged(&[1], 0);
+        let other = oracle.opened(1, 0, None);
+        let mut glance = oracle.lookup_begins(other, None, 0);
+        oracle.looked_up(&mut glance, "a1", 0, None);
+        if is_astray {
+            glance.go_astray();
+        }
+        let row = oracle.computed(&glance, "a1", 0, 0);
+        oracle.accepted(&[row]);
+        // It is served by the lookup that it completes, whether it is kept or not.
+        oracle.looked_up(&mut glance, "a1", 0, Some(row));
+        let rows = oracle.seal_begins(other);
+        oracle.acknowledged(&rows, other);
+        assert_eq!(oracle.violation(), None);
+        let now = oracle.now();
+        let session = oracle.opened(2, 0, Some(now));
+        let mut glance = oracle.lookup_begins(session, None, 0);
+        oracle.looked_up(&mut glance, "a1", 0, Some(row));
+        assert_eq!(oracle.violation().is_none(), is_astray, "{:?}", oracle.violation());
+        assert!(is_astray || oracle.violation().is_some_and(|what| what.contains("which has displaced")));
+    }
+}

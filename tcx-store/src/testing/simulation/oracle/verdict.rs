@@ -25,6 +25,9 @@ impl Oracle {
         if let Some(newer) = newer {
             return Some(format!("stale: found row {value}, and {newer:?} is newer than {row:?}"));
         }
+        if let Some(displaced) = self.displaced(glance, value as usize, row) {
+            return Some(format!("wrong: found row {value}, {row:?}, which has displaced {displaced:?}"));
+        }
         let honoured = glance.honours.iter().map(|&killer| &self.invalidations[killer]);
         let killer = honoured.into_iter().find(|killer| killer.kills(value as usize, row))?;
         let is_astray = row.place.is_none() && self.places.switched_since(row.looked);
@@ -84,6 +87,34 @@ impl Oracle {
         let is_certain = row.accepted.is_some() && row.looked_in == self.places.current();
         let mut rows = self.rows.iter().enumerate().filter(|(other, _)| *other != number);
         rows.find(|row| is_seen && is_certain && newer(row)).map(|(_, row)| row)
+    }
+
+    /// The replacement that must have been found instead of this row, which takes the place of none itself. If the row was looked up
+    /// before the replacement was committed, it dies by its tombstone. If it was looked up later, the replacement was looked for in vain,
+    /// which proves nothing where it could not be read: the row must not outlive the tombstone then.
+    fn displaced(&self, glance: &Glance, number: usize, row: &Row) -> Option<&Row> {
+        let here = Some(self.places.current());
+        // The process that computes a row has it, whether it is kept or not.
+        let is_computed_for_it = row.session == glance.session && row.looked > glance.begun;
+        let is_excused = glance.recompute.is_some()
+            || row.recompute.is_some()
+            || is_computed_for_it
+            || row.is_astray
+            || Some(row.looked_in) != here
+            || self.trimmed.contains(&row.key);
+        let displaced = |(other, own): &(usize, &Row)| {
+            let is_known = |replaces: usize| {
+                let outcome = self.invalidations[replaces].outcome;
+                matches!(outcome, Outcome::Happened(_)) && glance.honours.contains(&replaces)
+            };
+            *other != number
+                && (own.key, own.view, own.identity) == (row.key, row.view, row.identity)
+                && own.place == here
+                && own.replaces.is_some_and(is_known)
+                && !self.may_be_dead(*other, own)
+        };
+        let mut rows = self.rows.iter().enumerate().filter(|_| !is_excused);
+        rows.find(displaced).map(|(_, row)| row)
     }
 
     /// The row that must have been found.

@@ -1,0 +1,57 @@
+//! What goes wrong with the storage calls of a process, and how often.
+
+use std::io::ErrorKind;
+
+use super::chance::Chance;
+use super::folder::STALE;
+use super::schedule::{self, Fault};
+
+/// How often what goes wrong, of a thousand calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weather {
+    pub(super) stale: usize,
+    pub(super) gap: usize,
+    pub(super) lost_reply: usize,
+    pub(super) refused: usize,
+    pub(super) unreadable: usize,
+    /// Of changes: rows before one that cannot be read are missed.
+    pub(super) unreadable_change: usize,
+    /// Of segments, which are read piece by piece unless it is 0: one cannot be opened, or a piece not be read.
+    pub(super) unreadable_segment: usize,
+}
+
+impl Weather {
+    pub(super) fn fault(&self, what: &str, file: &str, chance: &mut Chance) -> Option<Fault> {
+        let writes = matches!(what, "draft" | "publish" | "create" | "remove" | "sync");
+        let reads = matches!(what, "list" | "map") && !schedule::is_fresh();
+        if matches!(what, "list" | "stamp") && !schedule::is_fresh() {
+            if chance.permille(self.stale) {
+                return Some(Fault::Stale(1 + chance.below(STALE)));
+            }
+            if chance.permille(self.gap) {
+                return Some(Fault::Gap(chance.pick(&["", "change-", "seg-"])));
+            }
+        }
+        if writes && chance.permille(self.lost_reply) {
+            return Some(Fault::LostReply);
+        }
+        if writes && chance.permille(self.refused) {
+            return Some(Fault::Refused(chance.pick(&[ErrorKind::NotFound, ErrorKind::Other])));
+        }
+        if what == "map" && file.starts_with("change-") && self.unreadable_change > 0 {
+            return chance.permille(self.unreadable_change).then_some(Fault::Refused(ErrorKind::Other));
+        }
+        let reads_segment = what == "read" || what == "map" && file.starts_with("seg-");
+        // Drawn only where it may happen: other runs of a seed stay as they are.
+        let may_fail = reads_segment && self.unreadable_segment > 0 && !schedule::is_fresh();
+        if may_fail && chance.permille(self.unreadable_segment) {
+            return Some(Fault::Refused(ErrorKind::Other));
+        }
+        if reads && chance.permille(self.unreadable) {
+            // A change that is there and cannot be read makes everything before it dead: no news, but losses.
+            let is_late = what == "map" && (file.starts_with("change-") || chance.permille(500));
+            return Some(if is_late { Fault::Late } else { Fault::Refused(ErrorKind::Other) });
+        }
+        None
+    }
+}
