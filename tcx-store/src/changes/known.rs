@@ -57,6 +57,8 @@ pub(crate) struct KnownChanges {
     /// The oldest tombstone of views of another process that was found since the last listing began: that listing may lack the segments
     /// that it commits, which had got their names before.
     pub(super) unlisted: Option<u64>,
+    /// Whether the last listing did not show the folder, which is known.
+    pub(super) is_gone: bool,
 }
 
 /// What readers have to be shown again when it changes.

@@ -34,6 +34,7 @@ impl KnownChanges {
     /// The folder was listed: every segment is found whose change was known before. Not so if the listing lacks one of these changes: it
     /// is older, or the folder was gone while it was made.
     pub(crate) fn was_listed(&mut self, listed: &ListedChanges) {
+        self.is_gone &= !listed.changes.contains(&0);
         let newest = listed.changes.last().max(listed.merged.last()).copied();
         if newest >= self.newest() {
             self.unlisted = None;
@@ -43,10 +44,16 @@ impl KnownChanges {
     /// The folder is gone, perhaps for a while, and its segments with it: until a listing shows it again, rows may be there of the keys that
     /// changes name. What was made before everything was invalidated is dead.
     pub(crate) fn lose_sight(&mut self) {
+        self.is_gone = self.origin.is_some();
         let first = self.tombstones.all() + 1;
         if self.next > 1 {
             self.unlisted = Some(self.unlisted.map_or(first, |unlisted| unlisted.min(first)));
         }
+    }
+
+    /// Whether the folder is known and the last listing did not show it.
+    pub(crate) fn are_out_of_sight(&self) -> bool {
+        self.is_gone
     }
 
     /// Whether a tombstone of views was found since the last listing began.

@@ -1,6 +1,7 @@
 //! The live set: what the listing of a module's folder and its changes say is there.
 
 mod commits;
+mod stored;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -24,6 +25,7 @@ use crate::stats::causes::Cause;
 use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
+pub(crate) use stored::Stored;
 
 /// So often a listing is made again because it was stale, or may lack what a change commits that was found in it.
 const LISTED_AT_MOST: usize = 3;
@@ -269,7 +271,8 @@ impl Live {
                 break (served, is_indexed);
             }
         };
-        (self.shown, self.has_new_files) = (self.changes.shown(), false);
+        // What could not be indexed is indexed after the next listing, whether it shows anything new or not.
+        (self.shown, self.has_new_files) = (self.changes.shown(), !is_indexed);
         let tombstones = self.changes.tombstones().clone();
         let known = self.changes.newest().unwrap_or(0);
         let expires = retention.expires(served.values());

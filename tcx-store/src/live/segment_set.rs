@@ -81,10 +81,12 @@ impl SegmentSet {
         changes: &KnownChanges,
     ) -> Opened {
         let mut opened = Opened::default();
-        self.unopened.clear();
-        for name in listed {
+        // A stale listing may lack one that could not be opened: its rows are there until it is known to be gone.
+        let unopened = std::mem::take(&mut self.unopened);
+        for name in listed.iter().chain(unopened.keys().filter(|name| !listed.contains(name))) {
             if !self.known.contains_key(name) {
-                opened.vanished |= !self.open_one(*name, identity);
+                let is_there = self.open_one(*name, identity);
+                opened.vanished |= !is_there && listed.contains(name);
                 opened.names.extend(self.known.contains_key(name).then_some(*name));
             }
         }
@@ -114,15 +116,7 @@ impl SegmentSet {
     ///
     /// Returns an error if the file cannot be read: nothing is known about it.
     fn read(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
-        let file = self.storage.open(&name.to_string())?;
-        let opened = Segment::open(
-            file,
-            &self.memory_cache,
-            name,
-            (&self.schema, &self.leaves),
-            &identity.digest,
-            identity.instance,
-        );
+        let opened = self.open_file(name, identity)?;
         match &opened {
             Ok(_) | Err(SegmentError::Failed(_)) => {}
             Err(SegmentError::Foreign(why)) => tracing::debug!(segment = %name, "not served: {why}"),
@@ -145,6 +139,44 @@ impl SegmentSet {
         };
         self.known.insert(name, state);
         Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be opened.
+    fn open_file(
+        &self,
+        name: SegmentName,
+        identity: &KnownIdentity,
+    ) -> io::Result<Result<Segment, SegmentError>> {
+        let file = self.storage.open(&name.to_string())?;
+        let (types, KnownIdentity { digest, instance, .. }) = ((&self.schema, &self.leaves), identity);
+        Ok(Segment::open(file, &self.memory_cache, name, types, digest, *instance))
+    }
+
+    /// The segments that this process does not serve because a block is damaged: another one may serve their other rows. Also the name of
+    /// one that another process may serve, and that this one cannot read.
+    pub(crate) fn damaged(&self, identity: &KnownIdentity) -> (Vec<Arc<Segment>>, Option<SegmentName>) {
+        let (mut damaged, mut unread) = (Vec::new(), self.unopened());
+        for (&name, state) in &self.known {
+            match state {
+                State::Unusable(SegmentError::Damaged(_)) => {}
+                State::Unusable(SegmentError::Unknown(_)) => {
+                    unread = Some(name);
+                    continue;
+                }
+                _ => continue,
+            }
+            match self.open_file(name, identity) {
+                Ok(Ok(segment)) => damaged.push(Arc::new(segment)),
+                Ok(Err(SegmentError::Failed(_))) => unread = Some(name),
+                // No process can open it.
+                Ok(Err(_)) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(_) => unread = Some(name),
+            }
+        }
+        (damaged, unread)
     }
 
     /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Returns whether any has,

@@ -41,7 +41,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`lookup`](Self::lookup). Also returns an error if the folder cannot be listed, or if a change cannot be read that may
+    /// As [`lookup`](Self::lookup). Also returns an error if the folder cannot be listed or is gone, or if a change cannot be read that may
     /// have replaced rows. Without `recompute`, it also returns one if rows are missing and some of the folder cannot be read.
     pub fn lookup_to_put(&self, keys: Keys, recompute: Option<&Arc<RecomputeSession>>) -> Result<Lookup> {
         self.refresh()?;
@@ -61,10 +61,12 @@ impl Store {
         let core = self.reader()?;
         let (unread, is_listed) = {
             let live = core.live();
-            (live.changes.unread_commit(), !live.changes.needs_listing())
+            (live.changes.unread_commit(), !live.changes.needs_listing() && live.check_listed().is_ok())
         };
         if !is_listed {
-            let why = io::Error::other("its files could not be listed: the folder may be gone for a while");
+            let why = io::Error::other(
+                "its files could not be listed: the folder may be gone for a while; restore it, or open the module again",
+            );
             return Err(Error::io("cannot put values in", core.storage.path(), why));
         }
         let Some(unread) = unread else { return Ok(()) };

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use crate::changes::{Attempt, Doomed};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
+use crate::live::folder::Stored;
 use crate::schema::key::{KeyType, Keys, MAX_KEY_BYTES};
 use crate::storage::name::SegmentName;
 use crate::store::Store;
@@ -80,11 +81,11 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`invalidate`](Self::invalidate). Also returns an error if the folder cannot be listed, or if a file cannot be read;
-    /// the rows of all other files are invalidated even then.
+    /// As [`invalidate`](Self::invalidate). Also returns an error if the folder cannot be listed or is gone, or if a file cannot be read
+    /// or has a newer version; the rows of all other files are invalidated even then.
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.writer()?;
-        self.refresh()?;
+        self.list_all()?;
         let mut keys = Vec::new();
         let seen = self.core.each_key(Reach::There, |key, _, _| {
             if is_doomed(key) {
@@ -104,7 +105,7 @@ impl Store {
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let limit = clock::millis(time);
         self.writer()?;
-        self.refresh()?;
+        self.list_all()?;
         let mut keys = Vec::new();
         let seen = self.core.each_key(Reach::There, |key, _, born| {
             if born < limit {
@@ -125,6 +126,12 @@ impl Store {
         (0..keys.len()).filter(|&position| tombstones.newest_for_row(keys, position) > 0).collect()
     }
 
+    /// Lists the folder, whose rows would not be seen while it is gone.
+    fn list_all(&self) -> Result<()> {
+        self.refresh()?;
+        self.core.live().check_listed()
+    }
+
     fn kill_keys(&self, keys: Vec<Box<[u8]>>) -> Result<()> {
         if keys.is_empty() { self.core.check() } else { self.kill(Doomed::Keys(keys)) }
     }
@@ -142,7 +149,7 @@ impl Store {
 pub(crate) enum Reach {
     /// Those that are served.
     Served,
-    /// Those too that wait for a change which cannot be found or read yet.
+    /// Those too that wait for a change which cannot be found or read yet, and those that only other processes serve.
     There,
 }
 
@@ -214,14 +221,19 @@ impl Core {
             let oldest_kept = self.retention.oldest_kept();
             buffered.retain(|batch| batch.born >= oldest_kept);
         }
-        let (snapshot, mut first_unread, waiting) = {
+        let (snapshot, stored) = {
             // At one moment: a segment that waits may be served the next.
             let mut live = self.live();
-            let waiting = if reach == Reach::There { live.waiting() } else { Vec::new() };
-            (self.snapshot(), live.unopened(), waiting)
+            let stored = if reach == Reach::There {
+                live.stored()
+            } else {
+                let served = self.snapshot().segments.clone();
+                Stored { served, unread: live.unopened(), ..Stored::default() }
+            };
+            (self.snapshot(), stored)
         };
-        let served = snapshot.segments.iter().map(|segment| (segment, true));
-        for (segment, is_served) in served.chain(waiting.iter().map(|segment| (segment, false))) {
+        let (served, mut first_unread) = (stored.served.iter().map(|segment| (segment, true)), stored.unread);
+        for (segment, is_served) in served.chain(stored.others.iter().map(|segment| (segment, false))) {
             let failures = segment.failures();
             let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
             // Which rows of the others are dead is not known.

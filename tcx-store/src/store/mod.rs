@@ -292,7 +292,9 @@ impl Store {
     }
 
     fn is_given_up(&self) -> bool {
-        let waits_for_folder = || self.write_failure().is_some_and(|error| error.is_not_found());
+        // Where a put was refused, nothing waits that could fail.
+        let is_idle = || self.core.buffer.waiting().0 == 0 && self.core.live().check_listed().is_err();
+        let waits_for_folder = || is_idle() || self.write_failure().is_some_and(|error| error.is_not_found());
         let is_file = |name: &String| FileName::parse(name).is_some();
         let is_empty = || self.core.storage.list().is_ok_and(|names| !names.iter().any(is_file));
         self.core.check().is_err() || waits_for_folder() && is_empty()

@@ -70,7 +70,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// As all of them. Also returns an error if the directory cannot be listed.
+    /// As all of them. Also returns an error if the directory cannot be listed or is gone, or if a file in it cannot be read.
     pub fn invalidate_where(
         &self,
         mut is_doomed: impl FnMut(<PlainIds<M> as KeyKind>::Ref<'_>) -> bool,
@@ -84,7 +84,7 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// # Errors
     ///
-    /// As all of them. Also returns an error if the directory cannot be listed.
+    /// As all of them. Also returns an error if the directory cannot be listed or is gone, or if a file in it cannot be read.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         Ok(self.writable()?.invalidate_older_than(time)?)
     }

@@ -214,6 +214,8 @@ fn a_segment_of_an_unknown_codec_is_left_alone_and_counted() {
     let store = open(dir.path(), Compression::Zstd);
     assert_eq!(check(&store, &[1, 2]), 2);
     assert_eq!((store.stats().unknown_segments, store.stats().damaged_segments), (1, 0));
+    // A program that knows the codec would go on serving them.
+    assert!(store.invalidate_where(|_| true).is_err());
     drop(store);
     assert_eq!(segments(dir.path()).len(), 1);
 }

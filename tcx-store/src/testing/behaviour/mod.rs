@@ -10,6 +10,8 @@ mod eviction;
 mod failed_invalidation;
 mod faults;
 mod folder;
+mod gone_folder;
+mod invalidated_elsewhere;
 mod listing;
 mod lookup;
 mod merged_elsewhere;

@@ -1,16 +1,18 @@
 //! Rows that cannot be read or found for a while, whatever step of a reader fails: nothing that is computed or put meanwhile displaces
-//! one of them that has replaced another.
+//! one of them that has replaced another. They are found again once they can be.
 
-use std::io::ErrorKind;
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::storage::LocalStorage;
+use crate::storage::{Draft, FileInfo, Held, LocalStorage, Sealed, Stamp, Storage};
+use crate::sys::mmap::Mapped;
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, process, replace, seal_all, spec, values};
+use crate::testing::{column, compute, keys, names, process, replace, seal_all, spec, values};
 use crate::{Options, ReadMode, RecomputeSession, Store};
 
 /// A process for which steps fail that `rule` names, as long as the flag is set.
@@ -20,15 +22,86 @@ fn failing(
     fails: &Arc<AtomicBool>,
     rule: impl Fn(&str, &Path) -> bool + Send + Sync + 'static,
 ) -> crate::Result<Store> {
+    on(Arc::new(failing_storage(dir, read_mode, fails, rule)), read_mode)
+}
+
+fn failing_storage(
+    dir: &Path,
+    read_mode: ReadMode,
+    fails: &Arc<AtomicBool>,
+    rule: impl Fn(&str, &Path) -> bool + Send + Sync + 'static,
+) -> LocalStorage<Faulty> {
     let fails = fails.clone();
     let steps = Faulty::with(move |_, step, path: &Path| {
         (fails.load(SeqCst) && rule(step, path)).then_some(Fault::Refused(ErrorKind::Other))
     });
+    LocalStorage::new(dir.join("m_v1"), steps).reading(read_mode)
+}
+
+fn on(storage: Arc<dyn Storage>, read_mode: ReadMode) -> crate::Result<Store> {
     let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
     let options =
         Options { flush_interval, refresh_every, memory_cache_bytes: 0, read_mode, ..Options::default() };
-    let storage = LocalStorage::new(dir.join("m_v1"), steps).reading(read_mode);
-    Store::with_storage(Arc::new(storage), spec(), &options)
+    Store::with_storage(storage, spec(), &options)
+}
+
+/// A folder whose listings lack these names, as those of a network file system may that are older.
+#[derive(Debug)]
+struct Stale {
+    folder: LocalStorage<Faulty>,
+    unlisted: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Storage for Stale {
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = self.folder.list()?;
+        names.retain(|name| !self.unlisted.lock().unwrap().contains(name));
+        Ok(names)
+    }
+
+    fn stamp(&self) -> io::Result<Option<Stamp>> {
+        self.folder.stamp()
+    }
+
+    fn map(&self, name: &str) -> io::Result<Mapped> {
+        self.folder.map(name)
+    }
+
+    fn make(&self) -> io::Result<()> {
+        self.folder.make()
+    }
+
+    fn draft(&self) -> io::Result<Box<dyn Draft>> {
+        self.folder.draft()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Sealed> {
+        self.folder.open(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.folder.sync()
+    }
+
+    fn info(&self, name: &str) -> io::Result<FileInfo> {
+        self.folder.info(name)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.folder.remove(name)
+    }
+
+    fn hold(&self) -> io::Result<Box<dyn Held>> {
+        self.folder.hold()
+    }
+
+    fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped> {
+        self.folder.map_unnamed(bytes)
+    }
 }
 
 fn is_open_of(extension: &'static str) -> impl Fn(&str, &Path) -> bool + Send + Sync + 'static {
@@ -160,4 +233,45 @@ fn what_no_change_names_is_kept_while_a_segment_cannot_be_opened() {
     other.flush().unwrap();
     assert_eq!((values(&other, &["y"]), values(&process(dir.path()), &["y"])), (vec![7], vec![7]));
     assert_eq!(left(dir.path(), &other), [[1000]; 3]);
+}
+
+#[test]
+fn a_stale_listing_does_not_hide_that_a_segment_could_not_be_opened() {
+    let (dir, fails) = (with_a_row(false), Arc::new(AtomicBool::new(false)));
+    let folder = failing_storage(dir.path(), ReadMode::Map, &fails, is_open_of("arrow"));
+    let unlisted = Arc::<Mutex<BTreeSet<String>>>::default();
+    let stale = Stale { folder, unlisted: unlisted.clone() };
+    let other = on(Arc::new(stale), ReadMode::Map).unwrap();
+    let before: BTreeSet<String> = names(dir.path(), "").into_iter().collect();
+    let store = process(dir.path());
+    replace(&store, &RecomputeSession::new(), &["x"], 2000);
+    seal_all(&store);
+    fails.store(true, SeqCst);
+    other.refresh().unwrap();
+    *unlisted.lock().unwrap() =
+        names(dir.path(), "").into_iter().filter(|name| !before.contains(name)).collect();
+    other.refresh().unwrap();
+    compute(&other, &["x"], 7);
+    unlisted.lock().unwrap().clear();
+    fails.store(false, SeqCst);
+    other.flush().unwrap_err();
+    assert_eq!(left(dir.path(), &other), [[2000]; 3]);
+}
+
+#[test]
+fn an_index_that_could_not_be_made_is_made_after_the_next_listing() {
+    let mut partial = 0;
+    for from in 0..12 {
+        let (dir, fails) = (with_a_row(false), Arc::new(AtomicBool::new(true)));
+        let without_index = with_failing_reads(dir.path(), &fails, from..1000, false);
+        for run in names(dir.path(), "run-") {
+            std::fs::remove_file(dir.path().join("m_v1").join(run)).unwrap();
+        }
+        let Ok(other) = without_index else { continue };
+        partial += usize::from(other.core.snapshot().is_partial);
+        fails.store(false, SeqCst);
+        assert_eq!(other.lookup_to_put(keys(&["y"]), None).unwrap().missing(), 1, "reads {from}..");
+        assert_eq!(values(&other, &["x"]), [1000]);
+    }
+    assert!(partial > 0, "some could not be made");
 }

@@ -1,0 +1,44 @@
+//! What is stored in the folder, whether this process serves it or not.
+
+use std::sync::Arc;
+
+use super::Live;
+use crate::changes::Compared;
+use crate::changes::instance::refuse_other;
+use crate::error::Result;
+use crate::segment::Segment;
+use crate::storage::name::SegmentName;
+
+/// Segments whose rows are there.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    /// Those that are served, also if they are too old for this process.
+    pub(crate) served: Vec<Arc<Segment>>,
+    /// Those that wait for a change, and those that this process has found damaged, whose other rows another process may serve.
+    pub(crate) others: Vec<Arc<Segment>>,
+    /// One that cannot be read now, or is of another version.
+    pub(crate) unread: Option<SegmentName>,
+}
+
+impl Live {
+    pub(crate) fn stored(&mut self) -> Stored {
+        let replaced = self.segments.replaced(&self.changes);
+        let served: Vec<_> = self.segments.served(&self.changes, &replaced).into_values().collect();
+        let mut others = self.waiting();
+        // No segment is known before the identity is.
+        let (damaged, unread) =
+            self.identity.as_ref().map(|identity| self.segments.damaged(identity)).unwrap_or_default();
+        others.extend(damaged);
+        Stored { served, others, unread }
+    }
+
+    /// Makes sure that the last listing has shown the folder: one that is gone, perhaps for a while, looks as if it were empty.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder is known and was gone.
+    pub(crate) fn check_listed(&self) -> Result<()> {
+        let compared = if self.changes.are_out_of_sight() { Compared::Removed } else { Compared::Same };
+        refuse_other(&*self.storage, &self.spec, &compared)
+    }
+}
