@@ -234,6 +234,10 @@ pub enum OnMismatch {
     /// Each identity has a cache of its own, in a folder `ID+DIGEST` beside that of the module, where the digest is that of the
     /// identity. The folder of the module stays that of the identity which has it already. The same identity gets the same folder
     /// again, in every process.
+    ///
+    /// All programs that use a module in one directory at the same time have the same setting. Otherwise one that opens the module
+    /// before it has a folder may begin one of its own while another program writes that of the module, and neither sees the rows and
+    /// invalidations of the other.
     Separate,
 }
 

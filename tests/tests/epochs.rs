@@ -100,13 +100,13 @@ fn an_error_and_a_panic_of_the_loader_come_in_the_place_of_their_batch() {
     let dir = tempfile::tempdir().unwrap();
     let module = open(&dir);
     let order: Vec<i64> = (0..5).collect();
-    for threads in [1, 2] {
-        let epoch =
-            module.epoch(&order).batch_size(1).threads(threads).load(|missing| match missing.ids().next() {
-                Some(1) => Err(tcx::Error::loader("no such file")),
-                Some(3) => panic!("as asked"),
-                _ => load(missing),
-            });
+    for (prefetch, threads) in [(1, 1), (2, 1), (2, 2)] {
+        let epoch = module.epoch(&order).batch_size(1).prefetch(prefetch).threads(threads);
+        let epoch = epoch.load(|missing| match missing.ids().next() {
+            Some(1) => Err(tcx::Error::loader("no such file")),
+            Some(3) => panic!("as asked"),
+            _ => load(missing),
+        });
         let mut batches = epoch.into_iter();
         let mut next = || catch_unwind(AssertUnwindSafe(|| batches.next().unwrap()));
         assert_eq!(next().unwrap().unwrap().1, [0]);

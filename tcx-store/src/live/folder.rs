@@ -190,8 +190,8 @@ impl Live {
         if self.has_unsynced_names || self.changes.are_unsynced() {
             match self.storage.sync() {
                 Ok(()) => self.changes.were_synced(&*self.storage),
-                // A folder that is gone has no names.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // A folder that is gone has no names. If it comes back, they are synced then.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(error),
             }
             self.has_unsynced_names = false;

@@ -85,8 +85,8 @@ impl SegmentSet {
         let unopened = std::mem::take(&mut self.unopened);
         for name in listed.iter().chain(unopened.keys().filter(|name| !listed.contains(name))) {
             if !self.known.contains_key(name) {
-                let is_there = self.open_one(*name, identity);
-                opened.vanished |= !is_there && listed.contains(name);
+                let is_listed = listed.contains(name);
+                opened.vanished |= !self.open_one(*name, identity, is_listed) && is_listed;
                 opened.names.extend(self.known.contains_key(name).then_some(*name));
             }
         }
@@ -101,12 +101,13 @@ impl SegmentSet {
         }
     }
 
-    /// Opens a segment; `false` if it is not there any more.
-    fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity) -> bool {
+    /// Opens a segment; `false` if it is not found.
+    fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity, is_listed: bool) -> bool {
         let Err(error) = self.read(name, identity) else { return true };
         self.warned.warn(&*self.storage, &name.to_string(), &error);
         let is_there = error.kind() != io::ErrorKind::NotFound;
-        if is_there {
+        // It was removed since it was listed, or a network file system remembers that it was not there before: the next listing tells.
+        if is_there || is_listed {
             self.unopened.insert(name, SegmentError::Failed(error));
         }
         is_there

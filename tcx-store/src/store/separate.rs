@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use crate::changes::IdentityChange;
 use crate::changes::instance::read_if_any;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::{OnMismatch, Options};
 use crate::schema::spec::Spec;
 use crate::storage::name::{FileName, separate_folder};
@@ -38,7 +38,8 @@ impl Spec {
 ///
 /// # Errors
 ///
-/// Returns an error if the folder of the module has a change 0 that cannot be read, or is a link.
+/// Returns an error if the folder of the identity cannot be looked at, or if that of the module has a change 0 that cannot be read, or
+/// is a link.
 pub(super) fn folder(
     place: &Place<'_>,
     open: &HashMap<PathBuf, Vec<Weak<Store>>>,
@@ -57,11 +58,18 @@ pub(super) fn folder(
     if is_open(&separate).is_some() {
         return Ok(separate);
     }
-    // What cannot be looked at now may exist. Opening it says why.
     let change = FileName::Change(0).to_string();
-    let found = place.storage(&separate, options.read_mode)?.info(&change);
-    if found.map_or_else(|error| error.kind() != ErrorKind::NotFound, |_| true) {
-        return Ok(separate);
+    match place.storage(&separate, options.read_mode)?.info(&change) {
+        Ok(_) => return Ok(separate),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        // Whichever folder was taken now, the rows could be in the other one.
+        Err(error) => {
+            return Err(Error::io(
+                "cannot look for the folder of an identity at",
+                &place.folder(&separate),
+                error,
+            ));
+        }
     }
     let has_plain = match is_open(&plain) {
         // Its rows may still be buffered.

@@ -236,6 +236,8 @@ impl<I, O> Iterator for EpochBatches<I, O> {
         let places = self.taken..self.order.len().min(self.taken.saturating_add(self.batch_size));
         // Before the batch is taken: if reading it panicked, the others follow all the same.
         self.taken = places.end;
+        // If reading the last batch panicked, nothing was asked for since.
+        self.ask();
         let output = self.queue.pop()?;
         self.ask();
         Some(output.map(|output| (EpochIds { order: self.order.clone(), places }, output)))

@@ -39,8 +39,6 @@ struct Doubt {
     is_listing_faulty: AtomicBool,
     /// How often one was.
     faulty_listings: AtomicUsize,
-    /// A segment could not be read.
-    is_segment_unread: AtomicBool,
     /// Since the last listing began, which reads it again, a change could not be read.
     is_change_unread: AtomicBool,
     /// How often one could not.
@@ -69,11 +67,6 @@ impl MemoryStorage {
         (self.doubt.is_change_unread.load(SeqCst), self.doubt.unread_changes.load(SeqCst))
     }
 
-    /// Whether a segment could not be read at any time.
-    pub(super) fn has_unread_segments(&self) -> bool {
-        self.doubt.is_segment_unread.load(SeqCst)
-    }
-
     /// Whether the last listing was late or incomplete, and how often one was.
     pub(super) fn faulty_listings(&self) -> (bool, usize) {
         (self.doubt.is_listing_faulty.load(SeqCst), self.doubt.faulty_listings.load(SeqCst))
@@ -95,7 +88,6 @@ impl MemoryStorage {
     /// A piece of a file is read.
     pub(super) fn may_read(&self, file: &str) -> io::Result<()> {
         let Some(Fault::Refused(kind)) = self.step("read", file)? else { return Ok(()) };
-        self.doubt.is_segment_unread.store(true, SeqCst);
         Err(kind.into())
     }
 
@@ -183,13 +175,7 @@ impl Storage for MemoryStorage {
         let mut found = self.found();
         if name.starts_with("seg-") {
             self.doubt.is_faulty.fetch_or(fault.is_some(), SeqCst);
-            self.doubt.is_segment_unread.fetch_or(matches!(fault, Some(Fault::Refused(_))), SeqCst);
             let is_gone = !self.world.folder.state().files.contains_key(name);
-            if fault == Some(Fault::Late) && !found.contains(name) {
-                // As if it was not listed.
-                self.doubt.is_listing_faulty.store(true, SeqCst);
-                self.doubt.faulty_listings.fetch_add(1, SeqCst);
-            }
             self.doubt.is_misled.fetch_or(is_gone && self.doubt.is_faulty.load(SeqCst), SeqCst);
         }
         if name.starts_with("change-") && matches!(fault, Some(Fault::Refused(_))) {

@@ -245,9 +245,6 @@ fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Optio
         // It may commit the row that takes the place of a missing one: nothing that is computed outlives it.
         glance.unsettle();
     }
-    if replaces.is_none() && process.has_unread_segments() {
-        process.world.oracle().doubt(&mut glance);
-    }
     if faulty.0 || process.faulty_listings() != faulty {
         glance.go_astray();
     }

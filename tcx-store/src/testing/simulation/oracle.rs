@@ -151,12 +151,6 @@ impl Oracle {
         Glance { session, recompute, begun, ended, fresh_since, at, place, honours, settled, is_astray }
     }
 
-    /// Rows that the lookup has missed may be there, since segments could not be read: what is computed for them outlives no change of a
-    /// version to come.
-    pub(super) fn doubt(&self, glance: &mut Glance) {
-        glance.settled.retain(|number| self.invalidations[*number].session.is_some());
-    }
-
     /// What the lookup has found for a key: a value, or nothing.
     pub(super) fn looked_up(&mut self, glance: &mut Glance, key: &str, view: u32, found: Option<i64>) {
         glance.ended = self.now();

@@ -156,11 +156,6 @@ impl Process {
         self.storage.unread_changes()
     }
 
-    /// Whether a segment could not be read at any time.
-    pub(super) fn has_unread_segments(&self) -> bool {
-        self.storage.has_unread_segments()
-    }
-
     /// Whether the last listing was late or incomplete, and how often one was.
     pub(super) fn faulty_listings(&self) -> (bool, usize) {
         self.storage.faulty_listings()

@@ -89,17 +89,26 @@ fn the_newest_of_several_rows_lives_before_and_after_it_is_sealed() {
 
 #[test]
 fn a_row_that_is_computed_while_its_replacement_cannot_be_opened_does_not_displace_it() {
+    compute_without_segments(Fault::Refused(ErrorKind::Other));
+}
+
+#[test]
+fn a_row_that_is_computed_while_its_replacement_is_not_found_does_not_displace_it() {
+    compute_without_segments(Fault::Late);
+}
+
+/// Computes a row in a process that cannot open the segments that it has listed.
+fn compute_without_segments(fault: Fault) {
     let mut script = Script::new(3);
     script.write(0, &["a1", "b1"]);
     script.refresh(1);
     script.replace(0, &["a1"]);
     script.seal(0);
     let lookup = Operation::Lookup { keys: vec!["a1"], view: 0, replaces: None };
-    // It lists twice, since it finds a new tombstone, and cannot open a segment either time.
-    let unreadable = Some(Fault::Refused(ErrorKind::Other));
+    // It lists several times, since it finds a new tombstone, and cannot open a segment any time.
     script.pause(1, lookup, "map", "seg-");
     while script.0.is_paused(1) {
-        script.0.go(1, Until::At("map", "seg-"), unreadable);
+        script.0.go(1, Until::At("map", "seg-"), Some(fault));
     }
     assert_eq!(script.0.process(1).found(), [None]);
     script.insert(1, 0);
