@@ -66,7 +66,7 @@ pub(super) fn folder(
         Err(error) => {
             return Err(Error::io(
                 "cannot look for the folder of an identity at",
-                &place.folder(&separate),
+                place.folder(&separate),
                 error,
             ));
         }
