@@ -3,6 +3,8 @@
 //!
 //! Each phase runs in a process of its own, so that it does not profit from the memory of another. A ratio above 1 means that
 //! tcx is faster, unless the name of the figure says otherwise (`overhead`, `mib`, `ms`).
+//!
+//! Some figures have floors. A whole run, and one with `--check`, fails if a figure is worse.
 
 mod data;
 mod machine;
@@ -11,11 +13,13 @@ mod report;
 mod rivals;
 mod settings;
 
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use data::workload::{W1, W2};
 use phases::child::Phase;
-use phases::{allocations, child, cli, compressed, e2e, fill, growth, open, python, ragged, read, steady};
+use phases::{
+    allocations, child, cli, compressed, e2e, fill, growth, index, open, python, ragged, read, steady,
+};
 use report::{Figures, Report};
 use settings::{Result, Settings};
 
@@ -39,24 +43,27 @@ const PHASES: &[Phase] = &[
     Phase { name: "e2e", run: e2e::measure },
     Phase { name: "growth", run: growth::measure },
     Phase { name: "cli", run: cli::measure },
+    Phase { name: "engine", run: index::measure },
 ];
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     tch::set_num_threads(1);
     match words[..] {
         [child::WORD, phase, quick, dir] => {
             let settings = Settings { quick: quick == "quick", dir: dir.into() };
-            child::run(PHASES, phase, &settings)
+            child::run(PHASES, phase, &settings)?;
+            Ok(ExitCode::SUCCESS)
         }
-        [] => bench(false),
-        ["--quick"] => bench(true),
-        _ => Err(format!("expected nothing or `--quick`, found `{}`", words.join(" ")).into()),
+        [] => bench(false, true),
+        ["--quick"] => bench(true, false),
+        ["--check"] => bench(true, true),
+        _ => Err(format!("expected nothing, `--quick` or `--check`, found `{}`", words.join(" ")).into()),
     }
 }
 
-fn bench(quick: bool) -> Result<()> {
+fn bench(quick: bool, is_checked: bool) -> Result<ExitCode> {
     // Otherwise the files of the build are still being written and slow down the fills.
     if let Err(error) = Command::new("sync").status() {
         eprintln!("without `sync`, the fills may be slower than they are: {error}");
@@ -69,5 +76,6 @@ fn bench(quick: bool) -> Result<()> {
         eprintln!("· {}", phase.name);
         figures.extend(child::start(phase.name, &settings)?);
     }
-    Report::new(figures, quick).write()
+    let is_good = Report::new(figures, quick, is_checked).write()?;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

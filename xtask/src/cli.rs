@@ -10,9 +10,13 @@ commands:
   demo [ARGS…]      provide libtorch and the model, then compile and run the example `minilm` with ARGS
                     (`cargo xtask demo -- --help` shows the example's own options;
                     with `--model DIR` among them no model is downloaded)
-  bench [--quick]   measure reads, fills and epochs against the limits of the machine and against other stores
-                    (the figures go to target/bench; `--quick` takes minutes and fewer rows, without it the
-                    table of docs/performance.md and the pictures are refreshed)
+  bench [--quick | --check]
+                    measure reads, fills and epochs against the limits of the machine and against other stores;
+                    fail if a figure is worse than its floor (the figures go to target/bench, the table of
+                    docs/performance.md and the pictures are refreshed; `--quick` and `--check` take minutes and fewer
+                    rows and write to target/bench only, `--quick` fails for no figure)
+  bench --disks DIR…
+                    measure a cache in each folder: a fill, flushes, reads from the disk and from memory
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
   counts            count the instructions of the hot paths and compare them with the checked-in counts (part of `test`;
@@ -52,7 +56,8 @@ pub(crate) enum Command {
     Setup { model: bool },
     Env,
     Demo { arguments: Vec<OsString> },
-    Bench { quick: bool },
+    Bench { flag: Option<&'static str> },
+    BenchDisks { folders: Vec<OsString> },
     BenchCompile,
     Counts,
     Stress { arguments: Vec<OsString> },
@@ -102,10 +107,16 @@ fn setup(rest: &[OsString]) -> Result<Command, String> {
 
 fn bench(rest: &[OsString]) -> Result<Command, String> {
     match rest {
-        [] => Ok(Command::Bench { quick: false }),
-        [flag] if flag == "--quick" => Ok(Command::Bench { quick: true }),
+        [] => Ok(Command::Bench { flag: None }),
+        [flag] if flag == "--quick" => Ok(Command::Bench { flag: Some("--quick") }),
+        [flag] if flag == "--check" => Ok(Command::Bench { flag: Some("--check") }),
         [flag] if flag == "--compile" => Ok(Command::BenchCompile),
-        [other, ..] => Err(format!("`bench` takes `--quick` or `--compile`, found `{}`", other.display())),
+        [flag] if flag == "--disks" => Err("`bench --disks` needs one or more folders".to_owned()),
+        [flag, folders @ ..] if flag == "--disks" => Ok(Command::BenchDisks { folders: folders.to_vec() }),
+        [other, ..] => Err(format!(
+            "`bench` takes `--quick`, `--check`, `--compile` or `--disks DIR…`, found `{}`",
+            other.display()
+        )),
     }
 }
 
@@ -169,8 +180,11 @@ mod tests {
         assert_eq!(parsed("package"), Ok(Command::Package));
         assert_eq!(parsed("simulate"), Ok(Command::Simulate { seeds: 100_000, first: 1_000_000 }));
         assert_eq!(parsed("simulate --first 7 --seeds 10"), Ok(Command::Simulate { seeds: 10, first: 7 }));
-        assert_eq!(parsed("bench"), Ok(Command::Bench { quick: false }));
-        assert_eq!(parsed("bench --quick"), Ok(Command::Bench { quick: true }));
+        assert_eq!(parsed("bench"), Ok(Command::Bench { flag: None }));
+        assert_eq!(parsed("bench --quick"), Ok(Command::Bench { flag: Some("--quick") }));
+        assert_eq!(parsed("bench --check"), Ok(Command::Bench { flag: Some("--check") }));
+        let folders = vec!["/tmp".into(), "cache".into()];
+        assert_eq!(parsed("bench --disks /tmp cache"), Ok(Command::BenchDisks { folders }));
         assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));
         let arguments = vec!["--minutes".into(), "5".into()];
         assert_eq!(parsed("stress --minutes 5"), Ok(Command::Stress { arguments }));
@@ -190,6 +204,7 @@ mod tests {
         assert!(parsed("tset").unwrap_err().contains("`tset`"));
         assert!(parsed("test --fast").unwrap_err().contains("`--fast`"));
         assert!(parsed("bench --fast").unwrap_err().contains("`--fast`"));
+        assert!(parsed("bench --disks").unwrap_err().contains("needs one or more folders"));
         assert!(parsed("simulate --seed 5").unwrap_err().contains("`--seed`"));
         assert!(parsed("simulate --seeds").unwrap_err().contains("`--seeds`"));
         assert!(parsed("simulate --seeds -5").unwrap_err().contains("`-5`"));

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use cli::Command;
 use failure::Result;
 use provision::{libtorch, model, shell, toolchain};
-use tasks::{compile, counts, demo, foreign, packages, recipes, simulate, stress, suite};
+use tasks::{bench, compile, counts, demo, foreign, packages, recipes, simulate, stress, suite};
 use workspace::Workspace;
 
 /// The usual exit code for wrong arguments.
@@ -46,7 +46,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Setup { model } => setup(&workspace, model)?,
         Command::Env => print!("{}", shell::exports(&libtorch::provide(&workspace)?)),
         Command::Demo { arguments } => return demo::run(&workspace, &arguments),
-        Command::Bench { quick } => return demo::bench(&workspace, quick),
+        Command::Bench { flag } => return bench::run(&workspace, flag),
+        Command::BenchDisks { folders } => return bench::disks(&workspace, &folders),
         Command::Counts => counts::check(&workspace)?,
         Command::Stress { arguments } => return stress::run(&workspace, &arguments),
         Command::Simulate { seeds, first } => return simulate::run(&workspace, seeds, first),

@@ -14,6 +14,7 @@
 //! | `index.bytes_per_key` | the index run of all keys, on disk |
 //! | `merge.ns_per_key` | the last merge of four runs into one, from the last flush to its end |
 //! | `open.ms`, `open.heap_mib` | opening the store in a new process; its memory outside the maps |
+//! | `heap.bytes_per_key` | that memory after reading, beyond the memory with few keys, for each key more |
 //! | `present.ns`, `absent.ns` | a key of a batch of 256: found, confirmed and verified, or known to be absent |
 //! | `keys.ns` | packing and hashing such a key before the lookup |
 //! | `runs.worst` and `….worst_runs.ns` | the maximum of runs while small segments are added, and a lookup in that number of runs |
@@ -37,7 +38,7 @@ fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         [] => measure(KEYS),
-        ["opener", dir] => open::in_this_process(Path::new(dir)),
+        ["opener", dir, keys] => open::in_this_process(Path::new(dir), keys.parse()?),
         ["reader", dir, keys, seed] => readers::in_this_process(Path::new(dir), keys.parse()?, seed.parse()?),
         [keys] => match keys.parse() {
             Ok(keys) if keys >= FEW_KEYS => measure(keys),
@@ -54,7 +55,7 @@ fn measure(keys: usize) -> Result<()> {
     let mut figures = Figures::new(keys);
     fill::measure(&mut figures, &large, keys)?;
     fill::fill(&small, FEW_KEYS)?;
-    open::measure(&mut figures, &large)?;
+    open::measure(&mut figures, &small, &large, keys)?;
     probe::measure(&mut figures, &large, keys)?;
     readers::measure(&mut figures, &large, keys)?;
     flush::measure(&mut figures, &small, &large, keys)?;

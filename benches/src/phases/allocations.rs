@@ -40,6 +40,7 @@ static ALLOCATOR: Counting = Counting;
 /// Batches of 64, 256 and 1024 rows.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let mut ours = Ours::<W>::new(&settings.dir.join(W::NAME))?;
+    let mut counts = Vec::new();
     for size in [64, 256, 1024] {
         let rows: Vec<usize> = (0..size).map(|i| i * 7).collect();
         let ids = ids(rows.iter().copied());
@@ -48,6 +49,8 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
         ours.read(&rows, &ids)?;
         let count = ALLOCATIONS.load(Ordering::Relaxed) - before;
         figures.add(format!("{}.allocations_per_batch.{size}_rows", W::NAME), count as f64);
+        counts.push(count as f64);
     }
+    figures.add(format!("{}.allocations_per_batch.1024_vs_64_rows", W::NAME), counts[2] / counts[0]);
     Ok(())
 }

@@ -7,6 +7,7 @@ pub(crate) mod compressed;
 pub(crate) mod e2e;
 pub(crate) mod fill;
 pub(crate) mod growth;
+pub(crate) mod index;
 pub(crate) mod open;
 pub(crate) mod python;
 pub(crate) mod ragged;

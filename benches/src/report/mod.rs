@@ -1,6 +1,7 @@
 //! Collects the figures, prints them, and writes them to `target/bench/report.json` and `target/bench/report.md`.
 
 mod epochs;
+mod floors;
 #[cfg(feature = "full")]
 mod plot;
 mod reach;
@@ -80,18 +81,22 @@ pub(crate) struct Report {
         expect(dead_code, reason = "only the whole program refreshes docs/performance.md")
     )]
     quick: bool,
+    is_checked: bool,
 }
 
 impl Report {
-    pub(crate) fn new(figures: Figures, quick: bool) -> Self {
-        Self {
-            figures,
-            command: if quick { "cargo xtask bench --quick" } else { "cargo xtask bench" },
-            quick,
-        }
+    /// A whole run is checked, too.
+    pub(crate) fn new(figures: Figures, quick: bool, is_checked: bool) -> Self {
+        let command = match (quick, is_checked) {
+            (false, _) => "cargo xtask bench",
+            (true, false) => "cargo xtask bench --quick",
+            (true, true) => "cargo xtask bench --check",
+        };
+        Self { figures, command, quick, is_checked }
     }
 
-    pub(crate) fn write(&self) -> Result<()> {
+    /// Writes and prints the figures, and compares them with their floors. Returns whether none is worse.
+    pub(crate) fn write(&self) -> Result<bool> {
         let target = machine::target()?;
         let values: Map<String, Value> =
             self.figures.values.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -116,7 +121,18 @@ impl Report {
             }
         }
         println!("\nwritten to target/bench");
-        Ok(())
+        Ok(!self.is_checked || self.is_above_floors())
+    }
+
+    fn is_above_floors(&self) -> bool {
+        let floors::Check { table, failed } = floors::check(&self.figures);
+        println!("\n{table}");
+        if failed.is_empty() {
+            println!("no figure is worse than its floor");
+        } else {
+            println!("missing or worse than their floors: {}", failed.join(", "));
+        }
+        failed.is_empty()
     }
 
     /// Writes the figures with a goal into `docs/performance.md`, and the pictures beside the documents.

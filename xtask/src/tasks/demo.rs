@@ -1,4 +1,4 @@
-//! `cargo xtask demo` and `cargo xtask bench`: programs of the workspace with everything they need.
+//! `cargo xtask demo`: an example with everything it needs.
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -24,24 +24,6 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitC
     demo.args(arguments);
     eprintln!("3/3  compile the demo (minutes the first time), and run it");
     process::hand_over(&mut demo)
-}
-
-/// Measures, in release mode, with the rivals.
-pub(crate) fn bench(workspace: &Workspace, quick: bool) -> Result<ExitCode> {
-    toolchain::require_compiler()?;
-    eprintln!("{}", libtorch::provide(workspace)?);
-    let mut command = cargo("build");
-    command
-        .args(["--release", "--package", "tcx-cli", "--manifest-path"])
-        .arg(workspace.root().join("Cargo.toml"));
-    process::run(&mut command, "building the command `tcx`, which is measured")?;
-    let mut bench = cargo("run");
-    bench.args(["--release", "--package", "tcx-benches", "--features", "full", "--manifest-path"]);
-    bench.arg(workspace.root().join("Cargo.toml"));
-    if quick {
-        bench.args(["--", "--quick"]);
-    }
-    process::hand_over(&mut bench)
 }
 
 fn names_model(arguments: &[OsString]) -> bool {

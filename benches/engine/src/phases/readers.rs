@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use tcx_store::LookupOptions;
+use tcx_store::{LookupOptions, Store};
 
 use crate::Result;
 use crate::figures::Figures;
@@ -45,6 +45,8 @@ pub(crate) fn measure(figures: &mut Figures, dir: &Path, count: usize) -> Result
     let own = (total - 1.1 * touched) / READERS as f64;
     figures.add("readers.touched_mib", touched, "of the maps, by the one that touched most");
     figures.add("readers.total_mib", total, &format!("proportional, of {READERS} processes"));
+    let copies = (total - anonymous) / touched;
+    figures.add("readers.copies", copies, "of the maps, in the memory of all together; 1.1 at most");
     figures.add("readers.own_mib", own, &format!("each, beyond 1.1 x what was touched; {OWN} at most"));
     figures.add("readers.anonymous_mib", anonymous / READERS as f64, "each: heap and stacks");
     Ok(())
@@ -61,6 +63,16 @@ fn said(reader: &mut Child) -> Result<f64> {
 /// Reads random keys, prints the bytes of the maps that it touched, and waits until standard input ends.
 pub(crate) fn in_this_process(dir: &Path, count: usize, seed: u64) -> Result<()> {
     let store = open_to_read(dir)?;
+    read(&store, count, seed)?;
+    println!("{}", memory::mapped_below(dir)?.0);
+    std::io::stdout().flush()?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    drop(store);
+    Ok(())
+}
+
+/// Reads random keys of `count`.
+pub(crate) fn read(store: &Store, count: usize, seed: u64) -> Result<()> {
     // Neighbouring seeds give neighbouring first numbers.
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     for _ in 0..READS / BATCH {
@@ -70,9 +82,5 @@ pub(crate) fn in_this_process(dir: &Path, count: usize, seed: u64) -> Result<()>
             return Err("a row is missing".into());
         }
     }
-    println!("{}", memory::mapped_below(dir)?.0);
-    std::io::stdout().flush()?;
-    std::io::stdin().read_to_end(&mut Vec::new())?;
-    drop(store);
     Ok(())
 }

@@ -18,7 +18,10 @@ pub(super) use source::{is_for_tests, is_test_file, len_of_item};
 /// Each crate, with the files that may lie at its root.
 const CRATES: &[(&str, &[&str])] = &[
     ("benches", &["machine.rs", "main.rs", "settings.rs"]),
-    ("benches/engine", &["counts.rs", "figures.rs", "hit_rates.rs", "main.rs", "settings.rs", "workload.rs"]),
+    (
+        "benches/engine",
+        &["counts.rs", "disks.rs", "figures.rs", "hit_rates.rs", "main.rs", "settings.rs", "workload.rs"],
+    ),
     ("tcx", &["error.rs", "lib.rs", "macros.rs", "private.rs"]),
     ("tcx-cli", &["args.rs", "failure.rs", "main.rs"]),
     ("tcx-derive", &["errors.rs", "lib.rs", "options.rs", "runtime.rs", "tests.rs", "types.rs"]),
