@@ -22,7 +22,7 @@ commands:
   counts            count the instructions of the hot paths and compare them with the checked-in counts (part of `test`;
                     needs valgrind)
   stress [--minutes M] [--only TRIAL] [--report FILE.md]
-                    run the trials of the engine for up to an hour: kill -9, many processes, full disks, moved
+                    run the trials of the engine for up to an hour: kill -9, 800 processes, full disks, moved
                     folders, fuzzing, damage, 100 million keys (writes target/stress/report.json, and with
                     `--report` a report in Markdown; TCX_REQUIRE=all makes a skipped trial a failure)
   simulate [--seeds N] [--first SEED]
@@ -46,7 +46,7 @@ environment:
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            use this Python, which has pyarrow, for the tests
   TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium, rsync, git, cuda,
-                        and the trials of `stress`: full, faults, fuzz), or `all`
+                        and the trials of `stress`: full, faults, fuzz, readers), or `all`
 ";
 
 /// One call of this program.

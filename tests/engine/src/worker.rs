@@ -10,6 +10,9 @@
 //! worker join DIR SECONDS                  join and remove all the time
 //! worker endure DIR PREFIX [read]          compute and flush for ever, whatever fails; files are mapped, or read
 //! worker moved DIR PREFIX OTHER BACK       as churn, in a folder that is moved away until the file BACK exists; look at OTHER's rows
+//! worker browse DIR LOG COUNT PAUSE [awaits]
+//!                                          read random rows until standard input ends; print what was found
+//! worker add DIR PAUSE                     add rows, join and remove until standard input ends; print `durable N`
 //! worker visit DIR [made-up]               everything a store can do, once, in a directory that may be a trap
 //! ```
 //!
@@ -19,6 +22,7 @@ mod churn;
 mod crowd;
 mod endure;
 mod moved;
+mod readers;
 mod visit;
 
 use std::io::Write;
@@ -47,6 +51,13 @@ pub fn run(arguments: &[String]) {
         ["endure", dir, prefix] => endure::run(dir, prefix, ReadMode::Auto),
         ["endure", dir, prefix, "read"] => endure::run(dir, prefix, ReadMode::Pread),
         ["moved", dir, prefix, other, back] => moved::run(dir, prefix, other, back),
+        ["browse", dir, log, count, pause] => {
+            readers::browse(dir, log, number(count), number(pause) as u64, false);
+        }
+        ["browse", dir, log, count, pause, "awaits"] => {
+            readers::browse(dir, log, number(count), number(pause) as u64, true);
+        }
+        ["add", dir, pause] => readers::add(dir, number(pause) as u64),
         ["visit", dir] => visit::run(dir, false),
         ["visit", dir, "made-up"] => visit::run(dir, true),
         _ => panic!("a worker has other commands, found {arguments:?}"),
