@@ -97,24 +97,14 @@ impl Tuning {
 
     /// Those of these options.
     pub(super) fn of(options: &Options) -> Self {
-        let &Options {
-            flush_bytes,
-            flush_interval,
-            write_buffer_bytes,
-            refresh_every,
-            gc_grace,
-            read_mode,
-            memory_cache_policy,
-            ..
-        } = options;
         Self {
-            flush_bytes,
-            flush_interval,
-            write_buffer_bytes,
-            refresh_every,
-            gc_grace,
-            read_mode,
-            memory_cache_policy,
+            flush_bytes: options.flush_bytes,
+            flush_interval: options.flush_interval,
+            write_buffer_bytes: options.write_buffer_bytes,
+            refresh_every: options.refresh_every,
+            gc_grace: options.gc_grace,
+            read_mode: options.read_mode,
+            memory_cache_policy: options.memory_cache_policy,
         }
     }
 

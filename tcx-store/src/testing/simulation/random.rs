@@ -71,7 +71,7 @@ pub(super) struct Unreadable {
     pub(super) segment: usize,
 }
 
-/// Runs a simulation of so many steps, then looks at what is there.
+/// Runs a simulation of `steps` steps, then compares what is there with what should be.
 pub(super) fn run(seed: u64, steps: usize, traced: bool, unreadable: Unreadable) -> Run {
     let mut chance = Chance::new(seed);
     let events = Events {
