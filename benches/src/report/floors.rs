@@ -12,7 +12,7 @@ const FLOORS: [(&str, Reach, &str); 23] = [
     ("w1.random_read.vs_raw_gather", AtLeast(0.5), "wide rows, of a loop that copies them"),
     ("w1.random_read.two_threads.vs_raw_gather", AtLeast(0.6), "the same by two threads"),
     ("w1.random_read.vs_lmdb", AtLeast(1.1), "the same, of LMDB"),
-    ("w1.warm_batch.beside_fill.p999_vs_p50", AtMost(60.), "even times while another thread fills"),
+    ("w1.warm_batch.beside_fill.p999_vs_p50", AtMost(30.), "even times while another thread fills"),
     ("w2.random_read.vs_raw_gather", AtLeast(0.25), "narrow rows, of a loop that copies them"),
     ("w2.random_read.vs_memmap_hash_map", AtLeast(1.5), "the same, of a hash map and that loop"),
     ("w2.random_read.vs_lmdb", AtLeast(4.), "the same, of LMDB"),

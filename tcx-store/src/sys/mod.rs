@@ -11,5 +11,6 @@ pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod mmap;
 pub(crate) mod notice;
+pub(crate) mod priority;
 pub(crate) mod runtime;
 pub(crate) mod wait;

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::Core;
 use crate::error::Error;
+use crate::sys::priority::{self, Background};
 use crate::sys::runtime::spawn;
 use crate::sys::wait::wait;
 use crate::upkeep::tasks::merge_changes;
@@ -63,6 +64,7 @@ impl UpkeepThread {
         let (done, running) = oneshot::channel();
         let (core, gc_grace) = (self.core.clone(), self.gc_grace);
         let started = spawn("tcx-upkeep", move || {
+            priority::lower(Background::Upkeep);
             let is_unfinished = keep_up(&core, due, gc_grace);
             // Before it is reported: a store that is closed keeps no file mapped.
             drop(core);

@@ -23,6 +23,7 @@ use crate::stats::display::Grouped;
 use crate::sys::buffer_pool::{self, Writes};
 use crate::sys::bytes::Random;
 use crate::sys::notice::{Trouble, notice};
+use crate::sys::priority::{self, Background};
 use crate::sys::wait::wait;
 use crate::upkeep::thread::{Due, UpkeepThread};
 use crate::write::seal_queue::SealQueue;
@@ -108,6 +109,8 @@ impl Writer {
         let shared = core.clone();
         let task = move || {
             IS_WRITER.set(true);
+            // The threads that it starts have its priority.
+            priority::lower(Background::Writing);
             let _writes = Writes::begin();
             let _off = WriterOff(shared.clone());
             runtime.block_on(run(&shared, receiver, times));
