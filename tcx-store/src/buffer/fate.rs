@@ -66,6 +66,21 @@ impl Fate {
         is_set(&self.dead, row) || is_set(&self.superseded, row)
     }
 
+    /// Whether a segment has the row, and nothing has killed it since.
+    pub(crate) fn has_sealed(&self, row: usize) -> bool {
+        self.is_sealed && !self.is_dead(row)
+    }
+
+    /// A tombstone of this number has committed the rows, in a segment. Those that made way for others are not in it.
+    fn seal(&mut self, number: u64) {
+        self.number = number;
+        self.is_sealed = true;
+        let superseded = std::mem::take(&mut self.superseded);
+        for row in (0..superseded.len()).filter(|&row| superseded[row]) {
+            self.kill(row, superseded.len());
+        }
+    }
+
     /// How many rows are dead and will not be sealed.
     pub(crate) fn gone(&self) -> usize {
         if self.is_sealed {
@@ -245,8 +260,7 @@ pub(crate) fn replaced(
 ) -> u64 {
     let mut recomputed = 0;
     for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute)) {
-        fate.number = number;
-        fate.is_sealed = true;
+        fate.seal(number);
         recomputed = recomputed.max(fate.recomputed);
     }
     recompute.add(number);

@@ -3,7 +3,9 @@
 //!
 //! Of several live rows of one key and view one is the *newest*: a recomputed row before any other, since what was
 //! looked up before the recomputed row was accepted and computed meanwhile is older than it; otherwise the one that was
-//! accepted last. The newest is served, and the only one that is sealed, so that no value changes by being flushed.
+//! accepted last. A row that takes the place of a rejected one yields to those that were recomputed since it was looked up.
+//! The newest is served, and the only one that is sealed, so that no value changes by being flushed. The others are kept
+//! until then: the source of the newest may change, and it is not written.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -30,6 +32,38 @@ pub(crate) enum Newest {
     Own(BufferedRow),
     /// Another session's: a recompute session, which looks for its own rows, misses. No segment contains a newer one.
     OfOthers,
+}
+
+/// What decides which of several rows of a key and view is the newest.
+struct Age {
+    replaces: bool,
+    /// How many batches had been recomputed with it; 0 if it was not.
+    recomputed: u64,
+    /// It takes the place of a rejected row: how many batches had been recomputed when it was looked up.
+    yields_after: Option<u64>,
+}
+
+impl Age {
+    fn of(batch: &RowBatch, fate: &Fate) -> Self {
+        let rejects = batch.recompute.as_ref().is_some_and(|recompute| recompute.rejects());
+        let yields_after = rejects.then_some(batch.seen.recomputed);
+        Self { replaces: batch.recompute.is_some(), recomputed: fate.recomputed, yields_after }
+    }
+
+    /// Whether it was looked up before that row was recomputed, which is newer then.
+    fn yields_to(&self, recomputed: u64) -> bool {
+        self.yields_after.is_some_and(|seen| seen < recomputed)
+    }
+}
+
+/// The newest of these rows of one key and view, of which the one that was accepted last is the first.
+fn newest<T>(mut rows: impl Iterator<Item = T> + Clone, age: impl Fn(&T) -> Age) -> Option<T> {
+    let recomputed = rows.clone().map(|row| age(&row).recomputed).max()?;
+    let is_newest = |row: &T| {
+        let age = age(row);
+        age.replaces && !age.yields_to(recomputed)
+    };
+    rows.clone().find(is_newest).or_else(|| rows.next())
 }
 
 /// Batches that are sealed together.
@@ -66,12 +100,12 @@ impl Generation {
     }
 
     /// The rows of this hash, the one that was accepted last first.
-    fn chain<'a>(&'a self, newest: Option<&'a RowPlace>) -> impl Iterator<Item = RowPlace> {
+    fn chain<'a>(&'a self, newest: Option<&'a RowPlace>) -> impl Iterator<Item = RowPlace> + Clone {
         std::iter::successors(newest, |place| self.older.get(place)).copied()
     }
 
     /// Of the rows of a key and view the one that was accepted last first.
-    fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = RowPlace> {
+    fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = RowPlace> + Clone {
         self.chain(self.index.get(&keys.hash(position))).filter(move |&(number, row)| {
             let own = &self.batches[number as usize].keys;
             own.key(row as usize) == keys.key(position) && own.view() == keys.view()
@@ -89,52 +123,48 @@ impl Generation {
     }
 
     /// Once every row has been compared with the same tombstones, one that comes later kills all rows of a key and view or
-    /// none: what is left of them now is the newest, as long as its source has not changed and its time is not over. A
-    /// recomputed row does not come back, since no tombstone was written for it.
+    /// none: what is left of them now is the newest, as long as its source has not changed and its time is not over.
     fn keep_newest(&self, fates: &mut [Fate]) {
         if self.older.is_empty() {
             // Most generations: no sample was computed twice, and no row need be looked at.
             return;
         }
         for end in self.index.values().filter(|place| self.older.contains_key(place)) {
-            let mut kept: Vec<RowPlace> = Vec::new();
-            for place in self.chain(Some(end)) {
-                if fates[place.0 as usize].is_dead(place.1 as usize) {
-                    continue;
-                }
-                let Some(own) = kept.iter_mut().find(|own| self.have_one_key(**own, place)) else {
-                    kept.push(place);
-                    continue;
-                };
-                let is_newer = self.replaces_at(place) && !self.replaces_at(*own);
-                let (number, row) = if is_newer { std::mem::replace(own, place) } else { place };
-                let (fate, rows) = (&mut fates[number as usize], self.batches[number as usize].rows());
-                if self.replaces_at((number, row)) {
-                    fate.kill(row as usize, rows);
-                } else {
-                    fate.supersede(row as usize, rows);
-                }
+            let is_alive = |&(number, row): &RowPlace| !fates[number as usize].is_dead(row as usize);
+            let mut alive: Vec<RowPlace> = self.chain(Some(end)).filter(is_alive).collect();
+            // Most often all have one key: only a few hashes belong to several.
+            while let Some(&first) = alive.first() {
+                let (own, others) = alive.into_iter().partition(|&place| self.have_one_key(first, place));
+                self.keep_newest_of(own, fates);
+                alive = others;
             }
         }
     }
 
+    /// Of these rows of one key and view, of which the one that was accepted last is the first.
+    fn keep_newest_of(&self, rows: Vec<RowPlace>, fates: &mut [Fate]) {
+        let newest = newest(rows.iter().copied(), |&(number, _)| self.age(number, fates));
+        for (number, row) in rows.into_iter().filter(|place| Some(*place) != newest) {
+            fates[number as usize].supersede(row as usize, self.batches[number as usize].rows());
+        }
+    }
+
     /// How many of these rows of a batch are the newest of their keys: not those that a newer one was to be kept instead of.
-    pub(crate) fn count_newest(&self, number: usize, rows: &[usize]) -> usize {
-        let age = |place: RowPlace| (self.replaces_at(place), place);
+    pub(crate) fn count_newest(&self, number: usize, rows: &[usize], fates: &[Fate]) -> usize {
         let is_newest = |row: usize| {
-            let own = age((number as u32, row as u32));
-            self.find(&self.batches[number].keys, row).all(|place| age(place) <= own)
+            let age = |&(number, _): &RowPlace| self.age(number, fates);
+            newest(self.find(&self.batches[number].keys, row), age) == Some((number as u32, row as u32))
         };
         rows.iter().filter(|row| is_newest(**row)).count()
+    }
+
+    fn age(&self, number: u32, fates: &[Fate]) -> Age {
+        Age::of(&self.batches[number as usize], &fates[number as usize])
     }
 
     fn have_one_key(&self, (a, row_of_a): RowPlace, (b, row_of_b): RowPlace) -> bool {
         let (a, b) = (&self.batches[a as usize].keys, &self.batches[b as usize].keys);
         a.view() == b.view() && a.key(row_of_a as usize) == b.key(row_of_b as usize)
-    }
-
-    fn replaces_at(&self, (number, _): RowPlace) -> bool {
-        self.batches[number as usize].recompute.is_some()
     }
 }
 
@@ -172,31 +202,13 @@ impl Generations {
     /// since they were looked up, as far as it is known.
     /// `recomputed` counts the batches that were recomputed, up to this one if it was.
     pub(crate) fn push(&mut self, batch: Arc<RowBatch>, recomputed: u64) -> (usize, usize, usize) {
-        let (mut fate, mut died) = Fate::accepted(&batch);
-        if batch.recompute.as_ref().is_some_and(|recompute| recompute.rejects()) {
-            for row in (0..batch.rows()).filter(|&row| self.is_recomputed_since(&batch, row)) {
-                died += usize::from(!fate.is_dead(row));
-                fate.kill(row, batch.rows());
-            }
-        }
+        let (mut fate, died) = Fate::accepted(&batch);
         fate.recomputed = recomputed;
         let Active { generation, fates } = &mut self.active;
         let before = generation.bytes;
         fates.push(fate);
         generation.push(batch);
         (before, generation.bytes, died)
-    }
-
-    /// Whether a live row of this key and view waits that was recomputed since the batch was looked up.
-    fn is_recomputed_since(&self, batch: &RowBatch, row: usize) -> bool {
-        let active = (&self.active.generation, &*self.active.fates);
-        let frozen = self.frozen.iter().map(|frozen| (&*frozen.generation, &**frozen.fates));
-        frozen.chain(std::iter::once(active)).any(|(generation, fates)| {
-            generation.find(&batch.keys, row).any(|(number, row)| {
-                let fate = &fates[number as usize];
-                fate.recomputed > batch.seen.recomputed && !fate.is_dead(row as usize)
-            })
-        })
     }
 
     /// Closes the active generation, unless it is empty.
@@ -234,23 +246,27 @@ impl Generations {
     }
 
     /// Keeps what has become of the batches of a frozen generation, and that rows which were recomputed after those of
-    /// `replacements` were accepted are newer than them. Returns how many of the later rows have died.
+    /// `replacements` were accepted are newer than them, unless they yield to them. Returns how many of the later rows have died.
     pub(crate) fn settle(
         &mut self,
         generation: &Arc<Generation>,
-        fates: Arc<Vec<Fate>>,
+        fates: &Arc<Vec<Fate>>,
         replacements: &[Replacement],
     ) -> usize {
         let at = self.frozen.iter().position(|frozen| frozen.is(Arc::as_ptr(generation)));
         if let Some(at) = at {
-            self.frozen[at].fates = fates;
+            self.frozen[at].fates = fates.clone();
         }
         let later = at.map_or(0, |at| at + 1);
+        let settled = (&**generation, &***fates);
         let frozen = self.frozen.range_mut(later..);
         let frozen = frozen.map(|own| (&own.generation.batches, Arc::make_mut(&mut own.fates)));
         let Active { generation, fates } = &mut self.active;
         let mut died = 0;
         for (batches, fates) in frozen.chain(std::iter::once((&generation.batches, fates))) {
+            if !replacements.is_empty() {
+                died += yield_to_sealed(fates, batches, settled);
+            }
             for Replacement { number, before, .. } in replacements {
                 died += fate::outlive(fates, batches, before, *number);
             }
@@ -268,19 +284,42 @@ impl Generations {
         }
         let active = (&self.active.generation, &*self.active.fates);
         let frozen = self.frozen.iter().rev().map(|frozen| (&*frozen.generation, &**frozen.fates));
-        let generations = || std::iter::once(active).chain(frozen.clone());
-        let newest_first = generations().flat_map(|(own, fates)| wanted.alive(own, fates, position));
-        let mut newest_first = newest_first.peekable();
-        let &last = newest_first.peek()?;
-        let is_replaced = last.0.recompute.is_none() && generations().any(|(own, _)| own.replaces);
-        let replacement = || newest_first.find(|(batch, _)| batch.recompute.is_some());
-        let (batch, row) = is_replaced.then(replacement).flatten().unwrap_or(last);
+        let generations = std::iter::once(active).chain(frozen);
+        let newest_first = generations.flat_map(|(own, fates)| wanted.alive(own, fates, position));
+        let (batch, _, row) = newest(newest_first, |(batch, fate, _)| Age::of(batch, fate))?;
         Some(if wanted.is_own(batch, position) {
             Newest::Own(BufferedRow { batch: batch.clone(), row })
         } else {
             Newest::OfOthers
         })
     }
+}
+
+/// Rows that yield to recomputed ones die once these are sealed: their tombstone need not be newer, if others of their
+/// batches outlive it. Returns how many have died.
+fn yield_to_sealed(
+    fates: &mut [Fate],
+    batches: &[Arc<RowBatch>],
+    (sealed, sealed_fates): (&Generation, &[Fate]),
+) -> usize {
+    let mut died = 0;
+    for (fate, batch) in fates.iter_mut().zip(batches) {
+        let age = Age::of(batch, fate);
+        if age.yields_after.is_none() {
+            continue;
+        }
+        for row in 0..batch.rows() {
+            let yields = sealed.find(&batch.keys, row).any(|(number, row)| {
+                let own = &sealed_fates[number as usize];
+                age.yields_to(own.recomputed) && own.has_sealed(row as usize)
+            });
+            if yields {
+                died += usize::from(!fate.is_dead(row));
+                fate.kill(row, batch.rows());
+            }
+        }
+    }
+    died
 }
 
 /// What a lookup asks the buffer for.
@@ -297,9 +336,9 @@ impl Wanted<'_> {
     fn alive<'g>(
         &self,
         generation: &'g Generation,
-        fates: &[Fate],
+        fates: &'g [Fate],
         position: usize,
-    ) -> impl Iterator<Item = (&'g Arc<RowBatch>, u32)> {
+    ) -> impl Iterator<Item = (&'g Arc<RowBatch>, &'g Fate, u32)> + Clone {
         let places = generation.find(self.keys, position).filter(move |&(number, row)| {
             let fate = &fates[number as usize];
             let batch = &generation.batches[number as usize];
@@ -308,7 +347,7 @@ impl Wanted<'_> {
                 && !fate.is_dead(row as usize)
                 && !fate.kill_row(self.tombstones, self.keys, position)
         });
-        places.map(|(number, row)| (&generation.batches[number as usize], row))
+        places.map(|(number, row)| (&generation.batches[number as usize], &fates[number as usize], row))
     }
 
     fn is_own(&self, batch: &RowBatch, position: usize) -> bool {

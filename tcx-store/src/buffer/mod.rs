@@ -159,7 +159,7 @@ impl WriteBuffer {
     pub(crate) fn settle(
         &self,
         generation: &Arc<Generation>,
-        fates: Arc<Vec<Fate>>,
+        fates: &Arc<Vec<Fate>>,
         replacements: &[Replacement],
         show: impl FnOnce(),
     ) -> usize {

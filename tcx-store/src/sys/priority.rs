@@ -9,7 +9,7 @@ use crate::sys::runtime::is_simulated;
 pub(crate) enum Background {
     /// It writes rows: a `flush`, or a caller for which the buffer is full, waits for it.
     Writing = 10,
-    /// It joins and removes files, for which nobody waits.
+    /// It joins and removes files, for which no caller waits.
     Upkeep = 19,
 }
 

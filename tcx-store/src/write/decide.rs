@@ -104,8 +104,7 @@ impl<'a> Decided<'a> {
         let fates = Arc::new(fates);
         // Before the buffer settles: each row that is accepted is either in the buffer then, or finds them here.
         live.add_replacements(&replacements);
-        died += core
-            .install_with(live, |show| core.buffer.settle(generation, fates.clone(), &replacements, show));
+        died += core.install_with(live, |show| core.buffer.settle(generation, &fates, &replacements, show));
         core.counters.drop_superseded(died);
         for (rows, batch, why) in refused {
             core.counters.rows_dropped.add(rows);
@@ -117,8 +116,10 @@ impl<'a> Decided<'a> {
 
 /// Values that were put cannot be computed again: the caller that put them learns that changes of other processes have killed some.
 fn report_superseded(core: &Core, generation: &Generation, fates: &mut [Fate]) {
-    for (number, (batch, fate)) in generation.batches.iter().zip(fates).enumerate() {
-        let rows = generation.count_newest(number, &fate.take_lost());
+    // There are none of a generation that has been released.
+    for (number, batch) in generation.batches.iter().enumerate().take(fates.len()) {
+        let lost = fates[number].take_lost();
+        let rows = generation.count_newest(number, &lost, fates);
         if rows > 0 {
             let path = core.storage.path().display();
             let what = format!(

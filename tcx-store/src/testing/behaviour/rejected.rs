@@ -1,7 +1,11 @@
 //! Rows that take the place of rejected ones, and rows that are replaced meanwhile.
 
-use crate::RecomputeSession;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::testing::{column, compute, keys, process, replace, values};
+use crate::{Attestation, Lookup, LookupOptions, RecomputeSession, Store};
 
 #[test]
 fn a_row_for_a_rejected_one_does_not_undo_a_replacement_that_came_after_its_lookup() {
@@ -49,4 +53,57 @@ fn a_row_for_a_rejected_one_that_was_replaced_before_takes_its_place() {
         assert_eq!(values(&store, &["x"]), [7], "sealed at {seals}");
         assert_eq!(values(&process(dir.path()), &["x"]), [7]);
     }
+}
+
+/// A value `-7`, which is rejected; then a recomputed 42, whose source has changed once the bit is set.
+fn recomputed_after_a_rejection(dir: &Path) -> (Store, Lookup, Arc<AtomicBool>) {
+    let store = process(dir);
+    compute(&store, &["x"], -7);
+    store.flush().unwrap();
+    let mut rejected = store.lookup(keys(&["x"])).unwrap();
+    store.reject(&mut rejected, &[0]);
+    let changed = Arc::new(AtomicBool::new(false));
+    let asked = changed.clone();
+    let is_changed = move || if asked.load(Ordering::SeqCst) { Err("changed".into()) } else { Ok(()) };
+    let session = RecomputeSession::new();
+    let recompute = LookupOptions { recompute: Some(&session), ..LookupOptions::default() };
+    let mut again = store.lookup_with(keys(&["x"]), recompute).unwrap();
+    store.insert_attested(&mut again, &[0], column(&[42]), &Attestation::new(is_changed)).unwrap();
+    (store, rejected, changed)
+}
+
+#[test]
+fn a_row_for_a_rejected_one_is_kept_if_the_row_it_made_way_for_is_not_written() {
+    for is_sealed_later in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, mut rejected, changed) = recomputed_after_a_rejection(dir.path());
+        if is_sealed_later {
+            store.core.buffer.freeze();
+        }
+        store.insert(&mut rejected, &[0], column(&[7])).unwrap();
+        assert_eq!(
+            values(&store, &["x"]),
+            [42],
+            "the newer one is served as long as its source has not changed"
+        );
+        changed.store(true, Ordering::SeqCst);
+        let error = format!("{:#}", store.flush().unwrap_err());
+        assert!(error.contains("changed"), "{error}");
+        assert_eq!(values(&store, &["x"]), [7], "of two generations: {is_sealed_later}");
+        store.flush().unwrap();
+        assert_eq!(values(&process(dir.path()), &["x"]), [7], "of two generations: {is_sealed_later}");
+    }
+}
+
+#[test]
+fn a_row_for_a_rejected_one_makes_way_for_a_recomputed_one_of_an_earlier_generation() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut rejected, _) = recomputed_after_a_rejection(dir.path());
+    store.core.buffer.freeze();
+    store.insert(&mut rejected, &[0], column(&[7])).unwrap();
+    assert_eq!(values(&store, &["x"]), [42]);
+    store.flush().unwrap();
+    assert_eq!(values(&store, &["x"]), [42]);
+    assert_eq!(values(&process(dir.path()), &["x"]), [42]);
+    assert_eq!(store.stats().rows_superseded, 1);
 }
