@@ -15,8 +15,9 @@ pub(crate) struct Fate {
     pub(crate) number: u64,
     /// What kills none of them.
     seen: Seen,
-    /// Whether the rows are sealed already: the tombstone by which a recompute session's rows replace others has committed them.
-    is_sealed: bool,
+    /// For each row whether it is sealed already: the tombstone by which a recompute session's rows replace others has committed it, in a
+    /// segment; empty if none is.
+    sealed: Vec<bool>,
     /// How many batches had been recomputed with this one; 0 if it was not, or only takes the place of rejected rows.
     pub(crate) recomputed: u64,
     /// For each row whether it is dead; empty if none is.
@@ -35,7 +36,7 @@ impl Fate {
         Self {
             number: batch.seen.number,
             seen: batch.seen.clone(),
-            is_sealed: false,
+            sealed: Vec::new(),
             recomputed: 0,
             dead: Vec::new(),
             lost: Vec::new(),
@@ -62,37 +63,51 @@ impl Fate {
         (fate, died)
     }
 
+    /// Whether the row is dead, or makes way for a newer one.
     pub(crate) fn is_dead(&self, row: usize) -> bool {
-        is_set(&self.dead, row) || is_set(&self.superseded, row)
+        self.is_killed(row) || is_set(&self.superseded, row)
+    }
+
+    /// Whether the row is dead for good.
+    pub(crate) fn is_killed(&self, row: usize) -> bool {
+        is_set(&self.dead, row)
+    }
+
+    fn is_sealed(&self, row: usize) -> bool {
+        is_set(&self.sealed, row)
     }
 
     /// Whether a segment has the row, and nothing has killed it since.
     pub(crate) fn has_sealed(&self, row: usize) -> bool {
-        self.is_sealed && !self.is_dead(row)
+        self.is_sealed(row) && !self.is_dead(row)
     }
 
-    /// A tombstone of this number has committed the rows, in a segment. Those that made way for others are not in it.
-    fn seal(&mut self, number: u64) {
+    /// Whether the row is to be sealed.
+    fn waits(&self, row: usize) -> bool {
+        !self.is_sealed(row) && !self.is_dead(row)
+    }
+
+    fn any_waits(&self, batch: &RowBatch) -> bool {
+        (0..batch.rows()).any(|row| self.waits(row))
+    }
+
+    /// A tombstone of this number has committed the rows that waited, in a segment. Those that make way for others are not in it, and are
+    /// kept: the others may be of another session, whose tombstone comes later and may not come at all.
+    fn seal(&mut self, number: u64, rows: usize) {
         self.number = number;
-        self.is_sealed = true;
-        let superseded = std::mem::take(&mut self.superseded);
-        for row in (0..superseded.len()).filter(|&row| superseded[row]) {
-            self.kill(row, superseded.len());
-        }
+        self.sealed = (0..rows).map(|row| self.is_sealed(row) || self.waits(row)).collect();
     }
 
     /// How many rows are dead and will not be sealed.
     pub(crate) fn gone(&self) -> usize {
-        if self.is_sealed {
-            return 0;
-        }
-        (0..self.dead.len().max(self.superseded.len())).filter(|&row| self.is_dead(row)).count()
+        let rows = 0..self.dead.len().max(self.superseded.len());
+        rows.filter(|&row| self.is_dead(row) && !self.is_sealed(row)).count()
     }
 
-    /// No row is to be written; returns how many have died.
-    fn kill_all(&mut self, batch: &RowBatch) -> usize {
-        let died = (0..batch.rows()).filter(|&row| !self.is_dead(row)).count();
-        self.dead = vec![true; batch.rows()];
+    /// No row is to be written but for those that are; returns how many have died.
+    fn kill_unsealed(&mut self, batch: &RowBatch) -> usize {
+        let died = (0..batch.rows()).filter(|&row| self.waits(row)).count();
+        self.dead = (0..batch.rows()).map(|row| self.is_killed(row) || !self.is_sealed(row)).collect();
         died
     }
 
@@ -123,12 +138,12 @@ impl Fate {
         let mut died = 0;
         if self.seen.may_kill(tombstones, self.number) {
             for row in 0..batch.rows() {
-                if !is_set(&self.dead, row) && self.kill_row(tombstones, &batch.keys, row) {
+                if !self.is_killed(row) && self.kill_row(tombstones, &batch.keys, row) {
                     died += usize::from(!self.is_dead(row));
                     self.kill(row, batch.rows());
                     let own = (&batch.keys, &*self.uncertain);
                     let dies_here = || self.seen.own_kill_row(tombstones, self.number, own, row);
-                    if batch.is_put && !self.is_sealed && !dies_here() {
+                    if batch.is_put && !self.is_sealed(row) && !dies_here() {
                         self.lost.push(row);
                     }
                 }
@@ -146,7 +161,7 @@ impl Fate {
     /// The rows that are to be sealed, as ranges of neighbours.
     pub(crate) fn unsealed(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
         let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
-        for row in (0..rows).filter(|&row| !self.is_sealed && !self.is_dead(row)) {
+        for row in (0..rows).filter(|&row| self.waits(row)) {
             match ranges.last_mut() {
                 Some(last) if last.end == row => last.end += 1,
                 _ => ranges.push(row..row + 1),
@@ -182,16 +197,14 @@ pub(crate) fn refuse<'a>(
 ) -> Vec<(usize, &'a RowBatch, &'a Error)> {
     let refused =
         fates.iter_mut().zip(batches).filter_map(|(fate, batch)| Some((fate, batch, batch.refused()?)));
-    let refused = refused.filter(|(fate, ..)| !fate.is_sealed);
-    refused.map(|(fate, batch, why)| (fate.kill_all(batch), &**batch, why)).collect()
+    refused.map(|(fate, batch, why)| (fate.kill_unsealed(batch), &**batch, why)).collect()
 }
 
 /// Drops the rows that were computed before `oldest_kept`: they are not served any more, and the segment that holds them
 /// would be as old as they are. Returns how many have died.
 pub(crate) fn expire(fates: &mut [Fate], batches: &[Arc<RowBatch>], oldest_kept: u64) -> usize {
-    let expired =
-        fates.iter_mut().zip(batches).filter(|(fate, batch)| !fate.is_sealed && batch.born < oldest_kept);
-    expired.map(|(fate, batch)| fate.kill_all(batch)).sum()
+    let expired = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.born < oldest_kept);
+    expired.map(|(fate, batch)| fate.kill_unsealed(batch)).sum()
 }
 
 /// Rows that were recomputed after those that the tombstone `number` makes way for were accepted: they are newer, and it
@@ -206,14 +219,15 @@ pub(crate) fn outlive(
     recomputed.map(|(fate, batch)| fate.advance(batch, before, number)).sum()
 }
 
+/// Whether rows of this recompute session wait to be sealed.
 fn replaces(fate: &Fate, batch: &RowBatch, recompute: &Arc<RecomputeSession>) -> bool {
-    !fate.is_sealed && batch.recompute.as_ref().is_some_and(|own| Arc::ptr_eq(own, recompute))
+    batch.recompute.as_ref().is_some_and(|own| Arc::ptr_eq(own, recompute)) && fate.any_waits(batch)
 }
 
 /// The recompute sessions that have rows which are not sealed yet, each once.
 pub(crate) fn recomputes(fates: &[Fate], batches: &[Arc<RowBatch>]) -> Vec<Arc<RecomputeSession>> {
     let mut recomputes: Vec<Arc<RecomputeSession>> = Vec::new();
-    for (_, batch) in fates.iter().zip(batches).filter(|(fate, _)| !fate.is_sealed) {
+    for (_, batch) in fates.iter().zip(batches).filter(|(fate, batch)| fate.any_waits(batch)) {
         let own = batch.recompute.iter();
         let new = own.filter(|own| !recomputes.iter().any(|recompute| Arc::ptr_eq(recompute, own)));
         let new: Vec<_> = new.cloned().collect();
@@ -233,22 +247,42 @@ pub(crate) fn doomed(
     let own = fates.iter().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute));
     for (fate, batch) in own {
         let (keys, view) = (&batch.keys, batch.keys.view());
-        let alive = (0..batch.rows()).filter(|&row| !fate.is_dead(row));
-        rows.extend(alive.map(|row| (keys.key(row).into(), view)));
+        let waiting = (0..batch.rows()).filter(|&row| fate.waits(row));
+        rows.extend(waiting.map(|row| (keys.key(row).into(), view)));
     }
     (!rows.is_empty()).then_some(Doomed::Views(rows))
 }
 
-/// Whether that tombstone is written is not known: if it is found, the rows outlive it.
+/// As [`outlive`], of a tombstone that was found to be written after an error. Rows that take the place of rejected ones, and that make
+/// way for one of those which it makes way for, do not outlive it.
+pub(crate) fn outlive_found(fates: &mut [Fate], batches: &[Arc<RowBatch>], found: &Replacement) -> usize {
+    let Replacement { number, before, recomputed } = found;
+    let mut died = 0;
+    for (fate, batch) in fates.iter_mut().zip(batches) {
+        let Some(recompute) = &batch.recompute else { continue };
+        if recompute.rejects() && *recomputed > batch.seen.recomputed {
+            fate.uncertain.push(*number);
+        } else {
+            died += fate.advance(batch, before, *number);
+        }
+    }
+    died
+}
+
+/// Whether that tombstone is written is not known: if it is found, the rows outlive it. Returns how many batches had been recomputed with
+/// the last of these.
 pub(crate) fn tried(
     fates: &mut [Fate],
     batches: &[Arc<RowBatch>],
     recompute: &Arc<RecomputeSession>,
     attempt: &Arc<Attempt>,
-) {
+) -> u64 {
+    let mut recomputed = 0;
     for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute)) {
         fate.seen.add(attempt);
+        recomputed = recomputed.max(fate.recomputed);
     }
+    recomputed
 }
 
 /// That tombstone is written, and has sealed the rows: they take its number. Returns how many batches had been recomputed with the last of these.
@@ -259,8 +293,9 @@ pub(crate) fn replaced(
     number: u64,
 ) -> u64 {
     let mut recomputed = 0;
-    for (fate, _) in fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute)) {
-        fate.seal(number);
+    let own = fates.iter_mut().zip(batches).filter(|(fate, batch)| replaces(fate, batch, recompute));
+    for (fate, batch) in own {
+        fate.seal(number, batch.rows());
         recomputed = recomputed.max(fate.recomputed);
     }
     recompute.add(number);

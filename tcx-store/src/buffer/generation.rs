@@ -149,11 +149,14 @@ impl Generation {
         }
     }
 
-    /// How many of these rows of a batch are the newest of their keys: not those that a newer one was to be kept instead of.
+    /// How many of these rows of a batch are the newest of their keys: not those that a newer one was to be kept instead of, whose source
+    /// has not changed.
     pub(crate) fn count_newest(&self, number: usize, rows: &[usize], fates: &[Fate]) -> usize {
         let is_newest = |row: usize| {
             let age = |&(number, _): &RowPlace| self.age(number, fates);
-            newest(self.find(&self.batches[number].keys, row), age) == Some((number as u32, row as u32))
+            let is_kept = |&(other, _): &RowPlace| self.batches[other as usize].refused().is_none();
+            let rows = self.find(&self.batches[number].keys, row).filter(is_kept);
+            newest(rows, age) == Some((number as u32, row as u32))
         };
         rows.iter().filter(|row| is_newest(**row)).count()
     }
@@ -274,6 +277,19 @@ impl Generations {
         died
     }
 
+    /// These tombstones for rows of the oldest generation were found to be written, after an error: what was recomputed later outlives
+    /// them. Returns how many of the later rows have died.
+    pub(crate) fn outlive_found(&mut self, found: &[Replacement]) -> usize {
+        let frozen = self.frozen.iter_mut().skip(1);
+        let frozen = frozen.map(|own| (&own.generation.batches, Arc::make_mut(&mut own.fates)));
+        let Active { generation, fates } = &mut self.active;
+        let mut died = 0;
+        for (batches, fates) in frozen.chain(std::iter::once((&generation.batches, fates))) {
+            died += found.iter().map(|found| fate::outlive_found(fates, batches, found)).sum::<usize>();
+        }
+        died
+    }
+
     /// The newest live row of a key and view.
     pub(crate) fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<Newest> {
         // Most rows that are looked up are not buffered: one probe of each index says so.
@@ -342,9 +358,10 @@ impl Wanted<'_> {
         let places = generation.find(self.keys, position).filter(move |&(number, row)| {
             let fate = &fates[number as usize];
             let batch = &generation.batches[number as usize];
-            batch.refused().is_none()
+            // What is sealed is served from its segment as well. A row that makes way is served as soon as the newer one is refused.
+            (batch.refused().is_none() || fate.has_sealed(row as usize))
                 && batch.born >= self.oldest_kept
-                && !fate.is_dead(row as usize)
+                && !fate.is_killed(row as usize)
                 && !fate.kill_row(self.tombstones, self.keys, position)
         });
         places.map(|(number, row)| (&generation.batches[number as usize], &fates[number as usize], row))

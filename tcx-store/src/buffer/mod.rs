@@ -169,6 +169,12 @@ impl WriteBuffer {
         died
     }
 
+    /// These tombstones for rows of the oldest generation were found to be written, after an error. Returns how many rows of later
+    /// generations have died.
+    pub(crate) fn outlive_found(&self, found: &[Replacement]) -> usize {
+        self.write().outlive_found(found)
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Generations> {
         self.generations.read().unwrap_or_else(PoisonError::into_inner)
     }

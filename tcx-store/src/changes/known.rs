@@ -11,6 +11,7 @@ use super::known_tombstones::Tombstones;
 use super::merge::MergePlan;
 use super::pending::Attempt;
 use super::read::{Doubt, map, nonce, read};
+use super::replacements::Replacement;
 use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
 use crate::storage::Storage;
@@ -50,6 +51,8 @@ pub(crate) struct KnownChanges {
     pub(super) tried: Vec<Weak<Attempt>>,
     /// Failed attempts that were found to be written, the number of each, and the tombstones without it: rows do not know yet.
     pub(super) late: Vec<(Arc<Attempt>, u64, Tombstones)>,
+    /// Those of them that were for recomputed rows: rows which were recomputed later do not know yet.
+    pub(super) found: Vec<Replacement>,
     /// The nonces of changes: those that were read lately, and those that segments need.
     pub(super) nonces: BTreeMap<u64, Random>,
     /// The changes whose nonces segments need and could not be read now, though merged changes may say what they kill.

@@ -33,11 +33,13 @@ pub(crate) struct Attempt {
     /// error.
     pub(crate) nonce: Random,
     written: OnceLock<Written>,
+    /// How many batches had been recomputed with the last of the rows that the tombstone makes way for, once the attempt has failed.
+    recomputed: OnceLock<u64>,
 }
 
 impl Attempt {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { nonce: Random::new(), written: OnceLock::new() })
+        Arc::new(Self { nonce: Random::new(), written: OnceLock::new(), recomputed: OnceLock::new() })
     }
 }
 
@@ -61,8 +63,10 @@ impl KnownChanges {
         self.change_tombstones(|tombstones| tombstones.pending.push(Arc::new(pending)));
     }
 
-    /// The tombstone for rows that were recomputed could not be written, unless a change with its nonce is found.
-    pub(crate) fn tried(&mut self, attempt: &Arc<Attempt>) {
+    /// The tombstone for rows that were recomputed could not be written, unless a change with its nonce is found. `recomputed` counts the
+    /// batches that had been recomputed with the last of the rows.
+    pub(crate) fn tried(&mut self, attempt: &Arc<Attempt>, recomputed: u64) {
+        let _ = attempt.recomputed.set(recomputed);
         self.tried.retain(|attempt| attempt.strong_count() > 0);
         self.tried.push(Arc::downgrade(attempt));
     }
@@ -98,9 +102,19 @@ impl KnownChanges {
     pub(crate) fn announce(&mut self) {
         for (attempt, number, before) in self.late.drain(..) {
             self.tombstones.own.add(number);
+            if let (Some(&recomputed), None) = (attempt.recomputed.get(), attempt.written.get()) {
+                self.found.push(Replacement { number, before: before.clone(), recomputed });
+            }
             // The first time says it: a change has one number.
             let _ = attempt.written.set(Written { number, before });
         }
+    }
+
+    /// The tombstones for recomputed rows that were found to be written since the last call: rows that were recomputed after those outlive
+    /// them.
+    pub(crate) fn take_found(&mut self) -> Vec<Replacement> {
+        self.announce();
+        std::mem::take(&mut self.found)
     }
 }
 

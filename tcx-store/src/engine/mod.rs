@@ -179,6 +179,11 @@ impl Core {
 
     /// As [`install`](Self::install), at the moment when `install` calls what it is given.
     pub(crate) fn install_with<T>(&self, live: &mut Live, install: impl FnOnce(&dyn Fn()) -> T) -> T {
+        // Before readers see these tombstones, which would kill what was recomputed later.
+        let found = live.take_found();
+        if !found.is_empty() {
+            self.counters.drop_superseded(self.buffer.outlive_found(&found));
+        }
         let snapshot = Arc::new(live.snapshot(&self.retention));
         install(&|| self.snapshot.store(snapshot.clone()))
     }

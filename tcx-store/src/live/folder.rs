@@ -230,6 +230,13 @@ impl Live {
         }
     }
 
+    /// The tombstones for recomputed rows that were found to be written since the last call, although an error had answered them.
+    pub(crate) fn take_found(&mut self) -> Vec<Replacement> {
+        let found = self.changes.take_found();
+        self.add_replacements(&found);
+        found
+    }
+
     /// A segment that this process has just sealed, with its run.
     pub(crate) fn add(&mut self, name: SegmentName, run: Random) -> io::Result<()> {
         self.add_run(run);

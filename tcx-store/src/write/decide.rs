@@ -87,8 +87,8 @@ impl<'a> Decided<'a> {
             Ok(None) => {}
             Err(_) => {
                 // It may be written all the same: then the rows must outlive it.
-                changes.tried(attempt);
-                tried(&mut self.fates, &self.generation.batches, recompute, attempt);
+                let recomputed = tried(&mut self.fates, &self.generation.batches, recompute, attempt);
+                changes.tried(attempt, recomputed);
                 // A change of another process may have come in between. As long as it cannot be read, it has killed nothing.
                 can_decide(core, changes, &self.fates)?;
             }

@@ -24,6 +24,7 @@ mod replaced_safely;
 mod retention;
 mod sealing;
 mod stats;
+mod superseded;
 mod tombstones;
 mod trimming;
 mod uncommitted;
