@@ -49,6 +49,13 @@ pub(crate) fn forget(dir: &Path) -> Result<bool> {
     Ok(true)
 }
 
+/// What this process has read from the disk.
+pub(crate) fn bytes_read() -> Result<u64> {
+    let io = std::fs::read_to_string("/proc/self/io")?;
+    let line = io.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    Ok(line.ok_or("/proc/self/io does not say what was read")?.trim().parse()?)
+}
+
 /// The CPU time of this thread.
 pub(crate) fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

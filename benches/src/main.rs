@@ -15,10 +15,10 @@ mod settings;
 
 use std::process::{Command, ExitCode};
 
-use data::workload::{W1, W2};
+use data::workload::{W1, W2, W4};
 use phases::child::Phase;
 use phases::{
-    allocations, child, cli, compressed, e2e, fill, growth, index, open, python, ragged, read, steady,
+    allocations, child, cli, cold, compressed, e2e, fill, growth, index, open, python, ragged, read, steady,
 };
 use report::{Figures, Report};
 use settings::{Result, Settings};
@@ -27,18 +27,23 @@ use settings::{Result, Settings};
 const PHASES: &[Phase] = &[
     Phase { name: "w1.fill", run: fill::measure::<W1> },
     Phase { name: "w1.read", run: read::measure::<W1> },
-    Phase { name: "w1.cold", run: read::cold::<W1> },
+    Phase { name: "w1.cold", run: cold::measure::<W1> },
     Phase { name: "w1.python", run: python::measure::<W1> },
     Phase { name: "w1.steady", run: steady::measure::<W1> },
     Phase { name: "w1.done", run: fill::clear::<W1> },
     Phase { name: "w2.fill", run: fill::measure::<W2> },
     Phase { name: "w2.open", run: open::measure::<W2> },
     Phase { name: "w2.read", run: read::measure::<W2> },
+    Phase { name: "w2.cold", run: cold::measure::<W2> },
     Phase { name: "w2.allocations", run: allocations::measure::<W2> },
     Phase { name: "w2.python", run: python::measure::<W2> },
     Phase { name: "w2.done", run: fill::clear::<W2> },
     Phase { name: "w3.fill", run: ragged::fill },
+    Phase { name: "w3.cold", run: ragged::cold },
     Phase { name: "w3.read", run: ragged::read },
+    Phase { name: "w4.fill", run: fill::measure::<W4> },
+    Phase { name: "w4.cold", run: cold::measure::<W4> },
+    Phase { name: "w4.done", run: fill::clear::<W4> },
     Phase { name: "compressed", run: compressed::measure },
     Phase { name: "e2e", run: e2e::measure },
     Phase { name: "growth", run: growth::measure },

@@ -10,7 +10,7 @@ pub(crate) const BATCH: usize = 256;
 
 /// A workload.
 pub(crate) trait Workload:
-    CachedModule<Input = Tensor, Key = <W1 as CachedModule>::Key> + Send + Sync + 'static
+    CachedModule<Input = Tensor, Key = <W1 as CachedModule>::Key, Output: Send> + Send + Sync + 'static
 {
     const NAME: &'static str;
     const ROWS: usize;
@@ -35,6 +35,10 @@ pub(crate) struct W1 {}
 /// 1,000,000 rows of 64 f32: many small rows.
 #[cached_module(id = "w2_v1")]
 pub(crate) struct W2 {}
+
+/// 1,000 rows of 76,800 f32: the patches of large images.
+#[cached_module(id = "w4_v1")]
+pub(crate) struct W4 {}
 
 /// Rows of 8 f32, for a growing cache.
 #[cached_module(id = "tiny_v1")]
@@ -70,6 +74,7 @@ macro_rules! workload {
 
 workload!(W1, "w1", 100_000, 2048);
 workload!(W2, "w2", 1_000_000, 64);
+workload!(W4, "w4", 1_000, 76_800);
 workload!(Tiny, "tiny", 10_000_000, 8);
 
 /// The inputs of rows `start..start + rows`: each element is its row's number.

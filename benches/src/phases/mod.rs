@@ -3,6 +3,7 @@
 pub(crate) mod allocations;
 pub(crate) mod child;
 pub(crate) mod cli;
+pub(crate) mod cold;
 pub(crate) mod compressed;
 pub(crate) mod e2e;
 pub(crate) mod fill;

@@ -1,6 +1,7 @@
 //! W3: 50,000 rows of 10 to 200 times 384 f16, the tokens of texts, read in shuffled batches as one packed tensor.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use half::f16;
@@ -9,6 +10,7 @@ use tcx::{Cache, CacheableOutput, Cached, Extractor, Ragged, cached_module};
 
 use crate::data::rows::{Batches, map};
 use crate::data::workload::{BATCH, ids, shuffled};
+use crate::phases::cold::{Opened, Stored};
 use crate::report::{Figures, ROUNDS};
 use crate::{Result, Settings};
 
@@ -87,6 +89,38 @@ fn parse(id: &str) -> i64 {
     id.trim_start_matches("sample_").parse().unwrap_or(-1)
 }
 
+/// Reads shuffled batches from the disk.
+pub(crate) fn cold(settings: &Settings, figures: &mut Figures) -> Result<()> {
+    let (dir, rows) = (settings.dir.join(NAME), settings.rows(ROWS));
+    let places = places(rows);
+    let open = || -> Result<Opened> {
+        let cached = Arc::new(Cache::open(dir.join("cache"))?.module(W3 {})?);
+        let epoch = cached.clone();
+        Ok(Opened {
+            fetch: Box::new(move |rows, ids| Ok(check(&fetch(&cached, ids)?, rows))),
+            epoch: Box::new(move |batches| {
+                let order = ids(batches.order.iter().copied());
+                let epoch = epoch.epoch(&order).batch_size(BATCH).into_iter();
+                epoch.zip(batches.order.chunks(BATCH)).try_for_each(|(batch, rows)| {
+                    check(&batch?.1.tokens, rows);
+                    Ok(())
+                })
+            }),
+        })
+    };
+    Stored { name: NAME, dir: &dir, rows, place: &|row| places[row]..places[row + 1], open: &open }
+        .measure(figures)
+}
+
+fn fetch(cached: &Cached<W3>, ids: &[String]) -> Result<Ragged> {
+    Ok(cached.fetch(ids, |_| Err(tcx::Error::loader("a row is missing")))?.tokens)
+}
+
+fn check(found: &Ragged, rows: &[usize]) {
+    let last = found.values.double_value(&[-1, 0]);
+    assert_eq!(f16::from_f64(last), number(rows[rows.len() - 1]), "the right row");
+}
+
 /// Reads shuffled batches, compared with a loop that knows the offsets of the rows.
 pub(crate) fn read(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let (dir, rows) = (settings.dir.join(NAME), settings.rows(ROWS));
@@ -133,10 +167,9 @@ fn ours(cached: &Cached<W3>, batches: &Batches) -> Result<Duration> {
     let mut time = Duration::ZERO;
     for (rows, ids) in batches.iter() {
         let start = Instant::now();
-        let found = cached.fetch(ids, |_| Err(tcx::Error::loader("a row is missing")))?.tokens;
+        let found = fetch(cached, ids)?;
         time += start.elapsed();
-        let last = found.values.double_value(&[-1, 0]);
-        assert_eq!(f16::from_f64(last), number(rows[rows.len() - 1]), "the right row");
+        check(&found, rows);
     }
     Ok(time)
 }

@@ -1,4 +1,4 @@
-//! Measures reading batches by id: shuffled and in order, with one thread and with two, from memory and from the disk.
+//! Measures reading batches by id from memory: shuffled and in order, with one thread and with two.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,7 +9,7 @@ use crate::data::rows::Batches;
 use crate::data::workload::{Workload, shuffled};
 use crate::report::{Figures, ROUNDS};
 use crate::rivals::{self, Gather, Ours, Reader};
-use crate::{Result, Settings, machine};
+use crate::{Result, Settings};
 
 /// Reads from memory, after an uncounted round that verifies every checksum.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
@@ -131,20 +131,4 @@ impl Pair {
         }
         Ok(start.elapsed())
     }
-}
-
-/// Reads every page from the disk and verifies every checksum, for one round.
-pub(crate) fn cold<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
-    let dir = settings.dir.join(W::NAME);
-    let mut order = shuffled(W::rows(settings));
-    order.truncate(order.len() / 10);
-    let batches = Batches::new(order);
-    if !machine::forget(&dir)? {
-        figures.skip(format!("{}.cold_read: `dd` with `iflag=nocache` is not available", W::NAME));
-        return Ok(());
-    }
-    let limit = round(&mut Gather::new(&dir, W::bytes())?, &batches)?;
-    let ours = round(&mut Ours::<W>::new(&dir)?, &batches)?;
-    figures.ratio(format!("{}.cold_read.vs_raw_gather", W::NAME), &[limit], &[ours]);
-    Ok(())
 }

@@ -32,6 +32,7 @@ use crate::read::destination::{Destination, Destinations};
 use crate::read::lookup::Lookup;
 use crate::read::lookup_options::LookupOptions;
 use crate::read::lookup_stored;
+use crate::read::read_ahead::ReadAhead;
 use crate::schema::key::{KeyType, Keys};
 use crate::schema::leaf::Leaf;
 use crate::schema::spec::Spec;
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) buffer: WriteBuffer,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) read_ahead: ReadAhead,
     #[cfg(feature = "metrics")]
     pub(crate) published: crate::stats::metrics::Published,
     pub(crate) retention: Retention,
@@ -134,6 +136,7 @@ impl Core {
             storage,
             buffer: WriteBuffer::new(retention.flush_bytes(options.flush_bytes), options.write_buffer_bytes),
             counters,
+            read_ahead: ReadAhead::default(),
             #[cfg(feature = "metrics")]
             published: crate::stats::metrics::Published::default(),
             retention,
@@ -353,7 +356,9 @@ impl Core {
         while lookup.missing() > 0 {
             // Loaded after the buffer was searched: a row that was sealed in between is in this snapshot.
             let snapshot = self.snapshot();
-            let damaged = lookup_stored(lookup, destinations, &snapshot, &self.memory_cache);
+            let damaged = self.read_ahead.around(lookup, &snapshot, |lookup| {
+                lookup_stored(lookup, destinations, &snapshot, &self.memory_cache)
+            });
             self.counters.failed_reads.add(damaged.unread);
             // A recompute session replaces what it did not find.
             if (damaged.unread > 0 || snapshot.is_partial)

@@ -1,6 +1,10 @@
 //! An index run: its file, and what it says of itself.
 
-use super::{FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, SLOTS, Table, VERSION, header_bytes, trailer_bytes};
+use std::ops::Range;
+
+use super::{
+    FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, Place, SLOTS, Table, VERSION, header_bytes, trailer_bytes,
+};
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::{Cursor, Random, u64_at};
 use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
@@ -79,6 +83,18 @@ impl Run {
     #[inline]
     pub(crate) fn table(&self) -> Table<'_> {
         Table::new(self.lines_bytes(), self.homes, &self.blocks)
+    }
+
+    /// The map of the file.
+    pub(crate) fn map(&self) -> &Mapped {
+        &self.map
+    }
+
+    /// Where in the file the bytes are that a probe of this place reads.
+    pub(crate) fn needed(&self, place: Place) -> Range<usize> {
+        let at = place.line() * LINE;
+        let needed = self.blocks.with_unverified(at..at + LINE);
+        self.header + needed.start..self.header + needed.end
     }
 
     fn lines_bytes(&self) -> &[u8] {

@@ -44,6 +44,13 @@ pub(crate) struct Place {
     slot: u32,
 }
 
+impl Place {
+    /// The number of its line.
+    pub(super) fn line(self) -> usize {
+        self.line as usize
+    }
+}
+
 /// A checksum of the run is wrong: it is made again from its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DamagedRun;

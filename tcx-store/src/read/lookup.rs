@@ -401,17 +401,13 @@ impl Lookup {
         }
     }
 
-    /// Reads the rows that are found in segments, all of them on their way at once.
+    /// Waits until the rows that are found in segments are in memory.
     pub(crate) fn bring_into_memory(&self) {
-        let stored = || {
-            self.rows.iter().filter_map(|address| match self.sources.get(address.source as usize) {
-                Some(Source::Segment(segment)) => Some((segment, address.row as usize)),
-                _ => None,
-            })
-        };
-        // All before the first is waited for: the device reads them at the same time.
-        stored().for_each(|(segment, row)| segment.announce(row));
-        stored().for_each(|(segment, row)| segment.touch(row));
+        for address in &self.rows {
+            if let Some(Source::Segment(segment)) = self.sources.get(address.source as usize) {
+                segment.touch(address.row as usize);
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod fast_path;
 pub(crate) mod loaded;
 pub(crate) mod lookup;
 pub(crate) mod lookup_options;
+pub(crate) mod read_ahead;
 mod slow_path;
 
 use crate::live::damage::DamagedFiles;

@@ -16,6 +16,7 @@ mod mapped_rows;
 pub(crate) mod memory_cache;
 mod message;
 mod metadata;
+mod needed;
 mod open;
 mod pack;
 mod piece;
@@ -284,11 +285,6 @@ impl Segment {
             return self.bytes() / self.rows.max(1);
         }
         self.ranges(row).map(|range| range.len()).sum()
-    }
-
-    /// Advises the system that a row is needed soon.
-    pub(crate) fn announce(&self, row: usize) {
-        self.ranges(row).for_each(|range| self.map.announce(range));
     }
 
     /// Waits until a row is in memory.

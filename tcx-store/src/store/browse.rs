@@ -82,6 +82,7 @@ impl Store {
     ///
     /// As [`lookup`](Self::lookup).
     pub fn prefetch(&self, keys: Keys) -> Result<usize> {
+        self.reader()?.read_ahead.want();
         let rows = self.lookup_with(keys, LookupOptions::uncounted())?;
         rows.bring_into_memory();
         Ok(rows.len() - rows.missing())

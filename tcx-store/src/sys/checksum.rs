@@ -134,6 +134,15 @@ impl VerifiedBlocks {
         true
     }
 
+    /// The range, or if it was not verified yet, all bytes of its blocks: they are needed to verify it.
+    pub(crate) fn with_unverified(&self, range: Range<usize>) -> Range<usize> {
+        if range.end > self.len || self.were_all_verified(range.start, range.end) {
+            return range;
+        }
+        let end = range.end.div_ceil(CHECKSUM_BLOCK) * CHECKSUM_BLOCK;
+        range.start / CHECKSUM_BLOCK * CHECKSUM_BLOCK..end.min(self.len)
+    }
+
     /// A bit for each verified block, from `block` on, as far as they are in its word.
     #[inline]
     fn bits_from(&self, block: usize) -> u64 {

@@ -74,6 +74,11 @@ impl Mapped {
         }
     }
 
+    /// Whether the bytes are a file's, so that they may be on the disk.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.0, Bytes::File(_))
+    }
+
     /// Advises the system that these bytes are needed soon: it reads them while the program goes on.
     pub(crate) fn announce(&self, range: Range<usize>) {
         #[cfg(unix)]

@@ -12,5 +12,6 @@ pub(crate) mod memory;
 pub(crate) mod mmap;
 pub(crate) mod notice;
 pub(crate) mod priority;
+pub(crate) mod residency;
 pub(crate) mod runtime;
 pub(crate) mod wait;

@@ -16,6 +16,8 @@ mod listing;
 mod lookup;
 mod merged_elsewhere;
 mod outlived;
+#[cfg(target_os = "linux")]
+mod read_ahead;
 mod reading;
 mod recompute;
 mod rejected;

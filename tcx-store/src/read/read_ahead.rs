@@ -1,0 +1,167 @@
+//! Reads what a lookup needs from the disk before the lookup needs it.
+//!
+//! The system reads a page of a mapped file when it is touched, and the thread waits: a batch of rows that are not in memory
+//! would be read one page after the other, where a disk can read many at the same time. So before such a lookup everything that it
+//! will touch is announced to the system: the lines of the index, then the offsets and rows that these lead to, then what the
+//! offsets lead to.
+//!
+//! Where all rows are in memory this would be wasted. So a lookup is preceded by it only if the one before had to wait for the
+//! disk, or found that something was not in memory.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::live::snapshot::{IndexedRun, Snapshot};
+use crate::read::lookup::Lookup;
+use crate::segment::Segment;
+use crate::sys::mmap::Mapped;
+use crate::sys::residency::{is_resident, major_faults};
+
+/// A lookup of fewer rows gains nothing.
+const FEWEST_ROWS: usize = 8;
+
+/// The most bytes that are announced for one lookup: what is announced first must not be dropped again before it is used.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Pages of this distance are read as one piece.
+const GAP: usize = 4096;
+
+/// So much is announced with one call. Of a longer range, Linux reads only the beginning: as much as one request to the disk
+/// or its own read-ahead may have, which is hardly ever less than this.
+const PIECE: usize = 128 << 10;
+
+/// Whether rows are to be expected on the disk, and not in memory.
+#[derive(Debug, Default)]
+pub(crate) struct ReadAhead {
+    is_wanted: AtomicBool,
+}
+
+impl ReadAhead {
+    /// The next lookup reads ahead.
+    pub(crate) fn want(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the next lookup reads ahead.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Calls `find` for the missing rows of a lookup; before that, the bytes that it will need are announced if they are to be
+    /// expected on the disk.
+    pub(crate) fn around<T>(
+        &self,
+        lookup: &mut Lookup,
+        snapshot: &Snapshot,
+        find: impl FnOnce(&mut Lookup) -> T,
+    ) -> T {
+        if lookup.missing() < FEWEST_ROWS || snapshot.runs.is_empty() {
+            return find(lookup);
+        }
+        if self.is_wanted() {
+            let was_missing = announce(lookup, snapshot);
+            // Written only if it changes: threads that look rows up share it.
+            if !was_missing {
+                self.is_wanted.store(false, Ordering::Relaxed);
+            }
+            return find(lookup);
+        }
+        let before = major_faults();
+        let found = find(lookup);
+        if major_faults() > before {
+            self.want();
+        }
+        found
+    }
+}
+
+/// Announces what is needed to find and read the missing rows; whether any of it was not in memory.
+pub(crate) fn announce(lookup: &Lookup, snapshot: &Snapshot) -> bool {
+    let mut pieces = Pieces::default();
+    let mut open: Vec<usize> = lookup.all_missing_positions().collect();
+    for indexed in &snapshot.runs {
+        let table = indexed.run.table();
+        for &position in &open {
+            let line = indexed.run.needed(table.home(lookup.keys().hash(position)));
+            pieces.add(indexed.run.map(), line);
+        }
+        pieces.announce();
+        let mut rows = Vec::with_capacity(open.len());
+        // The next runs have what this one has not.
+        open.retain(|&position| match candidate(lookup, indexed, position) {
+            Some(row) => {
+                rows.push(row);
+                false
+            }
+            None => true,
+        });
+        for &(segment, row) in &rows {
+            segment.needed_at_first(row, lookup.wanted(), &mut |range| pieces.add(segment.map(), range));
+        }
+        pieces.announce();
+        for &(segment, row) in &rows {
+            segment.needed_by_offsets(row, lookup.wanted(), &mut |range| pieces.add(segment.map(), range));
+        }
+        pieces.announce();
+    }
+    pieces.was_missing
+}
+
+/// The first row that may be that of the key, in a segment that is mapped.
+fn candidate<'a>(lookup: &Lookup, indexed: &'a IndexedRun, position: usize) -> Option<(&'a Segment, usize)> {
+    let (table, hash) = (indexed.run.table(), lookup.keys().hash(position));
+    // The lookup reports a damaged run.
+    let candidate = table.probe_from(hash, table.home(hash)).ok()??;
+    let segment = indexed.segments.get(usize::from(candidate.segment))?.as_deref()?;
+    let row = candidate.row as usize;
+    (row < segment.rows() && !segment.is_damaged()).then_some((segment, row))
+}
+
+/// Bytes of maps that are needed.
+#[derive(Default)]
+struct Pieces<'a> {
+    pieces: Vec<(&'a Mapped, Range<usize>)>,
+    announced: usize,
+    /// Whether any was not in memory.
+    was_missing: bool,
+}
+
+impl<'a> Pieces<'a> {
+    fn add(&mut self, map: &'a Mapped, range: Range<usize>) {
+        if !range.is_empty() && map.is_file() {
+            self.pieces.push((map, range));
+        }
+    }
+
+    /// Announces what was added, neighbours together. The system reads all of it at the same time, while the thread goes on.
+    fn announce(&mut self) {
+        let mut pieces = std::mem::take(&mut self.pieces);
+        // In the order of the file, as far as they are of one.
+        pieces.sort_unstable_by_key(|(map, range)| (map.as_ptr().addr(), range.start));
+        let mut joined: Option<(&Mapped, Range<usize>)> = None;
+        for (map, range) in pieces.drain(..) {
+            match &mut joined {
+                Some((last, own)) if std::ptr::eq(*last, map) && range.start <= own.end + GAP => {
+                    own.end = own.end.max(range.end);
+                }
+                _ => self.announce_one(joined.replace((map, range))),
+            }
+        }
+        self.announce_one(joined);
+        // Its memory is for the next ones.
+        self.pieces = pieces;
+    }
+
+    fn announce_one(&mut self, piece: Option<(&Mapped, Range<usize>)>) {
+        let Some((map, range)) = piece else { return };
+        for start in range.clone().step_by(PIECE) {
+            let piece = start..range.end.min(start + PIECE);
+            let is_missing = map.get(piece.clone()).is_some_and(|bytes| !is_resident(bytes));
+            if is_missing && self.announced < MOST_BYTES {
+                self.was_missing = true;
+                self.announced += piece.len();
+                map.announce(piece);
+            }
+        }
+    }
+}
