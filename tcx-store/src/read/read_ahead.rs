@@ -5,8 +5,8 @@
 //! will touch is announced to the system: the lines of the index, then the offsets and rows that these lead to, then what the
 //! offsets lead to.
 //!
-//! Where all rows are in memory this would be wasted. So a lookup is preceded by it only if the one before had to wait for the
-//! disk, or found that something was not in memory.
+//! Where all rows are in memory this would be wasted. So a lookup is preceded by it only if it is the first of a store, or if the
+//! one before had to wait for the disk, or found that something was not in memory.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,9 +31,17 @@ const GAP: usize = 4096;
 const PIECE: usize = 128 << 10;
 
 /// Whether rows are to be expected on the disk, and not in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReadAhead {
     is_wanted: AtomicBool,
+}
+
+impl Default for ReadAhead {
+    /// The first lookup reads ahead: rows are on the disk until the opposite is known. Each of its waits may cost more than a page,
+    /// because the system reads much around it until it notices that the program reads here and there.
+    fn default() -> Self {
+        Self { is_wanted: AtomicBool::new(true) }
+    }
 }
 
 impl ReadAhead {

@@ -18,7 +18,7 @@ use crate::segment::memory_cache::MemoryCache;
 use crate::storage::Sealed;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
-use crate::sys::checksum::{VerifiedBlocks, checksum};
+use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
 use crate::sys::mmap::Mapped;
 
 /// The end of an Arrow IPC file: the footer's length and the magic.
@@ -101,11 +101,15 @@ impl Segment {
 }
 
 /// The tail of a file, which is not verified.
-fn read_tail<'m>(map: &'m [u8], reader: Option<&Reader>) -> Result<Cow<'m, [u8]>, SegmentError> {
+fn read_tail<'m>(map: &'m Mapped, reader: Option<&Reader>) -> Result<Cow<'m, [u8]>, SegmentError> {
     let tail = if let Some(reader) = reader {
         reader.read_tail().map_err(SegmentError::Failed)?.map(Cow::Owned)
     } else {
+        // Or the system would read what is around these pages as well: 8 MiB of each segment, on some machines.
+        map.announce(0..CHECKSUM_BLOCK.min(map.len()));
+        map.announce(map.len().saturating_sub(CHECKSUM_BLOCK)..map.len());
         let start = tail_len(map).and_then(|len| map.len().checked_sub(len));
+        start.inspect(|&start| map.announce(start..map.len()));
         start.and_then(|start| map.get(start..)).map(Cow::Borrowed)
     };
     tail.ok_or_else(|| damaged("it is not an Arrow file"))

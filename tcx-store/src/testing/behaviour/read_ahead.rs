@@ -56,16 +56,17 @@ fn what_was_read_ahead_is_looked_up_without_waiting_for_the_disk() {
 }
 
 #[test]
-fn the_next_lookup_reads_ahead_if_one_had_to_wait_until_one_finds_everything_in_memory() {
+fn a_lookup_reads_ahead_if_the_one_before_had_to_wait_until_one_finds_everything_in_memory() {
     let Some((store, _dir)) = on_disk(Compression::None) else { return };
     let is_wanted = || store.core.read_ahead.is_wanted();
-    // Of rows in order the system reads the next ones on its own.
-    let ids: Vec<i64> = (0..ROWS).map(|id| id * 7_919 % ROWS).collect();
-    assert!(!is_wanted());
-    assert_eq!(check(&store, &ids), 0);
-    assert!(is_wanted());
-    assert_eq!(check(&store, &ids), 0);
-    assert!(!is_wanted());
+    // Rows of the first segment, and of the second. Of rows in order the system reads the next ones on its own.
+    for first in [0, ROWS / 2] {
+        let ids: Vec<i64> = (0..ROWS / 2).map(|id| first + id * 7_919 % (ROWS / 2)).collect();
+        assert_eq!(check(&store, &ids), 0);
+        assert!(is_wanted(), "the rows from {first} on were on the disk");
+        assert_eq!(check(&store, &ids), 0);
+        assert!(!is_wanted(), "the rows from {first} on are in memory");
+    }
 }
 
 #[test]
