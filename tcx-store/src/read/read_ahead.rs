@@ -128,7 +128,7 @@ fn candidate<'a>(lookup: &Lookup, indexed: &'a IndexedRun, position: usize) -> O
 /// Bytes of maps that are needed.
 #[derive(Default)]
 struct Pieces<'a> {
-    pieces: Vec<(&'a Mapped, Range<usize>)>,
+    added: Vec<(&'a Mapped, Range<usize>)>,
     announced: usize,
     /// Whether any was not in memory.
     was_missing: bool,
@@ -137,31 +137,34 @@ struct Pieces<'a> {
 impl<'a> Pieces<'a> {
     fn add(&mut self, map: &'a Mapped, range: Range<usize>) {
         if !range.is_empty() && map.is_file() {
-            self.pieces.push((map, range));
+            self.added.push((map, range));
         }
     }
 
     /// Announces what was added, neighbours together. The system reads all of it at the same time, while the thread goes on.
     fn announce(&mut self) {
-        let mut pieces = std::mem::take(&mut self.pieces);
-        // In the order of the file, as far as they are of one.
-        pieces.sort_unstable_by_key(|(map, range)| (map.as_ptr().addr(), range.start));
-        let mut joined: Option<(&Mapped, Range<usize>)> = None;
-        for (map, range) in pieces.drain(..) {
-            match &mut joined {
-                Some((last, own)) if std::ptr::eq(*last, map) && range.start <= own.end + GAP => {
+        let added = std::mem::take(&mut self.added);
+        let mut pieces: Vec<_> = added.into_iter().enumerate().collect();
+        pieces.sort_unstable_by_key(|(_, (map, range))| (map.as_ptr().addr(), range.start));
+        // Each with the number of the first that it joins.
+        let mut joined: Vec<(usize, (&Mapped, Range<usize>))> = Vec::with_capacity(pieces.len());
+        for (number, (map, range)) in pieces {
+            match joined.last_mut() {
+                Some((first, (last, own))) if std::ptr::eq(*last, map) && range.start <= own.end + GAP => {
+                    *first = number.min(*first);
                     own.end = own.end.max(range.end);
                 }
-                _ => self.announce_one(joined.replace((map, range))),
+                _ => joined.push((number, (map, range))),
             }
         }
-        self.announce_one(joined);
-        // Its memory is for the next ones.
-        self.pieces = pieces;
+        // In the order in which they are needed: while the lookup uses the first, the disk reads the others.
+        joined.sort_unstable_by_key(|(first, _)| *first);
+        for (_, (map, range)) in joined {
+            self.announce_one(map, range);
+        }
     }
 
-    fn announce_one(&mut self, piece: Option<(&Mapped, Range<usize>)>) {
-        let Some((map, range)) = piece else { return };
+    fn announce_one(&mut self, map: &Mapped, range: Range<usize>) {
         for start in range.clone().step_by(PIECE) {
             let piece = start..range.end.min(start + PIECE);
             let is_missing = map.get(piece.clone()).is_some_and(|bytes| !is_resident(bytes));
