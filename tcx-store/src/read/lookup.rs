@@ -333,7 +333,17 @@ impl Lookup {
     pub(crate) fn is_replaced(&self, position: usize) -> bool {
         const REJECTED: u32 = Cause::Rejected as u32;
         const OUTDATED: u32 = Cause::Outdated as u32;
-        self.is_missing(position) && matches!(self.rows[position].row, REJECTED | OUTDATED)
+        const EXPIRED: u32 = Cause::Expired as u32;
+        if !self.is_missing(position) {
+            return false;
+        }
+        match self.rows[position].row {
+            REJECTED | OUTDATED => true,
+            // To a process with a longer time to live the row is not too old: the value that is put takes its place there, too. A row that
+            // is computed again is as good as that one, and worth no tombstone.
+            EXPIRED => self.puts,
+            _ => false,
+        }
     }
 
     /// Rows of other stamps than those of the keys are missing, wherever they were copied.

@@ -8,6 +8,7 @@ use crate::computed::attestation::Attestation;
 use crate::computed::losses::Losses;
 use crate::computed::recompute::RecomputeSession;
 use crate::error::{Error, Result};
+use crate::read::causes::note_causes;
 use crate::read::lookup::{Keeping, Lookup};
 use crate::read::lookup_options::LookupOptions;
 use crate::schema::column::Column;
@@ -47,11 +48,13 @@ impl Store {
         self.refresh()?;
         self.check_commits()?;
         let options = LookupOptions { recompute, uncounted: true, ..LookupOptions::default() };
-        let lookup = self.lookup_with(keys, options)?.for_puts();
+        let mut lookup = self.lookup_with(keys, options)?.for_puts();
         if lookup.missing() > 0 && lookup.seen().is_in_doubt {
             let why = io::Error::other("rows of it cannot be read now, and may have these values");
             return Err(Error::io("cannot put values in", self.path(), why));
         }
+        // Which rows are too old only for this process.
+        note_causes(&mut lookup, &self.reader()?.snapshot());
         Ok(lookup)
     }
 

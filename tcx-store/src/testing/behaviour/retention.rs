@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::LookupOptions;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{compute, go_ahead, keys, names, seal_all, spec, values};
+use crate::testing::{column, compute, go_ahead, keys, names, seal_all, spec, values};
 use crate::{Compression, Options, Store, WhenFull};
 
 fn open(dir: &Path, options: &Options) -> Store {
@@ -250,4 +250,22 @@ fn the_oldest_rows_make_room_for_new_ones() {
     assert_eq!(found[0], -1, "the oldest");
     let missed = store.stats().miss_causes;
     assert_eq!((missed.absent, missed.unreadable), ((300 - kept) as u64, 0), "evicted rows are absent");
+}
+
+#[test]
+fn a_value_that_is_put_when_the_time_of_another_is_over_takes_its_place_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = |time_to_live| Options { time_to_live, ..Options::default() };
+    let store = open(dir.path(), &options(Some(Duration::from_hours(4))));
+    // More rows than are put: their run is the first in which others look.
+    compute(&store, &["x", "y", "z"], 5);
+    seal_all(&store);
+    go_ahead(Duration::from_hours(5));
+    let mut rows = store.lookup_to_put(keys(&["x"]), None).unwrap();
+    assert_eq!(rows.missing(), 1);
+    store.insert(&mut rows, &[0], column(&[7])).unwrap();
+    seal_all(&store);
+    assert_eq!(values(&store, &["x"]), [7]);
+    let without = open(dir.path(), &options(None));
+    assert_eq!(values(&without, &["x", "y"]), [7, 5]);
 }
