@@ -57,7 +57,9 @@ impl Segment {
         let Some((batch, row)) = located else { return };
         let mut add_column = |place: &ColumnPlace| {
             let range = place.offsets.and_then(|_| place.range(row, |range| self.in_map(range)));
-            range.into_iter().for_each(|range| add(self.blocks.with_unverified(range)));
+            if let Some(range) = range {
+                add(self.blocks.with_unverified(range));
+            }
         };
         add_column(&batch.key);
         match wanted {
