@@ -58,12 +58,15 @@ pub(crate) struct Stored<'a> {
     pub(crate) open: &'a dyn Fn() -> Result<Opened>,
 }
 
+type Fetch = dyn Fn(&[usize], &[String]) -> Result<()> + Sync;
+type Epoch = dyn Fn(&Batches) -> Result<()>;
+
 /// An open cache.
 pub(crate) struct Opened {
     /// Reads a batch, and fails if its last row is wrong.
-    pub(crate) fetch: Box<dyn Fn(&[usize], &[String]) -> Result<()> + Sync>,
+    pub(crate) fetch: Box<Fetch>,
     /// The same for all batches, ahead of the loop.
-    pub(crate) epoch: Box<dyn Fn(&Batches) -> Result<()>>,
+    pub(crate) epoch: Box<Epoch>,
 }
 
 impl Stored<'_> {

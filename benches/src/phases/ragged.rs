@@ -97,7 +97,10 @@ pub(crate) fn cold(settings: &Settings, figures: &mut Figures) -> Result<()> {
         let cached = Arc::new(Cache::open(dir.join("cache"))?.module(W3 {})?);
         let epoch = cached.clone();
         Ok(Opened {
-            fetch: Box::new(move |rows, ids| Ok(check(&fetch(&cached, ids)?, rows))),
+            fetch: Box::new(move |rows, ids| {
+                check(&fetch(&cached, ids)?, rows);
+                Ok(())
+            }),
             epoch: Box::new(move |batches| {
                 let order = ids(batches.order.iter().copied());
                 let epoch = epoch.epoch(&order).batch_size(BATCH).into_iter();
