@@ -29,7 +29,11 @@ impl std::fmt::Display for Reach {
 pub(crate) fn of(figure: &str) -> Option<Reach> {
     use Reach::{AtLeast, AtMost};
     Some(match figure {
-        "w1.random_read.vs_raw_gather" => AtLeast(0.9),
+        "w1.random_read.vs_raw_gather"
+        | "w1.cold_read.fetch.vs_64_preads"
+        | "w2.cold_read.fetch.vs_64_preads"
+        | "w3.cold_read.fetch.vs_64_preads"
+        | "w4.cold_read.fetch.vs_64_preads" => AtLeast(0.9),
         "w1.random_read.two_threads.vs_raw_gather" => AtLeast(1.6),
         "w2.random_read.vs_raw_gather" => AtLeast(0.5),
         "w2.random_read.vs_memmap_hash_map" => AtLeast(2.5),
@@ -37,10 +41,6 @@ pub(crate) fn of(figure: &str) -> Option<Reach> {
         "w2.random_read.vs_lmdb" | "w1.random_read.vs_lance" => AtLeast(5.),
         "w2.random_read.vs_lance" => AtLeast(10.),
         "w3.random_read.vs_raw_gather" | "w1.fill.vs_raw_write_fsync" => AtLeast(0.8),
-        "w1.cold_read.fetch.vs_64_preads"
-        | "w2.cold_read.fetch.vs_64_preads"
-        | "w3.cold_read.fetch.vs_64_preads"
-        | "w4.cold_read.fetch.vs_64_preads" => AtLeast(0.9),
         "w1.fill.caller_ms_vs_memcpy" => AtMost(1.5),
         "w1.warm_batch.beside_fill.p999_vs_p50" => AtMost(3.),
         "e2e.first_epoch_overhead" => AtMost(1.03),

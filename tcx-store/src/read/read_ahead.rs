@@ -9,7 +9,7 @@
 //! one before had to wait for the disk, or found that something was not in memory.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::live::snapshot::{IndexedRun, Snapshot};
 use crate::read::lookup::Lookup;
@@ -30,29 +30,39 @@ const GAP: usize = 4096;
 /// or its own read-ahead may have, which is hardly ever less than this.
 const PIECE: usize = 128 << 10;
 
-/// Whether rows are to be expected on the disk, and not in memory.
+/// The system does not say what of a file is in memory to a process that may not write the file and does not own it. So many
+/// lookups announce everything then, before one finds out whether that is still needed.
+const UNKNOWN: u32 = 64;
+
+/// What is to be announced before the next lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    Nothing,
+    /// What is not in memory.
+    Missing,
+    /// Everything: what is in memory is not known.
+    All,
+}
+
+/// Where rows are to be expected: on the disk or in memory.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
-    is_wanted: AtomicBool,
+    /// 0 for [`Plan::Nothing`] and 1 for [`Plan::Missing`]. Each number above is for [`Plan::All`], and so many lookups.
+    state: AtomicU32,
 }
 
 impl Default for ReadAhead {
     /// The first lookup reads ahead: rows are on the disk until the opposite is known. Each of its waits may cost more than a page,
     /// because the system reads much around it until it notices that the program reads here and there.
     fn default() -> Self {
-        Self { is_wanted: AtomicBool::new(true) }
+        Self { state: AtomicU32::new(1) }
     }
 }
 
 impl ReadAhead {
     /// The next lookup reads ahead.
     pub(crate) fn want(&self) {
-        self.is_wanted.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the next lookup reads ahead.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Relaxed)
+        self.state.fetch_max(1, Ordering::Relaxed);
     }
 
     /// Calls `find` for the missing rows of a lookup; before that, the bytes that it will need are announced if they are to be
@@ -66,26 +76,47 @@ impl ReadAhead {
         if lookup.missing() < FEWEST_ROWS || snapshot.runs.is_empty() {
             return find(lookup);
         }
-        if self.is_wanted() {
-            let was_missing = announce(lookup, snapshot);
-            // Written only if it changes: threads that look rows up share it.
-            if !was_missing {
-                self.is_wanted.store(false, Ordering::Relaxed);
-            }
-            return find(lookup);
-        }
+        let plan = self.plan();
+        let was_missing = plan != Plan::Nothing && announce(lookup, snapshot, plan == Plan::All);
         let before = major_faults();
         let found = find(lookup);
-        if major_faults() > before {
-            self.want();
-        }
+        self.learn(plan, was_missing, major_faults() - before);
         found
+    }
+
+    /// What is to be announced before the next lookup.
+    pub(crate) fn plan(&self) -> Plan {
+        match self.state.load(Ordering::Relaxed) {
+            0 => Plan::Nothing,
+            1 => Plan::Missing,
+            _ => Plan::All,
+        }
+    }
+
+    /// What a lookup has shown: whether something was missing that the plan announced, and how often the thread had to wait.
+    fn learn(&self, plan: Plan, was_missing: bool, waits: u64) {
+        let next = match plan {
+            Plan::Nothing => u32::from(waits > 0),
+            Plan::Missing if was_missing => 1,
+            // Everything was in memory, the system says; a few waits may be for pages of the program.
+            Plan::Missing if waits < FEWEST_ROWS as u64 => 0,
+            Plan::Missing => 1 + UNKNOWN,
+            Plan::All => match self.state.load(Ordering::Relaxed) {
+                0..=2 => 0,
+                more => more - 1,
+            },
+        };
+        // Written only if it changes: threads that look rows up share it.
+        if self.state.load(Ordering::Relaxed) != next {
+            self.state.store(next, Ordering::Relaxed);
+        }
     }
 }
 
-/// Announces what is needed to find and read the missing rows; whether any of it was not in memory.
-pub(crate) fn announce(lookup: &Lookup, snapshot: &Snapshot) -> bool {
-    let mut pieces = Pieces::default();
+/// Announces what is needed to find and read the missing rows, as far as it is not in memory or is `unknown` to be; whether it
+/// announced anything.
+pub(crate) fn announce(lookup: &Lookup, snapshot: &Snapshot, unknown: bool) -> bool {
+    let mut pieces = Pieces { unknown, added: Vec::new(), announced: 0 };
     let mut open: Vec<usize> = lookup.all_missing_positions().collect();
     for indexed in &snapshot.runs {
         let table = indexed.run.table();
@@ -112,7 +143,7 @@ pub(crate) fn announce(lookup: &Lookup, snapshot: &Snapshot) -> bool {
         }
         pieces.announce();
     }
-    pieces.was_missing
+    pieces.announced > 0
 }
 
 /// The first row that may be that of the key, in a segment that is mapped.
@@ -126,12 +157,12 @@ fn candidate<'a>(lookup: &Lookup, indexed: &'a IndexedRun, position: usize) -> O
 }
 
 /// Bytes of maps that are needed.
-#[derive(Default)]
 struct Pieces<'a> {
     added: Vec<(&'a Mapped, Range<usize>)>,
+    /// How many were announced.
     announced: usize,
-    /// Whether any was not in memory.
-    was_missing: bool,
+    /// Whether it is not known what is in memory.
+    unknown: bool,
 }
 
 impl<'a> Pieces<'a> {
@@ -167,12 +198,37 @@ impl<'a> Pieces<'a> {
     fn announce_one(&mut self, map: &Mapped, range: Range<usize>) {
         for start in range.clone().step_by(PIECE) {
             let piece = start..range.end.min(start + PIECE);
-            let is_missing = map.get(piece.clone()).is_some_and(|bytes| !is_resident(bytes));
+            let is_missing = map.get(piece.clone()).is_some_and(|bytes| self.unknown || !is_resident(bytes));
             if is_missing && self.announced < MOST_BYTES {
-                self.was_missing = true;
                 self.announced += piece.len();
                 map.announce(piece);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lookups_announce_everything_for_a_while_if_the_system_does_not_say_what_is_in_memory() {
+        let ahead = ReadAhead::default();
+        let waits = FEWEST_ROWS as u64;
+        assert_eq!(ahead.plan(), Plan::Missing);
+        // Nothing is missing, it says, and the thread waits all the same.
+        ahead.learn(Plan::Missing, false, waits);
+        for _ in 0..UNKNOWN {
+            assert_eq!(ahead.plan(), Plan::All);
+            ahead.learn(Plan::All, true, 0);
+        }
+        assert_eq!(ahead.plan(), Plan::Nothing);
+        ahead.learn(Plan::Nothing, false, 1);
+        assert_eq!(ahead.plan(), Plan::Missing);
+        ahead.learn(Plan::Missing, false, waits - 1);
+        assert_eq!(ahead.plan(), Plan::Nothing, "pages of the program");
+        ahead.want();
+        ahead.learn(Plan::Missing, true, 0);
+        assert_eq!(ahead.plan(), Plan::Missing);
     }
 }

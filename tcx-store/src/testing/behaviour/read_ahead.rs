@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::read::read_ahead::announce;
+use crate::read::read_ahead::{Plan, announce};
 use crate::sys::mmap::Mapped;
 use crate::sys::residency::{is_resident, major_faults};
 use crate::testing::behaviour::compression::{add, check, open_with, options, spec};
@@ -41,12 +41,16 @@ fn what_was_read_ahead_is_looked_up_without_waiting_for_the_disk() {
         let Some((store, _dir)) = on_disk(compression) else { return };
         let ids: Vec<i64> = (0..ROWS).map(|id| id * 7_919 % ROWS).collect();
         let (lookup, snapshot) = (spec().empty_lookup(Keys::ints(ids.clone(), 0)), store.core.snapshot());
-        assert!(announce(&lookup, &snapshot), "{compression:?}: nothing was on the disk");
+        assert!(announce(&lookup, &snapshot, false), "{compression:?}: nothing was on the disk");
         let start = Instant::now();
-        while announce(&lookup, &snapshot) {
+        while announce(&lookup, &snapshot, false) {
             assert!(start.elapsed() < Duration::from_mins(1), "{compression:?} is not read");
             std::thread::yield_now();
         }
+        assert!(
+            announce(&lookup, &snapshot, true),
+            "{compression:?}: everything is announced if nothing is known"
+        );
         let before = major_faults();
         assert_eq!(check(&store, &ids), 0);
         let waited = major_faults() - before;
@@ -58,7 +62,7 @@ fn what_was_read_ahead_is_looked_up_without_waiting_for_the_disk() {
 #[test]
 fn a_lookup_reads_ahead_if_the_one_before_had_to_wait_until_one_finds_everything_in_memory() {
     let Some((store, _dir)) = on_disk(Compression::None) else { return };
-    let is_wanted = || store.core.read_ahead.is_wanted();
+    let is_wanted = || store.core.read_ahead.plan() == Plan::Missing;
     // Rows of the first segment, and of the second. Of rows in order the system reads the next ones on its own.
     for first in [0, ROWS / 2] {
         let ids: Vec<i64> = (0..ROWS / 2).map(|id| first + id * 7_919 % (ROWS / 2)).collect();
