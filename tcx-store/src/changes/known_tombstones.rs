@@ -83,6 +83,15 @@ impl Tombstones {
         newest_first.map(move |table| table.newest_for(asked)).filter(|&number| number > 0)
     }
 
+    /// Whether a tombstone that could be read names the key at `position` in its view, and none for everything is newer. Not those that
+    /// could not be written: they are invalidations, and put no row in the place of another.
+    pub(super) fn name_row(&self, keys: &Keys, position: usize) -> bool {
+        let (key, view, view_hash) = (keys.key(position), keys.view(), keys.hash(position));
+        let asked = HashedKey { key, view, hash: key_hash(key), view_hash };
+        let all = self.all();
+        self.numbers_for(asked, |_| true).any(|number| number > all)
+    }
+
     /// Whether a row of this key and view with this number is dead.
     pub(crate) fn kill(&self, number: u64, key: &[u8], view: u32) -> bool {
         self.may_kill(number) && self.newest_for(key, view, hash(key, view)) > number

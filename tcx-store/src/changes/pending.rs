@@ -136,6 +136,8 @@ pub(crate) struct Seen {
     pub(crate) recomputed: u64,
     /// Whether rows may be there that could not be read or found.
     pub(crate) is_in_doubt: bool,
+    /// Whether a change could not be read, so that rows were missing which it need not name.
+    is_unread: bool,
 }
 
 impl Seen {
@@ -144,9 +146,10 @@ impl Seen {
         known: u64,
         tombstones: &Tombstones,
         since: Arc<ReplacementPlace>,
+        is_unread: bool,
     ) -> Self {
         let (pending, own) = (tombstones.pending.clone(), Vec::new());
-        Self { number, known, pending, own, since, recomputed: 0, is_in_doubt: false }
+        Self { number, known, pending, own, since, recomputed: 0, is_in_doubt: false, is_unread }
     }
 
     /// Rows may be there that could not be read or found. Those that a change has replaced must not be displaced by what is computed: it
@@ -168,6 +171,12 @@ impl Seen {
     /// The tombstones of recomputed rows that this process has written since, in their order.
     pub(crate) fn replacements(&self) -> impl Iterator<Item = &Replacement> {
         self.since.iter()
+    }
+
+    /// Whether a replacement of any of these keys may be there: a change that could not be read hides all rows before it, and other changes
+    /// name the key. Both rows would be served once the change can be read.
+    pub(crate) fn may_hide(&self, tombstones: &Tombstones, keys: &Keys) -> bool {
+        self.is_unread && (0..keys.len()).any(|row| tombstones.name_row(keys, row))
     }
 
     /// Whether the row of the key at `position`, which has been compared with every change up to `number`, is dead.

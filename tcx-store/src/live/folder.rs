@@ -286,10 +286,22 @@ impl Live {
         let waiting = self.segments.usable().into_iter().map(|segment| segment.needs());
         let outlived = self.changes.outlived(waiting.filter(|needs| needs.commit.is_some()));
         let unserved = self.unserved(&served);
+        let is_unread = self.changes.unread_after(0).is_some();
         let is_partial = !is_indexed || self.segments.unopened().is_some();
         let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
         let replaced = self.replaced.clone();
-        Snapshot { runs, unserved, segments, known, outlived, is_partial, expires, tombstones, replaced }
+        Snapshot {
+            runs,
+            unserved,
+            segments,
+            known,
+            outlived,
+            is_unread,
+            is_partial,
+            expires,
+            tombstones,
+            replaced,
+        }
     }
 
     /// What the runs know of rows that are not served.

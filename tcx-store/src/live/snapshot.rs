@@ -20,6 +20,8 @@ pub(crate) struct Snapshot {
     /// The newest change that rows outlive which are computed now; it is not the newest that is known where a replacement of missing rows
     /// may be there, and was not found.
     pub(crate) outlived: u64,
+    /// Whether a change cannot be read now: until it can be, it hides every row before it.
+    pub(crate) is_unread: bool,
     /// Whether the rows of a segment cannot be found now: it was listed and could not be opened, or has no index.
     pub(crate) is_partial: bool,
     /// When the first of the segments is to be let go of for its age, in milliseconds since 1970.
@@ -33,7 +35,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// What a lookup knows of the changes that is made now.
     pub(crate) fn seen(&self) -> Seen {
-        Seen::new(self.outlived, self.known, &self.tombstones, self.replaced.clone())
+        Seen::new(self.outlived, self.known, &self.tombstones, self.replaced.clone(), self.is_unread)
     }
 }
 

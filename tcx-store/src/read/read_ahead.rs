@@ -30,8 +30,8 @@ const GAP: usize = 4096;
 /// or its own read-ahead may have, which is hardly ever less than this.
 const PIECE: usize = 128 << 10;
 
-/// The system does not say what of a file is in memory to a process that may not write the file and does not own it. So many
-/// lookups announce everything then, before one finds out whether that is still needed.
+/// The system does not say what of a file is in memory to a process that may not write the file and does not own it. This is the
+/// number of lookups that announce everything then, before one finds out whether that is still needed.
 const UNKNOWN: u32 = 64;
 
 /// What is to be announced before the next lookup.
@@ -47,7 +47,7 @@ pub(crate) enum Plan {
 /// Where rows are to be expected: on the disk or in memory.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
-    /// 0 for [`Plan::Nothing`] and 1 for [`Plan::Missing`]. Each number above is for [`Plan::All`], and so many lookups.
+    /// 0 for [`Plan::Nothing`] and 1 for [`Plan::Missing`]. A greater one is for [`Plan::All`], and one more than its lookups.
     state: AtomicU32,
 }
 

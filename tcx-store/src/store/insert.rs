@@ -206,7 +206,10 @@ impl Store {
             core.counters.rows_dropped.add(batch.rows());
             return Ok(false);
         };
-        if batch.seen.may_be_replaced(&core.snapshot().tombstones, &batch.keys) {
+        let tombstones = &core.snapshot().tombstones;
+        // What a session recomputes gets a tombstone, which kills hidden rows as well.
+        let may_hide = lookup.recompute().is_none() && batch.seen.may_hide(tombstones, &batch.keys);
+        if may_hide || batch.seen.may_be_replaced(tombstones, &batch.keys) {
             core.counters.rows_dropped.add(batch.rows());
             batch.lost(batch.rows(), &self.maybe_replaced());
             return Ok(false);
