@@ -23,6 +23,9 @@ const FEWEST_ROWS: usize = 8;
 /// The most bytes that are announced for one lookup: what is announced first must not be dropped again before it is used.
 const MOST_BYTES: usize = 256 << 20;
 
+/// The number of keys that are announced together. If everything is in memory that the first ones need, the others are not asked for.
+const TOGETHER: usize = 4096;
+
 /// Pages of this distance are read as one piece.
 const GAP: usize = 4096;
 
@@ -117,31 +120,12 @@ impl ReadAhead {
 /// announced anything.
 pub(crate) fn announce(lookup: &Lookup, snapshot: &Snapshot, unknown: bool) -> bool {
     let mut pieces = Pieces { unknown, added: Vec::new(), announced: 0 };
-    let mut open: Vec<usize> = lookup.all_missing_positions().collect();
-    for indexed in &snapshot.runs {
-        let table = indexed.run.table();
-        for &position in &open {
-            let line = indexed.run.needed(table.home(lookup.keys().hash(position)));
-            pieces.add(indexed.run.map(), line);
+    let missing: Vec<usize> = lookup.all_missing_positions().collect();
+    for positions in missing.chunks(TOGETHER) {
+        pieces.announce_rows(lookup, snapshot, positions.to_vec());
+        if !(1..MOST_BYTES).contains(&pieces.announced) {
+            break;
         }
-        pieces.announce();
-        let mut rows = Vec::with_capacity(open.len());
-        // The next runs have what this one has not.
-        open.retain(|&position| match candidate(lookup, indexed, position) {
-            Some(row) => {
-                rows.push(row);
-                false
-            }
-            None => true,
-        });
-        for &(segment, row) in &rows {
-            segment.needed_at_first(row, lookup.wanted(), &mut |range| pieces.add(segment.map(), range));
-        }
-        pieces.announce();
-        for &(segment, row) in &rows {
-            segment.needed_by_offsets(row, lookup.wanted(), &mut |range| pieces.add(segment.map(), range));
-        }
-        pieces.announce();
     }
     pieces.announced > 0
 }
@@ -169,6 +153,35 @@ impl<'a> Pieces<'a> {
     fn add(&mut self, map: &'a Mapped, range: Range<usize>) {
         if !range.is_empty() && map.is_file() {
             self.added.push((map, range));
+        }
+    }
+
+    /// Announces what is needed of the rows of the keys at these positions.
+    fn announce_rows(&mut self, lookup: &Lookup, snapshot: &'a Snapshot, mut open: Vec<usize>) {
+        for indexed in &snapshot.runs {
+            let table = indexed.run.table();
+            for &position in &open {
+                let line = indexed.run.needed(table.home(lookup.keys().hash(position)));
+                self.add(indexed.run.map(), line);
+            }
+            self.announce();
+            let mut rows = Vec::with_capacity(open.len());
+            // The next runs have what this one has not.
+            open.retain(|&position| match candidate(lookup, indexed, position) {
+                Some(row) => {
+                    rows.push(row);
+                    false
+                }
+                None => true,
+            });
+            for &(segment, row) in &rows {
+                segment.needed_at_first(row, lookup.wanted(), &mut |range| self.add(segment.map(), range));
+            }
+            self.announce();
+            for &(segment, row) in &rows {
+                segment.needed_by_offsets(row, lookup.wanted(), &mut |range| self.add(segment.map(), range));
+            }
+            self.announce();
         }
     }
 
