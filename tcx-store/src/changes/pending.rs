@@ -159,6 +159,11 @@ impl Seen {
         self.number = self.number.min(tombstones.all());
     }
 
+    /// A change could not be read, so that rows were missing which it need not name.
+    pub(crate) fn hide(&mut self) {
+        self.is_unread = true;
+    }
+
     /// Whether any of the rows of these keys is dead by a change that the lookup knew. It might be there all the same: what could not be
     /// found is whether the change has replaced it. Rows that a change kills which could not be read wait for it instead, unless rows
     /// could not be read either.

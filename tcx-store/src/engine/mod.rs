@@ -367,6 +367,10 @@ impl Core {
             {
                 lookup.doubt(&snapshot.tombstones);
             }
+            if snapshot.is_unread {
+                // This snapshot may be newer than what the lookup has seen.
+                lookup.hide();
+            }
             if damaged.is_empty() {
                 return;
             }

@@ -137,6 +137,11 @@ impl Lookup {
         self.seen.doubt(tombstones);
     }
 
+    /// A change could not be read when the rows were looked for, so that some were missing which it need not name.
+    pub(crate) fn hide(&mut self) {
+        self.seen.hide();
+    }
+
     /// What completes the lookup are values that were given: if a change that is not known now kills one, it is lost, and not
     /// only missing.
     pub(crate) fn for_puts(self) -> Self {
@@ -411,12 +416,17 @@ impl Lookup {
         }
     }
 
-    /// Waits until the rows that are found in segments are in memory.
+    /// Waits until the rows that are found in segments are in memory. The system reads those of a batch at the same time.
     pub(crate) fn bring_into_memory(&self) {
-        for address in &self.rows {
-            if let Some(Source::Segment(segment)) = self.sources.get(address.source as usize) {
-                segment.touch(address.row as usize);
-            }
+        for addresses in self.rows.chunks(256) {
+            let stored = || {
+                addresses.iter().filter_map(|address| match self.sources.get(address.source as usize) {
+                    Some(Source::Segment(segment)) => Some((segment, address.row as usize)),
+                    _ => None,
+                })
+            };
+            stored().for_each(|(segment, row)| segment.announce(row));
+            stored().for_each(|(segment, row)| segment.touch(row));
         }
     }
 }

@@ -11,6 +11,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::changes::Tombstones;
+use crate::index::Table;
 use crate::live::snapshot::{IndexedRun, Snapshot};
 use crate::read::lookup::Lookup;
 use crate::segment::Segment;
@@ -18,7 +20,7 @@ use crate::sys::mmap::Mapped;
 use crate::sys::residency::{is_resident, major_faults};
 
 /// A lookup of fewer rows gains nothing.
-const FEWEST_ROWS: usize = 8;
+const FEWEST_ROWS: usize = 16;
 
 /// The most bytes that are announced for one lookup: what is announced first must not be dropped again before it is used.
 const MOST_BYTES: usize = 256 << 20;
@@ -83,7 +85,7 @@ impl ReadAhead {
         let was_missing = plan != Plan::Nothing && announce(lookup, snapshot, plan == Plan::All);
         let before = major_faults();
         let found = find(lookup);
-        self.learn(plan, was_missing, major_faults() - before);
+        self.learn(plan, was_missing, major_faults().saturating_sub(before));
         found
     }
 
@@ -122,6 +124,7 @@ pub(crate) fn announce(lookup: &Lookup, snapshot: &Snapshot, unknown: bool) -> b
     let mut pieces = Pieces { unknown, added: Vec::new(), announced: 0 };
     let missing: Vec<usize> = lookup.all_missing_positions().collect();
     for positions in missing.chunks(TOGETHER) {
+        // Until all are announced, or nothing of the first ones was missing, or too much was.
         pieces.announce_rows(lookup, snapshot, positions.to_vec());
         if !(1..MOST_BYTES).contains(&pieces.announced) {
             break;
@@ -130,14 +133,28 @@ pub(crate) fn announce(lookup: &Lookup, snapshot: &Snapshot, unknown: bool) -> b
     pieces.announced > 0
 }
 
-/// The first row that may be that of the key, in a segment that is mapped.
-fn candidate<'a>(lookup: &Lookup, indexed: &'a IndexedRun, position: usize) -> Option<(&'a Segment, usize)> {
-    let (table, hash) = (indexed.run.table(), lookup.keys().hash(position));
-    // The lookup reports a damaged run.
-    let candidate = table.probe_from(hash, table.home(hash)).ok()??;
-    let segment = indexed.segments.get(usize::from(candidate.segment))?.as_deref()?;
-    let row = candidate.row as usize;
-    (row < segment.rows() && !segment.is_damaged()).then_some((segment, row))
+/// The first row that may be that of the key, and that no tombstone has killed.
+fn candidate<'a>(
+    lookup: &Lookup,
+    (indexed, table): (&'a IndexedRun, &Table<'_>),
+    tombstones: &Tombstones,
+    position: usize,
+) -> Option<(&'a Segment, usize)> {
+    let hash = lookup.keys().hash(position);
+    let mut place = table.home(hash);
+    // The lookup reports a damaged run. Behind each candidate: the loop ends at the end of the run.
+    while let Some(candidate) = table.probe_from(hash, place).ok()? {
+        let segment = indexed.segments.get(usize::from(candidate.segment)).and_then(|own| own.as_deref());
+        let row = candidate.row as usize;
+        let is_served = |segment: &&Segment| {
+            row < segment.rows() && !tombstones.kill_row(segment.base(), lookup.keys(), position)
+        };
+        if let Some(segment) = segment.filter(is_served) {
+            return Some((segment, row));
+        }
+        place = candidate.next;
+    }
+    None
 }
 
 /// Bytes of maps that are needed.
@@ -167,12 +184,14 @@ impl<'a> Pieces<'a> {
             self.announce();
             let mut rows = Vec::with_capacity(open.len());
             // The next runs have what this one has not.
-            open.retain(|&position| match candidate(lookup, indexed, position) {
-                Some(row) => {
-                    rows.push(row);
-                    false
+            open.retain(|&position| {
+                match candidate(lookup, (indexed, &table), &snapshot.tombstones, position) {
+                    Some(row) => {
+                        rows.push(row);
+                        false
+                    }
+                    None => true,
                 }
-                None => true,
             });
             for &(segment, row) in &rows {
                 segment.needed_at_first(row, lookup.wanted(), &mut |range| self.add(segment.map(), range));
@@ -211,8 +230,9 @@ impl<'a> Pieces<'a> {
     fn announce_one(&mut self, map: &Mapped, range: Range<usize>) {
         for start in range.clone().step_by(PIECE) {
             let piece = start..range.end.min(start + PIECE);
-            let is_missing = map.get(piece.clone()).is_some_and(|bytes| self.unknown || !is_resident(bytes));
-            if is_missing && self.announced < MOST_BYTES {
+            let is_missing =
+                || map.get(piece.clone()).is_some_and(|bytes| self.unknown || !is_resident(bytes));
+            if self.announced < MOST_BYTES && is_missing() {
                 self.announced += piece.len();
                 map.announce(piece);
             }

@@ -287,6 +287,11 @@ impl Segment {
         self.ranges(row).map(|range| range.len()).sum()
     }
 
+    /// Advises the system that a row is needed soon.
+    pub(crate) fn announce(&self, row: usize) {
+        self.ranges(row).for_each(|range| self.map.announce(range));
+    }
+
     /// Waits until a row is in memory.
     pub(crate) fn touch(&self, row: usize) {
         for range in self.ranges(row) {

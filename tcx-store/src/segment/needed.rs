@@ -35,6 +35,9 @@ impl Segment {
                 None => (place.values + row * place.width, place.width),
             };
             add(start..start + width);
+            if let Some(validity) = place.validity {
+                add(validity.get() + row / 8..validity.get() + row / 8 + 1);
+            }
         };
         add_column(&batch.key);
         if self.view.is_none() {

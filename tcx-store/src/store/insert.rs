@@ -53,8 +53,10 @@ impl Store {
             let why = io::Error::other("rows of it cannot be read now, and may have these values");
             return Err(Error::io("cannot put values in", self.path(), why));
         }
-        // Which rows are too old only for this process.
-        note_causes(&mut lookup, &self.reader()?.snapshot());
+        if recompute.is_none() {
+            // Marks the rows that are too old for this process: a value that is put for one needs a tombstone. A session writes one for all.
+            note_causes(&mut lookup, &self.reader()?.snapshot());
+        }
         Ok(lookup)
     }
 
