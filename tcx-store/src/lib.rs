@@ -44,8 +44,8 @@ pub use inspect::rows::{Row, RowCount, Rows};
 pub use inspect::verify::{Damage, DamagedFile, Repaired, VerifyReport, repair, verify};
 pub use inspect::{Inspection, SegmentFacts, SegmentState};
 pub use options::{
-    Compression, Eviction, EvictionCandidate, EvictionPolicy, MemoryCachePolicy, OnMismatch, Options,
-    ReadMode, WhenFull,
+    BackgroundPriority, Compression, Eviction, EvictionCandidate, EvictionPolicy, MemoryCachePolicy,
+    OnMismatch, Options, ReadMode, WhenFull,
 };
 pub use read::destination::Destination;
 pub use read::lookup::Lookup;

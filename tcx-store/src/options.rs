@@ -10,6 +10,7 @@ pub use compression::Compression;
 pub use eviction::{Eviction, EvictionCandidate, EvictionPolicy};
 
 use crate::sys::memory::memory;
+use crate::sys::priority::Background;
 
 /// The default of [`Options::gc_grace`].
 pub(crate) const GC_GRACE: Duration = Duration::from_mins(1);
@@ -60,6 +61,8 @@ pub struct Options {
     pub memory_cache_policy: MemoryCachePolicy,
     /// How files are read.
     pub read_mode: ReadMode,
+    /// How much the background threads yield to the threads of the program.
+    pub background_priority: BackgroundPriority,
     /// What happens if the folder of the module belongs to another identity. It may differ between opens of a folder.
     pub on_mismatch: OnMismatch,
     /// The store only looks rows up, and writes nothing, not even an index run (`false`). If a process opens a store again,
@@ -75,7 +78,7 @@ impl Options {
         all.filter(|difference| difference.own != difference.other).collect()
     }
 
-    fn settings(&self) -> [(&'static str, String); 12] {
+    fn settings(&self) -> [(&'static str, String); 13] {
         // A new setting has to be named here.
         let Self {
             flush_bytes,
@@ -90,6 +93,7 @@ impl Options {
             memory_cache_bytes,
             memory_cache_policy,
             read_mode,
+            background_priority,
             on_mismatch: _,
             read_only: _,
         } = self;
@@ -107,6 +111,7 @@ impl Options {
             ("memory_cache_bytes", memory_cache_bytes.to_string()),
             ("memory_cache_policy", format!("{memory_cache_policy:?}")),
             ("read_mode", format!("{read_mode:?}")),
+            ("background_priority", format!("{background_priority:?}")),
         ]
     }
 }
@@ -205,6 +210,38 @@ pub enum MemoryCachePolicy {
     ScanResistant,
 }
 
+/// How much the background threads of a store, which write, join and remove files, yield to the threads of the program while all
+/// processors are busy. It has an effect on Linux only, where each thread has a priority of its own.
+///
+/// ```
+/// # use tcx_store::{BackgroundPriority, Options};
+/// let options = Options { background_priority: BackgroundPriority::Idle, ..Default::default() };
+/// assert_eq!(Options::default().background_priority, BackgroundPriority::Low);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BackgroundPriority {
+    /// The thread that writes has a tenth of the share of a thread of the program (nice 10), the one that joins files a sixtieth
+    /// (nice 19): a `flush` takes longer, but it ends.
+    #[default]
+    Low,
+    /// They run only where a processor has nothing else to do (`SCHED_IDLE`). This is for a program that answers requests and writes
+    /// little: rows are found in even times while others are written. As long as all processors are busy, a `flush`, the
+    /// closing of the store, and a caller for which the write buffer is full may wait for minutes.
+    Idle,
+}
+
+impl BackgroundPriority {
+    /// The priority of a thread, which has this one by default.
+    pub(crate) fn of(self, thread: Background) -> Background {
+        match self {
+            Self::Low => thread,
+            Self::Idle => Background::Idle,
+        }
+    }
+}
+
 /// What happens if the folder of a module belongs to another identity: other weights, settings or outputs under the same id.
 ///
 /// ```
@@ -286,6 +323,7 @@ impl Default for Options {
             memory_cache_bytes: memory() / 16,
             memory_cache_policy: MemoryCachePolicy::Lru,
             read_mode: ReadMode::Auto,
+            background_priority: BackgroundPriority::Low,
             on_mismatch: OnMismatch::Refuse,
             read_only: false,
         }

@@ -110,7 +110,7 @@ pub use output::leaf::Ragged;
 pub use output::typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};
 pub use table::{StampedTable, Table, TableBuilder};
 pub use tcx_store::{
-    BatchTimes, Compression, DiskUsage, Eviction, EvictionCandidate, EvictionPolicy, MemoryCachePolicy,
-    MissCauses, OnMismatch, ReadMode, RowFacts, RowProcess, Stats, StoredStamp, TierCounts, Tiers, Timings,
-    WhenFull,
+    BackgroundPriority, BatchTimes, Compression, DiskUsage, Eviction, EvictionCandidate, EvictionPolicy,
+    MemoryCachePolicy, MissCauses, OnMismatch, ReadMode, RowFacts, RowProcess, Stats, StoredStamp,
+    TierCounts, Tiers, Timings, WhenFull,
 };

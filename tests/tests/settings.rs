@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tch::{Kind, Tensor};
 use tcx::{
-    Cache, CacheBuilder, Cached, Compression, D1, Extractor, Mode, ReadMode, Tuning, Typed, cached_module,
+    BackgroundPriority, Cache, CacheBuilder, Cached, Compression, D1, Extractor, Mode, ReadMode, Tuning,
+    Typed, cached_module,
 };
 use tcx_tests::{Scaled, wait_until};
 
@@ -223,6 +224,32 @@ fn files_are_mapped_or_read_as_it_is_said() {
     let _mapped = open(ReadMode::Map);
     // The system's list of maps may lack a line while other threads map and unmap files.
     wait_until("the file is mapped", is_mapped);
+}
+
+/// The scheduler's policy for each thread of this name, which is field 41 of its status.
+#[cfg(target_os = "linux")]
+fn policies_of(name: &str) -> Vec<String> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    // A thread may end meanwhile.
+    let status = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let own = status.filter_map(|status| {
+        let (before, after) = status.rsplit_once(") ")?;
+        before.ends_with(name).then(|| after.split(' ').nth(41 - 3).unwrap().to_owned())
+    });
+    own.collect()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_writer_runs_where_a_processor_is_idle_if_it_is_said() {
+    const IDLE: &str = "5";
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Cache::builder().tuning(Tuning::new().background_priority(BackgroundPriority::Idle));
+    let pages = open(dir.path(), settings);
+    forward(&pages, &[1]);
+    pages.flush().unwrap();
+    // The writers of other tests of this program have another policy.
+    assert!(policies_of("tcx-writer").iter().any(|policy| policy == IDLE));
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Measures how even the times of warm batches are while another thread fills, seals and compacts the same cache.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tcx::{Cache, Cached};
+use tcx::{BackgroundPriority, Cache, Cached, Tuning};
 
 use crate::data::rows::Batches;
 use crate::data::workload::{BATCH, Workload, ids, rows, shuffled};
@@ -22,44 +21,63 @@ const FILLED: usize = 4;
 const MOST_FILLED: usize = 2_000;
 
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
-    let (dir, stored) = (settings.dir.join(W::NAME).join("cache"), W::rows(settings));
-    let cached = Cache::open(&dir)?.module(W::new())?;
+    let stored = W::rows(settings);
     let batches = Batches::new(shuffled(stored));
     let whole: Vec<&[String]> =
         batches.iter().filter(|(rows, _)| rows.len() == BATCH).map(|(_, ids)| ids).collect();
-    for &ids in &whole {
-        // The first round verifies every checksum.
-        drop(read(&cached, ids)?);
-    }
     let measured = settings.rows(MEASURED);
-    let alone = times(whole.iter().copied().cycle().take(measured), &cached)?;
-    let is_over = AtomicBool::new(false);
-    let mut rounds = std::thread::scope(|scope| {
-        let filler = scope.spawn(|| fill::<W>(&dir, stored, &is_over).map_err(|error| format!("{error:#}")));
-        let round = |_| times(whole.iter().copied().cycle().take(measured), &cached);
-        let rounds: Result<Vec<_>> = (0..ROUNDS).map(round).collect();
-        is_over.store(true, Ordering::Relaxed);
-        filler.join().map_err(|_| "the thread that fills panicked")??;
-        rounds
-    })?;
-    let unevenness = |times: &[Duration]| quantile(times, 0.999) / quantile(times, 0.5);
-    rounds.sort_by(|a, b| unevenness(a).total_cmp(&unevenness(b)));
-    let beside = rounds.swap_remove(ROUNDS / 2);
-    for (name, times) in [("warm_batch", &alone), ("warm_batch.beside_fill", &beside)] {
-        let of = |share| quantile(times, share);
-        let name = |what: &str| format!("{}.{name}.{what}", W::NAME);
-        figures.add(name("p50_us"), of(0.5) * 1e6);
-        figures.add(name("p99_us"), of(0.99) * 1e6);
-        figures.add(name("p999_us"), of(0.999) * 1e6);
-        figures.add(name("p999_vs_p50"), unevenness(times));
+    let mut first = stored;
+    for (priority, beside) in [
+        (BackgroundPriority::Low, "warm_batch.beside_fill"),
+        (BackgroundPriority::Idle, "warm_batch.beside_idle_fill"),
+    ] {
+        let cache = Cache::builder().tuning(Tuning::new().background_priority(priority));
+        let cache = cache.open(settings.dir.join(W::NAME).join("cache"))?;
+        let cached = cache.module(W::new())?;
+        let round = || times(whole.iter().copied().cycle().take(measured), &cached);
+        // The first verifies every checksum.
+        times(whole.iter().copied(), &cached)?;
+        if priority == BackgroundPriority::Low {
+            add::<W>(figures, "warm_batch", &round()?);
+        }
+        let rounds;
+        (rounds, first) = beside_fill::<W>(&cache, first, round)?;
+        add::<W>(figures, beside, &rounds);
+        // The part of the engine, of all rounds.
+        let lookups = cached.stats().hit_times;
+        let unevenness = lookups.p999().as_secs_f64() / lookups.p50().as_secs_f64();
+        figures.add(format!("{}.{}.p999_vs_p50", W::NAME, beside.replace("batch", "lookup")), unevenness);
     }
-    // The part of the engine, of both rounds.
-    let lookups = cached.stats().hit_times;
-    figures.add(
-        format!("{}.warm_lookup.p999_vs_p50", W::NAME),
-        lookups.p999().as_secs_f64() / lookups.p50().as_secs_f64(),
-    );
     Ok(())
+}
+
+/// The round in the middle, and the first row that the other thread has not added.
+fn beside_fill<W: Workload>(
+    cache: &Cache,
+    first: usize,
+    round: impl Fn() -> Result<Vec<Duration>>,
+) -> Result<(Vec<Duration>, usize)> {
+    let is_over = AtomicBool::new(false);
+    let (mut rounds, end) = std::thread::scope(|scope| {
+        let filler = scope.spawn(|| fill::<W>(cache, first, &is_over).map_err(|error| format!("{error:#}")));
+        let rounds: Result<Vec<_>> = (0..ROUNDS).map(|_| round()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        let end = filler.join().map_err(|_| "the thread that fills panicked")??;
+        Ok::<_, Box<dyn std::error::Error>>((rounds?, end))
+    })?;
+    rounds.sort_by(|a, b| unevenness(a).total_cmp(&unevenness(b)));
+    Ok((rounds.swap_remove(ROUNDS / 2), end))
+}
+
+fn unevenness(times: &[Duration]) -> f64 {
+    quantile(times, 0.999) / quantile(times, 0.5)
+}
+
+fn add<W: Workload>(figures: &mut Figures, name: &str, times: &[Duration]) {
+    for (what, share) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
+        figures.add(format!("{}.{name}.{what}", W::NAME), quantile(times, share) * 1e6);
+    }
+    figures.add(format!("{}.{name}.p999_vs_p50", W::NAME), unevenness(times));
 }
 
 fn times<'b, W: Workload>(
@@ -77,19 +95,19 @@ fn times<'b, W: Workload>(
     Ok(times)
 }
 
-/// Adds rows behind those that are stored and flushes them, until the other thread has measured enough. The store joins their
-/// segments in the background.
-fn fill<W: Workload>(dir: &Path, stored: usize, is_over: &AtomicBool) -> Result<()> {
-    let cached = Cache::open(dir)?.module(W::new())?;
-    let mut first = stored;
+/// Adds rows from `first` on and flushes them, until the other thread has measured enough; returns the first that was not added. The
+/// store joins their segments in the background.
+fn fill<W: Workload>(cache: &Cache, first: usize, is_over: &AtomicBool) -> Result<usize> {
+    let cached = cache.module(W::new())?;
+    let mut next = first;
     while !is_over.load(Ordering::Relaxed) {
         for _ in 0..FILLED {
-            if first < stored + MOST_FILLED * BATCH {
-                cached.fetch(&ids(first..first + BATCH), |_| Ok(rows::<W>(first, BATCH)))?;
-                first += BATCH;
+            if next < first + MOST_FILLED * BATCH {
+                cached.fetch(&ids(next..next + BATCH), |_| Ok(rows::<W>(next, BATCH)))?;
+                next += BATCH;
             }
         }
         cached.flush()?;
     }
-    Ok(())
+    Ok(next)
 }

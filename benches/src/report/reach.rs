@@ -42,7 +42,7 @@ pub(crate) fn of(figure: &str) -> Option<Reach> {
         "w2.random_read.vs_lance" => AtLeast(10.),
         "w3.random_read.vs_raw_gather" | "w1.fill.vs_raw_write_fsync" => AtLeast(0.8),
         "w1.fill.caller_ms_vs_memcpy" => AtMost(1.5),
-        "w1.warm_batch.beside_fill.p999_vs_p50" => AtMost(3.),
+        "w1.warm_batch.beside_idle_fill.p999_vs_p50" => AtMost(3.),
         "e2e.first_epoch_overhead" => AtMost(1.03),
         "cli.ls_10m_ms" => AtMost(50.),
         "cli.verify.vs_cat" => AtLeast(0.7),

@@ -280,6 +280,7 @@ impl Generations {
     /// These tombstones for rows of the oldest generation were found to be written, after an error: what was recomputed later outlives
     /// them. Returns how many of the later rows have died.
     pub(crate) fn outlive_found(&mut self, found: &[Replacement]) -> usize {
+        // A generation that made an attempt stays the oldest until it has been sealed: later ones wait for it.
         let frozen = self.frozen.iter_mut().skip(1);
         let frozen = frozen.map(|own| (&own.generation.batches, Arc::make_mut(&mut own.fates)));
         let Active { generation, fates } = &mut self.active;
@@ -301,8 +302,13 @@ impl Generations {
         let active = (&self.active.generation, &*self.active.fates);
         let frozen = self.frozen.iter().rev().map(|frozen| (&*frozen.generation, &**frozen.fates));
         let generations = std::iter::once(active).chain(frozen);
-        let newest_first = generations.flat_map(|(own, fates)| wanted.alive(own, fates, position));
-        let (batch, _, row) = newest(newest_first, |(batch, fate, _)| Age::of(batch, fate))?;
+        let replaces = generations.clone().any(|(own, _)| own.replaces());
+        let mut newest_first = generations.flat_map(|(own, fates)| wanted.alive(own, fates, position));
+        let (batch, _, row) = if replaces {
+            newest(newest_first, |(batch, fate, _)| Age::of(batch, fate))?
+        } else {
+            newest_first.next()?
+        };
         Some(if wanted.is_own(batch, position) {
             Newest::Own(BufferedRow { batch: batch.clone(), row })
         } else {

@@ -27,7 +27,7 @@ use crate::live::retention::Retention;
 use crate::live::segment_set::SegmentSet;
 use crate::live::snapshot::Snapshot;
 use crate::live::uses::UseCounts;
-use crate::options::{Compression, Options};
+use crate::options::{BackgroundPriority, Compression, Options};
 use crate::read::destination::{Destination, Destinations};
 use crate::read::lookup::Lookup;
 use crate::read::lookup_options::LookupOptions;
@@ -61,6 +61,7 @@ pub(crate) struct Core {
     pub(crate) retention: Retention,
     pub(crate) compression: Compression,
     pub(crate) gc_grace: Duration,
+    pub(crate) background_priority: BackgroundPriority,
     pub(crate) memory_cache: Arc<MemoryCache>,
     /// The bytes of the folder when they were last counted.
     pub(crate) used_bytes: AtomicU64,
@@ -142,6 +143,7 @@ impl Core {
             retention,
             compression: options.compression,
             gc_grace: options.gc_grace,
+            background_priority: options.background_priority,
             memory_cache,
             used_bytes: AtomicU64::new(0),
             sealed_when_measured: AtomicU64::new(0),

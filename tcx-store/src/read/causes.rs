@@ -23,8 +23,12 @@ pub(crate) fn note_causes(lookup: &mut Lookup, snapshot: &Snapshot) {
 
 fn cause(lookup: &Lookup, snapshot: &Snapshot, position: usize) -> Cause {
     let served = snapshot.runs.iter().find_map(|indexed| of_served(lookup, snapshot, indexed, position));
-    let unserved = || snapshot.unserved.iter().find_map(|unserved| of_unserved(lookup, unserved, position));
-    let cause = served.or_else(unserved).unwrap_or_default();
+    let unserved = || snapshot.unserved.iter().flat_map(|unserved| of_unserved(lookup, unserved, position));
+    // A value that is put takes the place of a row which is too old, also of one beside a copy that is served and was invalidated.
+    if lookup.is_for_puts() && unserved().any(|cause| cause == Cause::Expired) {
+        return Cause::Expired;
+    }
+    let cause = served.or_else(|| unserved().next()).unwrap_or_default();
     // What became of a row before its segment went is not known, but that it was invalidated is.
     let is_doomed = || snapshot.tombstones.newest_for_row(lookup.keys(), position) > 0;
     if cause == Cause::Unreadable && is_doomed() { Cause::Invalidated } else { cause }
@@ -49,11 +53,15 @@ fn of_served(lookup: &Lookup, snapshot: &Snapshot, indexed: &IndexedRun, positio
 }
 
 /// 48 bits of the key's hash are in a segment that is not served, which is nearly always the key itself.
-fn of_unserved(lookup: &Lookup, unserved: &Unserved, position: usize) -> Option<Cause> {
+fn of_unserved<'a>(
+    lookup: &Lookup,
+    unserved: &'a Unserved,
+    position: usize,
+) -> impl Iterator<Item = Cause> + 'a {
     let causes = candidates(&unserved.run, lookup, position);
     causes
         .filter_map(|(number, _)| unserved.causes.get(number).copied())
-        .find(|cause| *cause != Cause::Absent)
+        .filter(|cause| *cause != Cause::Absent)
 }
 
 /// The segments, by their numbers in the run, and rows that may be the key's.

@@ -64,7 +64,7 @@ impl UpkeepThread {
         let (done, running) = oneshot::channel();
         let (core, gc_grace) = (self.core.clone(), self.gc_grace);
         let started = spawn("tcx-upkeep", move || {
-            priority::lower(Background::Upkeep);
+            priority::lower(core.background_priority.of(Background::Upkeep));
             let is_unfinished = keep_up(&core, due, gc_grace);
             // Before it is reported: a store that is closed keeps no file mapped.
             drop(core);

@@ -31,10 +31,6 @@ impl<'a> Decided<'a> {
     ///
     /// Returns an error if the folder cannot be read or is another one, or if the rows have to wait for unreadable changes.
     pub(crate) fn new(core: &Core, live: &mut Live, generation: &'a Arc<Generation>) -> Result<Self> {
-        // Under the lock: a thread that seals an earlier generation may change them.
-        let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
-        let refused = refuse(&mut fates, &generation.batches);
-        let died = expire(&mut fates, &generation.batches, core.retention.oldest_kept());
         // A segment's base is the newest change known when it is sealed, so that none is missed.
         if live.refresh()? {
             core.install(live);
@@ -42,6 +38,11 @@ impl<'a> Decided<'a> {
         let identity = live.ensure_identity()?;
         let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
         live.changes.write_pending(&*core.storage).map_err(failed)?;
+        // Under the lock, and after the refresh: a thread that seals an earlier generation may change them, and so may a tombstone that
+        // is found to be written after an error.
+        let mut fates = core.buffer.fates(generation).as_deref().cloned().unwrap_or_default();
+        let refused = refuse(&mut fates, &generation.batches);
+        let died = expire(&mut fates, &generation.batches, core.retention.oldest_kept());
         can_decide(core, &live.changes, &fates)?;
         let replacements = Vec::new();
         let mut decided = Self { identity, generation, fates, refused, replacements, died };

@@ -110,7 +110,7 @@ impl Writer {
         let task = move || {
             IS_WRITER.set(true);
             // The threads that it starts have its priority.
-            priority::lower(Background::Writing);
+            priority::lower(shared.background_priority.of(Background::Writing));
             let _writes = Writes::begin();
             let _off = WriterOff(shared.clone());
             runtime.block_on(run(&shared, receiver, times));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tcx_store::{MemoryCachePolicy, Options, ReadMode};
+use tcx_store::{BackgroundPriority, MemoryCachePolicy, Options, ReadMode};
 
 /// The settings that seldom need another value, for [`CacheBuilder::tuning`](crate::CacheBuilder::tuning) and
 /// [`Settings::tuning`](crate::Settings::tuning). None of them is part of a module's identity.
@@ -16,6 +16,7 @@ use tcx_store::{MemoryCachePolicy, Options, ReadMode};
 /// | [`gc_grace`](Self::gc_grace) | 1 min |
 /// | [`read_mode`](Self::read_mode) | [`ReadMode::Auto`] |
 /// | [`memory_cache_policy`](Self::memory_cache_policy) | [`MemoryCachePolicy::Lru`] |
+/// | [`background_priority`](Self::background_priority) | [`BackgroundPriority::Low`] |
 ///
 /// ```
 /// # use std::time::Duration;
@@ -40,6 +41,7 @@ pub struct Tuning {
     gc_grace: Duration,
     read_mode: ReadMode,
     memory_cache_policy: MemoryCachePolicy,
+    background_priority: BackgroundPriority,
 }
 
 impl Tuning {
@@ -95,6 +97,14 @@ impl Tuning {
         self
     }
 
+    /// How much the background threads yield to those of the program ([`BackgroundPriority::Low`]). With
+    /// [`BackgroundPriority::Idle`], a program that answers requests finds rows in even times while others are written, but a
+    /// `flush` may wait for minutes as long as all processors are busy.
+    pub fn background_priority(mut self, priority: BackgroundPriority) -> Self {
+        self.background_priority = priority;
+        self
+    }
+
     /// Those of these options.
     pub(super) fn of(options: &Options) -> Self {
         Self {
@@ -105,6 +115,7 @@ impl Tuning {
             gc_grace: options.gc_grace,
             read_mode: options.read_mode,
             memory_cache_policy: options.memory_cache_policy,
+            background_priority: options.background_priority,
         }
     }
 
@@ -118,6 +129,7 @@ impl Tuning {
             gc_grace,
             read_mode,
             memory_cache_policy,
+            background_priority,
         } = self;
         options.flush_bytes = flush_bytes;
         options.flush_interval = flush_interval;
@@ -126,6 +138,7 @@ impl Tuning {
         options.gc_grace = gc_grace;
         options.read_mode = read_mode;
         options.memory_cache_policy = memory_cache_policy;
+        options.background_priority = background_priority;
     }
 }
 

@@ -120,6 +120,7 @@ mod tests {
             tcx::Compression => "tcx_store::options::Compression",
             tcx::OnMismatch => "tcx_store::options::OnMismatch",
             tcx::Eviction => "tcx_store::options::eviction::Eviction",
+            tcx::BackgroundPriority => "tcx_store::options::BackgroundPriority",
             tcx::MemoryCachePolicy => "tcx_store::options::MemoryCachePolicy",
             tcx::Settings => "tcx::cache::settings::Settings",
             tcx::RowFacts => "tcx_store::store::describe::RowFacts",

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tcx_engine_tests::{OUTPUT, check, columns, files, get_or_compute, lookup, open, options, row, spec};
 
 use tcx_store::{
-    Column, ColumnType, Compression, DType, ErrorKind, Eviction, EvictionCandidate, EvictionPolicy, Identity,
-    KeyType, Keys, MemoryCachePolicy, Options, ReadMode, Spec, Store, WhenFull,
+    BackgroundPriority, Column, ColumnType, Compression, DType, ErrorKind, Eviction, EvictionCandidate,
+    EvictionPolicy, Identity, KeyType, Keys, MemoryCachePolicy, Options, ReadMode, Spec, Store, WhenFull,
 };
 
 #[test]
@@ -309,7 +309,7 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
         assert!(std::sync::Arc::ptr_eq(&store, &again));
     }
     let hour = Duration::from_hours(1);
-    let others: [(&str, Options); 13] = [
+    let others: [(&str, Options); 14] = [
         ("`max_bytes` is 1073741824, requested 5", Options { max_bytes: Some(5), ..first.clone() }),
         (
             "`when_full` is StopWriting, requested EvictOldest",
@@ -321,6 +321,10 @@ fn a_second_open_shares_the_store_with_the_same_settings_and_is_refused_with_oth
             Options { compression: Compression::Zstd, ..first.clone() },
         ),
         ("`read_mode` is Auto, requested Pread", Options { read_mode: ReadMode::Pread, ..first.clone() }),
+        (
+            "`background_priority` is Low, requested Idle",
+            Options { background_priority: BackgroundPriority::Idle, ..first.clone() },
+        ),
         ("requested 7", Options { memory_cache_bytes: 7, ..first.clone() }),
         (
             "`memory_cache_policy` is Lru, requested ScanResistant",
