@@ -291,6 +291,16 @@ impl Generations {
         died
     }
 
+    /// Whether there is a row of a key and view that no change has killed yet as far as it has been compared, however old it is.
+    pub(crate) fn hold(&self, keys: &Keys, position: usize) -> bool {
+        let active = (&self.active.generation, &*self.active.fates);
+        let frozen = self.frozen.iter().map(|frozen| (&*frozen.generation, &**frozen.fates));
+        let mut generations = std::iter::once(active).chain(frozen);
+        generations.any(|(own, fates)| {
+            own.find(keys, position).any(|(number, row)| !fates[number as usize].is_killed(row as usize))
+        })
+    }
+
     /// The newest live row of a key and view.
     pub(crate) fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<Newest> {
         // Most rows that are looked up are not buffered: one probe of each index says so.

@@ -12,6 +12,7 @@ use crate::buffer::generation::{Generation, Generations, Newest, Wanted};
 use crate::changes::Replacement;
 use crate::computed::RowBatch;
 use crate::error::Error;
+use crate::schema::key::Keys;
 
 /// How much is in the buffer, and why nothing more is taken while writing is off.
 #[derive(Debug, Default)]
@@ -120,6 +121,11 @@ impl WriteBuffer {
                 found(position, newest);
             }
         }
+    }
+
+    /// Whether it has a row of a key and view that is not served: it is too old, or a change that cannot be read may have killed it.
+    pub(crate) fn holds(&self, keys: &Keys, position: usize) -> bool {
+        self.batches.load(Ordering::Acquire) > 0 && self.read().hold(keys, position)
     }
 
     /// Every batch whose source has not changed, its rows dead or not.

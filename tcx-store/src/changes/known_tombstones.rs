@@ -97,9 +97,28 @@ impl Tombstones {
         self.may_kill(number) && self.newest_for(key, view, hash(key, view)) > number
     }
 
+    /// Whether a tombstone that could be read, and is written, kills a row of this key and view with this number.
+    pub(crate) fn surely_kill(&self, number: u64, key: &[u8], view: u32) -> bool {
+        let asked = HashedKey { key, view, hash: key_hash(key), view_hash: hash(key, view) };
+        self.numbers_for(asked, |_| true).next().unwrap_or(0).max(self.all()) > number
+    }
+
     /// Whether the row of the key at `position` with this number is dead.
     pub(crate) fn kill_row(&self, number: u64, keys: &Keys, position: usize) -> bool {
         self.may_kill(number) && self.newest_for_row(keys, position) > number
+    }
+
+    /// Whether the row of the key at `position` with this number counts as dead only because of a change that cannot be read, and that may
+    /// have nothing to do with it.
+    pub(crate) fn hide_row(&self, number: u64, keys: &Keys, position: usize) -> bool {
+        number < self.floor && self.newest_read_for_row(keys, position) <= number
+    }
+
+    /// As [`newest_for_row`](Self::newest_for_row), of the tombstones that could be read.
+    pub(crate) fn newest_read_for_row(&self, keys: &Keys, position: usize) -> u64 {
+        let (key, view, view_hash) = (keys.key(position), keys.view(), keys.hash(position));
+        let asked = HashedKey { key, view, hash: key_hash(key), view_hash };
+        self.numbers_for(asked, |_| false).next().unwrap_or(0).max(self.all())
     }
 
     /// As [`kill_row`](Self::kill_row), without the failed ones that are `spared`.

@@ -137,7 +137,7 @@ pub(crate) struct Seen {
     /// Whether rows may be there that could not be read or found.
     pub(crate) is_in_doubt: bool,
     /// Whether a change could not be read, so that rows were missing which it need not name.
-    is_unread: bool,
+    pub(crate) is_unread: bool,
 }
 
 impl Seen {

@@ -28,7 +28,15 @@ impl Doubt {
     /// Whether the file is worth another look: damage is checksummed in full each time it is looked for.
     pub(super) fn is_over(&self, storage: &dyn Storage, number: u64) -> bool {
         let Self::Damaged(judged) = self else { return true };
-        stamp(storage, number) != judged.stamp || runtime::now() >= judged.again
+        info(storage, number).map(stamp_of) != judged.stamp || runtime::now() >= judged.again
+    }
+
+    /// Whether the file may be sound in a moment.
+    pub(super) fn may_end(&self) -> bool {
+        match self {
+            Self::Failed(_) => true,
+            Self::Damaged(judged) => judged.is_new,
+        }
     }
 
     /// Whether the file looks as it did when it could not be read, or was found to be damaged. Its inode says nothing: some file
@@ -44,7 +52,8 @@ impl Doubt {
             // As it looked at first: another file of the same name is not the change that is known.
             (Self::Failed(now), Self::Failed(before)) => Self::Failed(before.or(now)),
             (Self::Damaged(now), Self::Damaged(before)) if now.stamp == before.stamp => {
-                Self::Damaged(Judged::new(now.stamp, LONGEST_PAUSE.min(before.pause * 2)))
+                let pause = LONGEST_PAUSE.min(before.pause * 2);
+                Self::Damaged(Judged { again: runtime::now() + pause, pause, ..now })
             }
             _ => self,
         }
@@ -58,17 +67,23 @@ pub(super) struct Judged {
     /// A file system stamps coarsely: a file that looks the same may have been completed since.
     again: Instant,
     pause: Duration,
+    /// Whether it may not have been complete yet.
+    is_new: bool,
 }
 
 impl Judged {
-    fn new(stamp: Option<(u64, Stamp)>, pause: Duration) -> Self {
-        Self { stamp, again: runtime::now() + pause, pause }
+    fn new(found: Option<FileInfo>) -> Self {
+        let is_new = found.is_some_and(|found| found.is_new());
+        Self { stamp: found.map(stamp_of), again: runtime::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_new }
     }
 }
 
-fn stamp(storage: &dyn Storage, number: u64) -> Option<(u64, Stamp)> {
-    let FileInfo { bytes, stamp, .. } = storage.info(&FileName::Change(number).to_string()).ok()?;
-    Some((bytes, stamp))
+fn info(storage: &dyn Storage, number: u64) -> Option<FileInfo> {
+    storage.info(&FileName::Change(number).to_string()).ok()
+}
+
+fn stamp_of(found: FileInfo) -> (u64, Stamp) {
+    (found.bytes, found.stamp)
 }
 
 /// The table of a change; `None` if it is not there (any more).
@@ -78,11 +93,11 @@ fn stamp(storage: &dyn Storage, number: u64) -> Option<(u64, Stamp)> {
 /// Returns the reason why the change cannot be read or verified.
 pub(super) fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (Doubt, String)> {
     // Before the bytes: what takes the place of the file afterwards has another stamp.
-    let stamp = stamp(storage, number);
-    let damaged = |what| (Doubt::Damaged(Judged::new(stamp, FIRST_PAUSE)), what);
+    let found = info(storage, number);
+    let damaged = |what| (Doubt::Damaged(Judged::new(found)), what);
     let map = match map(storage, FileName::Change(number)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err((Doubt::Failed(stamp), error.to_string())),
+        Err(error) => return Err((Doubt::Failed(found.map(stamp_of)), error.to_string())),
         Ok(map) => map.map_err(damaged)?,
     };
     match TombstoneTable::open(number, ChangeBytes::Mapped(map)) {

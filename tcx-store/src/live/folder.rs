@@ -286,8 +286,9 @@ impl Live {
         let waiting = self.segments.usable().into_iter().map(|segment| segment.needs());
         let outlived = self.changes.outlived(waiting.filter(|needs| needs.commit.is_some()));
         let unserved = self.unserved(&served);
-        let is_unread = self.changes.unread_after(0).is_some();
-        let is_partial = !is_indexed || self.segments.unopened().is_some();
+        let is_unread = self.changes.hides_for_now();
+        let counts_on_more = self.segments.newest_base() > self.changes.newest();
+        let is_partial = !is_indexed || counts_on_more || self.segments.unopened().is_some();
         let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
         let replaced = self.replaced.clone();
         Snapshot {

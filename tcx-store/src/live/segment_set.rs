@@ -50,6 +50,8 @@ pub(crate) struct SegmentSet {
     known: BTreeMap<SegmentName, State>,
     /// Segments of the last listing that could not be read, and why.
     unopened: BTreeMap<SegmentName, SegmentError>,
+    /// Damaged segments of the last listing that may be complete in a moment.
+    incomplete: BTreeSet<SegmentName>,
     warned: Warned,
 }
 
@@ -69,6 +71,7 @@ impl SegmentSet {
             counters,
             known: BTreeMap::new(),
             unopened: BTreeMap::new(),
+            incomplete: BTreeSet::new(),
             warned: Warned::default(),
         }
     }
@@ -83,6 +86,8 @@ impl SegmentSet {
         let mut opened = Opened::default();
         // A stale listing may lack one that could not be opened: its rows are there until it is known to be gone.
         let unopened = std::mem::take(&mut self.unopened);
+        self.incomplete.retain(|name| listed.contains(name));
+        self.known.retain(|name, _| !self.incomplete.contains(name));
         for name in listed.iter().chain(unopened.keys().filter(|name| !listed.contains(name))) {
             if !self.known.contains_key(name) {
                 let is_listed = listed.contains(name);
@@ -119,7 +124,8 @@ impl SegmentSet {
     fn read(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
         let opened = self.open_file(name, identity)?;
         match &opened {
-            Ok(_) | Err(SegmentError::Failed(_)) => {}
+            Ok(_) => drop(self.incomplete.remove(&name)),
+            Err(SegmentError::Failed(_)) => {}
             Err(SegmentError::Foreign(why)) => tracing::debug!(segment = %name, "not served: {why}"),
             Err(SegmentError::Unknown(what)) => {
                 self.counters.unknown_segments.add(1);
@@ -131,7 +137,14 @@ impl SegmentSet {
                 );
                 notice(Trouble::Unknown, unknown);
             }
-            Err(SegmentError::Damaged(what)) => self.count_damage(name, what),
+            Err(SegmentError::Damaged(what)) => {
+                let is_new = self.storage.info(&name.to_string()).is_ok_and(|found| found.is_new());
+                let was_met =
+                    if is_new { !self.incomplete.insert(name) } else { self.incomplete.remove(&name) };
+                if !was_met {
+                    self.count_damage(name, what);
+                }
+            }
         }
         let state = match opened {
             Ok(segment) => State::Usable(Arc::new(segment)),
@@ -299,9 +312,9 @@ impl SegmentSet {
         needs.filter(|needs| needs.commit.is_some()).map(|needs| needs.base).collect()
     }
 
-    /// A segment that was listed last and could not be read, if there is one.
+    /// A segment that was listed last and could not be read, or is not complete yet, if there is one.
     pub(crate) fn unopened(&self) -> Option<SegmentName> {
-        self.unopened.keys().next().copied()
+        self.unopened.keys().chain(&self.incomplete).next().copied()
     }
 
     /// Why the rows of a segment are not served. Those of a replaced one are elsewhere, if anywhere.

@@ -20,9 +20,10 @@ pub(crate) struct Snapshot {
     /// The newest change that rows outlive which are computed now; it is not the newest that is known where a replacement of missing rows
     /// may be there, and was not found.
     pub(crate) outlived: u64,
-    /// Whether a change cannot be read now: until it can be, it hides every row before it.
+    /// Whether a change cannot be read now, or is not complete yet: until it can be read, it hides every row before it.
     pub(crate) is_unread: bool,
-    /// Whether the rows of a segment cannot be found now: it was listed and could not be opened, or has no index.
+    /// Whether the rows of a segment cannot be found now: it was listed and could not be opened, has no index, or
+    /// counts on a change that was not found.
     pub(crate) is_partial: bool,
     /// When the first of the segments is to be let go of for its age, in milliseconds since 1970.
     pub(crate) expires: Option<u64>,

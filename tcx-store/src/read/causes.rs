@@ -22,28 +22,37 @@ pub(crate) fn note_causes(lookup: &mut Lookup, snapshot: &Snapshot) {
 }
 
 fn cause(lookup: &Lookup, snapshot: &Snapshot, position: usize) -> Cause {
-    let served = snapshot.runs.iter().find_map(|indexed| of_served(lookup, snapshot, indexed, position));
-    let unserved = || snapshot.unserved.iter().flat_map(|unserved| of_unserved(lookup, unserved, position));
-    // A value that is put takes the place of a row which is too old, also of one beside a copy that is served and was invalidated.
-    if lookup.is_for_puts() && unserved().any(|cause| cause == Cause::Expired) {
-        return Cause::Expired;
+    let served = snapshot.runs.iter().flat_map(|indexed| of_served(lookup, snapshot, indexed, position));
+    let unserved = snapshot.unserved.iter().flat_map(|unserved| of_unserved(lookup, unserved, position));
+    let mut causes = served.chain(unserved);
+    if lookup.is_for_puts() {
+        // A row that others may serve comes before any that is dead for all.
+        return causes.max_by_key(|cause| Lookup::is_elsewhere(*cause)).unwrap_or_default();
     }
-    let cause = served.or_else(|| unserved().next()).unwrap_or_default();
+    let cause = causes.next().unwrap_or_default();
     // What became of a row before its segment went is not known, but that it was invalidated is.
-    let is_doomed = || snapshot.tombstones.newest_for_row(lookup.keys(), position) > 0;
+    let is_doomed = || snapshot.tombstones.newest_read_for_row(lookup.keys(), position) > 0;
     if cause == Cause::Unreadable && is_doomed() { Cause::Invalidated } else { cause }
 }
 
-/// The row is in a segment that is served.
-fn of_served(lookup: &Lookup, snapshot: &Snapshot, indexed: &IndexedRun, position: usize) -> Option<Cause> {
+/// Rows of the key in segments that are served.
+fn of_served<'a>(
+    lookup: &'a Lookup,
+    snapshot: &'a Snapshot,
+    indexed: &'a IndexedRun,
+    position: usize,
+) -> impl Iterator<Item = Cause> + 'a {
     let keys = lookup.keys();
-    candidates(&indexed.run, lookup, position).find_map(|(number, row)| {
+    candidates(&indexed.run, lookup, position).filter_map(move |(number, row)| {
         let segment = indexed.segments.get(number)?.as_ref().filter(|segment| row < segment.rows())?;
         let broken = if segment.failures() > 0 { Cause::Unreadable } else { Cause::Damaged };
         let own = segment.key(row);
         match own.map(|(key, view)| *key == *keys.key(position) && view == keys.view()) {
             None => Some(broken),
             Some(false) => None,
+            Some(true) if snapshot.tombstones.hide_row(segment.base(), keys, position) => {
+                Some(Cause::Unreadable)
+            }
             Some(true) if snapshot.tombstones.kill_row(segment.base(), keys, position) => {
                 Some(Cause::Invalidated)
             }

@@ -334,21 +334,25 @@ impl Lookup {
         self.copied.forget(position);
     }
 
-    /// Whether a row of the key was found that is not to be served.
+    /// Whether a row of the key was found that is not to be served, or, of a value that is put, may be served by others.
     pub(crate) fn is_replaced(&self, position: usize) -> bool {
-        const REJECTED: u32 = Cause::Rejected as u32;
-        const OUTDATED: u32 = Cause::Outdated as u32;
-        const EXPIRED: u32 = Cause::Expired as u32;
-        if !self.is_missing(position) {
-            return false;
+        match self.cause(position) {
+            None => false,
+            Some(Cause::Rejected | Cause::Outdated) => true,
+            // A value that is put takes its place for others, too. A row that is computed again is as good as that one, and worth no tombstone.
+            Some(cause) => self.puts && Self::is_elsewhere(cause),
         }
-        match self.rows[position].row {
-            REJECTED | OUTDATED => true,
-            // To a process with a longer time to live the row is not too old: the value that is put takes its place there, too. A row that
-            // is computed again is as good as that one, and worth no tombstone.
-            EXPIRED => self.puts,
-            _ => false,
-        }
+    }
+
+    /// Whether a row that is missing for this cause may be served by others: it is too old for this process only, or another block of its
+    /// segment is damaged, or this process does not know its codec.
+    pub(crate) fn is_elsewhere(cause: Cause) -> bool {
+        matches!(cause, Cause::Expired | Cause::Damaged | Cause::Unreadable)
+    }
+
+    /// Why a row is missing, if it is.
+    pub(crate) fn cause(&self, position: usize) -> Option<Cause> {
+        self.is_missing(position).then(|| Cause::at(self.rows[position].row))
     }
 
     /// Rows of other stamps than those of the keys are missing, wherever they were copied.

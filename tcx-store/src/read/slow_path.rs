@@ -256,8 +256,9 @@ impl<'a, 'l> SlowPath<'a, 'l> {
     #[inline(never)]
     fn confirm(&mut self, candidate: &Unconfirmed) -> bool {
         let (segment, row) = (self.segments[candidate.segment as usize].segment, candidate.row as usize);
-        // Another thread may have found the damage since the snapshot was taken.
+        // Another thread may have found the damage since the snapshot was taken. The next one may have the row in another segment.
         if segment.is_damaged() {
+            self.damaged.segments.push(segment.clone());
             return false;
         }
         let (position, keys) = (candidate.position, self.lookup.keys());

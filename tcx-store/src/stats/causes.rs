@@ -34,7 +34,8 @@ pub struct MissCauses {
     pub expired: u64,
     /// The row's bytes do not verify.
     pub damaged: u64,
-    /// The row's segment is gone, cannot be opened or read, has an unknown codec, or depends on a missing change.
+    /// The row's segment is gone, cannot be opened or read, has an unknown codec, or depends on a missing change; or a change that may have
+    /// invalidated it cannot be read.
     pub unreadable: u64,
     /// The row was stored, but a [`RecomputeSession`](crate::RecomputeSession) computes it again.
     pub recomputed: u64,
@@ -98,4 +99,22 @@ pub(crate) enum Cause {
     Recomputed,
     Rejected,
     Outdated,
+}
+
+impl Cause {
+    const ALL: [Self; MissCauses::COUNT] = [
+        Self::Absent,
+        Self::Invalidated,
+        Self::Expired,
+        Self::Damaged,
+        Self::Unreadable,
+        Self::Recomputed,
+        Self::Rejected,
+        Self::Outdated,
+    ];
+
+    /// That of this place.
+    pub(crate) fn at(place: u32) -> Self {
+        Self::ALL.get(place as usize).copied().unwrap_or_default()
+    }
 }

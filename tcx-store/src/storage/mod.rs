@@ -28,6 +28,9 @@ use crate::sys::mmap::Mapped;
 /// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
 pub(crate) const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
 
+/// A file that looks damaged and is younger may be complete in a moment: someone copies it, or a network file system shows a part of it.
+const COMPLETE_AFTER: Duration = Duration::from_mins(1);
+
 /// One folder of immutable files.
 pub(crate) trait Storage: Send + Sync + fmt::Debug {
     /// What error messages call the folder.
@@ -121,6 +124,11 @@ pub(crate) struct FileInfo {
 }
 
 impl FileInfo {
+    /// Whether the file may not be complete yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.age < COMPLETE_AFTER
+    }
+
     fn of(metadata: &Metadata) -> io::Result<Self> {
         let stamp = Stamp::of(metadata)?;
         // A file from the future is new.

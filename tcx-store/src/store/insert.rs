@@ -49,15 +49,40 @@ impl Store {
         self.check_commits()?;
         let options = LookupOptions { recompute, uncounted: true, ..LookupOptions::default() };
         let mut lookup = self.lookup_with(keys, options)?.for_puts();
-        if lookup.missing() > 0 && lookup.seen().is_in_doubt {
-            let why = io::Error::other("rows of it cannot be read now, and may have these values");
+        if lookup.missing() > 0 && (lookup.seen().is_in_doubt || lookup.seen().is_unread) {
+            let what = if lookup.seen().is_unread { "a change" } else { "rows" };
+            let why = io::Error::other(format!("{what} of it cannot be read now, and may have these values"));
             return Err(Error::io("cannot put values in", self.path(), why));
         }
         if recompute.is_none() {
-            // Marks the rows that are too old for this process: a value that is put for one needs a tombstone. A session writes one for all.
-            note_causes(&mut lookup, &self.reader()?.snapshot());
+            // A value that is put for a row which others may serve needs a tombstone. A session writes one for all.
+            self.note_hidden(&mut lookup)?;
         }
         Ok(lookup)
+    }
+
+    /// Notes why rows are missing that others may serve, or that are in the write buffer all the same.
+    fn note_hidden(&self, lookup: &mut Lookup) -> Result<()> {
+        let core = self.reader()?;
+        note_causes(lookup, &core.snapshot());
+        let is_absent = |&position: &usize| lookup.cause(position) == Some(Cause::Absent);
+        let absent: Vec<usize> = lookup.all_missing_positions().filter(is_absent).collect();
+        for position in absent {
+            if core.buffer.holds(lookup.keys(), position) {
+                lookup.missed(position, Cause::Expired);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether rows of these keys are stored that a change hides because it cannot be read: what was computed instead is as good, and would
+    /// live on beside them. Not where a session recomputes rows: its tombstone kills them.
+    fn are_hidden(&self, lookup: &mut Lookup, positions: &[usize]) -> Result<bool> {
+        if !lookup.seen().is_unread || lookup.recompute().is_some() {
+            return Ok(false);
+        }
+        self.note_hidden(lookup)?;
+        Ok(positions.iter().any(|&position| lookup.cause(position).is_some_and(Lookup::is_elsewhere)))
     }
 
     /// A value that is put for a row which cannot be found now would die by the change that has replaced the row, or by one of this
@@ -199,6 +224,7 @@ impl Store {
             losses: losses.clone(),
             rejections: &self.rejections,
         };
+        let are_hidden = self.are_hidden(lookup, positions)?;
         let batch = lookup.take(positions, columns, Some(keeping))?;
         if batch.rows() == 0 {
             return Ok(true);
@@ -210,7 +236,8 @@ impl Store {
         };
         let tombstones = &core.snapshot().tombstones;
         // What a session recomputes gets a tombstone, which kills hidden rows as well.
-        let may_hide = lookup.recompute().is_none() && batch.seen.may_hide(tombstones, &batch.keys);
+        let may_hide =
+            are_hidden || lookup.recompute().is_none() && batch.seen.may_hide(tombstones, &batch.keys);
         if may_hide || batch.seen.may_be_replaced(tombstones, &batch.keys) {
             core.counters.rows_dropped.add(batch.rows());
             batch.lost(batch.rows(), &self.maybe_replaced());

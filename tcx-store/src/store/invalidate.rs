@@ -236,8 +236,16 @@ impl Core {
         for (segment, is_served) in served.chain(stored.others.iter().map(|segment| (segment, false))) {
             let failures = segment.failures();
             let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
-            // Which rows of the others are dead is not known.
-            keys.filter(|(key, view)| !is_served || !snapshot.tombstones.kill(segment.base(), key, *view))
+            // A change that cannot be read may have nothing to do with the rows of the others.
+            let is_dead = |key: &[u8], view| {
+                let (tombstones, base) = (&snapshot.tombstones, segment.base());
+                if is_served {
+                    tombstones.kill(base, key, view)
+                } else {
+                    tombstones.surely_kill(base, key, view)
+                }
+            };
+            keys.filter(|(key, view)| !is_dead(key, *view))
                 .for_each(|(key, view)| see(&key, view, segment.born()));
             if segment.failures() > failures {
                 first_unread = first_unread.or(Some(segment.name()));

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::generation::Generation;
-use crate::changes::Needs;
 use crate::changes::instance::KnownIdentity;
+use crate::changes::{Needs, Tombstones};
 use crate::computed::RowBatch;
 use crate::computed::attestation::ask_sources;
 use crate::engine::Core;
@@ -17,6 +17,7 @@ use crate::live::folder::Live;
 use crate::schema::key::KeyHash;
 use crate::segment::{Piece, PieceRows, PieceSource, WrittenSegment, most_rows, write_segment};
 use crate::storage::name::SegmentName;
+use crate::sys::bytes::Random;
 use crate::sys::notice::{Trouble, notice};
 use crate::write::decide::Decided;
 use crate::write::plan::{Plan, Rows};
@@ -68,7 +69,28 @@ pub(crate) struct Written {
     plan: Plan,
     /// Those of the rows that replace others, in the order of the plan.
     replacing: Vec<Vec<WrittenRows>>,
-    others: Vec<WrittenRows>,
+    others: Others,
+}
+
+/// The segments of the rows that replace none. They are kept while other processes make changes that do not concern them: a generation of
+/// many such rows would not be written before the next change comes.
+struct Others {
+    rows: Rows,
+    instance: Random,
+    /// The newest change that they know.
+    base: u64,
+    segments: Vec<WrittenRows>,
+}
+
+impl Others {
+    /// Whether they can be published instead of these rows, although there may be newer changes by now.
+    fn are(&self, rows: &Rows, instance: Random, generation: &Generation, tombstones: &Tombstones) -> bool {
+        let is_killed = |(batch, ranges): (&Arc<RowBatch>, &Vec<Range<usize>>)| {
+            let mut rows = ranges.iter().cloned().flatten();
+            rows.any(|row| tombstones.kill_row(self.base, &batch.keys, row))
+        };
+        self.rows == *rows && self.instance == instance && !generation.batches.iter().zip(rows).any(is_killed)
+    }
 }
 
 /// A segment that waits for its name, and the hashes of its rows.
@@ -87,9 +109,13 @@ const PLANNED_AT_MOST: usize = 8;
 /// Returns an error if the rows cannot be written, or if the folder refuses them.
 pub(crate) fn write(core: &Core, generation: &Arc<Generation>) -> Result<Written> {
     core.check()?;
-    let written = write_once(core, generation);
+    write_again(core, generation, None)
+}
+
+fn write_again(core: &Core, generation: &Arc<Generation>, kept: Option<Others>) -> Result<Written> {
+    let written = write_once(core, generation, kept);
     // A file was taken away while it was written: it is written again, with what has become of the rows by now.
-    if is_not_found(&written) { write_once(core, generation) } else { written }
+    if is_not_found(&written) { write_once(core, generation, None) } else { written }
 }
 
 /// Makes the segments of the oldest generation durable, shows them to readers, and lets go of the generation.
@@ -98,18 +124,17 @@ pub(crate) fn write(core: &Core, generation: &Arc<Generation>) -> Result<Written
 ///
 /// Returns an error if the rows cannot be made durable; they stay in the buffer.
 pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Written) -> Result<()> {
-    let write_again = || write(core, oldest).and_then(|written| publish_once(core, oldest, written));
+    let again =
+        |kept| write_again(core, oldest, kept).and_then(|written| publish_once(core, oldest, written));
     let mut published = publish_once(core, oldest, written);
     if is_not_found(&published) {
-        published = write_again();
+        published = again(None);
     }
     for _ in 1..PLANNED_AT_MOST {
-        if !matches!(published, Ok(false)) {
-            break;
-        }
-        published = write_again();
+        let Ok(Some(others)) = published else { break };
+        published = again(Some(others));
     }
-    if !published? {
+    if published?.is_some() {
         return Err(contended(core));
     }
     core.buffer.release_oldest();
@@ -127,7 +152,7 @@ pub(super) fn failed(core: &Core, error: io::Error) -> Error {
     Error::io("cannot write a segment in", core.storage.path(), error)
 }
 
-fn write_once(core: &Core, generation: &Arc<Generation>) -> Result<Written> {
+fn write_once(core: &Core, generation: &Arc<Generation>, kept: Option<Others>) -> Result<Written> {
     // Before the lock is taken: to ask may take as long as to read all weights.
     ask_sources(&generation.batches);
     let mut live = core.live();
@@ -135,6 +160,7 @@ fn write_once(core: &Core, generation: &Arc<Generation>) -> Result<Written> {
     let (plan, identity) = (Plan::new(&decided, &live.changes), decided.identity.clone());
     decided.settle(core, &mut live);
     make_durable(core, &mut live)?;
+    let tombstones = live.changes.tombstones().clone();
     drop(live);
     let write = |rows, needs| write_rows(core, generation, rows, &identity, needs);
     let mut replacing = Vec::new();
@@ -145,7 +171,14 @@ fn write_once(core: &Core, generation: &Arc<Generation>) -> Result<Written> {
         }
         replacing.push(segments);
     }
-    let others = write(&plan.others, plan.needs())?;
+    let instance = identity.instance;
+    let kept = kept.filter(|kept| kept.are(&plan.others, instance, generation, &tombstones));
+    let others = if let Some(kept) = kept {
+        kept
+    } else {
+        let segments = write(&plan.others, plan.needs())?;
+        Others { rows: plan.others.clone(), instance, base: plan.needs().base, segments }
+    };
     Ok(Written { plan, replacing, others })
 }
 
@@ -163,18 +196,19 @@ fn write_rows(
     written.collect::<io::Result<_>>().map_err(|e| failed(core, e))
 }
 
-/// `false` if other processes have made changes since the generation was written: what is left of it has to be written again.
-fn publish_once(core: &Core, generation: &Arc<Generation>, written: Written) -> Result<bool> {
+/// If other processes have made changes since the generation was written, what is left of it has to be written again; then the segments of
+/// the rows that replace none are returned.
+fn publish_once(core: &Core, generation: &Arc<Generation>, written: Written) -> Result<Option<Others>> {
     let Written { plan, replacing, others } = written;
     if !replacing.is_empty() && !replace(core, generation, &plan, replacing)? {
-        return Ok(false);
+        return Ok(Some(others));
     }
-    for WrittenRows { segment, hashes } in others {
+    for WrittenRows { segment, hashes } in others.segments {
         let sealed = (segment.name, segment.bytes, hashes.len());
         publish_segment(core, segment, hashes)?;
         count_sealed(core, sealed);
     }
-    Ok(true)
+    Ok(None)
 }
 
 pub(super) fn count_sealed(core: &Core, (name, bytes, rows): (SegmentName, u64, usize)) {

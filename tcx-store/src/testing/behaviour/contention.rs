@@ -49,6 +49,37 @@ fn rows_are_replaced_though_another_process_makes_a_change_whenever_they_are_wri
 }
 
 #[test]
+fn rows_that_replace_none_are_written_once_however_often_other_processes_make_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, other) = (process(dir.path()), process(dir.path()));
+    compute(&first, &["x"], 1);
+    first.flush().unwrap();
+    let (drafts, left) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(5));
+    let counted = drafts.clone();
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        counted.fetch_add(usize::from(step == "create_file"), SeqCst);
+        let is_due = step.starts_with("rename") && name.starts_with("run-");
+        if is_due && left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+            // The third names a row that replaces none.
+            let key = if left.load(SeqCst) == 2 { "z" } else { "busy" };
+            other.invalidate(&keys(&[key])).unwrap();
+        }
+        None
+    });
+    let store = with_operations(dir.path(), steps);
+    compute(&store, &["y", "z"], 3);
+    assert_eq!(replace(&store, &RecomputeSession::new(), &["x"], 2), 1);
+    store.flush().unwrap();
+    // Of six attempts each has a segment and an index run for the row that replaces another. The other rows have a segment at first, one
+    // without `z`, and an index run in the end. And there is the tombstone.
+    assert_eq!(drafts.load(SeqCst), 6 * 2 + 2 + 1 + 1);
+    for own in [&store, &process(dir.path())] {
+        assert_eq!(values(own, &["x", "y", "z"]), [2, 3, -1]);
+    }
+}
+
+#[test]
 fn a_row_that_another_process_invalidates_whenever_it_is_written_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let (first, session) = (process(dir.path()), RecomputeSession::new());

@@ -1,14 +1,20 @@
 //! Invalidations of rows that the process which invalidates them does not serve, and another does.
 
 use std::fs::{read, remove_file, write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use crate::changes::Doomed;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{compute, keys, names, process, seal_all, spec, values};
-use crate::{Options, Result, Store};
+use crate::testing::{Fault, Faulty};
+use crate::testing::{
+    compute, go_ahead, keys, names, process, replace, seal_all, spec, values, with_operations,
+};
+use crate::{Options, RecomputeSession, Result, Store};
 
 /// The invalidations that have to see the rows.
 const HOW: [fn(&Store) -> Result<()>; 2] =
@@ -73,10 +79,73 @@ fn a_segment_that_no_process_can_open_keeps_nothing_from_being_invalidated() {
         compute(&store, &["x"], 1);
         seal_all(&store);
         damage(dir.path(), 20);
+        // It is not a copy that will be complete in a moment.
+        for name in names(dir.path(), "seg-") {
+            let file = std::fs::OpenOptions::new().write(true).open(dir.path().join("m_v1").join(name));
+            file.unwrap().set_modified(SystemTime::now() - Duration::from_mins(2)).unwrap();
+        }
         let own = process(dir.path());
         compute(&own, &["y"], 1);
         sleep(Duration::from_millis(5));
         invalidate(&own).unwrap();
         assert_eq!(values(&own, &["x", "y"]), [-1, -1]);
     }
+}
+
+fn without_change(number: u64, dir: &Path, fails: &Arc<AtomicBool>) -> Store {
+    let (fails, file) = (fails.clone(), format!("change-{number:020}"));
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        let is_change = path.file_name().is_some_and(|name| *name == *file);
+        (step == "open" && is_change && fails.load(SeqCst)).then_some(Fault::Refused(io::ErrorKind::Other))
+    });
+    with_operations(dir, steps)
+}
+
+/// A block of an old segment is damaged, and a row of it was replaced an hour ago.
+#[test]
+fn what_is_younger_is_not_invalidated_because_of_a_dead_row_in_a_segment_that_is_out_of_service() {
+    for damaged in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = process(dir.path());
+        go_ahead(Duration::from_secs(1));
+        let ids: Vec<String> = (0..30_000).map(|i| format!("key {i}")).chain(["x".into()]).collect();
+        let ids: Vec<&str> = ids.iter().rev().map(String::as_str).collect();
+        compute(&store, &ids, 5);
+        compute(&store, &["y"], 0x1122_3344_5566_7788);
+        seal_all(&store);
+        let path = dir.path().join("m_v1").join(&names(dir.path(), "seg-")[0]);
+        go_ahead(Duration::from_hours(2));
+        replace(&store, &RecomputeSession::new(), &["x"], 1000);
+        seal_all(&store);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let wanted = 0x1122_3344_5566_7788_i64.to_le_bytes();
+        let at = bytes.windows(8).position(|own| own == wanted).unwrap();
+        bytes[at] ^= u8::from(damaged);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        let other = process(dir.path());
+        // Finds the damage.
+        values(&other, &["x", "y"]);
+        other.invalidate_older_than(SystemTime::now() + Duration::from_hours(1)).unwrap();
+        assert_eq!(values(&process(dir.path()), &["x"]), [1000], "damaged {damaged}");
+    }
+}
+
+/// The same where a change cannot be read for a moment.
+#[test]
+fn what_is_younger_is_not_invalidated_because_of_a_dead_row_that_an_unread_change_hides() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    go_ahead(Duration::from_secs(1));
+    compute(&store, &["x", "y"], 5);
+    seal_all(&store);
+    go_ahead(Duration::from_hours(2));
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    seal_all(&store);
+    store.core.kill(Doomed::Keys(vec![b"z".as_slice().into()])).unwrap();
+    let fails = Arc::new(AtomicBool::new(true));
+    let other = without_change(2, dir.path(), &fails);
+    other.invalidate_older_than(SystemTime::now() + Duration::from_hours(1)).unwrap();
+    fails.store(false, SeqCst);
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [1000, -1]);
 }

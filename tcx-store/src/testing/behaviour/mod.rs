@@ -11,10 +11,12 @@ mod failed_invalidation;
 mod faults;
 mod folder;
 mod gone_folder;
+mod hidden;
 mod invalidated_elsewhere;
 mod listing;
 mod lookup;
 mod merged_elsewhere;
+mod not_found_change;
 mod outlived;
 #[cfg(target_os = "linux")]
 mod read_ahead;

@@ -45,10 +45,9 @@ fn what_is_computed_meanwhile_does_not_displace_a_replacement_whether_changes_ar
             assert!(refused.contains("change-00000000000000000001"), "{refused}");
         }
         compute(&other, &["x"], 7);
-        // Where it knows what the change kills, the row is dropped, and that is said; otherwise it waits for the change.
         let refused = other.flush().unwrap_err().to_string();
-        assert_eq!(refused.contains("1 computed row was not kept"), is_merged, "{refused}");
-        assert_eq!(other.stats().rows_not_kept(), u64::from(is_merged));
+        assert!(refused.contains("1 computed row was not kept"), "{refused}");
+        assert_eq!(other.stats().rows_not_kept(), 1);
         fails.store(false, SeqCst);
         other.flush().unwrap();
         other.refresh().unwrap();
@@ -83,15 +82,71 @@ fn what_is_computed_while_a_later_change_hides_a_replacement_does_not_displace_i
         assert_eq!(rows.missing(), 1);
         other.insert(&mut rows, &[0], column(&[7])).unwrap();
         compute(&other, &["y"], 1);
-        // A row that no change names is kept: no value was put in its place.
-        assert_eq!(other.stats().rows_not_kept(), u64::from(session.is_none()));
+        // A row that no change names is not kept, either: the one that is hidden may be a value that was put.
+        assert_eq!(other.stats().rows_not_kept(), if session.is_none() { 2 } else { 1 });
         fails.store(false, SeqCst);
         let flushed = other.flush();
-        assert_eq!(flushed.is_err(), session.is_none(), "{flushed:?}");
+        flushed.unwrap_err();
         other.refresh().unwrap();
         other.compact().unwrap();
         let expected = [if session.is_none() { 1000 } else { 7 }, 1];
         assert_eq!(values(&other, &["x", "y"]), expected);
         assert_eq!(values(&process(dir.path()), &["x", "y"]), expected);
+    }
+}
+
+/// A change is not complete yet when it is read first (a copy under way), and names another key.
+#[test]
+fn what_is_computed_while_a_change_looks_damaged_does_not_displace_a_replacement() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x"], 1);
+    store.flush().unwrap();
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    store.flush().unwrap();
+    store.core.kill(Doomed::Keys(vec![b"z".as_slice().into()])).unwrap();
+    drop(store);
+    let path = dir.path().join("m_v1").join("change-00000000000000000002");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 4]).unwrap();
+    let other = process(dir.path());
+    assert_eq!(values(&other, &["x"]), [-1]);
+    compute(&other, &["x"], 7);
+    let flushed = other.flush();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    drop(other);
+    let other = process(dir.path());
+    other.compact().unwrap();
+    let compacted = values(&process(dir.path()), &["x"]);
+    assert!(flushed.is_err() || compacted == [1000]);
+}
+
+/// The change that has committed the replacement is not complete yet when it is read first.
+#[test]
+fn what_is_computed_while_the_commit_looks_damaged_does_not_displace_the_replacement() {
+    for len in [0, 10, 60] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = process(dir.path());
+        compute(&store, &["x"], 1);
+        store.flush().unwrap();
+        replace(&store, &RecomputeSession::new(), &["x"], 1000);
+        store.flush().unwrap();
+        drop(store);
+        let path = dir.path().join("m_v1").join("change-00000000000000000001");
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, &bytes[..len]).unwrap();
+        let other = process(dir.path());
+        compute(&other, &["x"], 7);
+        let flushed = other.flush();
+        drop(other);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        let other = process(dir.path());
+        other.compact().unwrap();
+        let compacted = values(&process(dir.path()), &["x"]);
+        assert!(flushed.is_err() || compacted == [1000]);
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::live::damage::DamagedFiles;
 use crate::storage::{Draft, FileInfo, Held, LocalStorage, Sealed, Stamp, Storage};
 use crate::sys::mmap::Mapped;
 use crate::testing::{Fault, Faulty};
@@ -274,4 +275,77 @@ fn an_index_that_could_not_be_made_is_made_after_the_next_listing() {
         assert_eq!(values(&other, &["x"]), [1000]);
     }
     assert!(partial > 0, "some could not be made");
+}
+
+/// A joined segment is damaged, and the rows that it stands for are still there. As long as the thread that has found the damage
+/// makes the next snapshot (and the index of what lives again), another one looks up.
+#[test]
+fn what_is_computed_while_damage_is_dealt_with_does_not_displace_a_replacement() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    let ids: Vec<String> = (0..30_000).map(|i| format!("key {i}")).chain(["x".into()]).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    compute(&store, &ids, 1);
+    store.flush().unwrap();
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    compute(&store, &["w"], 0x1122_3344_5566_7788);
+    store.flush().unwrap();
+    let inputs = names(dir.path(), "seg-");
+    store.compact().unwrap();
+    let joined = names(dir.path(), "seg-").into_iter().find(|name| !inputs.contains(name)).unwrap();
+    let path = dir.path().join("m_v1").join(joined);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let wanted = 0x1122_3344_5566_7788_i64.to_le_bytes();
+    let at = bytes.windows(8).position(|own| own == wanted).unwrap();
+    bytes[at] ^= 1;
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    let other = process(dir.path());
+    let segments = other.core.snapshot().segments.clone();
+    assert_eq!(segments.len(), 1);
+    let mut rows = std::thread::scope(|scope| {
+        // The two halves of `Core::drop_damaged`, by a thread that has looked up `w`.
+        let mut live = other.core.live();
+        live.drop_damaged(&DamagedFiles { segments, ..DamagedFiles::default() });
+        let lookup = scope.spawn(|| other.lookup(keys(&["x"])).unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+        other.core.install(&mut live);
+        drop(live);
+        lookup.join().unwrap()
+    });
+    if rows.missing() > 0 {
+        other.insert(&mut rows, &[0], column(&[7])).unwrap();
+    }
+    other.flush().unwrap();
+    other.compact().unwrap();
+    assert_eq!(values(&process(dir.path()), &["x"]), [1000]);
+}
+
+/// The segment is not complete yet when it is opened first (a copy under way).
+#[test]
+fn what_is_computed_while_a_segment_looks_damaged_does_not_displace_the_replacement() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x"], 1);
+    store.flush().unwrap();
+    let before = names(dir.path(), "seg-");
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    store.flush().unwrap();
+    let after = names(dir.path(), "seg-").into_iter().find(|name| !before.contains(name)).unwrap();
+    drop(store);
+    let path = dir.path().join("m_v1").join(after);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 8]).unwrap();
+    let other = process(dir.path());
+    assert_eq!(values(&other, &["x"]), [-1]);
+    compute(&other, &["x"], 7);
+    let flushed = other.flush();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(flushed.is_err(), "{flushed:?}");
+    other.refresh().unwrap();
+    assert_eq!(values(&other, &["x"]), [1000]);
+    other.compact().unwrap();
+    assert_eq!(values(&process(dir.path()), &["x"]), [1000]);
 }
