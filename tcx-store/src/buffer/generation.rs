@@ -237,6 +237,23 @@ impl Generations {
         self.frozen.pop_front()
     }
 
+    /// The rows of each batch that none of these tombstones kills and whose source has not changed.
+    pub(crate) fn alive(&self, tombstones: &Tombstones) -> Vec<(Arc<RowBatch>, Vec<usize>)> {
+        let active = (&self.active.generation, &*self.active.fates);
+        let frozen = self.frozen.iter().map(|frozen| (&*frozen.generation, &**frozen.fates));
+        let batches =
+            frozen.chain([active]).flat_map(|(generation, fates)| generation.batches.iter().zip(fates));
+        let alive = batches.map(|(batch, fate)| {
+            let is_alive = |row: &usize| {
+                (batch.refused().is_none() || fate.has_sealed(*row))
+                    && !fate.is_killed(*row)
+                    && !fate.kill_row(tombstones, &batch.keys, *row)
+            };
+            (batch.clone(), (0..batch.rows()).filter(is_alive).collect())
+        });
+        alive.collect()
+    }
+
     pub(crate) fn all_batches(&self) -> impl Iterator<Item = &Arc<RowBatch>> {
         let frozen = self.frozen.iter().flat_map(|frozen| &frozen.generation.batches);
         frozen.chain(&self.active.generation.batches)

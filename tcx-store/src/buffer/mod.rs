@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::buffer::fate::Fate;
 use crate::buffer::generation::{Generation, Generations, Newest, Wanted};
-use crate::changes::Replacement;
+use crate::changes::{Replacement, Tombstones};
 use crate::computed::RowBatch;
 use crate::error::Error;
 use crate::schema::key::Keys;
@@ -126,6 +126,11 @@ impl WriteBuffer {
     /// Whether it has a row of a key and view that is not served: it is too old, or a change that cannot be read may have killed it.
     pub(crate) fn holds(&self, keys: &Keys, position: usize) -> bool {
         self.batches.load(Ordering::Acquire) > 0 && self.read().hold(keys, position)
+    }
+
+    /// The rows of each batch that none of these tombstones kills and whose source has not changed.
+    pub(crate) fn alive(&self, tombstones: &Tombstones) -> Vec<(Arc<RowBatch>, Vec<usize>)> {
+        self.read().alive(tombstones)
     }
 
     /// Every batch whose source has not changed, its rows dead or not.

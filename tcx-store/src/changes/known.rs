@@ -71,7 +71,6 @@ pub(crate) struct Shown {
     unread: usize,
     /// The oldest changes that may be read another time: they decide what rows [outlive](KnownChanges::outlived).
     unreadable: (Option<u64>, Option<u64>),
-    hides_for_now: bool,
     unlisted: Option<u64>,
 }
 
@@ -131,22 +130,16 @@ impl KnownChanges {
         self.unread.is_empty() && self.tombstones.pending.is_empty()
     }
 
-    /// A change that may kill rows of this number and may be read another time, if there is one.
+    /// A change that may kill rows of this number and may be read in a moment, if there is one: it hides rows that may be served then.
     pub(crate) fn unread_after(&self, number: u64) -> Option<u64> {
         let newer = self.unread.iter().filter(|(own, _)| **own > number);
-        newer.filter(|(_, doubt)| matches!(doubt, Doubt::Failed(_))).map(|(own, _)| *own).next()
-    }
-
-    /// Whether a change hides rows that may be served in a moment: it cannot be read now, or is not complete yet.
-    pub(crate) fn hides_for_now(&self) -> bool {
-        self.unread.iter().any(|(number, doubt)| *number > 0 && doubt.may_end())
+        newer.filter(|(_, doubt)| doubt.may_end()).map(|(own, _)| *own).next()
     }
 
     /// What readers have to be shown again when it changes.
     pub(crate) fn shown(&self) -> Shown {
         let (unread, unreadable) = (self.unread.len(), (self.unread_after(0), self.unread_commit()));
-        let hides_for_now = self.hides_for_now();
-        Shown { newest: self.newest(), unread, unreadable, hides_for_now, unlisted: self.unlisted }
+        Shown { newest: self.newest(), unread, unreadable, unlisted: self.unlisted }
     }
 
     /// A process has given this number to a change, whether it can be found or not.

@@ -153,6 +153,13 @@ impl Tombstones {
         written
     }
 
+    /// Those that could be read.
+    pub(crate) fn without_unread(&self) -> Self {
+        let mut read = Self { floor: self.all(), ..self.clone() };
+        read.count();
+        read
+    }
+
     /// Counts the newest number again. Due after every change of what they kill.
     pub(super) fn count(&mut self) {
         self.state = STATES.fetch_add(1, Ordering::Relaxed) + 1;

@@ -15,6 +15,9 @@ use crate::sys::runtime;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
+/// Where the nonce is in a change.
+const NONCE: usize = 24;
+
 /// Why a change is not known, though its number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
@@ -31,12 +34,25 @@ impl Doubt {
         info(storage, number).map(stamp_of) != judged.stamp || runtime::now() >= judged.again
     }
 
+    /// Whether the file may not be complete yet.
+    fn may_grow(&self) -> bool {
+        matches!(self, Self::Damaged(judged) if judged.is_new)
+    }
+
+    /// Whether the file of this change, which looks different, may be the same one, of which there is more now.
+    pub(super) fn has_grown(&self, storage: &dyn Storage, number: u64, found: &FileInfo) -> bool {
+        let Self::Damaged(judged) = self else { return false };
+        let has_more = || judged.stamp.is_none_or(|(bytes, _)| found.bytes > bytes);
+        judged.is_new
+            && match judged.nonce {
+                Some(known) => nonce_of_any_version(storage, number).ok().flatten() == Some(known),
+                None => has_more(),
+            }
+    }
+
     /// Whether the file may be sound in a moment.
     pub(super) fn may_end(&self) -> bool {
-        match self {
-            Self::Failed(_) => true,
-            Self::Damaged(judged) => judged.is_new,
-        }
+        matches!(self, Self::Failed(_)) || self.may_grow()
     }
 
     /// Whether the file looks as it did when it could not be read, or was found to be damaged. Its inode says nothing: some file
@@ -69,12 +85,13 @@ pub(super) struct Judged {
     pause: Duration,
     /// Whether it may not have been complete yet.
     is_new: bool,
+    /// The nonce in its header, if that could be read.
+    nonce: Option<Random>,
 }
 
 impl Judged {
-    fn new(found: Option<FileInfo>) -> Self {
-        let is_new = found.is_some_and(|found| found.is_new());
-        Self { stamp: found.map(stamp_of), again: runtime::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_new }
+    fn new(stamp: Option<(u64, Stamp)>, is_new: bool, nonce: Option<Random>) -> Self {
+        Self { stamp, again: runtime::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_new, nonce }
     }
 }
 
@@ -94,7 +111,11 @@ fn stamp_of(found: FileInfo) -> (u64, Stamp) {
 pub(super) fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (Doubt, String)> {
     // Before the bytes: what takes the place of the file afterwards has another stamp.
     let found = info(storage, number);
-    let damaged = |what| (Doubt::Damaged(Judged::new(found)), what);
+    let damaged = |what| {
+        let nonce = nonce_of_any_version(storage, number).ok().flatten();
+        let is_new = found.is_some_and(|found| found.is_new()) && !is_of_another_version(storage, number);
+        (Doubt::Damaged(Judged::new(found.map(stamp_of), is_new, nonce)), what)
+    };
     let map = match map(storage, FileName::Change(number)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err((Doubt::Failed(found.map(stamp_of)), error.to_string())),
@@ -162,6 +183,37 @@ fn header(file: &Sealed) -> io::Result<Result<[u8; HEADER], String>> {
 pub(super) fn nonce(storage: &dyn Storage, number: u64) -> io::Result<Option<Random>> {
     let file = storage.open(&FileName::Change(number).to_string())?;
     Ok(header(&file)?.ok().and_then(|header| nonce_in(&header, number)))
+}
+
+/// As [`nonce`], whatever the version of the change is.
+///
+/// # Errors
+///
+/// Returns an error if the file is missing or cannot be read.
+fn nonce_of_any_version(storage: &dyn Storage, number: u64) -> io::Result<Option<Random>> {
+    let file = storage.open(&FileName::Change(number).to_string())?;
+    let header = header(&file)?.ok().filter(|header| header.starts_with(MAGIC));
+    Ok(header.and_then(|header| Cursor::new(&header[NONCE..]).random()))
+}
+
+/// Whether the file begins as a change of another version does: it is complete, and not known here.
+fn is_of_another_version(storage: &dyn Storage, number: u64) -> bool {
+    let mut start = [0; 12];
+    let file = storage.open(&FileName::Change(number).to_string());
+    let known = file.and_then(|file| {
+        let known = file.bytes().min(start.len());
+        match &file {
+            Sealed::Mapped(map) => start[..known].copy_from_slice(&map[..known]),
+            Sealed::Read(file) => file.read_at(&mut start[..known], 0)?,
+        }
+        Ok(known)
+    });
+    let (magic, version) = start.split_at(MAGIC.len());
+    match known {
+        Ok(8..12) => magic[..6] == MAGIC[..6] && magic != MAGIC,
+        Ok(12..) => magic[..6] == MAGIC[..6] && (magic != MAGIC || version != VERSION.to_le_bytes()),
+        _ => false,
+    }
 }
 
 fn nonce_in(header: &[u8; HEADER], number: u64) -> Option<Random> {

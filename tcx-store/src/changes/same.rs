@@ -105,9 +105,11 @@ impl KnownChanges {
 /// be taken for that change: it would not kill the rows that were looked up before it was made.
 fn compare_unread(storage: &dyn Storage, number: u64, doubt: &Doubt, origin: Origin) -> Compared {
     match storage.info(&FileName::Change(number).to_string()) {
-        Ok(found) if doubt.is_of(&found) => Compared::Same,
-        Ok(_) => match nonce(storage, number) {
+        Ok(info) if doubt.is_of(&info) => Compared::Same,
+        Ok(info) => match nonce(storage, number) {
             Ok(found) if found == Some(repair_nonce(origin.instance, number)) => Compared::Same,
+            // A copy that is under way looks different each time.
+            Ok(_) if doubt.has_grown(storage, number, &info) => Compared::Same,
             Ok(_) => Compared::OtherChange(number),
             Err(error) => Compared::Unread(number, error),
         },

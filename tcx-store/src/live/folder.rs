@@ -16,7 +16,7 @@ use crate::live::listing::Listing;
 use crate::live::retention::Retention;
 use crate::live::run_set::RunSet;
 use crate::live::segment_set::SegmentSet;
-use crate::live::snapshot::{Snapshot, Unserved};
+use crate::live::snapshot::{Snapshot, Unserved, UnservedCause};
 use crate::schema::key::{KeyHash, hash};
 use crate::schema::spec::Spec;
 use crate::segment::Segment;
@@ -285,8 +285,8 @@ impl Live {
         let expires = retention.expires(served.values());
         let waiting = self.segments.usable().into_iter().map(|segment| segment.needs());
         let outlived = self.changes.outlived(waiting.filter(|needs| needs.commit.is_some()));
-        let unserved = self.unserved(&served);
-        let is_unread = self.changes.hides_for_now();
+        let (unserved, is_unindexed) = self.unserved(&served);
+        let is_unread = self.changes.unread_after(0).is_some();
         let counts_on_more = self.segments.newest_base() > self.changes.newest();
         let is_partial = !is_indexed || counts_on_more || self.segments.unopened().is_some();
         let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
@@ -294,6 +294,7 @@ impl Live {
         Snapshot {
             runs,
             unserved,
+            is_unindexed,
             segments,
             known,
             outlived,
@@ -305,20 +306,26 @@ impl Live {
         }
     }
 
-    /// What the runs know of rows that are not served.
-    fn unserved(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> Vec<Unserved> {
+    /// What the runs know of rows that are not served, and whether there are such rows to which none leads.
+    fn unserved(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> (Vec<Unserved>, bool) {
         let replaced = self.segments.replaced(&self.changes);
-        self.runs.unserved(|name| {
+        let why = |name| {
             let segment = self.segments.find(name);
+            let base = segment.as_ref().map(|segment| segment.base());
             let is_uncommitted = || segment.as_ref().is_some_and(|segment| self.is_uncommitted(segment));
-            if served.contains_key(&name) || replaced.contains(&name) || is_uncommitted() {
+            let cause = if served.contains_key(&name) || replaced.contains(&name) || is_uncommitted() {
                 Cause::Absent
-            } else if segment.is_some_and(|segment| !self.changes.serves(segment.needs())) {
+            } else if segment.as_ref().is_some_and(|segment| !self.changes.serves(segment.needs())) {
                 Cause::Unreadable
             } else {
                 self.segments.why_unserved(name)
-            }
-        })
+            };
+            UnservedCause { cause, base }
+        };
+        let covered = self.runs.covered();
+        let mut bare = self.segments.names().filter(|name| !covered.contains(name));
+        let is_unindexed = bare.any(|name| why(name).cause != Cause::Absent);
+        (self.runs.unserved(why), is_unindexed)
     }
 
     /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::index::{Run, Stale, fit_in_one, mergeable};
-use crate::live::snapshot::{IndexedRun, Unserved};
+use crate::live::snapshot::{IndexedRun, Unserved, UnservedCause};
 use crate::segment::Segment;
 use crate::stats::causes::Cause;
 use crate::storage::Storage;
@@ -114,12 +114,12 @@ impl RunSet {
     }
 
     /// The runs that lead to rows which are not served, `why` of each segment.
-    pub(crate) fn unserved(&self, why: impl Fn(SegmentName) -> Cause) -> Vec<Unserved> {
+    pub(crate) fn unserved(&self, why: impl Fn(SegmentName) -> UnservedCause) -> Vec<Unserved> {
         let unserved = self.used.iter().map(|run| {
             let causes = run.segments().iter().map(|name| why(*name)).collect();
             Unserved { run: run.clone(), causes }
         });
-        unserved.filter(|own| own.causes.iter().any(|cause| *cause != Cause::Absent)).collect()
+        unserved.filter(|own| own.causes.iter().any(|own| own.cause != Cause::Absent)).collect()
     }
 
     /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.

@@ -52,6 +52,8 @@ pub(crate) struct SegmentSet {
     unopened: BTreeMap<SegmentName, SegmentError>,
     /// Damaged segments of the last listing that may be complete in a moment.
     incomplete: BTreeSet<SegmentName>,
+    /// Damaged segments that were reported.
+    counted: BTreeSet<SegmentName>,
     warned: Warned,
 }
 
@@ -72,6 +74,7 @@ impl SegmentSet {
             known: BTreeMap::new(),
             unopened: BTreeMap::new(),
             incomplete: BTreeSet::new(),
+            counted: BTreeSet::new(),
             warned: Warned::default(),
         }
     }
@@ -86,9 +89,10 @@ impl SegmentSet {
         let mut opened = Opened::default();
         // A stale listing may lack one that could not be opened: its rows are there until it is known to be gone.
         let unopened = std::mem::take(&mut self.unopened);
-        self.incomplete.retain(|name| listed.contains(name));
-        self.known.retain(|name, _| !self.incomplete.contains(name));
-        for name in listed.iter().chain(unopened.keys().filter(|name| !listed.contains(name))) {
+        let incomplete = std::mem::take(&mut self.incomplete);
+        self.known.retain(|name, _| !incomplete.contains(name));
+        let unlisted = unopened.keys().chain(&incomplete).filter(|name| !listed.contains(name));
+        for name in listed.iter().chain(unlisted) {
             if !self.known.contains_key(name) {
                 let is_listed = listed.contains(name);
                 opened.vanished |= !self.open_one(*name, identity, is_listed) && is_listed;
@@ -124,8 +128,7 @@ impl SegmentSet {
     fn read(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
         let opened = self.open_file(name, identity)?;
         match &opened {
-            Ok(_) => drop(self.incomplete.remove(&name)),
-            Err(SegmentError::Failed(_)) => {}
+            Ok(_) | Err(SegmentError::Failed(_)) => {}
             Err(SegmentError::Foreign(why)) => tracing::debug!(segment = %name, "not served: {why}"),
             Err(SegmentError::Unknown(what)) => {
                 self.counters.unknown_segments.add(1);
@@ -138,12 +141,8 @@ impl SegmentSet {
                 notice(Trouble::Unknown, unknown);
             }
             Err(SegmentError::Damaged(what)) => {
-                let is_new = self.storage.info(&name.to_string()).is_ok_and(|found| found.is_new());
-                let was_met =
-                    if is_new { !self.incomplete.insert(name) } else { self.incomplete.remove(&name) };
-                if !was_met {
-                    self.count_damage(name, what);
-                }
+                self.note_incomplete(name);
+                self.count_damage(name, what);
             }
         }
         let state = match opened {
@@ -153,6 +152,13 @@ impl SegmentSet {
         };
         self.known.insert(name, state);
         Ok(())
+    }
+
+    /// A damaged segment may not be complete yet: then it is opened again after the next listing.
+    fn note_incomplete(&mut self, name: SegmentName) {
+        if self.storage.info(&name.to_string()).is_ok_and(|found| found.is_new()) {
+            self.incomplete.insert(name);
+        }
     }
 
     /// # Errors
@@ -317,6 +323,11 @@ impl SegmentSet {
         self.unopened.keys().chain(&self.incomplete).next().copied()
     }
 
+    /// Every segment that was seen and not removed.
+    pub(crate) fn names(&self) -> impl Iterator<Item = SegmentName> + '_ {
+        self.known.keys().chain(self.unopened.keys()).copied()
+    }
+
     /// Why the rows of a segment are not served. Those of a replaced one are elsewhere, if anywhere.
     pub(crate) fn why_unserved(&self, name: SegmentName) -> Cause {
         match self.known.get(&name) {
@@ -342,6 +353,7 @@ impl SegmentSet {
             return;
         }
         self.count_damage(segment.name(), what);
+        self.note_incomplete(segment.name());
         self.known.insert(segment.name(), State::Unusable(SegmentError::Damaged(what.to_owned())));
         for input in segment.inputs() {
             if self.is_gone(*input) {
@@ -351,7 +363,11 @@ impl SegmentSet {
         }
     }
 
-    fn count_damage(&self, name: SegmentName, what: &str) {
+    /// Once for each segment: it may be opened again.
+    fn count_damage(&mut self, name: SegmentName, what: &str) {
+        if !self.counted.insert(name) {
+            return;
+        }
         self.counters.damaged_segments.add(1);
         let path = self.storage.path().join(name.to_string());
         tracing::warn!(path = %path.display(), "damaged segment: {what}; its rows are computed again");

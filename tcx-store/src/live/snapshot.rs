@@ -14,6 +14,8 @@ pub(crate) struct Snapshot {
     pub(crate) runs: Vec<IndexedRun>,
     /// Runs that lead to rows which are not served.
     pub(crate) unserved: Vec<Unserved>,
+    /// Whether there are rows that are not served and to which no run leads.
+    pub(crate) is_unindexed: bool,
     pub(crate) segments: Vec<Arc<Segment>>,
     /// The newest change known; 0 before the first.
     pub(crate) known: u64,
@@ -52,5 +54,13 @@ pub(crate) struct IndexedRun {
 #[derive(Debug)]
 pub(crate) struct Unserved {
     pub(crate) run: Arc<Run>,
-    pub(crate) causes: Vec<Cause>,
+    pub(crate) causes: Vec<UnservedCause>,
+}
+
+/// Why rows of a segment are not served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnservedCause {
+    pub(crate) cause: Cause,
+    /// The newest change that the rows know, if the segment could be opened.
+    pub(crate) base: Option<u64>,
 }

@@ -8,7 +8,7 @@ use crate::computed::attestation::Attestation;
 use crate::computed::losses::Losses;
 use crate::computed::recompute::RecomputeSession;
 use crate::error::{Error, Result};
-use crate::read::causes::note_causes;
+use crate::read::causes::note_elsewhere;
 use crate::read::lookup::{Keeping, Lookup};
 use crate::read::lookup_options::LookupOptions;
 use crate::schema::column::Column;
@@ -49,8 +49,9 @@ impl Store {
         self.check_commits()?;
         let options = LookupOptions { recompute, uncounted: true, ..LookupOptions::default() };
         let mut lookup = self.lookup_with(keys, options)?.for_puts();
-        if lookup.missing() > 0 && (lookup.seen().is_in_doubt || lookup.seen().is_unread) {
-            let what = if lookup.seen().is_unread { "a change" } else { "rows" };
+        let is_unread = recompute.is_none() && lookup.seen().is_unread;
+        if lookup.missing() > 0 && (is_unread || lookup.seen().is_in_doubt) {
+            let what = if is_unread { "a change" } else { "rows" };
             let why = io::Error::other(format!("{what} of it cannot be read now, and may have these values"));
             return Err(Error::io("cannot put values in", self.path(), why));
         }
@@ -64,7 +65,7 @@ impl Store {
     /// Notes why rows are missing that others may serve, or that are in the write buffer all the same.
     fn note_hidden(&self, lookup: &mut Lookup) -> Result<()> {
         let core = self.reader()?;
-        note_causes(lookup, &core.snapshot());
+        note_elsewhere(lookup, &core.snapshot());
         let is_absent = |&position: &usize| lookup.cause(position) == Some(Cause::Absent);
         let absent: Vec<usize> = lookup.all_missing_positions().filter(is_absent).collect();
         for position in absent {

@@ -216,10 +216,10 @@ impl Core {
         };
         self.expire();
         // The buffer first: a row leaves it only after the snapshot holds its segment.
-        let mut buffered = self.buffer.all_batches();
+        let mut buffered = self.buffer.alive(&self.snapshot().tombstones.without_unread());
         if reach == Reach::Served {
             let oldest_kept = self.retention.oldest_kept();
-            buffered.retain(|batch| batch.born >= oldest_kept);
+            buffered.retain(|(batch, _)| batch.born >= oldest_kept);
         }
         let (snapshot, stored) = {
             // At one moment: a segment that waits may be served the next.
@@ -251,8 +251,10 @@ impl Core {
                 first_unread = first_unread.or(Some(segment.name()));
             }
         }
-        for batch in &buffered {
-            (0..batch.rows()).for_each(|row| see(batch.keys.key(row), batch.keys.view(), batch.born));
+        for (batch, rows) in &buffered {
+            for &row in rows {
+                see(batch.keys.key(row), batch.keys.view(), batch.born);
+            }
         }
         first_unread.map_or(Ok(()), |name| Err(unread(name)))
     }

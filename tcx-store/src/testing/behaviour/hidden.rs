@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::changes::Doomed;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{
-    column, compute, go_ahead, keys, names, process, seal_all, spec, values, with_operations,
+    column, compute, go_ahead, keys, make_older, names, process, seal_all, spec, values, with_operations,
 };
 use crate::{Losses, Options, Store};
 
@@ -145,6 +145,7 @@ fn a_value_that_is_put_while_its_segment_is_out_of_service_takes_the_place_of_th
     bytes[at] ^= 1;
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, bytes).unwrap();
+    make_older(dir.path(), "seg-");
     let store = process(dir.path());
     assert_eq!(values(&store, &["x"]), [5]);
     assert_eq!(values(&store, &["y"]), [-1]);

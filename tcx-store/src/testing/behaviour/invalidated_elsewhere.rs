@@ -12,7 +12,7 @@ use crate::changes::Doomed;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::testing::{
-    compute, go_ahead, keys, names, process, replace, seal_all, spec, values, with_operations,
+    compute, go_ahead, keys, make_older, names, process, replace, seal_all, spec, values, with_operations,
 };
 use crate::{Options, RecomputeSession, Result, Store};
 
@@ -62,6 +62,7 @@ fn rows_of_a_segment_that_this_process_has_found_damaged_are_invalidated_for_oth
         drop(store);
         // The last values.
         damage(dir.path(), 60_000);
+        make_older(dir.path(), "seg-");
         let own = process(dir.path());
         assert!(own.lookup(keys(&ids)).unwrap().missing() > 0);
         let other = process(dir.path());
@@ -79,11 +80,7 @@ fn a_segment_that_no_process_can_open_keeps_nothing_from_being_invalidated() {
         compute(&store, &["x"], 1);
         seal_all(&store);
         damage(dir.path(), 20);
-        // It is not a copy that will be complete in a moment.
-        for name in names(dir.path(), "seg-") {
-            let file = std::fs::OpenOptions::new().write(true).open(dir.path().join("m_v1").join(name));
-            file.unwrap().set_modified(SystemTime::now() - Duration::from_mins(2)).unwrap();
-        }
+        make_older(dir.path(), "seg-");
         let own = process(dir.path());
         compute(&own, &["y"], 1);
         sleep(Duration::from_millis(5));

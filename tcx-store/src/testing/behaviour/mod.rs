@@ -12,6 +12,7 @@ mod faults;
 mod folder;
 mod gone_folder;
 mod hidden;
+mod incomplete;
 mod invalidated_elsewhere;
 mod listing;
 mod lookup;
