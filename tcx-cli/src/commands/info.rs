@@ -1,6 +1,7 @@
 //! `tcx info`: shows the outputs, the identity and the provenance of a module.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -28,6 +29,7 @@ struct Info {
     last_used_ms: Option<u64>,
     newest_change: u64,
     sound_changes: bool,
+    formats: Vec<Format>,
     unrecognised: Vec<String>,
     #[serde(skip)]
     created: String,
@@ -44,6 +46,13 @@ struct Output_ {
     shape: Option<Vec<Option<usize>>>,
     bytes_per_row: Option<usize>,
     optional: bool,
+}
+
+/// A version of the format of segments, and how many have it.
+#[derive(Debug, Serialize)]
+struct Format {
+    version: u32,
+    segments: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,11 +98,21 @@ impl Info {
             last_used_ms: inspection.last_used().map(human::millis),
             newest_change: inspection.newest_change(),
             sound_changes: inspection.has_sound_changes(),
+            formats: formats(inspection),
             unrecognised: inspection.other_files().unrecognised.clone(),
             created: human::date(inspection.created()),
             last_used: inspection.last_used().map_or_else(|| "?".to_owned(), human::ago),
         }
     }
+}
+
+/// The newest first.
+fn formats(inspection: &Inspection) -> Vec<Format> {
+    let mut counts = BTreeMap::new();
+    for segment in inspection.segments().filter(|segment| segment.format > 0) {
+        *counts.entry(segment.format).or_default() += 1;
+    }
+    counts.into_iter().rev().map(|(version, segments)| Format { version, segments }).collect()
 }
 
 fn entries(pairs: &[(String, String)]) -> Vec<Entry> {
@@ -111,6 +130,12 @@ impl Report for Info {
         writeln!(to, "changes    {}", self.newest_change)?;
         if !self.sound_changes {
             writeln!(to, "           one of them is damaged; run `tcx verify --repair`")?;
+        }
+        if !self.formats.is_empty() {
+            let formats = self.formats.iter().map(|Format { version, segments }| {
+                format!("{version} ({})", human::counted(*segments as u64, "file"))
+            });
+            writeln!(to, "formats    {}", formats.collect::<Vec<_>>().join(", "))?;
         }
         if !self.unrecognised.is_empty() {
             writeln!(to, "not tcx's  {}", self.unrecognised.join(", "))?;

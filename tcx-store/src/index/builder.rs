@@ -85,7 +85,14 @@ struct TableWriter<'a> {
 impl<'a> TableWriter<'a> {
     fn new(out: LargeWrites<&'a mut dyn Write>) -> Self {
         let full = Vec::with_capacity(CHECKSUM_BLOCK);
-        Self { out, full, line: empty_line(), taken: 0, lines: 0, checksums: BlockChecksums::new() }
+        Self {
+            out,
+            full,
+            line: empty_line(),
+            taken: 0,
+            lines: 0,
+            checksums: BlockChecksums::new(CHECKSUM_BLOCK),
+        }
     }
 
     fn place(&mut self, entry: Entry, homes: usize) -> io::Result<()> {

@@ -7,8 +7,9 @@ use super::{
 };
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::{Cursor, Random, u64_at};
-use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
+use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::sys::mmap::Mapped;
+use crate::sys::verified_blocks::{Checksums, VerifiedBlocks};
 
 /// A mapped index run.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl Run {
         let segments = segments.collect::<Option<_>>()?;
         let (mut cursor, table) = (Cursor::new(&map[trailer..]), lines * LINE);
         let checksums = (0..table.div_ceil(CHECKSUM_BLOCK)).map(|_| cursor.u64()).collect::<Option<_>>()?;
-        let blocks = VerifiedBlocks::new(checksums, table)?;
+        let blocks = VerifiedBlocks::new(CHECKSUM_BLOCK, Checksums::Known(checksums), table)?;
         map.let_go();
         Some(Self { name, map, header, homes, lines, entries, segments, blocks })
     }
@@ -93,7 +94,7 @@ impl Run {
     /// Where in the file the bytes are that a probe of this place reads.
     pub(crate) fn needed(&self, place: Place) -> Range<usize> {
         let at = place.line() * LINE;
-        let needed = self.blocks.with_unverified(at..at + LINE);
+        let (needed, _) = self.blocks.with_unverified(at..at + LINE);
         self.header + needed.start..self.header + needed.end
     }
 

@@ -3,7 +3,7 @@
 use super::{EMPTY, Entry, LINE, SLOT, SLOTS, home, known_bits};
 use crate::schema::key::KeyHash;
 use crate::sys::cache_line::prefetch;
-use crate::sys::checksum::VerifiedBlocks;
+use crate::sys::verified_blocks::VerifiedBlocks;
 
 /// The lines of a run. Entries ascend by their marks over all lines, and empty slots, which have the greatest mark, end the lines
 /// that are not full. An entry is in the home line of its hash, or in a line behind it if every line between is full.

@@ -112,6 +112,8 @@ pub struct SegmentFacts {
     pub base: u64,
     /// When its oldest row was computed.
     pub born: SystemTime,
+    /// The version of the format that it was written in; 0 if its footer cannot be read.
+    pub format: u32,
     /// What has become of it.
     pub state: SegmentState,
 }
@@ -330,6 +332,7 @@ fn facts(name: SegmentName, bytes: u64, segment: Option<&Segment>, state: Segmen
         rows: segment.map_or(0, |segment| segment.rows() as u64),
         base: segment.map_or(0, Segment::base),
         born: segment.map_or(UNIX_EPOCH, |segment| time(segment.born())),
+        format: segment.map_or(0, Segment::format),
         state,
     }
 }

@@ -21,7 +21,11 @@ pub(super) trait Sink {
 
     /// Zeros up to where a column's values may begin that are `len` bytes.
     fn pad_for_values(&mut self, len: usize) -> io::Result<()> {
-        let start = self.len().next_multiple_of(alignment_of_values(len));
+        self.pad_to(self.len().next_multiple_of(alignment_of_values(len)))
+    }
+
+    /// Zeros up to there.
+    fn pad_to(&mut self, start: usize) -> io::Result<()> {
         while self.len() < start {
             self.put(&[0; ALIGNMENT][..ALIGNMENT.min(start - self.len())])?;
         }
@@ -46,8 +50,9 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn new(draft: Box<dyn Draft>) -> Self {
-        Self { writes: LargeWrites::new(Checksummed { draft, checksums: BlockChecksums::new() }) }
+    /// A checksum for each block of this size.
+    pub(super) fn new(draft: Box<dyn Draft>, block: usize) -> Self {
+        Self { writes: LargeWrites::new(Checksummed { draft, checksums: BlockChecksums::new(block) }) }
     }
 
     /// Ends the body: the file, to which the tail is written, and the checksums of the body's blocks.

@@ -11,10 +11,9 @@ impl Segment {
     pub(crate) fn is_intact(&self) -> Option<bool> {
         self.judge(|| {
             let Some(reader) = &self.reader else {
-                let (body, tail) = self.map.split_at(self.body);
-                return self.blocks.verify_again(body) && checksum(tail) == self.name.tail;
+                return self.blocks.verify_again(&self.map) && self.has_intact_tail();
             };
-            let tail = || reader.read_raw(self.body..reader.bytes());
+            let tail = || reader.read_raw(self.tail..reader.bytes());
             reader.is_intact(&self.blocks) && tail().is_some_and(|tail| checksum(&tail) == self.name.tail)
         })
     }
@@ -24,8 +23,11 @@ impl Segment {
         if !self.is_mapped() {
             return self.is_intact();
         }
-        let is_tail = || self.map.get(self.body..).is_some_and(|tail| checksum(tail) == self.name.tail);
-        Some(self.verify_piece(0..self.body) && is_tail())
+        Some(self.verify_piece(0..self.body) && self.has_intact_tail())
+    }
+
+    fn has_intact_tail(&self) -> bool {
+        self.map.get(self.tail..).is_some_and(|tail| checksum(tail) == self.name.tail)
     }
 
     /// Whether its bytes are mapped, and not read when they are wanted.

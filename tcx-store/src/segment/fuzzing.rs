@@ -10,6 +10,7 @@ use crate::segment::memory_cache::MemoryCache;
 use crate::storage::{ReadAt, Sealed};
 use crate::sys::bytes::Random;
 use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
+use crate::sys::verified_blocks::{CHECKSUM, TABLE_PART};
 use crate::testing::fuzzing::mapped;
 use crate::{DYNAMIC_DIM, KeyType, Leaf, MemoryCachePolicy};
 
@@ -65,20 +66,31 @@ pub(crate) fn segment(bytes: &[u8]) {
     }
 }
 
-/// Makes the checksums of the body's blocks right, as far as the footer has room for them.
-fn seal(file: &mut [u8]) -> Option<()> {
+/// Makes the checksums of the body's blocks right, as far as the file has room for them, wherever they are.
+pub(crate) fn seal(file: &mut [u8]) -> Option<()> {
     let tail = tail_start(file)?;
-    let (body, rest) = file.split_at_mut(tail);
+    let (before, rest) = file.split_at_mut(tail);
     let rest_bytes = rest.to_vec();
     let footer = arrow_ipc::root_as_footer(&rest_bytes[END_OF_STREAM..rest.len() - CLOSING]).ok()?;
-    let mut pairs = footer.custom_metadata()?.iter();
-    let checksums = pairs.find(|pair| pair.key() == Some("tcx.checksums"))?.value()?;
-    let at = checksums.as_ptr() as usize - rest_bytes.as_ptr() as usize;
-    let room = rest[at..at + checksums.len()].chunks_exact_mut(16);
-    for (digits, block) in room.zip(body.chunks(CHECKSUM_BLOCK)) {
-        digits.copy_from_slice(format!("{:016x}", checksum(block)).as_bytes());
+    let pairs = footer.custom_metadata()?;
+    let get = |name| pairs.iter().find(|pair| pair.key() == Some(name))?.value();
+    let mut write = |name, sums: &mut dyn Iterator<Item = u64>| {
+        let hex = get(name)?;
+        let at = hex.as_ptr() as usize - rest_bytes.as_ptr() as usize;
+        for (digits, sum) in rest[at..at + hex.len()].chunks_exact_mut(16).zip(sums) {
+            digits.copy_from_slice(format!("{sum:016x}").as_bytes());
+        }
+        Some(())
+    };
+    if get("tcx.checksums").is_some() {
+        return write("tcx.checksums", &mut before.chunks(CHECKSUM_BLOCK).map(checksum));
     }
-    Some(())
+    let number = |name| get(name)?.parse().ok().filter(|&number: &usize| number > 0);
+    let (body, table) = before.split_at_mut_checked(number("tcx.body")?)?;
+    for (room, block) in table.chunks_exact_mut(CHECKSUM).zip(body.chunks(number("tcx.block")?)) {
+        room.copy_from_slice(&checksum(block).to_le_bytes());
+    }
+    write("tcx.table", &mut table.chunks(TABLE_PART).map(checksum))
 }
 
 /// A file of these bytes.

@@ -8,7 +8,7 @@ use super::layout::ColumnPlace;
 use crate::schema::constraint::Constraint;
 use crate::schema::key::same_bytes;
 use crate::sys::cache_line::{LINE, prefetch};
-use crate::sys::checksum::VerifiedBlocks;
+use crate::sys::verified_blocks::VerifiedBlocks;
 
 /// The most bytes of a row that is prefetched. While a wider row is copied, the processor's own prefetcher follows the copy, and
 /// is faster than one instruction per line.
@@ -217,7 +217,7 @@ impl MappedRows<'_> {
         let found = self.keys_at + found.start as usize..self.keys_at + found.end as usize;
         self.map.get(found.clone()).is_some_and(|found| same_bytes(found, key))
             && self.blocks.is_none_or(|blocks| {
-                // The second is for rows of three blocks and more.
+                // The second is for rows of many blocks, and for those that reach into another word.
                 let were_verified = |Range { start, end }: Range<usize>| {
                     blocks.were_verified(start, end) || blocks.were_all_verified(start, end)
                 };

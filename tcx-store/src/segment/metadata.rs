@@ -1,15 +1,20 @@
 //! What a segment says of itself in its footer.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
+use super::checksums::BodyChecksums;
 use super::codec::Codec;
 use crate::storage::name::{FileName, SegmentName};
-use crate::sys::bytes::{Random, parse_hex64};
+use crate::sys::bytes::Random;
 
-const FORMAT: &str = "1";
-/// That of segments that count only with a change: programs that do not know the condition ignore them.
-const FORMAT_WITH_COMMIT: &str = "2";
+/// The versions of the format that are read; the last is written.
+const FORMATS: [&str; 3] = ["1", "2", "3"];
+/// The checksums are in the footer.
+const FIRST: u32 = 1;
+/// As the first, of segments that count only with a change.
+const WITH_COMMIT: u32 = 2;
+/// The checksums are in a table. Segments that count only with a change are of this version, too.
+const WITH_TABLE: u32 = 3;
 const CHECKSUM: &str = "crc64-nvme";
 
 /// The footer's metadata, see `docs/format.md`.
@@ -31,8 +36,7 @@ pub(crate) struct Metadata {
     pub(crate) inputs: Vec<SegmentName>,
     /// How the rows are compressed, and how many bytes they have without.
     pub(crate) codec: Option<(Codec, usize)>,
-    /// One per checksum block of the body.
-    pub(crate) checksums: Vec<u64>,
+    pub(crate) checksums: BodyChecksums,
 }
 
 /// Why metadata cannot be used.
@@ -46,16 +50,11 @@ pub(crate) enum MetadataError {
 
 impl Metadata {
     pub(crate) fn entries(&self) -> Vec<(&'static str, String)> {
-        let mut checksums = String::with_capacity(self.checksums.len() * 16);
-        for checksum in &self.checksums {
-            // Writing to a string cannot fail.
-            let _ = write!(checksums, "{checksum:016x}");
-        }
         let view = self.view.map(|view| ("tcx.view", view.to_string()));
         let inputs: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
         let inputs = (!inputs.is_empty()).then(|| ("tcx.inputs", inputs.join(" ")));
         let entries = [
-            ("tcx.format", self.commit.map_or(FORMAT, |_| FORMAT_WITH_COMMIT).to_owned()),
+            ("tcx.format", self.format().to_string()),
             ("tcx.identity", self.identity.clone()),
             ("tcx.instance", self.instance.to_string()),
             ("tcx.base", self.base.to_string()),
@@ -63,7 +62,6 @@ impl Metadata {
             ("tcx.rows", self.rows.to_string()),
             ("tcx.batch_rows", self.batch_rows.to_string()),
             ("tcx.checksum", CHECKSUM.to_owned()),
-            ("tcx.checksums", checksums),
         ];
         let codec = self.codec.map(|(codec, unpacked)| {
             [("tcx.codec", codec.name().to_owned()), ("tcx.unpacked", unpacked.to_string())]
@@ -71,6 +69,7 @@ impl Metadata {
         let commit = self.commit.map(|commit| ("tcx.commit", commit.to_string()));
         entries
             .into_iter()
+            .chain(self.checksums.entries())
             .chain(commit)
             .chain(view)
             .chain(inputs)
@@ -78,22 +77,31 @@ impl Metadata {
             .collect()
     }
 
+    /// The version that this is written in.
+    pub(crate) fn format(&self) -> u32 {
+        match (&self.checksums, self.commit) {
+            (BodyChecksums::InTable { .. }, _) => WITH_TABLE,
+            (BodyChecksums::InFooter(_), Some(_)) => WITH_COMMIT,
+            (BodyChecksums::InFooter(_), None) => FIRST,
+        }
+    }
+
     pub(crate) fn parse(entries: &HashMap<&str, &str>) -> Result<Self, MetadataError> {
         let get = |name: &'static str| entries.get(name).copied().ok_or(MetadataError::Entry(name));
-        let known: [(_, &[&str]); 2] =
-            [("tcx.format", &[FORMAT, FORMAT_WITH_COMMIT]), ("tcx.checksum", &[CHECKSUM])];
+        let known: [(_, &[&str]); 2] = [("tcx.format", &FORMATS), ("tcx.checksum", &[CHECKSUM])];
         for (name, known) in known {
             let found = get(name)?;
             if !known.contains(&found) {
                 let known: Vec<_> = known.iter().map(|known| format!("{known:?}")).collect();
                 return Err(MetadataError::Version(format!(
                     "its {name} is {found:?}, this program knows {}",
-                    known.join(" and ")
+                    known.join(", ")
                 )));
             }
         }
         let inputs = inputs(entries.get("tcx.inputs")).ok_or(MetadataError::Entry("tcx.inputs"))?;
-        let commit = commit(get("tcx.format")?, entries.get("tcx.commit").copied())?;
+        let format = number(get("tcx.format")?, "tcx.format")? as u32;
+        let commit = commit(format, entries.get("tcx.commit").copied())?;
         if commit.is_some() && !inputs.is_empty() {
             // It would stand for others before it counts.
             return Err(MetadataError::Entry("tcx.inputs"));
@@ -115,7 +123,7 @@ impl Metadata {
             inputs,
             commit,
             codec: codec(entries)?,
-            checksums: checksums(get("tcx.checksums")?).ok_or(MetadataError::Entry("tcx.checksums"))?,
+            checksums: BodyChecksums::parse(entries, format == WITH_TABLE)?,
         })
     }
 }
@@ -124,11 +132,11 @@ fn number(text: &str, name: &'static str) -> Result<u64, MetadataError> {
     text.parse().map_err(|_| MetadataError::Entry(name))
 }
 
-/// The nonce, in the format that has it and in no other: a program that overlooked it would serve rows that do not count.
-fn commit(format: &str, nonce: Option<&str>) -> Result<Option<Random>, MetadataError> {
-    match (format == FORMAT_WITH_COMMIT, nonce.map(Random::parse)) {
-        (false, None) => Ok(None),
-        (true, Some(Some(nonce))) => Ok(Some(nonce)),
+/// The nonce, in the versions that have it and in no other: a program that overlooked it would serve rows that do not count.
+fn commit(format: u32, nonce: Option<&str>) -> Result<Option<Random>, MetadataError> {
+    match (format, nonce.map(Random::parse)) {
+        (FIRST | WITH_TABLE, None) => Ok(None),
+        (WITH_COMMIT | WITH_TABLE, Some(Some(nonce))) => Ok(Some(nonce)),
         _ => Err(MetadataError::Entry("tcx.commit")),
     }
 }
@@ -152,13 +160,6 @@ fn inputs(names: Option<&&str>) -> Option<Vec<SegmentName>> {
     names.map_or(Some(Vec::new()), |names| names.split(' ').map(segment).collect())
 }
 
-fn checksums(hex: &str) -> Option<Vec<u64>> {
-    if !hex.is_ascii() || !hex.len().is_multiple_of(16) {
-        return None;
-    }
-    (0..hex.len() / 16).map(|i| parse_hex64(&hex[i * 16..][..16])).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +181,7 @@ mod tests {
             view: Some(7),
             inputs: vec![name(1), name(2)],
             codec: Some((Codec::Zstd, 77)),
-            checksums: vec![u64::MAX, 0],
+            checksums: BodyChecksums::InTable { block: 4096, body: 77, parts: vec![u64::MAX, 0] },
         };
         let written = metadata.entries();
         let entries: HashMap<&str, &str> =
@@ -205,7 +206,7 @@ mod tests {
             wrong.insert("tcx.inputs", malformed);
             assert_eq!(Metadata::parse(&wrong), Err(MetadataError::Entry("tcx.inputs")), "{malformed:?}");
         }
-        for (name, value) in [("tcx.format", "3"), ("tcx.codec", "brotli")] {
+        for (name, value) in [("tcx.format", "4"), ("tcx.codec", "brotli")] {
             let mut newer = entries.clone();
             newer.insert(name, value);
             let Err(MetadataError::Version(what)) = Metadata::parse(&newer) else { panic!("{name}") };
@@ -227,7 +228,7 @@ mod tests {
             view: None,
             inputs: Vec::new(),
             codec: None,
-            checksums: vec![1],
+            checksums: BodyChecksums::InFooter(vec![1]),
         };
         let written = metadata.entries();
         let entries: HashMap<&str, &str> =

@@ -4,6 +4,7 @@
 mod batches;
 mod body;
 mod check;
+mod checksums;
 mod codec;
 mod columns;
 mod confirm;
@@ -54,8 +55,8 @@ use crate::schema::leaf::Leaf;
 use crate::schema::presence::is_set;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
-use crate::sys::checksum::VerifiedBlocks;
 use crate::sys::mmap::Mapped;
+use crate::sys::verified_blocks::VerifiedBlocks;
 use batches::Batches;
 use codec::Codec;
 use layout::{BatchLayout, ColumnPlace};
@@ -99,7 +100,10 @@ pub(crate) struct Segment {
     /// The first record batch, which is the only one of a segment that is not compressed.
     batch: BatchLayout,
     batches: Batches,
+    /// Bytes of the record batches and of all before them.
     body: usize,
+    /// Where the tail begins.
+    tail: usize,
     name: SegmentName,
     schema: SchemaRef,
     leaves: Arc<[Leaf]>,
@@ -109,6 +113,8 @@ pub(crate) struct Segment {
     /// Bytes of the rows when they are not compressed.
     unpacked: usize,
     born: u64,
+    /// The version of the format that it was written in.
+    format: u32,
     /// The nonce of the change of the number `base`, without which the rows do not count.
     commit: Option<Random>,
     inputs: Vec<SegmentName>,
@@ -138,6 +144,11 @@ impl Segment {
     /// When its oldest row was computed, in milliseconds since 1970.
     pub(crate) fn born(&self) -> u64 {
         self.born
+    }
+
+    /// The version of the format that it was written in.
+    pub(crate) fn format(&self) -> u32 {
+        self.format
     }
 
     /// The segments that this one stands for.

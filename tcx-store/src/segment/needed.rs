@@ -23,7 +23,7 @@ impl Segment {
         wanted: Option<&[usize]>,
         add: &mut impl FnMut(Range<usize>),
     ) {
-        let mut add = |range| add(self.blocks.with_unverified(range));
+        let mut add = |range| self.with_unverified(range, add);
         if self.is_compressed() {
             let place = self.batches.locate(row).and_then(|(number, _)| self.batches.ranges(number));
             return place.into_iter().for_each(|(header, body)| add(header.start..body.end));
@@ -49,6 +49,11 @@ impl Segment {
         }
     }
 
+    fn with_unverified(&self, range: Range<usize>, add: &mut impl FnMut(Range<usize>)) {
+        let (range, table) = self.blocks.with_unverified(range);
+        table.into_iter().chain([range]).for_each(add);
+    }
+
     /// What is needed of a row besides, by the offsets that [`needed_at_first`](Self::needed_at_first) has named, which are read now.
     pub(crate) fn needed_by_offsets(
         &self,
@@ -61,7 +66,7 @@ impl Segment {
         let mut add_column = |place: &ColumnPlace| {
             let range = place.offsets.and_then(|_| place.range(row, |range| self.in_map(range)));
             if let Some(range) = range {
-                add(self.blocks.with_unverified(range));
+                self.with_unverified(range, add);
             }
         };
         add_column(&batch.key);

@@ -18,7 +18,7 @@ use crate::segment::memory_cache::MemoryCache;
 use crate::storage::Sealed;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
-use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks, checksum};
+use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::sys::mmap::Mapped;
 
 /// The end of an Arrow IPC file: the footer's length and the magic.
@@ -61,10 +61,10 @@ impl Segment {
         if metadata.inputs.contains(&name) {
             return Err(damaged("it names itself among its inputs"));
         }
-        let checksums = VerifiedBlocks::new(metadata.checksums, tail);
-        let blocks = checksums.ok_or_else(|| damaged("it does not have one checksum for each block"))?;
+        let format = metadata.format();
+        let (blocks, body) = metadata.checksums.open(tail).map_err(damaged)?;
         let (codec, unpacked) = metadata.codec.unzip();
-        let batches = Batches::new(&footer, tail, metadata.rows, metadata.batch_rows).map_err(damaged)?;
+        let batches = Batches::new(&footer, body, metadata.rows, metadata.batch_rows).map_err(damaged)?;
         let read = |range: Range<usize>| verified(&map, reader.as_ref(), &blocks, range);
         let failed = || reader.as_ref().is_some_and(|reader| reader.failures() > 0);
         let batch = batches.read(0, (schema, leaves), codec, read).map_err(|what| {
@@ -82,7 +82,8 @@ impl Segment {
             blocks,
             batch,
             batches,
-            body: tail,
+            body,
+            tail,
             name,
             schema: schema.clone(),
             leaves: leaves.clone(),
@@ -90,6 +91,7 @@ impl Segment {
             reader,
             unpacked: unpacked.unwrap_or(0).clamp(bytes, MOST_BYTES.max(bytes)),
             born: metadata.born,
+            format,
             inputs: metadata.inputs,
             dead: Mutex::default(),
             sound_keys: OnceLock::new(),

@@ -64,6 +64,15 @@ impl Piece<'_> {
         self.rows.len()
     }
 
+    /// About how many bytes a row has that is not compressed.
+    pub(super) fn row_bytes(&self) -> usize {
+        let (bytes, rows) = match self.source {
+            PieceSource::Batch(batch) => (batch.bytes(), batch.rows()),
+            PieceSource::Segment(segment) => (segment.unpacked_bytes(), segment.rows()),
+        };
+        bytes / rows.max(1)
+    }
+
     /// When the oldest row of the source was computed, milliseconds since 1970.
     pub(crate) fn born(&self) -> u64 {
         match self.source {

@@ -1,5 +1,7 @@
 //! A segment whose bytes are read piece by piece, not mapped.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,10 +11,11 @@ use super::open::tail_len;
 use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache, Part};
 use crate::storage::ReadAt;
 use crate::storage::name::SegmentName;
-use crate::sys::checksum::{CHECKSUM_BLOCK, VerifiedBlocks};
+use crate::sys::checksum::CHECKSUM_BLOCK;
+use crate::sys::verified_blocks::VerifiedBlocks;
 
-/// A range of this number of blocks or more is read at once and not kept: it would push everything else aside.
-const MANY: usize = 8;
+/// A range of this number of bytes or more is read at once and not kept: it would push everything else aside.
+const MANY: usize = 8 * CHECKSUM_BLOCK;
 
 /// So much of a file's end is read at first: nearly always all of its tail.
 const TAIL: usize = CHECKSUM_BLOCK;
@@ -82,26 +85,44 @@ impl Reader {
         if range.is_empty() {
             return Some(Vec::new());
         }
-        let numbers = range.start / CHECKSUM_BLOCK..(range.end - 1) / CHECKSUM_BLOCK + 1;
-        if numbers.len() >= MANY {
+        let numbers = blocks.numbers(&range);
+        if range.len() >= MANY {
             return self.read_blocks(range, numbers, blocks);
         }
-        let mut bytes = Vec::with_capacity(range.len());
-        for number in numbers {
-            let start = number * CHECKSUM_BLOCK;
-            let kept = self.block(number, blocks)?;
-            let block = kept.block()?;
+        let (mut bytes, ahead) = (Vec::with_capacity(range.len()), RefCell::new(None));
+        for number in numbers.clone() {
+            let kept = self.block(number, numbers.end, blocks, &ahead)?;
+            let (start, block) = (blocks.range(number)?.start, kept.block()?);
             let wanted = range.start.max(start) - start..block.len().min(range.end - start);
             bytes.extend_from_slice(block.get(wanted)?);
         }
         (bytes.len() == range.len()).then_some(bytes)
     }
 
-    fn block(&self, number: usize, blocks: &VerifiedBlocks) -> Option<Arc<CachedPart>> {
+    /// A block. If it has to be read, it is read with the others up to `end`, which are left in `ahead`.
+    fn block(
+        &self,
+        number: usize,
+        end: usize,
+        blocks: &VerifiedBlocks,
+        ahead: &RefCell<Option<(usize, Vec<u8>)>>,
+    ) -> Option<Arc<CachedPart>> {
         let key = CacheKey { segment: self.segment, part: Part::Block(number) };
         self.memory_cache.get(key, || {
-            self.read_blocks(blocks.range(number)?, number..number + 1, blocks).map(CachedPart::Block)
+            let range = blocks.range(number)?;
+            let mut ahead = ahead.borrow_mut();
+            if ahead.is_none() {
+                let all = range.start..blocks.range(end.checked_sub(1)?)?.end;
+                *ahead = Some((range.start, self.read_raw(all)?));
+            }
+            let (start, read) = ahead.as_ref()?;
+            let block = read.get(range.start.checked_sub(*start)?..range.end.checked_sub(*start)?)?;
+            self.is_block(number, block, blocks).then(|| CachedPart::Block(block.to_vec()))
         })
+    }
+
+    fn is_block(&self, number: usize, block: &[u8], blocks: &VerifiedBlocks) -> bool {
+        blocks.is_block(number, block, |range| self.read_raw(range).map(Cow::Owned))
     }
 
     /// Reads whole blocks at once and cuts the range out of them.
@@ -113,8 +134,8 @@ impl Reader {
     ) -> Option<Vec<u8>> {
         let (first, last) = (blocks.range(numbers.start)?, blocks.range(numbers.end.checked_sub(1)?)?);
         let mut bytes = self.read_raw(first.start..last.end)?;
-        let mut good = numbers.zip(bytes.chunks(CHECKSUM_BLOCK));
-        if !good.all(|(number, block)| blocks.is_block(number, block)) {
+        let mut good = numbers.zip(bytes.chunks(blocks.block()));
+        if !good.all(|(number, block)| self.is_block(number, block, blocks)) {
             return None;
         }
         bytes.truncate(range.end.checked_sub(first.start)?);
@@ -126,7 +147,7 @@ impl Reader {
     pub(super) fn is_intact(&self, blocks: &VerifiedBlocks) -> bool {
         (0..blocks.count()).all(|number| {
             let block = blocks.range(number).and_then(|range| self.read_raw(range));
-            block.is_some_and(|block| blocks.is_block(number, &block))
+            block.is_some_and(|block| self.is_block(number, &block, blocks))
         })
     }
 }

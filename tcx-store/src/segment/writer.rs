@@ -7,6 +7,7 @@ use arrow_ipc::Block;
 use arrow_schema::SchemaRef;
 
 use super::body::{Body, Sink};
+use super::checksums::{BodyChecksums, block_of, table};
 use super::codec::Codec;
 use super::message::{BatchHeader, file_start, tail};
 use super::metadata::Metadata;
@@ -68,14 +69,19 @@ pub(crate) fn write_segment(
 ) -> io::Result<WrittenSegment> {
     let rows = pieces.iter().map(Piece::rows).sum::<usize>();
     let codec = Codec::of(header.compression);
-    let mut body = Body::new(storage.draft()?);
+    let block = block_of(pieces);
+    let mut body = Body::new(storage.draft()?, block);
     body.put(&file_start(header.schema)?)?;
     let Packed { blocks, batch_rows, unpacked } = match codec {
         None => write_plain(&mut body, header, pieces)?,
         Some(codec) => write_packed(&mut body, header, pieces, codec)?,
     };
+    let start = body.len().next_multiple_of(BodyChecksums::table_alignment(body.len().div_ceil(block)));
+    body.pad_to(start)?;
     let body_bytes = body.len();
     let (mut draft, checksums) = body.finish()?;
+    let (table, checksums) = table(block, body_bytes, &checksums);
+    draft.write_all(&table)?;
     let metadata = Metadata {
         identity: header.identity.to_owned(),
         instance: header.instance,
@@ -92,7 +98,7 @@ pub(crate) fn write_segment(
     let tail = tail(header.schema, &blocks, &metadata.entries())?;
     draft.write_all(&tail)?;
     let name = SegmentName { random: Random::new(), tail: checksum(&tail) };
-    Ok(WrittenSegment { name, bytes: (body_bytes + tail.len()) as u64, draft })
+    Ok(WrittenSegment { name, bytes: (body_bytes + table.len() + tail.len()) as u64, draft })
 }
 
 /// All rows in one record batch, as they are.

@@ -14,4 +14,5 @@ pub(crate) mod notice;
 pub(crate) mod priority;
 pub(crate) mod residency;
 pub(crate) mod runtime;
+pub(crate) mod verified_blocks;
 pub(crate) mod wait;

@@ -221,7 +221,7 @@ impl Folder {
             file.write(&whole.slice(start, rows.min(whole.num_rows() - start))).unwrap();
         }
         let body = file.get_ref().len();
-        let mut checksums = BlockChecksums::new();
+        let mut checksums = BlockChecksums::new(CHECKSUM_BLOCK);
         checksums.update(file.get_ref());
         let metadata = Metadata {
             identity: "ab".to_owned(),
@@ -234,7 +234,7 @@ impl Folder {
             view: None,
             inputs: Vec::new(),
             codec: None,
-            checksums: checksums.finish(),
+            checksums: crate::segment::checksums::BodyChecksums::InFooter(checksums.finish()),
         };
         metadata.entries().into_iter().for_each(|(name, value)| file.write_metadata(name, value));
         let bytes = file.into_inner().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::storage::name::{FileName, SegmentName};
 use crate::storage::{LocalStorage, System};
 use crate::sys::bytes::Random;
-use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
+use crate::sys::checksum::checksum;
 use crate::{
     Column, ColumnType, Compression, DType, Field, Identity, Inspection, KeyType, Keys, Lookup, Options,
     Spec, Store, verify,
@@ -107,17 +107,10 @@ fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 /// made them who is no tcx.
 fn forge(dir: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let [(path, _)] = &segments(dir)[..] else { panic!("one segment") };
-    let before = std::fs::read(path).unwrap();
-    let mut bytes = before.clone();
+    let mut bytes = std::fs::read(path).unwrap();
     change(&mut bytes);
-    let body = tail(&bytes);
-    for block in 0..body.div_ceil(CHECKSUM_BLOCK) {
-        let range = block * CHECKSUM_BLOCK..body.min((block + 1) * CHECKSUM_BLOCK);
-        let sums = [&before, &bytes].map(|bytes| format!("{:016x}", checksum(&bytes[range.clone()])));
-        let at = position(&bytes[body..], sums[0].as_bytes()).unwrap() + body;
-        bytes[at..at + 16].copy_from_slice(sums[1].as_bytes());
-    }
-    let name = SegmentName { random: Random::new(), tail: checksum(&bytes[body..]) };
+    crate::segment::fuzzing::seal(&mut bytes).unwrap();
+    let name = SegmentName { random: Random::new(), tail: checksum(&bytes[tail(&bytes)..]) };
     std::fs::remove_file(path).unwrap();
     std::fs::write(dir.join("m_v1").join(name.to_string()), bytes).unwrap();
 }

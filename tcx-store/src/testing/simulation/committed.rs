@@ -36,7 +36,7 @@ pub(super) fn rows_committed(folder: &State, change: &[u8]) -> Vec<Committed> {
 fn rows_of_segment(bytes: &[u8], nonce: &str) -> Option<Vec<Committed>> {
     let reader = FileReader::try_new(Cursor::new(bytes), None).ok()?;
     let metadata = reader.custom_metadata();
-    if metadata.get("tcx.commit")? != nonce || metadata.get("tcx.format")? != "2" {
+    if metadata.get("tcx.commit")? != nonce || metadata.get("tcx.format")? != "3" {
         return None;
     }
     let base = metadata.get("tcx.base")?.parse().ok()?;

@@ -1,0 +1,398 @@
+//! Which blocks of a file this process has verified: each when it is first used.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sys::bytes::u64_at;
+use crate::sys::checksum::checksum;
+
+/// Bytes of a checksum.
+pub(crate) const CHECKSUM: usize = size_of::<u64>();
+
+/// Bytes of a table of checksums that are verified together.
+pub(crate) const TABLE_PART: usize = 4096;
+
+/// The checksums of the blocks of a file.
+#[derive(Debug)]
+pub(crate) enum Checksums {
+    Known(Vec<u64>),
+    InFile(ChecksumTable),
+}
+
+/// A table of checksums in the file itself, each part of which is verified when it is first used.
+#[derive(Debug)]
+pub(crate) struct ChecksumTable {
+    /// Where it begins, and how many checksums it has.
+    start: usize,
+    count: usize,
+    /// The checksum of each part.
+    parts: Vec<u64>,
+    verified: Bits,
+    /// Parts that were read, where the file is not mapped.
+    read: Box<[OnceLock<Box<[u8]>>]>,
+}
+
+impl ChecksumTable {
+    /// `None` if there are not just as many parts as `count` checksums need.
+    pub(crate) fn new(start: usize, count: usize, parts: Vec<u64>) -> Option<Self> {
+        let bytes = count.checked_mul(CHECKSUM)?;
+        start.checked_add(bytes)?;
+        if parts.len() != bytes.div_ceil(TABLE_PART) {
+            return None;
+        }
+        let (verified, read) = (Bits::new(parts.len()), parts.iter().map(|_| OnceLock::new()).collect());
+        Some(Self { start, count, parts, verified, read })
+    }
+
+    /// The bytes of the part that has the checksum of this block.
+    fn part(&self, block: usize) -> Range<usize> {
+        let start = block * CHECKSUM / TABLE_PART * TABLE_PART;
+        self.start + start..self.start + (start + TABLE_PART).min(self.count * CHECKSUM)
+    }
+
+    /// The bytes of the parts that have the checksums of these blocks, if some of them were not verified yet.
+    fn unverified(&self, blocks: Range<usize>) -> Option<Range<usize>> {
+        let number = |block: usize| block * CHECKSUM / TABLE_PART;
+        let last = blocks.end.checked_sub(1)?;
+        let were_verified = self.verified.has_all(number(blocks.start)..number(last) + 1);
+        (!were_verified).then(|| self.part(blocks.start).start..self.part(last).end)
+    }
+
+    /// The checksum of a block; `None` if its part cannot be read, or is damaged.
+    fn get<'f>(&self, block: usize, file: impl FnOnce(Range<usize>) -> Option<Cow<'f, [u8]>>) -> Option<u64> {
+        if block >= self.count {
+            return None;
+        }
+        let (number, at) = (block * CHECKSUM / TABLE_PART, block * CHECKSUM % TABLE_PART);
+        if let Some(part) = self.read[number].get() {
+            return u64_at(part, at);
+        }
+        let part = file(self.part(block))?;
+        if !self.verified.has(number) {
+            (checksum(&part) == self.parts[number]).then_some(())?;
+            match part {
+                Cow::Borrowed(_) => drop(self.verified.add(number)),
+                Cow::Owned(part) => return u64_at(self.read[number].get_or_init(|| part.into()), at),
+            }
+        }
+        u64_at(&part, at)
+    }
+}
+
+/// A set of numbers below a limit, to which threads add.
+#[derive(Debug)]
+struct Bits(Box<[AtomicU64]>);
+
+impl Bits {
+    fn new(limit: usize) -> Self {
+        Self((0..limit.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn has(&self, number: usize) -> bool {
+        self.from(number) & 1 == 1
+    }
+
+    /// A bit for each number, from `number` on, as far as they are in its word.
+    #[inline]
+    fn from(&self, number: usize) -> u64 {
+        // Relaxed is enough: a bit orders nothing. It says that bytes which never change have been compared.
+        self.0.get(number / 64).map_or(0, |word| word.load(Ordering::Relaxed) >> (number % 64))
+    }
+
+    /// Adds a number; whether its word is full now.
+    fn add(&self, number: usize) -> bool {
+        let bit = 1 << (number % 64);
+        self.0.get(number / 64).is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) | bit == u64::MAX)
+    }
+
+    /// Whether it has every number of a range. Word by word.
+    fn has_all(&self, range: Range<usize>) -> bool {
+        let mut number = range.start;
+        while number < range.end {
+            let count = (64 - number % 64).min(range.end - number);
+            if self.from(number).trailing_ones() < count as u32 {
+                return false;
+            }
+            number += count;
+        }
+        true
+    }
+}
+
+/// The checksums of a range of a file, from its beginning on, and which of its blocks this process has verified.
+#[derive(Debug)]
+pub(crate) struct VerifiedBlocks {
+    /// How many bytes the checksums cover.
+    len: usize,
+    /// A block has 2 to the power of this bytes.
+    shift: u32,
+    verified: Bits,
+    /// The words of `verified` that are full: a lookup asks for all blocks of large segments.
+    full: Bits,
+    checksums: Checksums,
+}
+
+impl VerifiedBlocks {
+    /// `None` if there are not just as many checksums as `len` bytes need, or if the size of a block is no power of two.
+    pub(crate) fn new(block: usize, checksums: Checksums, len: usize) -> Option<Self> {
+        let count = match &checksums {
+            Checksums::Known(checksums) => checksums.len(),
+            Checksums::InFile(table) => table.count,
+        };
+        if !block.is_power_of_two() || count != len.div_ceil(block) {
+            return None;
+        }
+        let shift = block.trailing_zeros();
+        Some(Self { len, shift, verified: Bits::new(count), full: Bits::new(count.div_ceil(64)), checksums })
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block(&self) -> usize {
+        1 << self.shift
+    }
+
+    /// Whether the bytes of `start..end` may be used; `bytes` is the file, or begins with the range that the checksums cover.
+    ///
+    /// Two threads may verify a block at the same time; both find the same.
+    #[inline]
+    pub(crate) fn verify(&self, bytes: &[u8], start: usize, end: usize) -> bool {
+        self.were_verified(start, end) || self.verify_now(bytes, start, end)
+    }
+
+    /// As [`verify`](Self::verify), as far as that is known: nothing is computed. Ranges of many blocks are not known.
+    #[inline]
+    pub(crate) fn were_verified(&self, start: usize, end: usize) -> bool {
+        if start >= end || end > self.len {
+            return start == end && end <= self.len;
+        }
+        let (first, last) = (start >> self.shift, (end - 1) >> self.shift);
+        // Nearly always one block or a few. Where the last is in the next word, `from` gives 0 for it: the answer is no, and the caller
+        // verifies or asks for all.
+        let more = last - first;
+        more < 64 && {
+            let wanted = u64::MAX >> (63 - more);
+            self.verified.from(first) & wanted == wanted
+        }
+    }
+
+    /// Whether every block of `start..end` has been verified, however many they are.
+    pub(crate) fn were_all_verified(&self, start: usize, end: usize) -> bool {
+        if start >= end || end > self.len {
+            return start == end && end <= self.len;
+        }
+        let (first, end) = (start >> self.shift, ((end - 1) >> self.shift) + 1);
+        let words = first.div_ceil(64)..end / 64;
+        if words.start >= words.end {
+            return self.verified.has_all(first..end);
+        }
+        self.verified.has_all(first..words.start * 64)
+            && self.verified.has_all(words.end * 64..end)
+            && self.full.has_all(words)
+    }
+
+    /// The range, or if it was not verified yet, all bytes of its blocks: they are needed to verify it. And what is needed of the table of
+    /// checksums.
+    pub(crate) fn with_unverified(&self, range: Range<usize>) -> (Range<usize>, Option<Range<usize>>) {
+        if range.end > self.len || self.were_all_verified(range.start, range.end) {
+            return (range, None);
+        }
+        let (first, end) = (range.start >> self.shift, (range.end - 1) >> self.shift);
+        let table = match &self.checksums {
+            Checksums::Known(_) => None,
+            Checksums::InFile(table) => table.unverified(first..end + 1),
+        };
+        (first << self.shift..((end + 1) << self.shift).min(self.len), table)
+    }
+
+    #[inline(never)]
+    fn verify_now(&self, bytes: &[u8], start: usize, end: usize) -> bool {
+        if start >= end || end > self.len {
+            return false;
+        }
+        let mut blocks = start >> self.shift..((end - 1) >> self.shift) + 1;
+        blocks.all(|block| self.verified.has(block) || self.verify_block(bytes, block))
+    }
+
+    /// Reads all bytes again, also those that were verified before.
+    pub(crate) fn verify_again(&self, bytes: &[u8]) -> bool {
+        (0..self.count()).all(|block| self.is_intact(bytes, block))
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn count(&self) -> usize {
+        self.len.div_ceil(self.block())
+    }
+
+    /// The bytes of a block.
+    pub(crate) fn range(&self, block: usize) -> Option<Range<usize>> {
+        let start = block.checked_mul(self.block())?;
+        (block < self.count()).then(|| start..self.len.min(start + self.block()))
+    }
+
+    /// The blocks of a range that is not empty.
+    pub(crate) fn numbers(&self, range: &Range<usize>) -> Range<usize> {
+        range.start >> self.shift..((range.end - 1) >> self.shift) + 1
+    }
+
+    /// Whether these are the bytes of a block. `file` reads a range of the file as it is.
+    pub(crate) fn is_block<'f>(
+        &self,
+        block: usize,
+        bytes: &[u8],
+        file: impl FnOnce(Range<usize>) -> Option<Cow<'f, [u8]>>,
+    ) -> bool {
+        let is_whole = self.range(block).is_some_and(|range| range.len() == bytes.len());
+        is_whole && self.checksum(block, file) == Some(checksum(bytes))
+    }
+
+    fn checksum<'f>(
+        &self,
+        block: usize,
+        file: impl FnOnce(Range<usize>) -> Option<Cow<'f, [u8]>>,
+    ) -> Option<u64> {
+        match &self.checksums {
+            Checksums::Known(checksums) => checksums.get(block).copied(),
+            Checksums::InFile(table) => table.get(block, file),
+        }
+    }
+
+    fn is_intact(&self, bytes: &[u8], block: usize) -> bool {
+        let own = self.range(block).and_then(|range| bytes.get(range));
+        own.is_some_and(|own| self.is_block(block, own, |range| bytes.get(range).map(Cow::Borrowed)))
+    }
+
+    fn verify_block(&self, bytes: &[u8], block: usize) -> bool {
+        let good = self.is_intact(bytes, block);
+        // Only good blocks are remembered: a bad one is computed again each time, and never served.
+        if good && self.verified.add(block) {
+            self.full.add(block / 64);
+        }
+        good
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::checksum::CHECKSUM_BLOCK;
+
+    #[test]
+    fn a_changed_block_is_noticed_and_its_neighbours_are_served() {
+        let mut bytes = vec![7; 3 * CHECKSUM_BLOCK];
+        let checksums = bytes.chunks(CHECKSUM_BLOCK).map(checksum).collect::<Vec<_>>();
+        bytes[CHECKSUM_BLOCK] ^= 1;
+        assert!(
+            VerifiedBlocks::new(CHECKSUM_BLOCK, Checksums::Known(checksums.clone()), bytes.len() + 1)
+                .is_none()
+        );
+        let blocks = VerifiedBlocks::new(CHECKSUM_BLOCK, Checksums::Known(checksums), bytes.len()).unwrap();
+        assert!(blocks.verify(&bytes, 0, CHECKSUM_BLOCK));
+        assert!(!blocks.verify(&bytes, CHECKSUM_BLOCK - 1, CHECKSUM_BLOCK + 1));
+        assert!(blocks.verify(&bytes, 2 * CHECKSUM_BLOCK, 3 * CHECKSUM_BLOCK));
+        assert!(!blocks.verify(&bytes, 2 * CHECKSUM_BLOCK, 3 * CHECKSUM_BLOCK + 1));
+    }
+
+    #[test]
+    fn every_block_counts_wherever_a_range_begins_and_ends() {
+        let mut bytes: Vec<u8> = (0..67 * CHECKSUM_BLOCK).map(|i| (i / CHECKSUM_BLOCK) as u8).collect();
+        let checksums = bytes.chunks(CHECKSUM_BLOCK).map(checksum).collect::<Vec<_>>();
+        let changed = [1, 64];
+        for block in changed {
+            bytes[block * CHECKSUM_BLOCK] ^= 1;
+        }
+        let blocks = VerifiedBlocks::new(CHECKSUM_BLOCK, Checksums::Known(checksums), bytes.len()).unwrap();
+        assert!(!blocks.were_all_verified(0, 1) && blocks.were_all_verified(7, 7));
+        // Twice: first they are verified, then they have been.
+        for _ in 0..2 {
+            for (first, last) in (0..67).flat_map(|first| (first + 1..67).map(move |last| (first, last))) {
+                let good = blocks.verify(&bytes, (first + 1) * CHECKSUM_BLOCK - 1, last * CHECKSUM_BLOCK + 1);
+                let expected = !changed.iter().any(|block| (first..=last).contains(block));
+                assert_eq!(good, expected, "{first} {last}");
+            }
+        }
+        for (first, last) in (0..67).flat_map(|first| (first + 1..67).map(move |last| (first, last))) {
+            let all = blocks.were_all_verified((first + 1) * CHECKSUM_BLOCK - 1, last * CHECKSUM_BLOCK + 1);
+            assert_eq!(all, !changed.iter().any(|block| (first..=last).contains(block)), "{first} {last}");
+        }
+        assert!(!blocks.were_all_verified(66 * CHECKSUM_BLOCK, bytes.len() + 1));
+    }
+
+    /// A file of blocks of 16 bytes and the table of their checksums behind them.
+    fn with_table(count: usize) -> (Vec<u8>, Vec<u64>) {
+        let body: Vec<u8> = (0..count * 16).map(|i| (i * 31 % 251) as u8).collect();
+        let table: Vec<u8> = body.chunks(16).flat_map(|block| checksum(block).to_le_bytes()).collect();
+        let parts = table.chunks(TABLE_PART).map(checksum).collect();
+        ([body, table].concat(), parts)
+    }
+
+    fn open(count: usize, parts: &[u64]) -> VerifiedBlocks {
+        let table = ChecksumTable::new(count * 16, count, parts.to_vec()).unwrap();
+        VerifiedBlocks::new(16, Checksums::InFile(table), count * 16).unwrap()
+    }
+
+    #[test]
+    fn a_damaged_part_of_the_table_keeps_its_blocks_from_being_served_and_no_others() {
+        const COUNT: usize = 3 * TABLE_PART / CHECKSUM + 5;
+        const IN_PART: usize = TABLE_PART / CHECKSUM;
+        let (file, parts) = with_table(COUNT);
+        assert_eq!(parts.len(), 4);
+        assert!(ChecksumTable::new(COUNT * 16, COUNT, parts[1..].to_vec()).is_none());
+        assert!(ChecksumTable::new(usize::MAX, COUNT, parts.clone()).is_none());
+        for damaged in 0..parts.len() {
+            let mut bytes = file.clone();
+            bytes[COUNT * 16 + damaged * TABLE_PART + 3] ^= 1;
+            let (mapped, read) = (open(COUNT, &parts), open(COUNT, &parts));
+            for block in 0..COUNT {
+                let expected = block / IN_PART != damaged;
+                assert_eq!(mapped.verify(&bytes, block * 16, block * 16 + 16), expected, "{block}");
+                let own = &bytes[block * 16..][..16];
+                let found = read.is_block(block, own, |range| Some(bytes[range].to_vec().into()));
+                assert_eq!(found, expected, "{block}");
+            }
+            assert!(!mapped.verify_again(&bytes) && !mapped.were_all_verified(0, COUNT * 16));
+            // Parts that were read are kept.
+            let again = read.is_block((damaged + 1) % 4 * IN_PART, &[0; 16], |_| panic!("read again"));
+            assert!(!again);
+        }
+        assert!(open(COUNT, &parts).verify_again(&file));
+    }
+
+    #[test]
+    fn what_is_needed_to_verify_a_range_is_its_blocks_and_their_checksums_until_it_was_verified() {
+        const COUNT: usize = 2 * TABLE_PART / CHECKSUM;
+        let (file, parts) = with_table(COUNT);
+        let (blocks, table) = (open(COUNT, &parts), COUNT * 16);
+        let first = (0..32, Some(table..table + TABLE_PART));
+        assert_eq!(blocks.with_unverified(15..17), first);
+        assert!(blocks.verify(&file, 15, 17));
+        assert_eq!(blocks.with_unverified(15..17), (15..17, None));
+        // Of the table, that part was verified.
+        assert_eq!(blocks.with_unverified(40..41), (32..48, None));
+        let all = (0..COUNT * 16, Some(table..table + 2 * TABLE_PART));
+        assert_eq!(blocks.with_unverified(3..COUNT * 16), all);
+    }
+
+    #[test]
+    fn every_range_of_blocks_was_verified_just_if_each_of_them_was() {
+        const COUNT: usize = 64 * 4 + 7;
+        let (file, parts) = with_table(COUNT);
+        for missing in [0, 1, 63, 64, 130, 191, 192, 255, 256, COUNT - 1] {
+            let blocks = open(COUNT, &parts);
+            (0..COUNT).filter(|&block| block != missing).for_each(|block| {
+                assert!(blocks.verify(&file, block * 16, block * 16 + 16));
+            });
+            for start in 0..COUNT {
+                for end in start + 1..=COUNT {
+                    let expected = !(start..end).contains(&missing);
+                    let (from, to) = (start * 16 + 5, end * 16 - 3);
+                    assert_eq!(blocks.were_all_verified(from, to), expected, "{missing}: {start}..{end}");
+                    // This one need not know, but is never wrong.
+                    assert!(expected || !blocks.were_verified(from, to), "{missing}: {start}..{end}");
+                }
+            }
+            assert!(blocks.were_verified(70 * 16, 72 * 16) && !blocks.were_verified(70 * 16, 140 * 16));
+        }
+    }
+}
