@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::Tensor;
 use tcx::{
@@ -254,6 +255,28 @@ fn put_takes_the_place_of_a_value_that_is_rejected() {
 }
 
 /// A table's ids may have stamps: the value of another stamp is no found value.
+/// A read may fail in that moment as well: what could not be looked at is not replaced as if it was rejected.
+#[test]
+fn a_value_that_is_not_found_again_when_it_is_checked_is_no_rejected_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let other = unchecked(&cache);
+    other.put(&["a", "b"], &vec![1., 2.]).unwrap();
+    let (invalidating, is_first) = (other.clone(), AtomicBool::new(true));
+    let table = Table::builder("numbers_v1").validate(move |_: &Vec<f32>| {
+        if !is_first.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        invalidating.invalidate(&["a"])?;
+        Err(Error::loader("not together"))
+    });
+    let table = table.open(&cache).unwrap();
+    let error = table.put(&["a", "b"], &vec![5., 6.]).unwrap_err();
+    assert_eq!((error.kind(), error.module_id()), (ErrorKind::Io, Some("numbers_v1")), "{error}");
+    assert_eq!((other.get(&["a"]).unwrap(), other.get(&["b"]).unwrap()), (None, Some(vec![2.])));
+    assert_eq!(table.put(&["a", "b"], &vec![5., 6.]).unwrap(), 1);
+}
+
 #[test]
 fn values_of_stamped_ids_are_checked() {
     let cache = Cache::in_memory();

@@ -113,7 +113,7 @@ pub(super) fn read(storage: &dyn Storage, number: u64) -> Result<Option<Tombston
     let found = info(storage, number);
     let damaged = |what| {
         let nonce = nonce_of_any_version(storage, number).ok().flatten();
-        let is_new = found.is_some_and(|found| found.is_new()) && !is_of_another_version(storage, number);
+        let is_new = is_new(storage, number);
         (Doubt::Damaged(Judged::new(found.map(stamp_of), is_new, nonce)), what)
     };
     let map = match map(storage, FileName::Change(number)) {
@@ -194,6 +194,11 @@ fn nonce_of_any_version(storage: &dyn Storage, number: u64) -> io::Result<Option
     let file = storage.open(&FileName::Change(number).to_string())?;
     let header = header(&file)?.ok().filter(|header| header.starts_with(MAGIC));
     Ok(header.and_then(|header| Cursor::new(&header[NONCE..]).random()))
+}
+
+/// Whether a file that does not verify may not be complete yet.
+pub(super) fn is_new(storage: &dyn Storage, number: u64) -> bool {
+    info(storage, number).is_some_and(|found| found.is_new()) && !is_of_another_version(storage, number)
 }
 
 /// Whether the file begins as a change of another version does: it is complete, and not known here.

@@ -77,8 +77,10 @@ impl KnownChanges {
     pub(crate) fn compare(&self, storage: &dyn Storage) -> Compared {
         let Some(origin) = self.origin else { return Compared::Same };
         match nonce(storage, 0) {
-            Ok(found) if found == Some(origin.nonce) => {}
-            Ok(_) => return Compared::OtherOrigin,
+            Ok(Some(found)) if found == origin.nonce => {}
+            Ok(Some(_)) => return Compared::OtherOrigin,
+            // It is not what was written, and says nothing of the folder.
+            Ok(None) => return Compared::Unread(0, ErrorKind::InvalidData.into()),
             // A listing that fails as well says nothing: the mount may be lost for a while.
             Err(error) => {
                 return match listed(storage) {

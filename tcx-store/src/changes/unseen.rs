@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::io;
 
 use super::known::{KnownChanges, ListedChanges, Needs};
-use super::read::{Doubt, nonce};
+use super::read::{Doubt, is_new, nonce};
 use crate::storage::Storage;
 
 impl KnownChanges {
@@ -22,10 +22,11 @@ impl KnownChanges {
                     vacant.insert(nonce);
                 }
                 // A part of a copy may lack the change for good, and one that is damaged stays so.
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(None) if !is_new(storage, number) => {}
+                _ => {
                     self.unread_nonces.insert(number);
                 }
-                _ => {}
             }
         }
         self.nonces.len() > before
@@ -65,7 +66,7 @@ impl KnownChanges {
     /// tombstone of views was found, or a change cannot be read that commits a segment of `waiting`, their replacement may be there.
     pub(crate) fn outlived(&self, waiting: impl Iterator<Item = Needs>) -> u64 {
         let unread = |base: &u64| {
-            matches!(self.unread.get(base), Some(Doubt::Failed(_))) || self.unread_nonces.contains(base)
+            self.unread.get(base).is_some_and(Doubt::may_end) || self.unread_nonces.contains(base)
         };
         let waiting = waiting.filter(|needs| self.committed(*needs).is_none()).map(|needs| needs.base);
         let first = waiting.filter(unread).chain(self.unlisted).min();

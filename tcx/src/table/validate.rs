@@ -9,7 +9,10 @@ use crate::cache::gather::Found;
 use crate::ids::KeyKind;
 use crate::module::partial::Partial;
 use crate::output::CacheableOutput;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
+
+/// So often found values are looked up to check them, if some are not found again.
+const LOOKED_AT: usize = 3;
 
 /// Checks values before they are stored, and again when they are found.
 pub(super) type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
@@ -74,16 +77,31 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     }
 
     /// Found rows that are not valid become missing.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if rows cannot be read again.
     pub(super) fn reject_invalid(&self, rows: &mut Found) -> Result<()> {
         if self.validate.is_none() {
             return Ok(());
         }
-        // What is looked at has to be what is served in the end: another thread may have replaced a row that was found before.
-        *rows = self.rows.peek(rows.keys().clone())?.into();
-        self.reject_found(rows)
+        let mut judged = Ok(());
+        for _ in 0..LOOKED_AT {
+            // What is looked at has to be what is served in the end: another thread may have replaced a row that was found before.
+            *rows = self.rows.peek(rows.keys().clone())?.into();
+            judged = self.reject_found(rows);
+            if judged.is_ok() {
+                break;
+            }
+        }
+        judged
     }
 
     /// As [`reject_invalid`](Self::reject_invalid), of a lookup that stays as it is: its found rows are not served.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if rows cannot be read again: what could not be looked at is not replaced.
     pub(super) fn reject_found(&self, rows: &mut Lookup) -> Result<()> {
         if self.validate.is_none() {
             return Ok(());
@@ -104,10 +122,19 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         Ok(())
     }
 
-    /// Whether the values of the rows at `positions` are valid.
+    /// Whether the values of the rows at `positions`, which were found, are valid.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one is not found again: a file may fail to be read for a moment, and another thread may have invalidated it.
     fn are_valid(&self, rows: &Lookup, positions: &[usize]) -> Result<bool> {
         let rows = self.rows.peek(rows.keys().select(positions))?;
-        Ok(rows.missing() == 0 && self.check(&self.read(rows.into())?).is_ok())
+        if rows.missing() > 0 {
+            let what = "values that were found cannot be read again to check them";
+            let error = Error::new(ErrorKind::Io, what).with_remedy("nothing was stored: try again");
+            return Err(error.in_module(&self.id));
+        }
+        Ok(self.check(&self.read(rows.into())?).is_ok())
     }
 }
 

@@ -2,8 +2,10 @@
 
 use crc_fast::{CrcAlgorithm, checksum};
 
-/// Bytes of a file under one checksum.
+/// Bytes of an index run under one checksum.
 const BLOCK: usize = 64 << 10;
+/// Bytes of a segment's table of checksums under one checksum.
+const TABLE_PART: usize = 4096;
 /// What a segment ends in: the footer's length and the magic.
 const CLOSING: usize = 10;
 /// The end-of-stream marker before the footer.
@@ -53,8 +55,12 @@ pub fn seal_run(bytes: &mut [u8]) -> Option<()> {
 pub struct ForgedSegment {
     /// All of them; they stay as many.
     pub bytes: Vec<u8>,
+    /// Where the table of checksums and the tail begin.
+    body: usize,
     tail: usize,
-    /// Where the checksums of the body stand.
+    /// Bytes of a block.
+    block: usize,
+    /// Where the checksums of the table stand.
     sums: usize,
 }
 
@@ -66,9 +72,16 @@ impl ForgedSegment {
         let closing = bytes.len() - CLOSING;
         let footer = u32::from_le_bytes(*bytes[closing..].first_chunk().unwrap()) as usize;
         let tail = closing - footer - END_OF_STREAM.len();
-        let first = format!("{:016x}", crc(&bytes[..tail.min(BLOCK)]));
+        let entries = arrow_ipc::root_as_footer(&bytes[tail + END_OF_STREAM.len()..closing]).unwrap();
+        let number = |name| -> usize {
+            let mut entries = entries.custom_metadata().unwrap().iter();
+            let entry = entries.find(|entry| entry.key() == Some(name)).unwrap();
+            entry.value().unwrap().parse().unwrap()
+        };
+        let (body, block) = (number("tcx.body"), number("tcx.block"));
+        let first = format!("{:016x}", crc(&bytes[body..tail.min(body + TABLE_PART)]));
         let sums = bytes[tail..].windows(16).position(|window| window == first.as_bytes()).unwrap();
-        Self { tail, sums: tail + sums, bytes }
+        Self { body, tail, block, sums: tail + sums, bytes }
     }
 
     /// Puts this in the place of a text of the footer that is as long.
@@ -91,10 +104,14 @@ impl ForgedSegment {
 
     /// Makes the checksums right; tells the name and the bytes.
     pub fn seal(mut self) -> (String, Vec<u8>) {
-        let (body, rest) = self.bytes.split_at_mut(self.tail);
+        let (before, rest) = self.bytes.split_at_mut(self.tail);
+        let (body, table) = before.split_at_mut(self.body);
+        for (sum, block) in table.chunks_exact_mut(8).zip(body.chunks(self.block)) {
+            sum.copy_from_slice(&crc(block).to_le_bytes());
+        }
         let digits = rest[self.sums - self.tail..].chunks_exact_mut(16);
-        for (digits, block) in digits.zip(body.chunks(BLOCK)) {
-            digits.copy_from_slice(format!("{:016x}", crc(block)).as_bytes());
+        for (digits, part) in digits.zip(table.chunks(TABLE_PART)) {
+            digits.copy_from_slice(format!("{:016x}", crc(part)).as_bytes());
         }
         (segment_name(rest), self.bytes)
     }

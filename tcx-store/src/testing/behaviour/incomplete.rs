@@ -11,6 +11,7 @@ use crate::testing::{Fault, Faulty};
 use crate::testing::{
     column, compute, go_ahead, keys, names, process, replace, seal_all, spec, values, with_operations,
 };
+use crate::upkeep::tasks::merge_changes;
 use crate::{Losses, Options, RecomputeSession, Store};
 
 fn put_of(store: &Store, key: &str, value: i64) -> crate::Result<usize> {
@@ -298,4 +299,51 @@ fn what_is_younger_is_not_invalidated_because_of_a_dead_row_in_the_write_buffer(
     let limit = crate::sys::runtime::wall() - Duration::from_hours(1);
     other.invalidate_older_than(limit).unwrap();
     assert_eq!(values(&process(dir.path()), &["x"]), [1000]);
+}
+
+/// The header of change 0 is misread once.
+#[test]
+fn a_process_that_has_misread_change_0_once_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x"], 1000);
+    seal_all(&store);
+    let path = dir.path().join("m_v1").join("change-00000000000000000000");
+    let bytes = std::fs::read(&path).unwrap();
+    rewrite(&path, &vec![0; bytes.len()]);
+    let first = store.refresh();
+    rewrite(&path, &bytes);
+    let again = store.refresh();
+    assert!(again.is_ok(), "first {first:?}, again {again:?}");
+}
+
+/// The change that has committed a replacement is merged; its header is misread once (or the file is not complete yet).
+#[test]
+fn what_is_computed_while_the_header_of_a_merged_commit_is_misread_does_not_displace_the_replacement() {
+    let dir = tempfile::tempdir().unwrap();
+    let _ = with_a_replacement(dir.path());
+    let store = process(dir.path());
+    for _ in 0..20 {
+        kill_z(&store);
+    }
+    merge_changes(&store.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    drop(store);
+    let path = dir.path().join("m_v1").join("change-00000000000000000001");
+    let bytes = std::fs::read(&path).unwrap();
+    rewrite(&path, &[]);
+    let other = process(dir.path());
+    assert_eq!(values(&other, &["x"]), [-1]);
+    compute(&other, &["x"], 7);
+    let flushed = other.flush();
+    rewrite(&path, &bytes);
+    let own = values(&other, &["x"]);
+    drop(other);
+    let fresh = values(&process(dir.path()), &["x"]);
+    process(dir.path()).compact().unwrap();
+    let compacted = values(&process(dir.path()), &["x"]);
+    assert!(
+        flushed.is_err() || compacted == [1000],
+        "own {own:?}, flush {flushed:?}, fresh {fresh:?}, compacted {compacted:?}"
+    );
 }

@@ -11,7 +11,7 @@ use super::replaced_at_once::with_a_row;
 use super::uncommitted::killed_before_the_commit;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, process, replace, spec, values, with_operations};
+use crate::testing::{column, compute, keys, make_older, process, replace, spec, values, with_operations};
 use crate::{Column, Keys, Losses, Options, RecomputeSession, StampType, Store};
 
 /// The pauses between the last listing and the lookup: the folder is listed at most every 100 ms.
@@ -56,6 +56,7 @@ fn a_row_stays_that_is_computed_once_a_change_which_might_commit_others_is_known
     let dir = with_a_row();
     killed_before_the_commit(dir.path());
     std::fs::write(dir.path().join("m_v1/change-00000000000000000001"), "damaged").unwrap();
+    make_older(dir.path(), "change-");
     let fails = Arc::new(AtomicBool::new(true));
     let is_unreadable = fails.clone();
     let steps = Faulty::with(move |_, step, path| {
