@@ -33,7 +33,7 @@ fn write(dir: &Path, compression: Compression) {
     store.flush().unwrap();
     get_or_compute(&store, others);
     store.flush().unwrap();
-    store.invalidate(&Keys::text(&["invalidated"], 0).unwrap()).unwrap();
+    store.invalidate(&Keys::text(["invalidated"], 0).unwrap()).unwrap();
     let session = RecomputeSession::new();
     let mut rows = store.lookup_to_put(Keys::text(&first[..3], 0).unwrap(), Some(&session)).unwrap();
     store.insert(&mut rows, &[0, 1, 2], columns(&first[..3])).unwrap();
