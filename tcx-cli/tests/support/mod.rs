@@ -75,6 +75,8 @@ pub(crate) fn workplace() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let cache = dir.path().join("cache");
     fill_clip(&open(&cache, clip("224")), &["cat", "dog"]);
+    // A row names the processes that were at work when it was computed, to the millisecond.
+    std::thread::sleep(std::time::Duration::from_millis(20));
     fill_clip(&open(&cache, clip("224")), &["horse"]);
     fill_resnet(&open(&cache, resnet()), 0..1000);
     fill_clip(&open(&dir.path().join("other"), clip("224")), &["dog", "zebra"]);
