@@ -331,7 +331,14 @@ impl Core {
     fn lookup_missing_once(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
         // Before the buffer is searched: the tombstones that make way for buffered rows are shown under the buffer's lock, so a lookup
         // that has them finds the rows with the numbers by which they outlive them.
-        let tombstones = self.snapshot().tombstones.clone();
+        let (tombstones, is_unread) = {
+            let snapshot = self.snapshot();
+            (snapshot.tombstones.clone(), snapshot.is_unread)
+        };
+        if is_unread {
+            // It hides rows of the buffer, whatever the snapshot says in which the segments are searched.
+            lookup.hide();
+        }
         let (keys, recompute) = (lookup.keys(), lookup.recompute());
         let oldest_kept = self.retention.oldest_kept();
         let wanted = Wanted { keys, tombstones: &tombstones, recompute, oldest_kept };

@@ -65,11 +65,12 @@ impl Store {
     /// Notes why rows are missing that others may serve, or that are in the write buffer all the same.
     fn note_hidden(&self, lookup: &mut Lookup) -> Result<()> {
         let core = self.reader()?;
+        // The buffer first, as every lookup does: a row leaves it only after the snapshot has its segment.
+        let is_held = |&position: &usize| core.buffer.holds(lookup.keys(), position);
+        let held: Vec<usize> = lookup.all_missing_positions().filter(is_held).collect();
         note_elsewhere(lookup, &core.snapshot());
-        let is_absent = |&position: &usize| lookup.cause(position) == Some(Cause::Absent);
-        let absent: Vec<usize> = lookup.all_missing_positions().filter(is_absent).collect();
-        for position in absent {
-            if core.buffer.holds(lookup.keys(), position) {
+        for position in held {
+            if lookup.cause(position) == Some(Cause::Absent) {
                 lookup.missed(position, Cause::Expired);
             }
         }

@@ -1,13 +1,16 @@
 //! What the tests of several processes share: a module whose rows are single numbers, in a folder `m_v1`.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use crate::LookupOptions;
 use crate::storage::{FileOperations, LocalStorage, System};
+use crate::testing::{Fault, Faulty};
 use crate::write::seal_queue::SealQueue;
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};
+use crate::{LookupOptions, Losses};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
 
@@ -105,4 +108,33 @@ pub(crate) fn names(dir: &Path, prefix: &str) -> Vec<String> {
     let files = files.map(Result::unwrap).filter(|file| file.file_type().unwrap().is_file());
     let names = files.map(|file| file.file_name().into_string().unwrap());
     names.filter(|name| name.starts_with(prefix)).collect()
+}
+
+/// Puts a value for a key that has none, and returns the number of stored values.
+pub(crate) fn put(store: &Store, key: &str, value: i64) -> crate::Result<usize> {
+    let losses = Arc::new(Losses::new());
+    let mut rows = store.lookup_to_put(keys(&[key]), None)?;
+    if rows.missing() == 0 {
+        return Ok(0);
+    }
+    let kept = store.insert_for(&losses, &mut rows, &[0], column(&[value]), None)?;
+    if kept { Ok(1) } else { losses.take().map(|()| 0) }
+}
+
+/// A process that cannot read the file of this change as long as the flag is set.
+pub(crate) fn without_change(number: u64, dir: &Path, fails: &Arc<AtomicBool>) -> Store {
+    let (fails, file) = (fails.clone(), format!("change-{number:020}"));
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        let is_change = path.file_name().is_some_and(|name| *name == *file);
+        (step == "open" && is_change && fails.load(SeqCst)).then_some(Fault::Refused(ErrorKind::Other))
+    });
+    with_operations(dir, steps)
+}
+
+/// As [`process`], with a time to live or none.
+pub(crate) fn with_time_to_live(dir: &Path, time_to_live: Option<Duration>) -> Store {
+    let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
+    let options = Options { flush_interval, refresh_every, time_to_live, ..Options::default() };
+    let storage = LocalStorage::new(dir.join("m_v1"), System);
+    Store::with_storage(Arc::new(storage), spec(), &options).unwrap()
 }

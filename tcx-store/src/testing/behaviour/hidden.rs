@@ -1,43 +1,21 @@
 //! Values that are put, and rows that are computed, while others cannot be served: none of those lives on beside them.
 
-use std::io::ErrorKind;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::changes::Doomed;
-use crate::testing::{Fault, Faulty};
 use crate::testing::{
-    column, compute, go_ahead, keys, make_older, names, process, seal_all, spec, values, with_operations,
+    compute, go_ahead, keys, make_older, names, process, put, seal_all, values, with_time_to_live,
+    without_change,
 };
-use crate::{Losses, Options, Store};
-
-fn put(store: &Store, value: i64) -> crate::Result<usize> {
-    let losses = Arc::new(Losses::new());
-    let mut rows = store.lookup_to_put(keys(&["x"]), None)?;
-    if rows.missing() == 0 {
-        return Ok(0);
-    }
-    let kept = store.insert_for(&losses, &mut rows, &[0], column(&[value]), None)?;
-    if kept { Ok(1) } else { losses.take().map(|()| 0) }
-}
-
-fn without_change(number: u64, dir: &Path, fails: &Arc<AtomicBool>) -> Store {
-    let (fails, file) = (fails.clone(), format!("change-{number:020}"));
-    let steps = Faulty::with(move |_, step, path: &Path| {
-        let is_change = path.file_name().is_some_and(|name| *name == *file);
-        (step == "open" && is_change && fails.load(SeqCst)).then_some(Fault::Refused(ErrorKind::Other))
-    });
-    with_operations(dir, steps)
-}
 
 /// A change cannot be read for a moment, which names another key.
 #[test]
 fn no_value_is_put_over_one_that_an_unread_change_hides() {
     let dir = tempfile::tempdir().unwrap();
     let store = process(dir.path());
-    assert_eq!(put(&store, 1000).unwrap(), 1);
+    assert_eq!(put(&store, "x", 1000).unwrap(), 1);
     store.flush().unwrap();
     let fails = Arc::new(AtomicBool::new(false));
     let other = without_change(1, dir.path(), &fails);
@@ -45,7 +23,7 @@ fn no_value_is_put_over_one_that_an_unread_change_hides() {
     fails.store(true, SeqCst);
     store.core.kill(Doomed::Keys(vec![b"z".as_slice().into()])).unwrap();
     other.refresh().unwrap();
-    let done = put(&other, 5);
+    let done = put(&other, "x", 5);
     fails.store(false, SeqCst);
     other.flush().unwrap();
     other.compact().unwrap();
@@ -63,7 +41,7 @@ fn what_is_computed_while_an_unread_change_hides_a_value_that_was_put_does_not_d
         store.flush().unwrap();
         let fails = Arc::new(AtomicBool::new(false));
         let other = without_change(1, dir.path(), &fails);
-        assert_eq!(put(&other, 1000).unwrap(), 1);
+        assert_eq!(put(&other, "x", 1000).unwrap(), 1);
         if sealed {
             other.flush().unwrap();
         }
@@ -79,18 +57,11 @@ fn what_is_computed_while_an_unread_change_hides_a_value_that_was_put_does_not_d
     }
 }
 
-fn open(dir: &Path, time_to_live: Option<Duration>) -> Store {
-    let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-    let options = Options { flush_interval, refresh_every, time_to_live, ..Options::default() };
-    let storage = crate::storage::LocalStorage::new(dir.join("m_v1"), crate::storage::System);
-    Store::with_storage(Arc::new(storage), spec(), &options).unwrap()
-}
-
 /// An invalidated row in a younger segment hides that the row of an older one is only too old for this process.
 #[test]
 fn a_value_that_is_put_over_an_expired_row_takes_its_place_though_an_earlier_row_was_invalidated() {
     let dir = tempfile::tempdir().unwrap();
-    let (one, two) = (open(dir.path(), None), open(dir.path(), None));
+    let (one, two) = (with_time_to_live(dir.path(), None), with_time_to_live(dir.path(), None));
     go_ahead(Duration::from_secs(1));
     compute(&one, &["y", "z"], 5);
     go_ahead(Duration::from_hours(1));
@@ -101,30 +72,30 @@ fn a_value_that_is_put_over_an_expired_row_takes_its_place_though_an_earlier_row
     compute(&one, &["x"], 5);
     seal_all(&one);
     go_ahead(Duration::from_hours(4) + Duration::from_mins(30));
-    let own = open(dir.path(), Some(Duration::from_hours(4)));
-    assert_eq!(put(&own, 7).unwrap(), 1);
+    let own = with_time_to_live(dir.path(), Some(Duration::from_hours(4)));
+    assert_eq!(put(&own, "x", 7).unwrap(), 1);
     seal_all(&own);
     assert_eq!(values(&own, &["x"]), [7]);
-    assert_eq!(values(&open(dir.path(), None), &["x"]), [7]);
+    assert_eq!(values(&with_time_to_live(dir.path(), None), &["x"]), [7]);
 }
 
 /// The row becomes too old while it is on its way to the disk.
 #[test]
 fn a_value_that_is_put_over_a_row_that_expires_on_its_way_to_the_disk_takes_its_place() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(open(dir.path(), Some(Duration::from_hours(4))));
+    let store = Arc::new(with_time_to_live(dir.path(), Some(Duration::from_hours(4))));
     go_ahead(Duration::from_secs(1));
     compute(&store, &["x", "y", "z"], 5);
     store.core.buffer.freeze();
     let generation = store.core.buffer.oldest_after(None).unwrap();
     let written = crate::write::generation::write(&store.core, &generation).unwrap();
     go_ahead(Duration::from_hours(5));
-    assert_eq!(put(&store, 7).unwrap(), 1);
+    assert_eq!(put(&store, "x", 7).unwrap(), 1);
     crate::write::generation::publish(&store.core, &generation, written).unwrap();
     drop(generation);
     seal_all(&store);
     assert_eq!(values(&store, &["x"]), [7]);
-    assert_eq!(values(&open(dir.path(), None), &["x"]), [7]);
+    assert_eq!(values(&with_time_to_live(dir.path(), None), &["x"]), [7]);
 }
 
 /// A block of another row is damaged; the row itself is not.
@@ -149,7 +120,7 @@ fn a_value_that_is_put_while_its_segment_is_out_of_service_takes_the_place_of_th
     let store = process(dir.path());
     assert_eq!(values(&store, &["x"]), [5]);
     assert_eq!(values(&store, &["y"]), [-1]);
-    let done = put(&store, 7);
+    let done = put(&store, "x", 7);
     store.flush().unwrap();
     drop(store);
     let fresh = values(&process(dir.path()), &["x"]);

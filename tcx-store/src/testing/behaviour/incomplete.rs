@@ -1,44 +1,17 @@
 //! Files that are not complete yet, or cannot be read for a moment: they hide rows that nothing displaces, and refuse nothing for ever.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::changes::Doomed;
-use crate::testing::{Fault, Faulty};
 use crate::testing::{
-    column, compute, go_ahead, keys, names, process, replace, seal_all, spec, values, with_operations,
+    column, compute, go_ahead, keys, names, process, put, replace, seal_all, values, with_time_to_live,
+    without_change,
 };
 use crate::upkeep::tasks::merge_changes;
-use crate::{Losses, Options, RecomputeSession, Store};
-
-fn put_of(store: &Store, key: &str, value: i64) -> crate::Result<usize> {
-    let losses = Arc::new(Losses::new());
-    let mut rows = store.lookup_to_put(keys(&[key]), None)?;
-    if rows.missing() == 0 {
-        return Ok(0);
-    }
-    let kept = store.insert_for(&losses, &mut rows, &[0], column(&[value]), None)?;
-    if kept { Ok(1) } else { losses.take().map(|()| 0) }
-}
-
-fn without_change(number: u64, dir: &Path, fails: &Arc<AtomicBool>) -> Store {
-    let (fails, file) = (fails.clone(), format!("change-{number:020}"));
-    let steps = Faulty::with(move |_, step, path: &Path| {
-        let is_change = path.file_name().is_some_and(|name| *name == *file);
-        (step == "open" && is_change && fails.load(SeqCst)).then_some(Fault::Refused(ErrorKind::Other))
-    });
-    with_operations(dir, steps)
-}
-
-fn open(dir: &Path, time_to_live: Option<Duration>) -> Store {
-    let (flush_interval, refresh_every) = (Duration::from_hours(1), Duration::ZERO);
-    let options = Options { flush_interval, refresh_every, time_to_live, ..Options::default() };
-    let storage = crate::storage::LocalStorage::new(dir.join("m_v1"), crate::storage::System);
-    Store::with_storage(Arc::new(storage), spec(), &options).unwrap()
-}
+use crate::{RecomputeSession, Store};
 
 fn rewrite(path: &Path, bytes: &[u8]) {
     let _ = std::fs::remove_file(path);
@@ -72,7 +45,7 @@ fn what_is_computed_while_an_unread_change_hides_a_value_does_not_displace_it_af
     compute(&store, &["w"], 1);
     store.flush().unwrap();
     store.invalidate_all().unwrap();
-    assert_eq!(put_of(&store, "x", 1000).unwrap(), 1);
+    assert_eq!(put(&store, "x", 1000).unwrap(), 1);
     store.flush().unwrap();
     let fails = Arc::new(AtomicBool::new(false));
     let other = without_change(2, dir.path(), &fails);
@@ -104,16 +77,16 @@ fn a_segment_of_another_cache_whose_copy_was_under_way_does_not_refuse_values_fo
     let path = dir.path().join("m_v1").join(&name);
     rewrite(&path, &bytes[..bytes.len() - 4]);
     store.refresh().unwrap();
-    assert!(put_of(&store, "y", 5).is_err());
+    assert!(put(&store, "y", 5).is_err());
     rewrite(&path, &bytes);
     for _ in 0..5 {
         store.refresh().unwrap();
     }
     // A process that meets it now takes no notice of it.
     let fresh = process(dir.path());
-    assert_eq!(put_of(&fresh, "v", 5).unwrap(), 1);
+    assert_eq!(put(&fresh, "v", 5).unwrap(), 1);
     fresh.invalidate_where(|key| key == b"v").unwrap();
-    let (done, invalidated) = (put_of(&store, "y", 5), store.invalidate_where(|key| key == b"y"));
+    let (done, invalidated) = (put(&store, "y", 5), store.invalidate_where(|key| key == b"y"));
     assert!(done.is_ok() && invalidated.is_ok(), "put {done:?}, invalidate_where {invalidated:?}");
 }
 
@@ -143,7 +116,7 @@ fn a_segment_whose_copy_is_made_a_second_time_is_served() {
 #[test]
 fn a_value_that_is_put_over_an_expired_row_without_an_index_run_takes_its_place() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path(), None);
+    let store = with_time_to_live(dir.path(), None);
     go_ahead(Duration::from_secs(1));
     compute(&store, &["x", "y", "z"], 5);
     seal_all(&store);
@@ -152,11 +125,11 @@ fn a_value_that_is_put_over_an_expired_row_without_an_index_run_takes_its_place(
         std::fs::remove_file(dir.path().join("m_v1").join(name)).unwrap();
     }
     go_ahead(Duration::from_hours(5));
-    let own = open(dir.path(), Some(Duration::from_hours(4)));
-    assert_eq!(put_of(&own, "x", 7).unwrap(), 1);
+    let own = with_time_to_live(dir.path(), Some(Duration::from_hours(4)));
+    assert_eq!(put(&own, "x", 7).unwrap(), 1);
     seal_all(&own);
     assert_eq!(values(&own, &["x"]), [7]);
-    assert_eq!(values(&open(dir.path(), None), &["x"]), [7]);
+    assert_eq!(values(&with_time_to_live(dir.path(), None), &["x"]), [7]);
 }
 
 /// The index run of a segment is missing that a change hides which cannot be read for a moment.
@@ -164,7 +137,7 @@ fn a_value_that_is_put_over_an_expired_row_without_an_index_run_takes_its_place(
 fn what_is_computed_does_not_displace_a_hidden_value_that_has_no_index_run() {
     let dir = tempfile::tempdir().unwrap();
     let store = process(dir.path());
-    assert_eq!(put_of(&store, "x", 1000).unwrap(), 1);
+    assert_eq!(put(&store, "x", 1000).unwrap(), 1);
     seal_all(&store);
     kill_z(&store);
     drop(store);

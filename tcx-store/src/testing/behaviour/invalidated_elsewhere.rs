@@ -1,7 +1,6 @@
 //! Invalidations of rows that the process which invalidates them does not serve, and another does.
 
 use std::fs::{read, remove_file, write};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -10,9 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::changes::Doomed;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{Fault, Faulty};
 use crate::testing::{
-    compute, go_ahead, keys, make_older, names, process, replace, seal_all, spec, values, with_operations,
+    compute, go_ahead, keys, make_older, names, process, replace, seal_all, spec, values, without_change,
 };
 use crate::{Options, RecomputeSession, Result, Store};
 
@@ -87,15 +85,6 @@ fn a_segment_that_no_process_can_open_keeps_nothing_from_being_invalidated() {
         invalidate(&own).unwrap();
         assert_eq!(values(&own, &["x", "y"]), [-1, -1]);
     }
-}
-
-fn without_change(number: u64, dir: &Path, fails: &Arc<AtomicBool>) -> Store {
-    let (fails, file) = (fails.clone(), format!("change-{number:020}"));
-    let steps = Faulty::with(move |_, step, path: &Path| {
-        let is_change = path.file_name().is_some_and(|name| *name == *file);
-        (step == "open" && is_change && fails.load(SeqCst)).then_some(Fault::Refused(io::ErrorKind::Other))
-    });
-    with_operations(dir, steps)
 }
 
 /// A block of an old segment is damaged, and a row of it was replaced an hour ago.

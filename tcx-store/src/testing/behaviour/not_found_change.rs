@@ -9,18 +9,8 @@ use std::time::Duration;
 use crate::changes::Doomed;
 use crate::storage::{Draft, FileInfo, Held, LocalStorage, Sealed, Stamp, Storage, System};
 use crate::sys::mmap::Mapped;
-use crate::testing::{column, compute, keys, process, replace, spec, values};
-use crate::{Losses, Options, RecomputeSession, Store};
-
-fn put(store: &Store, value: i64) -> crate::Result<usize> {
-    let losses = Arc::new(Losses::new());
-    let mut rows = store.lookup_to_put(keys(&["x"]), None)?;
-    if rows.missing() == 0 {
-        return Ok(0);
-    }
-    let kept = store.insert_for(&losses, &mut rows, &[0], column(&[value]), None)?;
-    if kept { Ok(1) } else { losses.take().map(|()| 0) }
-}
+use crate::testing::{compute, process, put, replace, spec, values};
+use crate::{Options, RecomputeSession, Store};
 
 /// A folder in which one name is not found for a while, neither listed nor looked up.
 #[derive(Debug)]
@@ -96,11 +86,11 @@ fn no_value_is_put_over_one_whose_segment_counts_on_a_change_that_is_not_found_y
     compute(&store, &["v"], 1);
     store.flush().unwrap();
     store.core.kill(Doomed::Keys(vec![b"z".as_slice().into()])).unwrap();
-    assert_eq!(put(&store, 1000).unwrap(), 1);
+    assert_eq!(put(&store, "x", 1000).unwrap(), 1);
     store.flush().unwrap();
     let hides = Arc::new(AtomicBool::new(true));
     let other = without_name(dir.path(), 1, &hides);
-    let done = put(&other, 5);
+    let done = put(&other, "x", 5);
     hides.store(false, SeqCst);
     other.flush().unwrap();
     other.compact().unwrap();

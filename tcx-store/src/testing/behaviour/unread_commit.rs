@@ -1,26 +1,13 @@
 //! A change that commits rows and cannot be read for a while: whatever is computed meanwhile displaces none of them.
 
-use std::io::ErrorKind;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::changes::Doomed;
-use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_operations};
+use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, without_change};
 use crate::upkeep::tasks::merge_changes;
-use crate::{LookupOptions, RecomputeSession, Store};
-
-/// A process that cannot read the file of this change as long as the flag is set.
-fn without_change(number: u64, dir: &Path, fails: &Arc<AtomicBool>) -> Store {
-    let (fails, file) = (fails.clone(), format!("change-{number:020}"));
-    let steps = Faulty::with(move |_, step, path: &Path| {
-        let is_change = path.file_name().is_some_and(|name| *name == *file);
-        (step == "open" && is_change && fails.load(SeqCst)).then_some(Fault::Refused(ErrorKind::Other))
-    });
-    with_operations(dir, steps)
-}
+use crate::{LookupOptions, RecomputeSession};
 
 #[test]
 fn what_is_computed_meanwhile_does_not_displace_a_replacement_whether_changes_are_merged_or_not() {
