@@ -324,3 +324,40 @@ fn weights_written_while_they_are_frozen_never_compute_under_the_fingerprint_of_
         assert_sound(dir.path(), &[1], INPUTS);
     }
 }
+
+/// The handle whose changed weights have computed the inputs is gone when the module after it computes.
+#[test]
+fn a_chain_keeps_no_row_of_a_closed_handle_whose_weights_had_changed() {
+    const INPUTS: i64 = 1 << 20;
+    let mut wrong = Vec::new();
+    for mode in [Mode::ReadWrite, Mode::ReadOnly, Mode::Off] {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        let temporary = cache.module(Watched { fc: unchanged(INPUTS) }).unwrap();
+        let twice = cache.module_after(&temporary, Twice {}).unwrap();
+        drop(temporary);
+        let fc = unchanged(INPUTS);
+        let weight = fc.ws.shallow_clone();
+        let first = cache.with_mode(mode).module(Watched { fc }).unwrap();
+        let _ = weight.data().narrow(1, 700, 1).fill_(15.);
+        let features: Tensor = first.forward(&[1], &input(&[1], INPUTS).roll(700, 1)).unwrap().into();
+        let told = first.flush();
+        drop(first);
+        let made = twice.forward(&[1], &features).map(drop);
+        let flushed = twice.flush();
+        drop((twice, cache));
+        let again = open(dir.path(), unchanged(INPUTS));
+        let twice = Cache::open(dir.path()).unwrap().module_after(&again, Twice {}).unwrap();
+        let served =
+            twice.fetch(&[1], |_| Ok(again.forward(&[1], &input(&[1], INPUTS).roll(700, 1))?.into()));
+        let served: Tensor = served.unwrap().into();
+        let expected = Tensor::from_slice(&[6_i64]).to_kind(Kind::Float).unsqueeze(1);
+        if !served.equal(&expected) {
+            let served = Vec::<f32>::try_from(served.flatten(0, -1)).unwrap();
+            wrong.push(format!(
+                "{mode:?}: served {served:?}, told {told:?}, made {made:?}, flush {flushed:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

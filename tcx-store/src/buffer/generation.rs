@@ -15,7 +15,7 @@ use crate::buffer::fate::{self, Fate};
 use crate::changes::{Replacement, Tombstones};
 use crate::computed::RowBatch;
 use crate::computed::recompute::RecomputeSession;
-use crate::schema::key::{KeyHash, Keys, TakeBits};
+use crate::schema::key::{KeyHash, KeySeed, Keys, TakeBits};
 
 /// The number of a batch in its generation, and of a row in the batch.
 type RowPlace = (u32, u32);
@@ -86,10 +86,10 @@ impl Generation {
     }
 
     fn push(&mut self, batch: Arc<RowBatch>) {
-        let number = self.batches.len() as u32;
+        let (number, seed) = (self.batches.len() as u32, KeySeed::of_process());
         for row in 0..batch.rows() {
             let place = (number, row as u32);
-            if let Some(older) = self.index.insert(batch.keys.hash(row), place) {
+            if let Some(older) = self.index.insert(batch.keys.hash(row, seed), place) {
                 self.older.insert(place, older);
             }
         }
@@ -106,10 +106,12 @@ impl Generation {
 
     /// Of the rows of a key and view the one that was accepted last first.
     fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = RowPlace> + Clone {
-        self.chain(self.index.get(&keys.hash(position))).filter(move |&(number, row)| {
-            let own = &self.batches[number as usize].keys;
-            own.key(row as usize) == keys.key(position) && own.view() == keys.view()
-        })
+        self.chain(self.index.get(&keys.hash(position, KeySeed::of_process()))).filter(
+            move |&(number, row)| {
+                let own = &self.batches[number as usize].keys;
+                own.key(row as usize) == keys.key(position) && own.view() == keys.view()
+            },
+        )
     }
 
     /// Compares every row with all tombstones up to `newest`, and leaves of several live rows of a key and view the newest.
@@ -321,7 +323,7 @@ impl Generations {
     /// The newest live row of a key and view.
     pub(crate) fn find(&self, wanted: &Wanted<'_>, position: usize) -> Option<Newest> {
         // Most rows that are looked up are not buffered: one probe of each index says so.
-        let hash = wanted.keys.hash(position);
+        let hash = wanted.keys.hash(position, KeySeed::of_process());
         let is_known = |own: &Generation| own.index.contains_key(&hash);
         if !is_known(&self.active.generation) && !self.frozen.iter().any(|own| is_known(&own.generation)) {
             return None;

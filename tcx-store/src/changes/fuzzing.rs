@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::new_tombstone::write_merged;
-use super::table::{ChangeBytes, HashedKey, Named, TombstoneTable, key_hash};
+use super::table::{ChangeBytes, HashedKey, Named, TombstoneTable};
 use super::*;
 use crate::segment::fuzzing::OUTPUT;
 use crate::sys::bytes::u64_at;
@@ -51,8 +51,7 @@ fn use_table(number: u64, bytes: Vec<u8>) {
     let view_of = |named| if let Named::View(view) = named { view } else { 7 };
     let own = table.iter().map(|entry| (entry.name, view_of(entry.named)));
     for (key, view) in own.chain([(&b"a"[..], 0), (b"sample 1", 0), (&[255; 300], 1)]) {
-        let (hash, view_hash) = (key_hash(key), crate::schema::key::hash(key, view));
-        let _ = table.newest_for(HashedKey { key, view, hash, view_hash });
+        let _ = table.newest_for(HashedKey::new(key, view));
     }
     let other = encode(1, KIND_TOMBSTONE, NONCE, &Doomed::Prefix((*b"sample").into()).payload(1));
     let other = TombstoneTable::open(1, ChangeBytes::Heap(other)).expect("what was just encoded can be read");

@@ -73,7 +73,7 @@ impl IdentityChange {
         let key_type = KeyType::from_code(self.key_type)
             .ok_or_else(|| format!("its ids are {}", key_name(self.key_type)))?;
         let (leaves, identity) = (self.leaves.clone(), self.identity.clone());
-        Spec::of_parts(&self.module_id, key_type, leaves, identity, self.provenance.clone())
+        Spec::of_leaves(&self.module_id, key_type, leaves, identity, self.provenance.clone())
             .map_err(|error| error.to_string())
     }
 
@@ -188,7 +188,7 @@ impl Spec {
             return Err(malformed());
         }
         let key_type = KeyType::from_code(digested.key_type).ok_or_else(malformed)?;
-        Self::of_parts(&digested.module_id, key_type, digested.leaves, digested.identity, Vec::new())
+        Self::of_leaves(&digested.module_id, key_type, digested.leaves, digested.identity, Vec::new())
     }
 
     /// The digest of the identity: 64 hex digits. Rows of modules with the same digest are interchangeable.

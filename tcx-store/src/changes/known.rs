@@ -4,13 +4,13 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::known_tombstones::Tombstones;
 use super::merge::MergePlan;
 use super::pending::Attempt;
-use super::read::{Doubt, map, nonce, read};
+use super::read::{Doubt, map, read};
 use super::replacements::Replacement;
 use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
@@ -55,8 +55,8 @@ pub(crate) struct KnownChanges {
     pub(super) found: Vec<Replacement>,
     /// The nonces of changes: those that were read lately, and those that segments need.
     pub(super) nonces: BTreeMap<u64, Random>,
-    /// The changes whose nonces segments need and could not be read now, though merged changes may say what they kill.
-    pub(super) unread_nonces: BTreeSet<u64>,
+    /// The changes whose nonces segments need and could not be read now, though merged changes may say what they kill; since when.
+    pub(super) unread_nonces: BTreeMap<u64, Instant>,
     /// The oldest tombstone of views of another process that was found since the last listing began: that listing may lack the segments
     /// that it commits, which had got their names before.
     pub(super) unlisted: Option<u64>,
@@ -217,17 +217,16 @@ impl KnownChanges {
         }
     }
 
-    /// The folder is known by the last change of a merged file, too: by the header of that change, which is in its own file.
-    /// `false` where that cannot be read now.
+    /// The folder is known by the last change of a merged file, too, which is in its own file. `false` where that cannot be read now.
     fn anchor_at(&mut self, storage: &dyn Storage, number: u64) -> bool {
         if self.anchor.is_some_and(|anchor| anchor.number >= number) {
             return true;
         }
-        match nonce(storage, number) {
-            Ok(Some(nonce)) => self.anchor = Some(Anchor { number, nonce }),
-            Ok(None) => {}
+        match read(storage, number) {
+            Ok(Some(table)) => self.anchor = Some(Anchor { number, nonce: table.nonce }),
             // In a part of a copy the merged file is all there is of it.
-            Err(error) => return error.kind() == io::ErrorKind::NotFound,
+            Ok(None) | Err((Doubt::Damaged(_), _)) => {}
+            Err((Doubt::Failed(_), _)) => return false,
         }
         true
     }
@@ -258,6 +257,8 @@ impl KnownChanges {
     /// The next change cannot be used yet.
     fn doubt(&mut self, number: u64, doubt: Doubt) {
         self.unread.insert(number, doubt);
+        // It may commit segments that no listing has shown yet.
+        self.unlisted = Some(self.unlisted.map_or(number, |unlisted| unlisted.min(number)));
         self.next = number + 1;
         self.change_tombstones(|_| {});
     }
@@ -276,8 +277,9 @@ impl KnownChanges {
             self.unread.iter_mut().filter(|(number, doubt)| doubt.is_over(storage, **number))
         {
             match read(storage, number) {
-                Ok(table) => readable.extend(table),
-                Err((now, _)) => *doubt = now.after(*doubt),
+                Ok(Some(table)) => readable.push(table),
+                Ok(None) => doubt.lose_file(),
+                Err((now, _)) => *doubt = now.after(*doubt, storage, number),
             }
         }
         for table in readable {

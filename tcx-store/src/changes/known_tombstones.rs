@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::numbers::ChangeNumbers;
 use super::pending::Pending;
-use super::table::{HashedKey, TombstoneTable, key_hash};
-use crate::schema::key::{KeyHash, Keys, hash};
+use super::table::{HashedKey, TombstoneTable};
+use crate::schema::key::Keys;
 
 /// How many states of tombstones this process has known.
 static STATES: AtomicU64 = AtomicU64::new(0);
@@ -52,21 +52,13 @@ impl Tombstones {
     }
 
     /// The newest tombstone that names the key in this view; [`u64::MAX`] if it could not be written yet, 0 without one.
-    /// `view_hash` is the key's hash seeded with the view.
-    fn newest_for(&self, key: &[u8], view: u32, view_hash: KeyHash) -> u64 {
-        self.newest_but(key, view, view_hash, |_| false)
+    fn newest_for(&self, key: &[u8], view: u32) -> u64 {
+        self.newest_but(key, view, |_| false)
     }
 
     /// As [`newest_for`](Self::newest_for), without the failed ones that are `spared`.
-    fn newest_but(
-        &self,
-        key: &[u8],
-        view: u32,
-        view_hash: KeyHash,
-        spared: impl Fn(&Pending) -> bool,
-    ) -> u64 {
-        let hash = if view == 0 { view_hash } else { key_hash(key) };
-        let mut numbers = self.numbers_for(HashedKey { key, view, hash, view_hash }, spared);
+    fn newest_but(&self, key: &[u8], view: u32, spared: impl Fn(&Pending) -> bool) -> u64 {
+        let mut numbers = self.numbers_for(HashedKey::new(key, view), spared);
         numbers.next().unwrap_or(0).max(self.floor)
     }
 
@@ -86,21 +78,19 @@ impl Tombstones {
     /// Whether a tombstone that could be read names the key at `position` in its view, and none for everything is newer. Not those that
     /// could not be written: they are invalidations, and put no row in the place of another.
     pub(super) fn name_row(&self, keys: &Keys, position: usize) -> bool {
-        let (key, view, view_hash) = (keys.key(position), keys.view(), keys.hash(position));
-        let asked = HashedKey { key, view, hash: key_hash(key), view_hash };
+        let asked = HashedKey::new(keys.key(position), keys.view());
         let all = self.all();
         self.numbers_for(asked, |_| true).any(|number| number > all)
     }
 
     /// Whether a row of this key and view with this number is dead.
     pub(crate) fn kill(&self, number: u64, key: &[u8], view: u32) -> bool {
-        self.may_kill(number) && self.newest_for(key, view, hash(key, view)) > number
+        self.may_kill(number) && self.newest_for(key, view) > number
     }
 
     /// Whether a tombstone that could be read, and is written, kills a row of this key and view with this number.
     pub(crate) fn surely_kill(&self, number: u64, key: &[u8], view: u32) -> bool {
-        let asked = HashedKey { key, view, hash: key_hash(key), view_hash: hash(key, view) };
-        self.numbers_for(asked, |_| true).next().unwrap_or(0).max(self.all()) > number
+        self.numbers_for(HashedKey::new(key, view), |_| true).next().unwrap_or(0).max(self.all()) > number
     }
 
     /// Whether the row of the key at `position` with this number is dead.
@@ -116,8 +106,7 @@ impl Tombstones {
 
     /// As [`newest_for_row`](Self::newest_for_row), of the tombstones that could be read.
     pub(crate) fn newest_read_for_row(&self, keys: &Keys, position: usize) -> u64 {
-        let (key, view, view_hash) = (keys.key(position), keys.view(), keys.hash(position));
-        let asked = HashedKey { key, view, hash: key_hash(key), view_hash };
+        let asked = HashedKey::new(keys.key(position), keys.view());
         self.numbers_for(asked, |_| false).next().unwrap_or(0).max(self.all())
     }
 
@@ -129,8 +118,7 @@ impl Tombstones {
         position: usize,
         spared: impl Fn(&Pending) -> bool,
     ) -> bool {
-        self.may_kill(number)
-            && self.newest_but(keys.key(position), keys.view(), keys.hash(position), spared) > number
+        self.may_kill(number) && self.newest_but(keys.key(position), keys.view(), spared) > number
     }
 
     /// The numbers of those that name the key at `position` and that this process has written or could not write yet, of each table the
@@ -141,8 +129,7 @@ impl Tombstones {
         position: usize,
         spared: impl Fn(&Pending) -> bool,
     ) -> impl Iterator<Item = u64> {
-        let (key, view, view_hash) = (keys.key(position), keys.view(), keys.hash(position));
-        let asked = HashedKey { key, view, hash: key_hash(key), view_hash };
+        let asked = HashedKey::new(keys.key(position), keys.view());
         self.numbers_for(asked, spared).filter(|own| *own == u64::MAX || self.own.contains(*own))
     }
 
@@ -170,6 +157,6 @@ impl Tombstones {
     /// The newest tombstone that names the key at `position` in its view; [`u64::MAX`] if it could not be written yet, 0 if
     /// no tombstone does.
     pub(crate) fn newest_for_row(&self, keys: &Keys, position: usize) -> u64 {
-        self.newest_for(keys.key(position), keys.view(), keys.hash(position))
+        self.newest_for(keys.key(position), keys.view())
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use merge::MergePlan;
 pub(crate) use new_tombstone::Doomed;
 pub(crate) use numbers::ChangeNumbers;
 pub(crate) use pending::{Attempt, Seen};
-pub(crate) use read::map as map_change;
+pub(crate) use read::{is_of_another_version, map as map_change};
 pub(crate) use replacements::{Replacement, ReplacementPlace};
 pub(crate) use same::{Compared, Origin};
 
@@ -57,6 +57,8 @@ const KIND_MERGED: u32 = 2;
 /// The two with entries that name a key in one view. A program that does not know them kills everything older.
 const KIND_TOMBSTONE_OF_VIEWS: u32 = 3;
 const KIND_MERGED_OF_VIEWS: u32 = 4;
+const KINDS: [u32; 5] =
+    [KIND_IDENTITY, KIND_TOMBSTONE, KIND_MERGED, KIND_TOMBSTONE_OF_VIEWS, KIND_MERGED_OF_VIEWS];
 
 /// The bytes before a payload of `payload` bytes.
 fn header(number: u64, kind: u32, nonce: Random, payload: u64) -> Vec<u8> {
@@ -111,6 +113,19 @@ fn decode(number: u64, bytes: &[u8]) -> Result<Change<'_>, String> {
     }
     let nonce = cursor.random().ok_or_else(short)?;
     Ok(Change { kind, nonce, payload: &body[HEADER..] })
+}
+
+/// Whether another version of tcx has written these bytes of a change: they are as they were written, and their version or kind is not
+/// known here.
+pub(crate) fn is_written_by_another_version(bytes: &[u8]) -> bool {
+    let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return false };
+    let Some((start, _)) = body.split_first_chunk::<16>() else { return false };
+    let (magic, rest) = start.split_at(MAGIC.len());
+    let is_known = magic == MAGIC
+        && rest[..4] == VERSION.to_le_bytes()
+        && KINDS.iter().any(|kind| rest[4..] == kind.to_le_bytes());
+    let is_change = magic[..6] == MAGIC[..6] && magic[6..].iter().all(u8::is_ascii_digit);
+    is_change && !is_known && checksum(body) == u64::from_le_bytes(*sum)
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::table::{
     ENTRY, Entry, Named, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
+    view_hash,
 };
 use super::{
     HEADER, KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS,
     header as change_header, most_bytes,
 };
-use crate::schema::key::hash;
 use crate::sys::bytes::Random;
 use crate::sys::checksum::ChecksummedWriter;
 
@@ -62,7 +62,8 @@ impl Doomed {
                 entries.extend(keys.iter().map(|key| entry(key_hash(key), Named::Key, &**key)));
             }
             Self::Views(rows) => {
-                let views = rows.iter().map(|(key, view)| (hash(key, *view), Named::View(*view), &**key));
+                let views =
+                    rows.iter().map(|(key, view)| (view_hash(key, *view), Named::View(*view), &**key));
                 entries.extend(views.map(|(hash, named, key)| entry(hash, named, key)));
             }
             Self::Prefix(prefix) => {

@@ -165,11 +165,14 @@ impl Seen {
     }
 
     /// Whether any of the rows of these keys is dead by a change that the lookup knew. It might be there all the same: what could not be
-    /// found is whether the change has replaced it. Rows that a change kills which could not be read wait for it instead, unless rows
-    /// could not be read either.
+    /// found is whether the change has replaced it. Rows that a change kills which may be read in a moment wait for it instead, unless
+    /// rows could not be read either.
     pub(crate) fn may_be_replaced(&self, tombstones: &Tombstones, keys: &Keys) -> bool {
         self.number < self.known
-            && (self.is_in_doubt || self.number >= tombstones.floor || tombstones.floor == tombstones.all())
+            && (self.is_in_doubt
+                || !self.is_unread
+                || self.number >= tombstones.floor
+                || tombstones.floor == tombstones.all())
             && (0..keys.len()).any(|row| self.kill_row(tombstones, self.number, keys, row))
     }
 

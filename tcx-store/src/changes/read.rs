@@ -4,16 +4,19 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::table::{ChangeBytes, TombstoneTable};
-use super::{HEADER, MAGIC, VERSION, most_bytes};
+use super::{HEADER, MAGIC, VERSION, is_written_by_another_version, most_bytes};
 use crate::storage::name::FileName;
-use crate::storage::{FileInfo, Sealed, Stamp, Storage};
+use crate::storage::{FileInfo, LOOK_AGAIN_AFTER, Sealed, Stamp, Storage, may_be_sound};
 use crate::sys::bytes::{Cursor, Random, u64_at};
 use crate::sys::mmap::Mapped;
 use crate::sys::runtime;
 
-/// The first pause before a damaged change that looks as before is read again, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause before a damaged change that looks as before is read again. The first is [`LOOK_AGAIN_AFTER`], and each is twice the
+/// one before.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// The most that is read of a change of another version: this program does not know where it says its length.
+const MOST_BYTES_OF_ANOTHER_VERSION: u64 = 1 << 30;
 
 /// Where the nonce is in a change.
 const NONCE: usize = 24;
@@ -34,16 +37,19 @@ impl Doubt {
         info(storage, number).map(stamp_of) != judged.stamp || runtime::now() >= judged.again
     }
 
-    /// Whether the file may not be complete yet.
-    fn may_grow(&self) -> bool {
-        matches!(self, Self::Damaged(judged) if judged.is_new)
+    /// Since when the file looks damaged; it may be sound soon.
+    pub(super) fn since(&self) -> Option<Instant> {
+        match self {
+            Self::Damaged(judged) if judged.may_end => Some(judged.since),
+            _ => None,
+        }
     }
 
     /// Whether the file of this change, which looks different, may be the same one, of which there is more now.
     pub(super) fn has_grown(&self, storage: &dyn Storage, number: u64, found: &FileInfo) -> bool {
         let Self::Damaged(judged) = self else { return false };
         let has_more = || judged.stamp.is_none_or(|(bytes, _)| found.bytes > bytes);
-        judged.is_new
+        judged.may_end
             && match judged.nonce {
                 Some(known) => nonce_of_any_version(storage, number).ok().flatten() == Some(known),
                 None => has_more(),
@@ -52,7 +58,10 @@ impl Doubt {
 
     /// Whether the file may be sound in a moment.
     pub(super) fn may_end(&self) -> bool {
-        matches!(self, Self::Failed(_)) || self.may_grow()
+        match self {
+            Self::Failed(_) => true,
+            Self::Damaged(judged) => judged.may_end,
+        }
     }
 
     /// Whether the file looks as it did when it could not be read, or was found to be damaged. Its inode says nothing: some file
@@ -62,14 +71,20 @@ impl Doubt {
         seen.is_none_or(|(bytes, stamp)| (found.bytes, found.stamp.modified) == (bytes, stamp.modified))
     }
 
-    /// This doubt, found again: the pause grows as long as the file looks the same.
-    pub(super) fn after(self, earlier: Self) -> Self {
+    /// The file is not there any more, so what looked damaged is not completed there. It is looked at again if it comes back.
+    pub(super) fn lose_file(&mut self) {
+        if let Self::Damaged(judged) = self {
+            judged.may_end = false;
+        }
+    }
+
+    /// This doubt, found again: the pause grows as long as the file looks the same, and it is damaged if it looks so for long enough.
+    pub(super) fn after(self, earlier: Self, storage: &dyn Storage, number: u64) -> Self {
         match (self, earlier) {
             // As it looked at first: another file of the same name is not the change that is known.
             (Self::Failed(now), Self::Failed(before)) => Self::Failed(before.or(now)),
             (Self::Damaged(now), Self::Damaged(before)) if now.stamp == before.stamp => {
-                let pause = LONGEST_PAUSE.min(before.pause * 2);
-                Self::Damaged(Judged { again: runtime::now() + pause, pause, ..now })
+                Self::Damaged(Judged::new(storage, number, now.stamp, before.since))
             }
             _ => self,
         }
@@ -80,18 +95,23 @@ impl Doubt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     stamp: Option<(u64, Stamp)>,
+    /// When it was first found to look like this.
+    since: Instant,
     /// A file system stamps coarsely: a file that looks the same may have been completed since.
     again: Instant,
-    pause: Duration,
-    /// Whether it may not have been complete yet.
-    is_new: bool,
+    /// Whether it may be sound at another look.
+    may_end: bool,
     /// The nonce in its header, if that could be read.
     nonce: Option<Random>,
 }
 
 impl Judged {
-    fn new(stamp: Option<(u64, Stamp)>, is_new: bool, nonce: Option<Random>) -> Self {
-        Self { stamp, again: runtime::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_new, nonce }
+    fn new(storage: &dyn Storage, number: u64, stamp: Option<(u64, Stamp)>, since: Instant) -> Self {
+        let nonce = nonce_of_any_version(storage, number).ok().flatten();
+        let may_end = may_be_sound_later(storage, number, since);
+        let now = runtime::now();
+        let pause = now.duration_since(since).clamp(LOOK_AGAIN_AFTER, LONGEST_PAUSE);
+        Self { stamp, since, again: now + pause, may_end, nonce }
     }
 }
 
@@ -111,11 +131,8 @@ fn stamp_of(found: FileInfo) -> (u64, Stamp) {
 pub(super) fn read(storage: &dyn Storage, number: u64) -> Result<Option<TombstoneTable>, (Doubt, String)> {
     // Before the bytes: what takes the place of the file afterwards has another stamp.
     let found = info(storage, number);
-    let damaged = |what| {
-        let nonce = nonce_of_any_version(storage, number).ok().flatten();
-        let is_new = is_new(storage, number);
-        (Doubt::Damaged(Judged::new(found.map(stamp_of), is_new, nonce)), what)
-    };
+    let damaged =
+        |what| (Doubt::Damaged(Judged::new(storage, number, found.map(stamp_of), runtime::now())), what);
     let map = match map(storage, FileName::Change(number)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err((Doubt::Failed(found.map(stamp_of)), error.to_string())),
@@ -196,29 +213,17 @@ fn nonce_of_any_version(storage: &dyn Storage, number: u64) -> io::Result<Option
     Ok(header.and_then(|header| Cursor::new(&header[NONCE..]).random()))
 }
 
-/// Whether a file that does not verify may not be complete yet.
-pub(super) fn is_new(storage: &dyn Storage, number: u64) -> bool {
-    info(storage, number).is_some_and(|found| found.is_new()) && !is_of_another_version(storage, number)
+/// Whether the change, which this process has known to look damaged `since` then, may be sound at another look.
+pub(super) fn may_be_sound_later(storage: &dyn Storage, number: u64, since: Instant) -> bool {
+    let name = FileName::Change(number);
+    may_be_sound(storage, &name.to_string(), since) && !is_of_another_version(storage, name)
 }
 
-/// Whether the file begins as a change of another version does: it is complete, and not known here.
-fn is_of_another_version(storage: &dyn Storage, number: u64) -> bool {
-    let mut start = [0; 12];
-    let file = storage.open(&FileName::Change(number).to_string());
-    let known = file.and_then(|file| {
-        let known = file.bytes().min(start.len());
-        match &file {
-            Sealed::Mapped(map) => start[..known].copy_from_slice(&map[..known]),
-            Sealed::Read(file) => file.read_at(&mut start[..known], 0)?,
-        }
-        Ok(known)
-    });
-    let (magic, version) = start.split_at(MAGIC.len());
-    match known {
-        Ok(8..12) => magic[..6] == MAGIC[..6] && magic != MAGIC,
-        Ok(12..) => magic[..6] == MAGIC[..6] && (magic != MAGIC || version != VERSION.to_le_bytes()),
-        _ => false,
-    }
+/// Whether another version has written the change, or merged changes, of this name: it is complete, and not known here.
+pub(crate) fn is_of_another_version(storage: &dyn Storage, name: FileName) -> bool {
+    let name = name.to_string();
+    let is_short = storage.info(&name).is_ok_and(|found| found.bytes <= MOST_BYTES_OF_ANOTHER_VERSION);
+    is_short && storage.map(&name).is_ok_and(|map| is_written_by_another_version(&map))
 }
 
 fn nonce_in(header: &[u8; HEADER], number: u64) -> Option<Random> {

@@ -3,8 +3,9 @@
 
 use std::io::{self, ErrorKind};
 
+use super::identity::IdentityChange;
 use super::known::KnownChanges;
-use super::read::{Doubt, nonce, read};
+use super::read::{Doubt, is_of_another_version, map, nonce, read};
 use super::table::TombstoneTable;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
@@ -78,7 +79,12 @@ impl KnownChanges {
         let Some(origin) = self.origin else { return Compared::Same };
         match nonce(storage, 0) {
             Ok(Some(found)) if found == origin.nonce => {}
-            Ok(Some(_)) => return Compared::OtherOrigin,
+            Ok(Some(_)) => match read_origin(storage) {
+                Ok(Ok(found)) if found == origin => {}
+                Ok(Ok(_)) => return Compared::OtherOrigin,
+                Ok(Err(_)) => return Compared::Unread(0, ErrorKind::InvalidData.into()),
+                Err(error) => return Compared::Unread(0, error),
+            },
             // It is not what was written, and says nothing of the folder.
             Ok(None) => return Compared::Unread(0, ErrorKind::InvalidData.into()),
             // A listing that fails as well says nothing: the mount may be lost for a while.
@@ -101,6 +107,17 @@ impl KnownChanges {
             (compared, _) => compared,
         }
     }
+}
+
+/// By what the folder is known, of the whole of change 0: another one would be refused for good. Or what is wrong with its bytes.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be read.
+fn read_origin(storage: &dyn Storage) -> io::Result<Result<Origin, String>> {
+    let map = map(storage, FileName::Change(0))?;
+    let change = map.and_then(|map| IdentityChange::decode(&map));
+    Ok(change.map(|change| Origin { instance: change.instance, nonce: change.nonce }))
 }
 
 /// Whether the change of this number that could not be read is in the folder, as far as its length and time show. Another file would
@@ -167,6 +184,8 @@ impl Anchor {
     fn compare_other(&self, storage: &dyn Storage, origin: Origin) -> Compared {
         let number = self.number;
         match read(storage, number) {
+            // What was read first was misread.
+            Ok(Some(table)) if table.nonce == self.nonce => Compared::Same,
             Ok(Some(table))
                 if table.nonce == repair_nonce(origin.instance, number) && table.all == number =>
             {
@@ -175,6 +194,10 @@ impl Anchor {
             Ok(Some(_)) => Compared::OtherChange(number),
             Ok(None) => Compared::Unread(number, ErrorKind::NotFound.into()),
             Err((Doubt::Failed(_), what)) => Compared::Unread(number, io::Error::other(what)),
+            // What this process has read was of a version that it knows.
+            Err((Doubt::Damaged(_), _)) if is_of_another_version(storage, FileName::Change(number)) => {
+                Compared::OtherChange(number)
+            }
             Err((Doubt::Damaged(_), what)) => {
                 let what = format!("it is damaged, {what}: run `tcx verify --repair`");
                 Compared::Unread(number, io::Error::new(ErrorKind::InvalidData, what))

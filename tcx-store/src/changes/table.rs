@@ -7,7 +7,7 @@
 use std::ops::Deref;
 
 use super::{Change, KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS, decode};
-use crate::schema::key::KeyHash;
+use crate::schema::key::{KeyHash, KeySeed};
 use crate::sys::bytes::{Cursor, Random, u64_at};
 use crate::sys::mmap::Mapped;
 
@@ -25,7 +25,12 @@ const PREFIX_SEED: u64 = u64::MAX;
 
 /// The hash of the entry of a key, whatever its view.
 pub(crate) fn key_hash(key: &[u8]) -> KeyHash {
-    crate::schema::key::hash(key, 0)
+    KeySeed::NONE.hash(key, 0)
+}
+
+/// The hash of the entry of a key in one view.
+pub(crate) fn view_hash(key: &[u8], view: u32) -> KeyHash {
+    KeySeed::NONE.hash(key, view)
 }
 
 pub(super) fn prefix_hash(prefix: &[u8]) -> KeyHash {
@@ -59,9 +64,16 @@ pub(super) struct HashedKey<'a> {
     pub(super) key: &'a [u8],
     pub(super) view: u32,
     /// The key's [`key_hash`].
-    pub(super) hash: KeyHash,
-    /// Its hash seeded with the view.
-    pub(super) view_hash: KeyHash,
+    hash: KeyHash,
+    /// Its [`view_hash`].
+    view_hash: KeyHash,
+}
+
+impl<'a> HashedKey<'a> {
+    pub(super) fn new(key: &'a [u8], view: u32) -> Self {
+        let hash = key_hash(key);
+        Self { key, view, hash, view_hash: if view == 0 { hash } else { view_hash(key, view) } }
+    }
 }
 
 /// The bytes of a change: those of its file, or where that could not be written or mapped, a copy.
@@ -151,7 +163,7 @@ impl TombstoneTable {
         let own = match named {
             Named::Key => key_hash(name),
             Named::Prefix => prefix_hash(name),
-            Named::View(view) => crate::schema::key::hash(name, view),
+            Named::View(view) => view_hash(name, view),
         };
         let is_in_order = at == 0 || self.hash(at - 1).is_some_and(|before| before <= hash);
         let has_length = || self.lengths.iter().any(|len| usize::from(*len) == name.len());

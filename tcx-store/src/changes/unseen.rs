@@ -3,32 +3,39 @@
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 use std::io;
+use std::time::Instant;
 
 use super::known::{KnownChanges, ListedChanges, Needs};
-use super::read::{Doubt, is_new, nonce};
+use super::read::{Doubt, may_be_sound_later, nonce, read};
 use crate::storage::Storage;
+use crate::sys::bytes::Random;
+use crate::sys::runtime;
 
 impl KnownChanges {
-    /// Reads the nonces of the changes of these numbers, on which segments depend, as far as they can be read; the others are let go of.
-    /// The header is enough: equal nonces are no accident. Returns whether one was read.
-    pub(crate) fn learn_nonces(&mut self, storage: &dyn Storage, numbers: &BTreeSet<u64>) -> bool {
-        self.nonces.retain(|number, _| numbers.contains(number));
-        self.unread_nonces.clear();
+    /// Learns the nonces of the changes on which segments depend, as far as they can be read; the others are let go of. `commits` has the
+    /// numbers of the changes, each with the nonce that commits the segment. Returns whether one was learned.
+    pub(crate) fn learn_nonces(&mut self, storage: &dyn Storage, commits: &BTreeSet<(u64, Random)>) -> bool {
+        self.nonces.retain(|number, _| commits.iter().any(|(own, _)| own == number));
+        let unread = std::mem::take(&mut self.unread_nonces);
         let before = self.nonces.len();
-        for &number in numbers.range(..self.next) {
+        for &(number, commit) in commits.range(..(self.next, Random([0; 16]))) {
             let Entry::Vacant(vacant) = self.nonces.entry(number) else { continue };
-            match nonce(storage, number) {
+            match commit_nonce(storage, number, commit) {
                 Ok(Some(nonce)) => {
                     vacant.insert(nonce);
                 }
-                // A part of a copy may lack the change for good, and one that is damaged stays so.
+                // A part of a copy may lack the change for good.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Ok(None) if !is_new(storage, number) => {}
-                _ => {
-                    self.unread_nonces.insert(number);
+                found => {
+                    let since = unread.get(&number).copied().unwrap_or_else(runtime::now);
+                    // What is damaged stays so.
+                    if found.is_err() || may_be_sound_later(storage, number, since) {
+                        self.unread_nonces.insert(number, since);
+                    }
                 }
             }
         }
+        self.unread_nonces.retain(|number, _| !self.nonces.contains_key(number));
         self.nonces.len() > before
     }
 
@@ -66,7 +73,7 @@ impl KnownChanges {
     /// tombstone of views was found, or a change cannot be read that commits a segment of `waiting`, their replacement may be there.
     pub(crate) fn outlived(&self, waiting: impl Iterator<Item = Needs>) -> u64 {
         let unread = |base: &u64| {
-            self.unread.get(base).is_some_and(Doubt::may_end) || self.unread_nonces.contains(base)
+            self.unread.get(base).is_some_and(Doubt::may_end) || self.unread_nonces.contains_key(base)
         };
         let waiting = waiting.filter(|needs| self.committed(*needs).is_none()).map(|needs| needs.base);
         let first = waiting.filter(unread).chain(self.unlisted).min();
@@ -74,8 +81,28 @@ impl KnownChanges {
         first.map_or(newest, |number| newest.min(number.saturating_sub(1)))
     }
 
+    /// Since when changes look damaged that may be sound at another look: the time of the newest.
+    pub(crate) fn in_doubt_since(&self) -> Option<Instant> {
+        self.unread.values().filter_map(Doubt::since).chain(self.unread_nonces.values().copied()).max()
+    }
+
     /// A change that may commit rows of a known segment and cannot be read now, if there is one.
     pub(crate) fn unread_commit(&self) -> Option<u64> {
-        self.unread_nonces.first().copied()
+        self.unread_nonces.keys().next().copied()
+    }
+}
+
+/// The nonce of the change of this number; `None` if the change is damaged. For `commit`, the header is enough, since equal nonces are no
+/// accident: another one would make a segment void, and has to be verified.
+fn commit_nonce(storage: &dyn Storage, number: u64, commit: Random) -> io::Result<Option<Random>> {
+    let nonce = nonce(storage, number)?;
+    if nonce.is_none_or(|nonce| nonce == commit) {
+        return Ok(nonce);
+    }
+    match read(storage, number) {
+        Ok(Some(table)) => Ok(Some(table.nonce)),
+        Ok(None) => Err(io::ErrorKind::NotFound.into()),
+        Err((Doubt::Failed(_), what)) => Err(io::Error::other(what)),
+        Err((Doubt::Damaged(_), _)) => Ok(None),
     }
 }

@@ -5,11 +5,12 @@ mod named_schema;
 pub(crate) mod passed;
 pub(crate) mod publish;
 mod refresh;
+mod refused;
 mod uses;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use arrow_schema::SchemaRef;
@@ -19,7 +20,7 @@ use crate::buffer::generation::{Newest, Wanted};
 use crate::changes::{Seen, now_millis};
 use crate::engine::named_schema::named_schema;
 use crate::engine::passed::Passed;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::live::damage::DamagedFiles;
 use crate::live::folder::Live;
 use crate::live::refresh::{ListAt, Refresh};
@@ -90,6 +91,8 @@ pub(crate) struct Core {
     is_read_only: AtomicBool,
     /// Set once another identity was met here: nothing is served or written any more.
     refused: OnceLock<Error>,
+    /// Since when change 0 looks damaged.
+    corrupt_since: Mutex<Option<Instant>>,
 }
 
 impl Core {
@@ -160,6 +163,7 @@ impl Core {
             refresh: Mutex::new(Refresh::new(options.refresh_every, at)),
             is_read_only: AtomicBool::new(options.read_only),
             refused: OnceLock::new(),
+            corrupt_since: Mutex::default(),
         })
     }
 
@@ -197,11 +201,6 @@ impl Core {
     pub(crate) fn name(&self) -> &str {
         let name = self.storage.path().file_name().and_then(|name| name.to_str());
         name.unwrap_or(&self.spec.module_id)
-    }
-
-    /// The error of a folder that turned out to be another's.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.refused.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// # Errors
@@ -259,14 +258,6 @@ impl Core {
             )));
         }
         Ok(())
-    }
-
-    /// Remembers a refusal; every other error passes through unnoticed.
-    pub(crate) fn remember(&self, error: &Error) {
-        if matches!(error.kind(), ErrorKind::Incompatible | ErrorKind::Replaced | ErrorKind::Corrupt) {
-            // The first refusal stands.
-            let _ = self.refused.set(error.clone());
-        }
     }
 
     /// Finds the rows of these keys; looks for new files if it is time to, or if some are missing.

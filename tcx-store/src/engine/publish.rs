@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::index::build_run;
 use crate::live::folder::Live;
 use crate::live::run_set::publish_run;
-use crate::schema::key::KeyHash;
+use crate::schema::key::KeyHashes;
 use crate::segment::{SegmentHeader, WrittenSegment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
@@ -43,7 +43,7 @@ impl Core {
 ///
 /// Returns an error if the segment cannot be made durable, if it does not verify when it is read back, or if the folder is not
 /// the one that was opened.
-pub(crate) fn publish_segment(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> Result<()> {
+pub(crate) fn publish_segment(core: &Core, written: WrittenSegment, hashes: KeyHashes) -> Result<()> {
     let name = written.name;
     // After the segment was written: it gets its name only in the folder that holds it.
     check_folder(core)?;
@@ -57,7 +57,7 @@ fn check_folder(core: &Core) -> Result<()> {
     core.live().check_instance().inspect_err(|error| core.remember(error))
 }
 
-fn publish_files(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> io::Result<()> {
+fn publish_files(core: &Core, written: WrittenSegment, hashes: KeyHashes) -> io::Result<()> {
     let (name, run) = (written.name, index_segment(core, &written, hashes));
     written.publish().inspect_err(|_| forget_index(core, run))?;
     let mut live = core.live();
@@ -68,9 +68,9 @@ fn publish_files(core: &Core, written: WrittenSegment, hashes: Vec<KeyHash>) -> 
 
 /// Publishes the index run of a segment that has no name yet, so that a process that sees the segment finds it indexed. It can be made
 /// again: without it, the segment is written all the same.
-pub(crate) fn index_segment(core: &Core, written: &WrittenSegment, hashes: Vec<KeyHash>) -> Random {
-    let run = Random::new();
-    if let Err(error) = publish_run(&*core.storage, run, &build_run(&[(written.name, hashes)])) {
+pub(crate) fn index_segment(core: &Core, written: &WrittenSegment, hashes: KeyHashes) -> Random {
+    let (run, KeyHashes { seed, hashes }) = (Random::new(), hashes);
+    if let Err(error) = publish_run(&*core.storage, run, &build_run(seed, &[(written.name, hashes)])) {
         tracing::debug!(segment = %written.name, "cannot write its index run: {error}");
     }
     run

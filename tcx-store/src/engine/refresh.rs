@@ -2,12 +2,15 @@
 
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::changes::Seen;
 use crate::engine::Core;
 use crate::error::{ErrorKind, Result};
 use crate::live::refresh::{ListAt, Refresh};
+use crate::storage::LOOK_AGAIN_AFTER;
 use crate::storage::name::FileName;
+use crate::sys::runtime;
 use crate::sys::runtime::lock;
 
 impl Core {
@@ -75,6 +78,16 @@ impl Core {
         self.storage.info(&FileName::Change(known.saturating_add(1)).to_string()).is_ok()
     }
 
+    /// The time until another look at files that look damaged for the first time, and may have been misread.
+    pub(crate) fn another_look_in(&self) -> Option<Duration> {
+        if runtime::is_simulated() {
+            return None;
+        }
+        let corrupt_since = *lock(&self.corrupt_since);
+        let since = self.live().in_doubt_since().max(corrupt_since)?;
+        LOOK_AGAIN_AFTER.checked_sub(runtime::now().duration_since(since))
+    }
+
     /// Lists the folder in any case.
     pub(crate) fn refresh_now(&self) -> Result<bool> {
         let mut refresh = lock(&self.refresh);
@@ -98,6 +111,7 @@ impl Core {
         refresh.listed(if learned.is_ok() { at } else { ListAt::new(None) });
         match learned {
             Ok(new) => {
+                *lock(&self.corrupt_since) = None;
                 if new {
                     self.install(&mut live);
                 }
@@ -105,6 +119,8 @@ impl Core {
             }
             // A lost mount makes misses, not errors.
             Err(error) if error.kind() == ErrorKind::Io && !always => Ok(false),
+            // Nor does a folder that is copied into place.
+            Err(error) if !always && self.may_be_misread(&error) => Ok(false),
             Err(error) => {
                 self.remember(&error);
                 Err(error)

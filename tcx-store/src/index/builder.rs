@@ -4,9 +4,10 @@
 use std::io::{self, Write};
 
 use super::{
-    EMPTY, Entry, LINE, MAGIC, MOST_SEGMENTS, SLOT, SLOTS, VERSION, header_bytes, home, trailer_bytes,
+    EMPTY, Entry, FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, SLOT, SLOTS, VERSION, header_bytes, home,
+    trailer_bytes,
 };
-use crate::schema::key::KeyHash;
+use crate::schema::key::{KeyHash, KeySeed};
 use crate::storage::name::SegmentName;
 use crate::sys::aligned_writer::LargeWrites;
 use crate::sys::checksum::{BlockChecksums, CHECKSUM_BLOCK, checksum};
@@ -22,13 +23,13 @@ fn homes_for(entries: usize) -> usize {
 /// The bytes of a run of this size, but for a few lines after the home lines. `None` if that is more than a run has.
 pub(super) fn run_bytes(segments: usize, entries: usize) -> Option<usize> {
     let lines = homes_for(entries);
-    let header = header_bytes(segments).filter(|_| segments <= MOST_SEGMENTS)?;
+    let header = header_bytes(FIXED_HEADER, segments).filter(|_| segments <= MOST_SEGMENTS)?;
     header.checked_add(lines.checked_mul(LINE)?)?.checked_add(trailer_bytes(lines)?)
 }
 
-/// The bytes of a run over the rows of `segments`: for each, the hashes of its rows in order. It knows the first
+/// The bytes of a run over the rows of `segments`: for each, the hashes of its rows in order, which have this seed. It knows the first
 /// [`MOST_SEGMENTS`] of them.
-pub(crate) fn build_run(segments: &[(SegmentName, Vec<KeyHash>)]) -> Vec<u8> {
+pub(crate) fn build_run(seed: KeySeed, segments: &[(SegmentName, Vec<KeyHash>)]) -> Vec<u8> {
     let segments = &segments[..segments.len().min(MOST_SEGMENTS)];
     let mut entries = Vec::with_capacity(segments.iter().map(|(_, hashes)| hashes.len()).sum());
     for (segment, (_, hashes)) in segments.iter().enumerate() {
@@ -38,24 +39,25 @@ pub(crate) fn build_run(segments: &[(SegmentName, Vec<KeyHash>)]) -> Vec<u8> {
     entries.sort_unstable();
     let names: Vec<SegmentName> = segments.iter().map(|(name, _)| *name).collect();
     let mut bytes = Vec::new();
-    write_run(&mut bytes, &names, entries.len(), entries.into_iter()).expect("writing to memory cannot fail");
+    write_run(&mut bytes, seed, &names, (entries.len(), entries.into_iter()))
+        .expect("writing to memory cannot fail");
     bytes
 }
 
-/// Writes a run of `count` entries, which come in ascending order of their hashes.
+/// Writes a run of this number of entries, which come in ascending order of their hashes.
 ///
 /// # Errors
 ///
 /// Returns an error if a write fails, or if the number of entries differs from the announced one.
 pub(super) fn write_run(
     out: &mut dyn Write,
+    seed: KeySeed,
     segments: &[SegmentName],
-    count: usize,
-    entries: impl Iterator<Item = Entry>,
+    (count, entries): (usize, impl Iterator<Item = Entry>),
 ) -> io::Result<()> {
     let homes = homes_for(count);
     let mut out = LargeWrites::new(out);
-    out.put(&header(segments, homes, count)?)?;
+    out.put(&header(seed, segments, (homes, count))?)?;
     let mut table = TableWriter::new(out);
     let mut placed = 0;
     for entry in entries {
@@ -142,10 +144,10 @@ fn empty_line() -> [u8; LINE] {
     line
 }
 
-fn header(segments: &[SegmentName], homes: usize, entries: usize) -> io::Result<Vec<u8>> {
+fn header(seed: KeySeed, segments: &[SegmentName], (homes, entries): (usize, usize)) -> io::Result<Vec<u8>> {
     // A reader counts segments in 16 bits and lines in 32.
     let fits = segments.len() <= MOST_SEGMENTS && homes < u32::MAX as usize;
-    let len = header_bytes(segments.len()).filter(|_| fits);
+    let len = header_bytes(FIXED_HEADER, segments.len()).filter(|_| fits);
     let len = len.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "too much for one index run"))?;
     let mut out = Vec::with_capacity(len);
     out.extend_from_slice(MAGIC);
@@ -154,6 +156,7 @@ fn header(segments: &[SegmentName], homes: usize, entries: usize) -> io::Result<
     for number in [homes, entries, len] {
         out.extend_from_slice(&(number as u64).to_le_bytes());
     }
+    out.extend_from_slice(&seed.bits().to_le_bytes());
     for name in segments {
         out.extend_from_slice(&name.random.0);
         out.extend_from_slice(&name.tail.to_le_bytes());

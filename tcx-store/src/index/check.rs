@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{MAGIC, Run, known_bits};
+use super::{MAGIC, Run, UNSEEDED_MAGIC, known_bits};
 use crate::schema::key::KeyHash;
 use crate::storage::name::SegmentName;
 
@@ -11,7 +11,8 @@ impl Run {
     pub(crate) fn is_of_another_version(bytes: &[u8]) -> bool {
         let (name, version) = MAGIC.split_at(6);
         let found = bytes.get(6..8).filter(|found| found.iter().all(u8::is_ascii_digit));
-        bytes.starts_with(name) && found.is_some_and(|found| found != version)
+        bytes.starts_with(name)
+            && found.is_some_and(|found| found != version && found != &UNSEEDED_MAGIC[6..])
     }
 
     /// Where this run disagrees with the keys of its segments, whose hashes `hashes` knows: each row is in it once, under

@@ -21,7 +21,8 @@ pub(crate) fn run(bytes: &[u8]) {
 fn seal(file: &mut [u8]) -> Option<()> {
     let len = file.len();
     let count = u32::from_le_bytes(*file.get(12..)?.first_chunk()?) as usize;
-    let header = header_bytes(count)?;
+    let fixed = if file.get(8..12)? == UNSEEDED.to_le_bytes() { UNSEEDED_HEADER } else { FIXED_HEADER };
+    let header = header_bytes(fixed, count)?;
     let lines = usize::try_from(u64_at(file, len.checked_sub(16)?)?).ok()?;
     let trailer = header.checked_add(lines.checked_mul(LINE)?)?;
     let (lines, sums) = file.get_mut(header..)?.split_at_mut_checked(trailer - header)?;
@@ -52,7 +53,10 @@ fn open_and_use(bytes: &[u8]) {
     if !run.is_intact() {
         return;
     }
-    let other = build_run(&[(SegmentName { random: Random([3; 16]), tail: 0 }, vec![0, 1 << 40, u64::MAX])]);
+    let other = build_run(
+        run.seed(),
+        &[(SegmentName { random: Random([3; 16]), tail: 0 }, vec![0, 1 << 40, u64::MAX])],
+    );
     let other = Run::open(mapped(&other), Random([4; 16])).expect("what was just built can be read");
     let mut merged = Vec::new();
     if write_merged(&mut merged, &[Arc::new(run), Arc::new(other)], &|_| false).is_ok() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::builder::{run_bytes, write_run};
 use super::table::Entries;
 use super::{EMPTY, Entry, MOST_SEGMENTS, Run, known_bits};
+use crate::schema::key::KeySeed;
 use crate::storage::name::SegmentName;
 
 /// The number of runs of one size class that are merged.
@@ -43,15 +44,22 @@ pub(crate) fn fit_in_one(runs: &[Arc<Run>]) -> bool {
 ///
 /// # Errors
 ///
-/// Returns an error if a write fails, if the segments are too many for one run, or if a run is damaged: the merged run would
-/// lack entries.
+/// Returns an error if a write fails, if the segments are too many for one run, if the runs have different seeds, or if a run is
+/// damaged: the merged run would lack entries.
 pub(crate) fn write_merged(
     out: &mut dyn Write,
     runs: &[Arc<Run>],
     gone: &dyn Fn(SegmentName) -> bool,
 ) -> io::Result<()> {
+    let seed = runs.first().map_or(KeySeed::NONE, |run| run.seed());
+    if runs.iter().any(|run| run.seed() != seed) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "index runs of different seeds cannot be merged",
+        ));
+    }
     let numbers = Numbers::new(runs, gone);
-    write_run(out, &numbers.names, count(runs, &numbers)?, Merge::new(runs, &numbers))
+    write_run(out, seed, &numbers.names, (count(runs, &numbers)?, Merge::new(runs, &numbers)))
 }
 
 /// Runs with entries that no lookup needs, and what one run without these entries takes.
@@ -186,7 +194,9 @@ impl Iterator for Merge<'_> {
 mod tests {
     use super::*;
     use crate::index::build_run;
-    use crate::schema::key::{KeyHash, hash};
+    use crate::schema::key::{KeyHash, KeySeed};
+
+    const SEED: KeySeed = KeySeed::NONE;
     use crate::sys::bytes::Random;
     use crate::sys::mmap::Mapped;
 
@@ -197,7 +207,7 @@ mod tests {
     }
 
     fn small(number: usize, rows: usize) -> (SegmentName, Vec<KeyHash>) {
-        let hashes = (0..rows).map(|row| hash(format!("{number} {row}").as_bytes(), 0)).collect();
+        let hashes = (0..rows).map(|row| SEED.hash(format!("{number} {row}").as_bytes(), 0)).collect();
         (SegmentName { random: Random::new(), tail: number as u64 }, hashes)
     }
 
@@ -206,7 +216,7 @@ mod tests {
         let segments: Vec<_> = (0..5).map(|number| small(number, 700 + number)).collect();
         // The last two runs know a segment both.
         let parts = [&segments[..1], &segments[1..2], &segments[2..4], &segments[3..5]];
-        let runs: Vec<_> = parts.iter().map(|part| Arc::new(run(&build_run(part)))).collect();
+        let runs: Vec<_> = parts.iter().map(|part| Arc::new(run(&build_run(SEED, part)))).collect();
         let mut bytes = Vec::new();
         write_merged(&mut bytes, &runs, &|_| false).unwrap();
         let merged = run(&bytes);
@@ -224,8 +234,10 @@ mod tests {
     #[test]
     fn a_merged_run_leaves_out_what_is_gone() {
         let segments: Vec<_> = (0..4).map(|number| small(number, 500)).collect();
-        let runs: Vec<_> =
-            [&segments[..2], &segments[2..]].iter().map(|part| Arc::new(run(&build_run(part)))).collect();
+        let runs: Vec<_> = [&segments[..2], &segments[2..]]
+            .iter()
+            .map(|part| Arc::new(run(&build_run(SEED, part))))
+            .collect();
         let gone = [segments[0].0, segments[3].0];
         let mut bytes = Vec::new();
         write_merged(&mut bytes, &runs, &|name| gone.contains(&name)).unwrap();
@@ -247,10 +259,10 @@ mod tests {
     #[test]
     fn a_damaged_run_is_not_merged() {
         let segments = [small(0, 5000), small(1, 5000)];
-        let mut damaged = build_run(&segments);
+        let mut damaged = build_run(SEED, &segments);
         let middle = damaged.len() - 1000;
         damaged[middle] ^= 1;
-        let runs = [Arc::new(run(&build_run(&[small(2, 10)]))), Arc::new(run(&damaged))];
+        let runs = [Arc::new(run(&build_run(SEED, &[small(2, 10)]))), Arc::new(run(&damaged))];
         for gone in [None, Some(segments[0].0)] {
             let merged = write_merged(&mut Vec::new(), &runs, &|name| Some(name) == gone);
             assert_eq!(merged.unwrap_err().kind(), io::ErrorKind::InvalidData);
@@ -263,12 +275,12 @@ mod tests {
 
     #[test]
     fn a_run_has_no_more_segments_than_it_can_number() {
-        let most = run(&build_run(&many(0..MOST_SEGMENTS + 3)));
+        let most = run(&build_run(SEED, &many(0..MOST_SEGMENTS + 3)));
         assert_eq!((most.segments().len(), most.entries()), (MOST_SEGMENTS, MOST_SEGMENTS));
-        let last = hash(format!("{} 0", MOST_SEGMENTS - 1).as_bytes(), 0);
+        let last = SEED.hash(format!("{} 0", MOST_SEGMENTS - 1).as_bytes(), 0);
         let last = most.table().probe_from(last, most.table().home(last)).unwrap().unwrap();
         assert_eq!(usize::from(last.segment), MOST_SEGMENTS - 1);
-        let runs = [Arc::new(most), Arc::new(run(&build_run(&[small(0, 1)])))];
+        let runs = [Arc::new(most), Arc::new(run(&build_run(SEED, &[small(0, 1)])))];
         assert!(!fit_in_one(&runs));
         let merged = write_merged(&mut Vec::new(), &runs, &|_| false);
         assert_eq!(merged.unwrap_err().kind(), io::ErrorKind::InvalidInput);
@@ -277,14 +289,14 @@ mod tests {
     #[test]
     fn runs_that_do_not_fit_in_one_are_not_merged() {
         let large: Vec<_> =
-            (0..5).map(|i| Arc::new(run(&build_run(&many(i * 30_000..(i + 1) * 30_000))))).collect();
+            (0..5).map(|i| Arc::new(run(&build_run(SEED, &many(i * 30_000..(i + 1) * 30_000))))).collect();
         let inputs = mergeable(&large).unwrap();
         assert_eq!(inputs.len(), 2);
         let mut larger: Vec<_> =
-            (0..4).map(|i| Arc::new(run(&build_run(&many(i * 33_000..(i + 1) * 33_000))))).collect();
+            (0..4).map(|i| Arc::new(run(&build_run(SEED, &many(i * 33_000..(i + 1) * 33_000))))).collect();
         assert!(mergeable(&larger).is_none());
         // They do not keep others from being merged.
-        larger.extend((0..4).map(|i| Arc::new(run(&build_run(&[small(i, 70_000)])))));
+        larger.extend((0..4).map(|i| Arc::new(run(&build_run(SEED, &[small(i, 70_000)])))));
         assert_eq!(mergeable(&larger).unwrap().len(), 4);
     }
 
@@ -293,7 +305,7 @@ mod tests {
         let mut runs: Vec<Arc<Run>> = Vec::new();
         let mut most = 0;
         for number in 0..300 {
-            runs.push(Arc::new(run(&build_run(&[small(number, 10)]))));
+            runs.push(Arc::new(run(&build_run(SEED, &[small(number, 10)]))));
             while let Some(inputs) = mergeable(&runs) {
                 let mut bytes = Vec::new();
                 write_merged(&mut bytes, &inputs, &|_| false).unwrap();

@@ -15,8 +15,11 @@ pub(crate) use table::{Candidate, DamagedRun, Place, ProbeResult, Table};
 
 use crate::schema::key::KeyHash;
 
-const MAGIC: &[u8; 8] = b"TCXRUN02";
-const VERSION: u32 = 2;
+const MAGIC: &[u8; 8] = b"TCXRUN03";
+const VERSION: u32 = 3;
+/// The earlier version that is read: its hashes have no seed.
+const UNSEEDED_MAGIC: &[u8; 8] = b"TCXRUN02";
+const UNSEEDED: u32 = 2;
 /// Bytes of a line, which is a cache line of the processor. Lines are the homes of hashes: most probes touch one.
 const LINE: usize = 64;
 /// Bytes of a slot: a mark and a row.
@@ -27,8 +30,9 @@ const SLOTS: usize = LINE / SLOT;
 pub(crate) const MOST_SEGMENTS: usize = u16::MAX as usize;
 /// The mark of an empty slot: greater than every other.
 const EMPTY: u64 = u64::MAX;
-/// Bytes of the header before the segments.
-const FIXED_HEADER: usize = 40;
+/// Bytes of the header before the segments, and of that of runs without a seed.
+const FIXED_HEADER: usize = 48;
+const UNSEEDED_HEADER: usize = 40;
 /// Bytes of a segment in the header.
 const SEGMENT: usize = 24;
 
@@ -62,9 +66,10 @@ fn home(hash: u64, homes: usize) -> usize {
     ((u128::from(known_bits(hash)) * homes as u128) >> 64) as usize
 }
 
-/// Bytes of the header of a run of `segments` segments: a multiple of a line, so that lines are aligned.
-fn header_bytes(segments: usize) -> Option<usize> {
-    FIXED_HEADER.checked_add(segments.checked_mul(SEGMENT)?)?.checked_add(8)?.checked_next_multiple_of(LINE)
+/// Bytes of the header of a run of `segments` segments, `fixed` of them before the segments: a multiple of a line, so that lines are
+/// aligned.
+fn header_bytes(fixed: usize, segments: usize) -> Option<usize> {
+    fixed.checked_add(segments.checked_mul(SEGMENT)?)?.checked_add(8)?.checked_next_multiple_of(LINE)
 }
 
 /// Bytes after `lines` lines: their checksums, their number, and a checksum of both.

@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use super::{
-    FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, Place, SLOTS, Table, VERSION, header_bytes, trailer_bytes,
+    FIXED_HEADER, LINE, MAGIC, MOST_SEGMENTS, Place, SLOTS, Table, UNSEEDED, UNSEEDED_HEADER, UNSEEDED_MAGIC,
+    VERSION, header_bytes, trailer_bytes,
 };
+use crate::schema::key::KeySeed;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::{Cursor, Random, u64_at};
 use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
@@ -16,6 +18,7 @@ use crate::sys::verified_blocks::{Checksums, VerifiedBlocks};
 pub(crate) struct Run {
     name: Random,
     map: Mapped,
+    seed: KeySeed,
     header: usize,
     homes: usize,
     lines: usize,
@@ -29,13 +32,17 @@ impl Run {
     /// run of this version or its bytes are not what was written.
     pub(crate) fn open(map: Mapped, name: Random) -> Option<Self> {
         let mut cursor = Cursor::new(&map);
-        if cursor.take(8)? != MAGIC || cursor.u32()? != VERSION {
-            return None;
-        }
+        let (magic, version) = (cursor.take(8)?, cursor.u32()?);
+        let fixed = match version {
+            VERSION if magic == MAGIC => FIXED_HEADER,
+            UNSEEDED if magic == UNSEEDED_MAGIC => UNSEEDED_HEADER,
+            _ => return None,
+        };
         let count = cursor.u32()? as usize;
         let mut number = || usize::try_from(cursor.u64()?).ok();
         let (homes, entries, header) = (number()?, number()?, number()?);
-        if Some(header) != header_bytes(count) || !ends_in_its_checksum(map.get(..header)?) {
+        let seed = if fixed == FIXED_HEADER { KeySeed::from_bits(cursor.u64()?) } else { KeySeed::NONE };
+        if Some(header) != header_bytes(fixed, count) || !ends_in_its_checksum(map.get(..header)?) {
             return None;
         }
         let lines = usize::try_from(u64_at(&map, map.len().checked_sub(16)?)?).ok()?;
@@ -49,7 +56,7 @@ impl Run {
         if !sound {
             return None;
         }
-        let mut cursor = Cursor::new(map.get(FIXED_HEADER..header)?);
+        let mut cursor = Cursor::new(map.get(fixed..header)?);
         let segments =
             (0..count).map(|_| Some(SegmentName { random: cursor.random()?, tail: cursor.u64()? }));
         let segments = segments.collect::<Option<_>>()?;
@@ -57,7 +64,7 @@ impl Run {
         let checksums = (0..table.div_ceil(CHECKSUM_BLOCK)).map(|_| cursor.u64()).collect::<Option<_>>()?;
         let blocks = VerifiedBlocks::new(CHECKSUM_BLOCK, Checksums::Known(checksums), table)?;
         map.let_go();
-        Some(Self { name, map, header, homes, lines, entries, segments, blocks })
+        Some(Self { name, map, seed, header, homes, lines, entries, segments, blocks })
     }
 
     /// The random part of its file's name.
@@ -68,6 +75,12 @@ impl Run {
     /// The segments whose rows this run knows.
     pub(crate) fn segments(&self) -> &[SegmentName] {
         &self.segments
+    }
+
+    /// With which keys are hashed that are looked for in it.
+    #[inline]
+    pub(crate) fn seed(&self) -> KeySeed {
+        self.seed
     }
 
     /// How many rows it knows.
@@ -120,7 +133,9 @@ mod tests {
 
     use super::*;
     use crate::index::{Candidate, DamagedRun, build_run};
-    use crate::schema::key::{KeyHash, hash};
+    use crate::schema::key::KeyHash;
+
+    const SEED: KeySeed = KeySeed::NONE;
 
     fn name() -> SegmentName {
         SegmentName { random: Random::new(), tail: 9 }
@@ -133,7 +148,7 @@ mod tests {
     }
 
     fn hashes(prefix: &str, count: usize) -> Vec<KeyHash> {
-        (0..count).map(|i| hash(format!("{prefix}{i}").as_bytes(), 0)).collect()
+        (0..count).map(|i| SEED.hash(format!("{prefix}{i}").as_bytes(), 0)).collect()
     }
 
     fn probe(run: &Run, hash: KeyHash) -> Result<Option<Candidate>, DamagedRun> {
@@ -144,7 +159,7 @@ mod tests {
     fn every_row_is_found_and_others_are_not() {
         for count in [0, 1, 2, 100, 20_000] {
             let segments = [(name(), hashes("a", count)), (name(), hashes("b", count))];
-            let run = Run::open(map(&build_run(&segments)), Random::new()).unwrap();
+            let run = Run::open(map(&build_run(SEED, &segments)), Random::new()).unwrap();
             assert_eq!(run.segments(), [segments[0].0, segments[1].0]);
             for (number, (_, hashes)) in segments.iter().enumerate() {
                 for (row, &hash) in hashes.iter().enumerate() {
@@ -172,7 +187,7 @@ mod tests {
     #[test]
     fn hashes_at_both_ends_and_many_of_one_are_found() {
         let crowd = [vec![u64::MAX; 30], vec![0; 30], vec![u64::MAX - (1 << 16), 1 << 16]].concat();
-        let run = Run::open(map(&build_run(&[(name(), crowd.clone())])), Random::new()).unwrap();
+        let run = Run::open(map(&build_run(SEED, &[(name(), crowd.clone())])), Random::new()).unwrap();
         for wanted in [0, 1 << 16, u64::MAX - (1 << 16), u64::MAX] {
             let expected = crowd.iter().enumerate().filter(|(_, hash)| **hash == wanted).map(|(row, _)| row);
             assert_eq!(rows(&run, wanted), expected.collect::<Vec<_>>());
@@ -184,7 +199,7 @@ mod tests {
     fn every_row_whose_hash_begins_with_the_same_48_bits_is_a_candidate() {
         let near: Vec<KeyHash> =
             vec![0xabcd << 16, (0xabcd << 16) + 0xffff, 0xabce << 16, (0xabcd << 16) + 7];
-        let run = Run::open(map(&build_run(&[(name(), near)])), Random::new()).unwrap();
+        let run = Run::open(map(&build_run(SEED, &[(name(), near)])), Random::new()).unwrap();
         assert_eq!(rows(&run, (0xabcd << 16) + 99), [0, 1, 3]);
         assert_eq!(rows(&run, (0xabce << 16) + 99), [2]);
         assert_eq!(rows(&run, 0xabcc << 16), []);
@@ -192,14 +207,14 @@ mod tests {
 
     #[test]
     fn an_empty_slot_is_no_row_of_the_greatest_hash() {
-        let run = Run::open(map(&build_run(&[(name(), vec![7 << 16])])), Random::new()).unwrap();
+        let run = Run::open(map(&build_run(SEED, &[(name(), vec![7 << 16])])), Random::new()).unwrap();
         assert_eq!(rows(&run, u64::MAX), []);
     }
 
     #[test]
     fn a_changed_byte_is_noticed_and_a_cut_run_is_none() {
         let hashes = hashes("a", 50);
-        let bytes = build_run(&[(name(), hashes.clone())]);
+        let bytes = build_run(SEED, &[(name(), hashes.clone())]);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 16;

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 
 use crate::error::{Error, Result};
 use crate::inspect::{Inspected, Inspection, SegmentState};
-use crate::schema::key::{KeyHash, hash};
+use crate::schema::key::{KeyHash, KeySeed};
 use crate::segment::Segment;
 
 /// A row that is served.
@@ -222,7 +222,7 @@ impl<'a> Places<'a> {
     /// The row that came last does not verify: a copy of it that follows is served.
     fn forget_last(&mut self, key: &[u8], view: u32) {
         let (number, next) = self.at;
-        if let Entry::Occupied(first) = self.seen.entry(hash(key, view))
+        if let Entry::Occupied(first) = self.seen.entry(KeySeed::of_process().hash(key, view))
             && *first.get() == (number as u32, (next - 1) as u32)
         {
             first.remove();
@@ -234,7 +234,7 @@ impl<'a> Places<'a> {
         if self.inspection.changes.tombstones().kill(segment.base(), key, view) {
             return Found::Dead;
         }
-        match self.seen.entry(hash(key, view)) {
+        match self.seen.entry(KeySeed::of_process().hash(key, view)) {
             Entry::Vacant(vacant) => drop(vacant.insert((number as u32, row as u32))),
             Entry::Occupied(first) => {
                 let (first, at) = *first.get();

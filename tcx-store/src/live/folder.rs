@@ -6,6 +6,7 @@ mod stored;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::changes::instance::{KnownIdentity, refuse_other};
 use crate::changes::{Compared, KnownChanges, MergePlan, Replacement, ReplacementPlace, Shown};
@@ -17,7 +18,7 @@ use crate::live::retention::Retention;
 use crate::live::run_set::RunSet;
 use crate::live::segment_set::SegmentSet;
 use crate::live::snapshot::{Snapshot, Unserved, UnservedCause};
-use crate::schema::key::{KeyHash, hash};
+use crate::schema::key::{KeyHash, KeySeed};
 use crate::schema::spec::Spec;
 use crate::segment::Segment;
 use crate::stats::Counters;
@@ -83,6 +84,16 @@ impl Live {
     /// A segment that was listed last and could not be read, if there is one.
     pub(crate) fn unopened(&self) -> Option<SegmentName> {
         self.segments.unopened()
+    }
+
+    /// Whether a damaged segment may be sound at another look.
+    pub(crate) fn is_in_doubt(&self, segment: SegmentName) -> bool {
+        self.segments.is_in_doubt(segment)
+    }
+
+    /// Since when files look damaged that may be sound at another look: the time of the newest.
+    pub(crate) fn in_doubt_since(&self) -> Option<Instant> {
+        self.segments.in_doubt_since().max(self.changes.in_doubt_since())
     }
 
     /// Lists the folder and learns what is new in it. Returns whether readers need a new snapshot, even if something
@@ -417,13 +428,17 @@ impl Live {
     /// Makes a run for every segment that has none, and returns whether all have one now. `None` if a segment turned out to be damaged,
     /// so that what it stood for has to be served.
     fn index(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> Option<bool> {
+        // Without an identity, nothing is served.
+        let Some(seed) = self.identity.as_ref().map(|own| KeySeed::of_instance(own.instance)) else {
+            return Some(true);
+        };
         let (mut are_sound, mut are_indexed) = (true, true);
         let covered = self.runs.covered();
         let mut bare: Vec<_> = served.values().filter(|segment| !covered.contains(&segment.name())).collect();
         bare.sort_by_key(|segment| segment.name());
         for segment in bare {
             let failures = segment.failures();
-            let Some(hashes) = key_hashes(segment) else {
+            let Some(hashes) = key_hashes(segment, seed) else {
                 are_indexed = false;
                 // What only could not be read now is indexed another time.
                 if segment.failures() == failures {
@@ -433,7 +448,7 @@ impl Live {
                 continue;
             };
             self.counters.rebuilt_runs.add(1);
-            if let Err(error) = self.runs.add(&build_run(&[(segment.name(), hashes)]), self.may_write) {
+            if let Err(error) = self.runs.add(&build_run(seed, &[(segment.name(), hashes)]), self.may_write) {
                 are_indexed = false;
                 tracing::warn!(
                     segment = %segment.name(),
@@ -446,6 +461,6 @@ impl Live {
 }
 
 /// The hashes of all keys of a segment; `None` if one cannot be trusted.
-pub(crate) fn key_hashes(segment: &Segment) -> Option<Vec<KeyHash>> {
-    (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| hash(&key, view))).collect()
+pub(crate) fn key_hashes(segment: &Segment, seed: KeySeed) -> Option<Vec<KeyHash>> {
+    (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| seed.hash(&key, view))).collect()
 }

@@ -1,12 +1,13 @@
 //! The index runs that this process uses.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
 use crate::index::{Run, Stale, fit_in_one, mergeable};
 use crate::live::snapshot::{IndexedRun, Unserved, UnservedCause};
+use crate::schema::key::KeySeed;
 use crate::segment::Segment;
 use crate::stats::causes::Cause;
 use crate::storage::Storage;
@@ -124,17 +125,29 @@ impl RunSet {
 
     /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.
     pub(crate) fn mergeable(&self, ends: bool) -> Option<Vec<Arc<Run>>> {
-        let entries = self.used.iter().map(|run| run.entries()).sum::<usize>();
-        if ends && self.used.len() > 1 && entries <= MERGED_AT_THE_END && fit_in_one(&self.used) {
-            return Some(self.used.clone());
+        self.of_each_seed().into_values().find_map(|runs| {
+            let entries = runs.iter().map(|run| run.entries()).sum::<usize>();
+            if ends && runs.len() > 1 && entries <= MERGED_AT_THE_END && fit_in_one(&runs) {
+                return Some(runs);
+            }
+            mergeable(&runs)
+        })
+    }
+
+    /// The runs that can become one: their keys are hashed in the same way.
+    fn of_each_seed(&self) -> BTreeMap<KeySeed, Vec<Arc<Run>>> {
+        let mut of_each: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for run in &self.used {
+            of_each.entry(run.seed()).or_default().push(run.clone());
         }
-        mergeable(&self.used)
+        of_each
     }
 
     /// The runs that one run without the entries of segments that are `gone` should replace, if that frees more than
     /// [`LITTLE`].
     pub(crate) fn stale(&self, gone: &dyn Fn(SegmentName) -> bool) -> Option<Stale> {
-        Stale::among(&self.used, gone).filter(|stale| stale.frees() > LITTLE)
+        let stale = |runs: Vec<Arc<Run>>| Stale::among(&runs, gone).filter(|stale| stale.frees() > LITTLE);
+        self.of_each_seed().into_values().find_map(stale)
     }
 
     /// The bytes of the runs that are used.

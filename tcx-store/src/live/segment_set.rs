@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow_schema::SchemaRef;
 
@@ -13,10 +14,12 @@ use crate::segment::memory_cache::MemoryCache;
 use crate::segment::{Segment, SegmentError};
 use crate::stats::Counters;
 use crate::stats::causes::Cause;
-use crate::storage::Storage;
 use crate::storage::name::SegmentName;
 use crate::storage::warn_once::Warned;
+use crate::storage::{COMPLETE_AFTER, Storage, may_be_sound};
+use crate::sys::bytes::Random;
 use crate::sys::notice::{Trouble, notice};
+use crate::sys::runtime;
 
 /// What became of a segment.
 #[derive(Debug)]
@@ -50,10 +53,10 @@ pub(crate) struct SegmentSet {
     known: BTreeMap<SegmentName, State>,
     /// Segments of the last listing that could not be read, and why.
     unopened: BTreeMap<SegmentName, SegmentError>,
-    /// Damaged segments of the last listing that may be complete in a moment.
+    /// Damaged segments of the last listing that may be sound at another look.
     incomplete: BTreeSet<SegmentName>,
-    /// Damaged segments that were reported.
-    counted: BTreeSet<SegmentName>,
+    /// Damaged segments, each reported once, and since when they are known to be damaged.
+    damaged: BTreeMap<SegmentName, Instant>,
     warned: Warned,
 }
 
@@ -74,7 +77,7 @@ impl SegmentSet {
             known: BTreeMap::new(),
             unopened: BTreeMap::new(),
             incomplete: BTreeSet::new(),
-            counted: BTreeSet::new(),
+            damaged: BTreeMap::new(),
             warned: Warned::default(),
         }
     }
@@ -141,8 +144,7 @@ impl SegmentSet {
                 notice(Trouble::Unknown, unknown);
             }
             Err(SegmentError::Damaged(what)) => {
-                self.note_incomplete(name);
-                self.count_damage(name, what);
+                self.note_damage(name, what);
             }
         }
         let state = match opened {
@@ -152,13 +154,6 @@ impl SegmentSet {
         };
         self.known.insert(name, state);
         Ok(())
-    }
-
-    /// A damaged segment may not be complete yet: then it is opened again after the next listing.
-    fn note_incomplete(&mut self, name: SegmentName) {
-        if self.storage.info(&name.to_string()).is_ok_and(|found| found.is_new()) {
-            self.incomplete.insert(name);
-        }
     }
 
     /// # Errors
@@ -312,10 +307,10 @@ impl SegmentSet {
         needs.filter(|needs| needs.commit.is_none()).map(|needs| needs.base).max()
     }
 
-    /// The changes that commit segments.
-    pub(crate) fn commits(&self) -> BTreeSet<u64> {
+    /// The changes that commit segments, each with the nonce that it has then.
+    pub(crate) fn commits(&self) -> BTreeSet<(u64, Random)> {
         let needs = self.usable().into_iter().map(|segment| segment.needs());
-        needs.filter(|needs| needs.commit.is_some()).map(|needs| needs.base).collect()
+        needs.filter_map(|needs| needs.commit.map(|commit| (needs.base, commit))).collect()
     }
 
     /// A segment that was listed last and could not be read, or is not complete yet, if there is one.
@@ -352,8 +347,7 @@ impl SegmentSet {
         if !segment.mark_damaged() {
             return;
         }
-        self.count_damage(segment.name(), what);
-        self.note_incomplete(segment.name());
+        self.note_damage(segment.name(), what);
         self.known.insert(segment.name(), State::Unusable(SegmentError::Damaged(what.to_owned())));
         for input in segment.inputs() {
             if self.is_gone(*input) {
@@ -363,9 +357,19 @@ impl SegmentSet {
         }
     }
 
-    /// Once for each segment: it may be opened again.
-    fn count_damage(&mut self, name: SegmentName, what: &str) {
-        if !self.counted.insert(name) {
+    /// A damaged segment is opened again after the next listing if it may be sound then. It is reported once.
+    fn note_damage(&mut self, name: SegmentName, what: &str) {
+        let is_known = self.damaged.contains_key(&name);
+        let since = self.damaged.entry(name).or_insert_with(runtime::now);
+        // It was sound in between: what is damaged for good is not opened again.
+        if runtime::now().duration_since(*since) >= COMPLETE_AFTER {
+            *since = runtime::now();
+        }
+        let since = *since;
+        if may_be_sound(&*self.storage, &name.to_string(), since) {
+            self.incomplete.insert(name);
+        }
+        if is_known {
             return;
         }
         self.counters.damaged_segments.add(1);
@@ -376,5 +380,15 @@ impl SegmentSet {
             path.display()
         );
         notice(Trouble::Damaged, damaged);
+    }
+
+    /// Whether a damaged segment may be sound at another look.
+    pub(crate) fn is_in_doubt(&self, name: SegmentName) -> bool {
+        self.incomplete.contains(&name)
+    }
+
+    /// Since when the segments look damaged that may be sound at another look: the time of the newest.
+    pub(crate) fn in_doubt_since(&self) -> Option<Instant> {
+        self.incomplete.iter().filter_map(|name| self.damaged.get(name)).max().copied()
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// How the rows of new segments are compressed. Keys never are.
 ///
 /// Random access is fastest without compression: rows are copied straight from the files. Compressed rows are decompressed
-/// about 64 KiB at a time, and kept in the memory cache.
+/// about 8 KiB at a time, or up to 64 KiB where smaller parts would compress much less, and kept in the memory cache.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, Compression, DType, Identity, KeyType, Keys, Options, Spec, Store};

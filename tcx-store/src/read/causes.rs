@@ -108,7 +108,7 @@ fn candidates<'a>(
     lookup: &Lookup,
     position: usize,
 ) -> impl Iterator<Item = (usize, usize)> + 'a {
-    let (table, hash) = (run.table(), lookup.keys().hash(position));
+    let (table, hash) = (run.table(), lookup.keys().hash(position, run.seed()));
     let mut place = Some(table.home(hash));
     std::iter::from_fn(move || {
         let Ok(found) = table.probe_from(hash, place.take()?) else { return Some((DAMAGED, 0)) };

@@ -82,6 +82,18 @@ impl<'a, 'd> Destinations<'a, 'd> {
         copied.fill(true);
     }
 
+    /// Copies the leaves of the row at `position`, which `leaf` returns by their numbers. A row of another width than a
+    /// destination has room for is left to [`Lookup::copy_rest`](crate::Lookup::copy_rest).
+    pub(crate) fn copy_row<'v>(&mut self, position: usize, leaf: impl Fn(usize) -> Option<&'v [u8]>) {
+        let Some(copied) = self.copied.rows.get_mut(position) else { return };
+        for (destination, &width) in self.all.iter_mut().zip(&self.widths) {
+            let Some(bytes) = leaf(destination.leaf).filter(|bytes| bytes.len() == width) else { return };
+            destination.bytes[position * width..][..width].write_copy_of_slice(bytes);
+        }
+        // Last: a row counts as copied only when every destination has it.
+        *copied = true;
+    }
+
     /// The row is to be copied again.
     pub(crate) fn forget(&mut self, position: usize) {
         self.copied.forget(position);

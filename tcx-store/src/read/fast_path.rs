@@ -99,6 +99,7 @@ impl<'a> FastPath<'a> {
     /// Finds missing rows and copies them to their destinations. Adds to `rest` the positions that it cannot decide; the others
     /// are found, or certainly not in this run.
     pub(crate) fn lookup(&mut self, request: &mut Request<'_, '_, '_>, rest: &mut Vec<usize>) {
+        request.lookup.hash_keys(self.indexed.run.seed());
         let (table, lookup) = (self.table, &*request.lookup);
         // A recompute session needs the newest tombstone of each row, which this path never reads. Positions are kept in 32 bits.
         if lookup.recompute().is_some() || u32::try_from(lookup.len()).is_err() {
@@ -106,7 +107,7 @@ impl<'a> FastPath<'a> {
         }
         self.probes.reserve(lookup.missing() + STEP);
         self.probes.extend(lookup.all_missing_positions().map(|position| {
-            let hash = lookup.keys().hash(position);
+            let hash = lookup.hash(position);
             PendingProbe { hash, place: table.home(hash), position: position as u32, before: 0 }
         }));
         self.unconfirmed.reserve(self.probes.len());

@@ -1,6 +1,7 @@
 //! The rows of a batch: where each was found.
 
 mod copy;
+mod hashes;
 mod sample;
 
 use std::collections::{HashMap, HashSet};
@@ -20,8 +21,10 @@ use crate::schema::key::{Keys, TakeBits};
 use crate::schema::leaf::Leaf;
 use crate::schema::spec::Spec;
 use crate::schema::stamp::stamp_leaf;
-use crate::segment::{Segment, Unpacked};
+use crate::segment::Segment;
+use crate::segment::memory_cache::CachedPart;
 use crate::stats::causes::{Cause, MissCauses};
+use hashes::Hashes;
 use sample::Sample;
 
 /// Where the rows are.
@@ -30,6 +33,8 @@ enum Source {
     Segment(Arc<Segment>),
     Batch(Arc<RowBatch>),
     Loaded(LoadedRows),
+    /// Rows that were decompressed with few others, or none: the number of each among them.
+    Unpacked(Vec<(Arc<CachedPart>, u32)>),
 }
 
 /// The place of one row. A missing row has the source of [`MISSING`], which is no number of a source, and its row is a [`Cause`]:
@@ -57,6 +62,9 @@ pub(crate) struct Counts {
     pub(crate) buffered: usize,
 }
 
+/// Rows that were decompressed together are kept for one of them if they are no more than this.
+const FEW_ROWS: usize = 2;
+
 const MISSING: Address = Address { source: u32::MAX, row: Cause::Absent as u32 };
 
 /// The rows of a batch of keys, in the order asked, each found or missing.
@@ -77,6 +85,7 @@ const MISSING: Address = Address { source: u32::MAX, row: Cause::Absent as u32 }
 #[derive(Debug)]
 pub struct Lookup {
     keys: Keys,
+    hashes: Hashes,
     leaves: Arc<[Leaf]>,
     rows: Vec<Address>,
     /// It only grows: addresses are numbers in it, and what was found stays alive even if the row is rejected.
@@ -109,6 +118,7 @@ impl Lookup {
         Self {
             rows,
             keys,
+            hashes: Hashes::default(),
             leaves,
             sources: Vec::new(),
             missing,
@@ -282,14 +292,41 @@ impl Lookup {
         self.rows[position] = Address { source, row };
     }
 
-    /// A row is found in a record batch that was decompressed, and copied: a lookup of few rows must not keep the many
-    /// around them. `None` if the batch has no such row.
-    pub(crate) fn found_unpacked(&mut self, position: usize, batch: &Unpacked, row: usize) -> Option<()> {
+    /// A row is found among rows that were decompressed together. It is copied if they are many: a lookup of few rows must not
+    /// keep the many around them. `None` if there is no such row.
+    pub(crate) fn found_unpacked(
+        &mut self,
+        position: usize,
+        part: &Arc<CachedPart>,
+        row: usize,
+    ) -> Option<()> {
         // All values before the first is copied: a row that is not complete is not found.
-        let value = |leaf| batch.value(leaf, row);
-        let values: Option<Vec<(&[u8], bool)>> = (0..self.leaves.len()).map(value).collect();
-        self.found_read(position, &values?);
+        let unpacked = part.rows()?;
+        let value = |leaf| unpacked.value(leaf, row);
+        if unpacked.rows() > FEW_ROWS {
+            let values: Option<Vec<(&[u8], bool)>> = (0..self.leaves.len()).map(value).collect();
+            self.found_read(position, &values?);
+            return Some(());
+        }
+        (0..self.leaves.len()).all(|leaf| value(leaf).is_some()).then_some(())?;
+        let (source, rows) = self.unpacked();
+        rows.push((part.clone(), row as u32));
+        let row = (rows.len() - 1) as u32;
+        self.found(position, source, row);
         Some(())
+    }
+
+    /// The rows that were decompressed, and the number of this source.
+    fn unpacked(&mut self) -> (u32, &mut Vec<(Arc<CachedPart>, u32)>) {
+        let is_unpacked = |source: &Source| matches!(source, Source::Unpacked(_));
+        let source = self.sources.iter().position(is_unpacked).unwrap_or_else(|| {
+            self.sources.push(Source::Unpacked(Vec::new()));
+            self.sources.len() - 1
+        });
+        match &mut self.sources[source] {
+            Source::Unpacked(rows) => (source as u32, rows),
+            _ => unreachable!("the source was found by its kind"),
+        }
     }
 
     /// A row is found that was read: the bytes of each leaf, and whether it has a value.

@@ -30,14 +30,14 @@ pub(crate) fn lookup_stored(
     memory_cache: &MemoryCache,
 ) -> DamagedFiles {
     let mut rest = Vec::new();
-    let mut slow = SlowPath::new(lookup, &snapshot.tombstones, memory_cache);
+    let mut slow = SlowPath::new(lookup, destinations, &snapshot.tombstones, memory_cache);
     // The largest run is the first: most rows are found in it, and the next ones are probed for few keys.
     for run in &snapshot.runs {
         if slow.lookup.missing() == 0 {
             break;
         }
         rest.clear();
-        let mut request = Request { lookup: &mut *slow.lookup, destinations: &mut *destinations };
+        let mut request = Request { lookup: &mut *slow.lookup, destinations: &mut *slow.destinations };
         FastPath::new(run, &snapshot.tombstones).lookup(&mut request, &mut rest);
         // Before the next run: what the fast path leaves may be in this one.
         slow.lookup_rest(run, &rest);

@@ -120,7 +120,7 @@ impl ReadAhead {
 
 /// Announces what is needed to find and read the missing rows, as far as it is not in memory or is `unknown` to be; whether it
 /// announced anything.
-pub(crate) fn announce(lookup: &Lookup, snapshot: &Snapshot, unknown: bool) -> bool {
+pub(crate) fn announce(lookup: &mut Lookup, snapshot: &Snapshot, unknown: bool) -> bool {
     let mut pieces = Pieces { unknown, added: Vec::new(), announced: 0 };
     let missing: Vec<usize> = lookup.all_missing_positions().collect();
     for positions in missing.chunks(TOGETHER) {
@@ -140,7 +140,7 @@ fn candidate<'a>(
     tombstones: &Tombstones,
     position: usize,
 ) -> Option<(&'a Segment, usize)> {
-    let hash = lookup.keys().hash(position);
+    let hash = lookup.hash(position);
     let mut place = table.home(hash);
     // The lookup reports a damaged run. Behind each candidate: the loop ends at the end of the run.
     while let Some(candidate) = table.probe_from(hash, place).ok()? {
@@ -174,11 +174,12 @@ impl<'a> Pieces<'a> {
     }
 
     /// Announces what is needed of the rows of the keys at these positions.
-    fn announce_rows(&mut self, lookup: &Lookup, snapshot: &'a Snapshot, mut open: Vec<usize>) {
+    fn announce_rows(&mut self, lookup: &mut Lookup, snapshot: &'a Snapshot, mut open: Vec<usize>) {
         for indexed in &snapshot.runs {
+            lookup.hash_keys(indexed.run.seed());
             let table = indexed.run.table();
             for &position in &open {
-                let line = indexed.run.needed(table.home(lookup.keys().hash(position)));
+                let line = indexed.run.needed(table.home(lookup.hash(position)));
                 self.add(indexed.run.map(), line);
             }
             self.announce();

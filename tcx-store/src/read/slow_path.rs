@@ -9,9 +9,10 @@ use crate::changes::Tombstones;
 use crate::index::{Candidate, DamagedRun, Place, ProbeResult, Table};
 use crate::live::damage::DamagedFiles;
 use crate::live::snapshot::IndexedRun;
+use crate::read::destination::Destinations;
 use crate::read::lookup::Lookup;
-use crate::segment::Segment;
 use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache, Part};
+use crate::segment::{PackedRows, Segment};
 
 /// Keys that take a step together: enough for memory to answer before the next step, and few enough that what was prefetched
 /// stays in the first-level cache.
@@ -25,11 +26,12 @@ const UNSEEN: u32 = u32::MAX;
 const NO_SOURCE: u32 = u32::MAX;
 
 /// A lookup of missing rows, in one index run after the other.
-pub(super) struct SlowPath<'a, 'l> {
+pub(super) struct SlowPath<'a, 'l, 'd, 'm> {
     pub(super) lookup: &'l mut Lookup,
+    pub(super) destinations: &'l mut Destinations<'d, 'm>,
     tombstones: &'a Tombstones,
     memory_cache: &'a MemoryCache,
-    /// The record batch that was decompressed last: rows of a batch are often next to each other.
+    /// The rows that were decompressed last: the next one is often among them.
     last: Option<(CacheKey, Arc<CachedPart>)>,
     /// What turned out to be damaged.
     pub(super) damaged: DamagedFiles,
@@ -59,6 +61,8 @@ struct Unconfirmed {
     next: Place,
     /// Where the key of the row is in the segment, once that was read.
     key: Range<usize>,
+    /// Of a compressed row: the rows that are decompressed with it, if the memory cache has them.
+    part: Option<Arc<CachedPart>>,
 }
 
 /// A range in which no segment has a byte: the offsets of the key cannot be trusted, or were not read yet.
@@ -67,23 +71,36 @@ const NOWHERE: Range<usize> = usize::MAX..usize::MAX;
 impl Unconfirmed {
     #[inline]
     fn new(position: usize, candidate: &Candidate, segment: u32) -> Self {
-        Self { position, row: candidate.row, segment, next: candidate.next, key: NOWHERE }
+        Self { position, row: candidate.row, segment, next: candidate.next, key: NOWHERE, part: None }
     }
 }
 
-impl<'a, 'l> SlowPath<'a, 'l> {
+impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
     pub(super) fn new(
         lookup: &'l mut Lookup,
+        destinations: &'l mut Destinations<'d, 'm>,
         tombstones: &'a Tombstones,
         memory_cache: &'a MemoryCache,
     ) -> Self {
         let (damaged, numbers, segments) = (DamagedFiles::default(), Vec::new(), Vec::new());
         let (beyond, unconfirmed) = (Vec::new(), Vec::new());
-        Self { lookup, tombstones, memory_cache, last: None, damaged, numbers, segments, beyond, unconfirmed }
+        Self {
+            lookup,
+            destinations,
+            tombstones,
+            memory_cache,
+            last: None,
+            damaged,
+            numbers,
+            segments,
+            beyond,
+            unconfirmed,
+        }
     }
 
     /// Looks the keys at the positions `rest` up in a run.
     pub(super) fn lookup_rest(&mut self, indexed: &'a IndexedRun, rest: &[usize]) {
+        self.lookup.hash_keys(indexed.run.seed());
         // Numbers of segments mean something in their own run only.
         self.segments.clear();
         self.numbers.clear();
@@ -125,7 +142,7 @@ impl<'a, 'l> SlowPath<'a, 'l> {
 
     fn prefetch(&self, table: &Table<'_>, positions: &[usize]) {
         for &position in positions {
-            table.prefetch(table.home(self.lookup.keys().hash(position)));
+            table.prefetch(table.home(self.lookup.hash(position)));
         }
     }
 
@@ -139,7 +156,7 @@ impl<'a, 'l> SlowPath<'a, 'l> {
         unconfirmed: &mut Vec<Unconfirmed>,
     ) {
         for &position in positions {
-            let hash = self.lookup.keys().hash(position);
+            let hash = self.lookup.hash(position);
             match table.probe(hash, table.home(hash)) {
                 // Entries are sorted by their hashes: the run has no row of this key.
                 Ok(ProbeResult::Absent) => {}
@@ -165,7 +182,7 @@ impl<'a, 'l> SlowPath<'a, 'l> {
         position: usize,
         mut place: Place,
     ) -> Result<Option<Unconfirmed>, DamagedRun> {
-        let hash = self.lookup.keys().hash(position);
+        let hash = self.lookup.hash(position);
         while let Some(candidate) = table.probe_from(hash, place)? {
             if let Some(segment) = self.resolve(indexed, &candidate) {
                 return Ok(Some(Unconfirmed::new(position, &candidate, segment)));
@@ -203,11 +220,25 @@ impl<'a, 'l> SlowPath<'a, 'l> {
     /// Second step: reads where the key of each row is, and prefetches the key and the row.
     #[inline]
     fn prefetch_rows(&self, unconfirmed: &mut [Unconfirmed]) {
-        for candidate in unconfirmed {
+        for candidate in &mut *unconfirmed {
             self.prefetch_row(candidate);
+        }
+        let packed = unconfirmed.iter_mut().filter_map(|candidate| {
+            let segment = self.segments[candidate.segment as usize].segment;
+            let (_, _, key) = packed_rows(segment, candidate.row as usize)?;
+            Some((key, &mut candidate.part))
+        });
+        self.memory_cache.find_loaded(packed);
+        for candidate in unconfirmed {
+            let Some(rows) = candidate.part.as_ref().and_then(|part| part.rows()) else { continue };
+            let segment = self.segments[candidate.segment as usize].segment;
+            if let Some((_, row, _)) = packed_rows(segment, candidate.row as usize) {
+                rows.prefetch(row);
+            }
         }
     }
 
+    #[inline]
     fn prefetch_row(&self, candidate: &mut Unconfirmed) {
         let segment = self.segments[candidate.segment as usize].segment;
         let key = segment.prefetch_row(candidate.row as usize, self.lookup.wanted());
@@ -268,6 +299,12 @@ impl<'a, 'l> SlowPath<'a, 'l> {
             return false;
         }
         // The wanted leaves are verified before the row counts as found: copying it later cannot fail.
+        if let Some(part) = &candidate.part
+            && same.is_some()
+            && let Some((_, number, _)) = packed_rows(segment, row)
+        {
+            return self.copy_unpacked(position, segment, (part, number)).is_some();
+        }
         if same.is_none() || !segment.has_intact_leaves(row, self.lookup.wanted()) {
             return self.confirm_indirect(position, segment, row);
         }
@@ -282,12 +319,7 @@ impl<'a, 'l> SlowPath<'a, 'l> {
         let failures = segment.failures();
         let found = if segment.is_direct() { None } else { self.copy_if_same(position, segment, row) };
         match found {
-            Some(found) => {
-                if found {
-                    self.lookup.read_from(position, segment);
-                }
-                return found;
-            }
+            Some(found) => return found,
             // The file system failed: nothing is known of the bytes, and the segment stays in service.
             None if segment.failures() > failures => self.damaged.unread += 1,
             None => self.damaged.segments.push(segment.clone()),
@@ -296,7 +328,7 @@ impl<'a, 'l> SlowPath<'a, 'l> {
     }
 
     /// Copies the row if it is that of the key; `None` if a byte of it is damaged or cannot be read.
-    fn copy_if_same(&mut self, position: usize, segment: &Segment, row: usize) -> Option<bool> {
+    fn copy_if_same(&mut self, position: usize, segment: &Arc<Segment>, row: usize) -> Option<bool> {
         let keys = self.lookup.keys();
         let (key, view) = segment.key(row)?;
         let same = view == keys.view() && *key == *keys.key(position);
@@ -307,25 +339,48 @@ impl<'a, 'l> SlowPath<'a, 'l> {
     }
 
     /// Copies a row that has to be decompressed or read.
-    fn copy(&mut self, position: usize, segment: &Segment, row: usize) -> Option<()> {
+    fn copy(&mut self, position: usize, segment: &Arc<Segment>, row: usize) -> Option<()> {
         if !segment.is_compressed() {
             let leaves = segment.read_leaves(row, self.lookup.wanted())?;
             self.lookup.found_read(position, &leaves);
+            self.lookup.read_from(position, segment);
             return Some(());
         }
-        let (number, row) = segment.batch_of(row)?;
-        let batch = self.decompressed(segment, number)?;
-        self.lookup.found_unpacked(position, batch.batch()?, row)
+        let (rows, number, key) = packed_rows(segment, row)?;
+        let part = self.decompressed(key, segment, &rows)?;
+        self.copy_unpacked(position, segment, (&part, number))
     }
 
-    fn decompressed(&mut self, segment: &Segment, number: usize) -> Option<Arc<CachedPart>> {
-        let key = CacheKey { segment: segment.name(), part: Part::Batch(number) };
-        if let Some((_, batch)) = self.last.as_ref().filter(|(last, _)| *last == key) {
-            return Some(batch.clone());
+    /// Copies the row of this number among rows that were decompressed together.
+    fn copy_unpacked(
+        &mut self,
+        position: usize,
+        segment: &Arc<Segment>,
+        (part, number): (&Arc<CachedPart>, usize),
+    ) -> Option<()> {
+        let unpacked = part.rows()?;
+        self.lookup.found_unpacked(position, part, number)?;
+        self.lookup.read_from(position, segment);
+        // Not before it is found: memory of a missing row does not count as copied.
+        self.destinations.copy_row(position, |leaf| unpacked.value(leaf, number).map(|(bytes, _)| bytes));
+        Some(())
+    }
+
+    fn decompressed(
+        &mut self,
+        key: CacheKey,
+        segment: &Segment,
+        rows: &PackedRows,
+    ) -> Option<Arc<CachedPart>> {
+        match &self.last {
+            Some((last, part)) if *last == key => Some(part.clone()),
+            _ => {
+                let unpack = || segment.unpack(rows.clone()).map(CachedPart::Rows);
+                let part = self.memory_cache.get(key, unpack)?;
+                self.last = Some((key, part.clone()));
+                Some(part)
+            }
         }
-        let batch = self.memory_cache.get(key, || segment.unpack(number).map(CachedPart::Batch))?;
-        self.last = Some((key, batch.clone()));
-        Some(batch)
     }
 
     /// Whether a row of the key, in a segment of this base, is alive, and the session's own where one recomputes.
@@ -339,4 +394,13 @@ impl<'a, 'l> SlowPath<'a, 'l> {
         // Rows that changes up to the base name were dropped before the segment was sealed: only newer tombstones kill its rows.
         newest <= base && recompute.is_none_or(|recompute| recompute.has_computed(newest))
     }
+}
+
+/// The rows that are decompressed with a row of a compressed segment, its number among them, and their key in the memory cache.
+#[inline]
+fn packed_rows(segment: &Segment, row: usize) -> Option<(PackedRows, usize, CacheKey)> {
+    let (rows, number) = segment.packed_rows(row).filter(|_| segment.is_compressed())?;
+    // By the first of them.
+    let key = CacheKey { segment: segment.name(), part: Part::Rows(row - number) };
+    Some((rows, number, key))
 }

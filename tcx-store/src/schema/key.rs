@@ -1,14 +1,16 @@
 //! Keys: the caller's stable sample ids, packed for a batch, each with its view and its hash.
 
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
 use crate::schema::column::Column;
 use crate::schema::leaf::{DType, LeafKind};
+use crate::sys::bytes::{Random, u64_at};
 
 /// The longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 4096;
@@ -55,9 +57,49 @@ impl fmt::Display for KeyType {
     }
 }
 
-/// The hash of a key and its view, stable on disk: XXH3-64 of the key's bytes, seeded with the view. Two keys
-/// may share it: the key itself decides.
+/// The hash of a key and its view, XXH3-64 of the key's bytes. Two keys may share it: the key itself decides.
 pub(crate) type KeyHash = u64;
+
+/// Decides which keys share a hash. Who chooses keys cannot choose many that do, as long as the seed is not known to them: a search among
+/// these would look at each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct KeySeed(u64);
+
+impl KeySeed {
+    /// That of hashes on disk which are the same in every cache.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// That of the index of a cache.
+    pub(crate) fn of_instance(instance: Random) -> Self {
+        Self(u64_at(&instance.0, 0).unwrap_or_default())
+    }
+
+    /// That of hashes in the memory of this process.
+    pub(crate) fn of_process() -> Self {
+        static SEED: LazyLock<KeySeed> = LazyLock::new(|| KeySeed(RandomState::new().hash_one(0)));
+        *SEED
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn hash(self, key: &[u8], view: u32) -> KeyHash {
+        xxh3_64_with_seed(key, self.0 ^ u64::from(view))
+    }
+}
+
+/// The hashes of the keys of rows, in the order of the rows.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyHashes {
+    pub(crate) seed: KeySeed,
+    pub(crate) hashes: Vec<KeyHash>,
+}
 
 /// The keys of a batch, in the order asked, packed into one buffer.
 ///
@@ -73,7 +115,6 @@ pub struct Keys {
     bytes: Vec<u8>,
     /// Where each key begins in the bytes, and where the last one ends.
     starts: Vec<usize>,
-    hashes: Vec<KeyHash>,
     /// What the caller says of the source of each sample.
     stamps: Option<Column>,
 }
@@ -121,7 +162,7 @@ impl Keys {
         let mut starts = Vec::with_capacity(count + 1);
         starts.push(0);
         let bytes = Vec::with_capacity(count * 16);
-        (Self { key_type, view, bytes, starts, hashes: Vec::with_capacity(count), stamps: None }, keys)
+        (Self { key_type, view, bytes, starts, stamps: None }, keys)
     }
 
     #[inline]
@@ -152,17 +193,16 @@ impl Keys {
     fn push_checked(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
         self.starts.push(self.bytes.len());
-        self.hashes.push(hash(key, self.view));
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.hashes.len()
+        self.starts.len() - 1
     }
 
     /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
+        self.len() == 0
     }
 
     /// What the keys are.
@@ -189,12 +229,15 @@ impl Keys {
         &self.bytes[self.starts[positions.start]..self.starts[positions.end]]
     }
 
-    pub(crate) fn hash(&self, position: usize) -> KeyHash {
-        self.hashes[position]
+    /// The hash of a key.
+    #[inline]
+    pub(crate) fn hash(&self, position: usize, seed: KeySeed) -> KeyHash {
+        seed.hash(self.key(position), self.view)
     }
 
+    /// A key, for a map in memory.
     pub(crate) fn hashed(&self, position: usize) -> HashedKey<'_> {
-        HashedKey { hash: self.hash(position), key: self.key(position) }
+        HashedKey { hash: self.hash(position, KeySeed::of_process()), key: self.key(position) }
     }
 
     /// The keys at `positions`.
@@ -234,7 +277,7 @@ impl Keys {
 
     /// The memory the keys take.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.bytes.len() + self.len() * (size_of::<usize>() + size_of::<KeyHash>())
+        self.bytes.len() + self.len() * size_of::<usize>()
     }
 }
 
@@ -280,8 +323,4 @@ pub(crate) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
         }
         _ => a == b,
     }
-}
-
-pub(crate) fn hash(key: &[u8], view: u32) -> KeyHash {
-    xxh3_64_with_seed(key, u64::from(view))
 }

@@ -46,7 +46,7 @@ impl Spec {
     ) -> Result<Self> {
         let leaves = output.leaves();
         check_leaves(&leaves)?;
-        Self::of_parts(module_id, key_type, leaves, identity, provenance)
+        Self::of_leaves(module_id, key_type, leaves, identity, provenance)
     }
 
     /// The same, whose rows have [stamps](StampType) of this kind.
@@ -56,7 +56,23 @@ impl Spec {
         self
     }
 
-    pub(crate) fn of_parts(
+    /// Describes a store whose columns are only known at run time, by its leaves. A ragged leaf with several dimensions that differ is
+    /// followed by the leaf of its sizes, as in [`ColumnType::leaves`].
+    ///
+    /// ```
+    /// use tcx_store::{DType, Identity, KeyType, Leaf, LeafKind, Spec};
+    ///
+    /// let kind = LeafKind::Dense { dtype: DType::F32, shape: vec![512] };
+    /// let leaf = Leaf { name: "pooled".to_owned(), kind, optional: false };
+    /// let spec = Spec::of_leaves("clip_v1", KeyType::Text, vec![leaf], Identity::default(), Vec::new())?;
+    /// assert_eq!(spec.leaves()[0].described(), "f32 [512]");
+    /// # Ok::<(), tcx_store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn of_leaves(
         module_id: &str,
         key_type: KeyType,
         leaves: Vec<Leaf>,

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
 use crate::schema::column::Column;
-use crate::schema::key::{Keys, MAX_KEY_BYTES, TakeBits};
+use crate::schema::key::{KeySeed, Keys, MAX_KEY_BYTES, TakeBits};
 use crate::schema::leaf::{DType, Leaf, LeafKind};
 
 /// The last column of a store whose rows have stamps. No output has a column of this name.
@@ -100,7 +100,7 @@ impl Keys {
         Ok(self.stamped(stamps))
     }
 
-    /// A number that is the same for two samples of one key, view and stamp, and seldom for others.
+    /// A number that is the same for two samples of one key, view and stamp in this process, and seldom for others.
     ///
     /// ```
     /// # use tcx_store::{Column, Keys};
@@ -115,7 +115,7 @@ impl Keys {
     ///
     /// If `position` is not below [`len`](Self::len).
     pub fn digest(&self, position: usize) -> u64 {
-        let hash = self.hash(position);
+        let hash = self.hash(position, KeySeed::of_process());
         self.stamps().map_or(hash, |stamps| xxh3_64_with_seed(row(stamps, position), hash))
     }
 

@@ -12,6 +12,7 @@ use super::codec::Codec;
 use super::columns::KEY_COLUMNS;
 use super::layout::{self, BatchLayout, Span, block_ranges, record_batch, spans};
 use super::pack::{PREFIX, RAW};
+use super::packed::{PackedBatch, ReadRange};
 use crate::schema::leaf::Leaf;
 use crate::sys::bytes::u64_at;
 
@@ -31,6 +32,8 @@ struct BatchPlace {
     stop: usize,
     /// Of every batch but the first, once it was wanted.
     layout: OnceLock<Box<BatchLayout>>,
+    /// Of every batch that is compressed, once it was wanted.
+    packed: OnceLock<Box<PackedBatch>>,
 }
 
 impl Batches {
@@ -45,7 +48,7 @@ impl Batches {
         let place = |block| {
             let (start, header, stop) = block_ranges(block, body).filter(|&(start, ..)| start >= after)?;
             after = stop;
-            Some(BatchPlace { header: start..header, stop, layout: OnceLock::new() })
+            Some(BatchPlace { header: start..header, stop, layout: OnceLock::new(), packed: OnceLock::new() })
         };
         let places = footer.recordBatches().into_iter().flatten().map(place).collect::<Option<Vec<_>>>();
         let places = places.ok_or("a record batch is outside the file or overlaps another")?;
@@ -67,6 +70,11 @@ impl Batches {
     pub(super) fn locate(&self, row: usize) -> Option<(usize, usize)> {
         let (number, row_in_batch) = (row.checked_div(self.batch_rows)?, row.checked_rem(self.batch_rows)?);
         (row < self.rows).then_some((number, row_in_batch))
+    }
+
+    /// How many rows a batch has.
+    pub(super) fn rows_of(&self, number: usize) -> usize {
+        self.batch_rows.min(self.rows.saturating_sub(number.saturating_mul(self.batch_rows)))
     }
 
     /// Every batch, and its first row.
@@ -95,6 +103,35 @@ impl Batches {
         layout.get().map(|layout| &**layout)
     }
 
+    /// The compressed buffers of a batch. Its header is read once.
+    pub(super) fn packed<'m>(
+        &self,
+        number: usize,
+        columns: (&Schema, &[Leaf]),
+        codec: (Codec, bool),
+        read: impl ReadRange<'m>,
+    ) -> Option<&PackedBatch> {
+        let packed = &self.places.get(number)?.packed;
+        if packed.get().is_none() {
+            // Another thread may have been faster: it has read the same.
+            let _ = packed.set(Box::new(self.read_packed(number, columns, codec, read)?));
+        }
+        packed.get().map(|packed| &**packed)
+    }
+
+    /// Reads the header of a compressed batch, and with a segment without chunks where its buffers begin.
+    pub(super) fn read_packed<'m>(
+        &self,
+        number: usize,
+        columns: (&Schema, &[Leaf]),
+        codec: (Codec, bool),
+        read: impl ReadRange<'m>,
+    ) -> Option<PackedBatch> {
+        let (header, body) = self.ranges(number)?;
+        let batch = PackedBatch::new(&read(header)?, body, columns, codec, &read)?;
+        (batch.rows == self.rows_of(number)).then_some(batch)
+    }
+
     /// Reads the header of a batch. Of a compressed one only the keys can be read where they lie.
     pub(super) fn read<'m>(
         &self,
@@ -115,8 +152,7 @@ impl Batches {
             layout::layout(&batch, spans, schema.fields(), leaves)
         };
         let layout = layout.ok_or("a record batch's buffers do not fit its schema")?;
-        let before = number.checked_mul(self.batch_rows).ok_or("a row's number is too large")?;
-        if layout.rows != self.batch_rows.min(self.rows.saturating_sub(before)) {
+        if layout.rows != self.rows_of(number) {
             return Err("the rows of its batches differ from its footer".to_owned());
         }
         Ok(layout)

@@ -1,12 +1,21 @@
 //! Rows that are not served straight from the map: they are compressed, or have to be read.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::layout::BatchLayout;
+use super::packed::PackedBatch;
 use super::piece::Stored;
 use super::{Segment, Unpacked, Value};
 use crate::sys::runtime::lock;
+
+/// Rows of a record batch that are decompressed together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PackedRows {
+    pub(super) batch: usize,
+    pub(super) rows: Range<usize>,
+}
 
 impl Segment {
     /// The leaves of a row that are wanted, of a segment that is not compressed; nothing stands for the others. `None` if a byte
@@ -60,30 +69,56 @@ impl Segment {
         column != Stored::Key && self.is_compressed()
     }
 
-    /// The record batch of a row, and the row's number in it.
-    pub(crate) fn batch_of(&self, row: usize) -> Option<(usize, usize)> {
-        self.batches.locate(row)
+    /// The rows that are decompressed with a row, and its number among them.
+    pub(crate) fn packed_rows(&self, row: usize) -> Option<(PackedRows, usize)> {
+        let (batch, row) = self.batches.locate(row)?;
+        let rows = self.batches.rows_of(batch);
+        let number = row % self.chunk_rows.unwrap_or(rows);
+        let start = row - number;
+        let end = rows.min(start.saturating_add(self.chunk_rows.unwrap_or(rows)));
+        Some((PackedRows { batch, rows: start..end }, number))
     }
 
-    /// Decompresses a record batch; `None` if a byte of it cannot be trusted.
-    pub(crate) fn unpack(&self, number: usize) -> Option<Unpacked> {
-        let (header, body) = self.batches.ranges(number)?;
-        let columns = (&*self.schema, &*self.leaves);
-        Unpacked::new(&self.verified(header)?, &self.verified(body)?, columns, self.codec?)
+    /// Decompresses rows; `None` if a byte of them cannot be trusted.
+    pub(crate) fn unpack(&self, rows: PackedRows) -> Option<Unpacked> {
+        Unpacked::new(self.packed_batch(rows.batch)?, rows.rows, &|range| self.verified(range))
     }
 
-    /// The first row of the first record batch that cannot be decompressed.
+    /// Where the compressed buffers of a record batch are.
+    pub(super) fn packed_batch(&self, number: usize) -> Option<&PackedBatch> {
+        let (columns, codec) = ((&*self.schema, &*self.leaves), (self.codec?, self.chunk_rows.is_some()));
+        self.batches.packed(number, columns, codec, |range| self.verified(range))
+    }
+
+    fn unpack_batch(&self, number: usize) -> Option<Unpacked> {
+        self.unpack(PackedRows { batch: number, rows: 0..self.batches.rows_of(number) })
+    }
+
+    /// The first row of the first record batch that cannot be decompressed, or has other rows for the readers that know no chunks.
     pub(crate) fn first_batch_in_doubt(&self) -> Option<usize> {
-        self.batches.first_rows().find(|(number, _)| self.unpack(*number).is_none()).map(|(_, row)| row)
+        let is_sound = |number| {
+            let unpacked = self.unpack_batch(number)?;
+            let for_others =
+                if self.chunk_rows.is_some() { Some(self.unpack_for_others(number)?) } else { None };
+            for_others.is_none_or(|others| others == unpacked).then_some(())
+        };
+        self.batches.first_rows().find(|(number, _)| is_sound(*number).is_none()).map(|(_, row)| row)
     }
 
-    /// As [`unpack`](Self::unpack), for a caller that reads row after row: the batch is kept until the next is wanted.
+    /// A record batch as a reader decompresses it that knows no chunks.
+    fn unpack_for_others(&self, number: usize) -> Option<Unpacked> {
+        let (columns, read) = ((&*self.schema, &*self.leaves), |range| self.verified(range));
+        let packed = self.batches.read_packed(number, columns, (self.codec?, false), read)?;
+        Unpacked::new(&packed, 0..packed.rows, &read)
+    }
+
+    /// All rows of a record batch, for a caller that reads row after row: they are kept until others are wanted.
     pub(super) fn next_unpacked(&self, number: usize) -> Option<Arc<Unpacked>> {
         let mut last = lock(&self.last_unpacked);
         match &*last {
             Some((own, unpacked)) if *own == number => Some(unpacked.clone()),
             _ => {
-                let unpacked = Arc::new(self.unpack(number)?);
+                let unpacked = Arc::new(self.unpack_batch(number)?);
                 *last = Some((number, unpacked.clone()));
                 Some(unpacked)
             }

@@ -9,6 +9,7 @@ use arrow_schema::{DataType, FieldRef, Schema};
 
 use super::codec::Codec;
 use super::columns::KEY_COLUMNS;
+use super::message::CHUNKS;
 use super::piece::Stored;
 use crate::schema::constraint::Constraint;
 use crate::schema::leaf::Leaf;
@@ -21,7 +22,7 @@ const MESSAGE_PREFIX: usize = 8;
 pub(super) type Span = (usize, usize);
 
 /// The bytes of one column of a record batch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ColumnPlace {
     /// Where the values begin in the file, and how many bytes they are.
     pub(super) values: usize,
@@ -129,6 +130,12 @@ pub(super) fn record_batch(header: &[u8], codec: Option<Codec>) -> Result<Record
         return Err(format!("a record batch's codec is {found:?}, the footer says {expected:?}"));
     }
     Ok(batch)
+}
+
+/// The table of the chunks of a record batch's buffers, which is in the metadata of its header.
+pub(super) fn chunk_table(header: &[u8]) -> Option<&str> {
+    let message = arrow_ipc::root_as_message(header.get(MESSAGE_PREFIX..)?).ok()?;
+    message.custom_metadata()?.iter().find(|pair| pair.key() == Some(CHUNKS))?.value()
 }
 
 /// Where the buffers of a batch begin, and their lengths; `None` for one that does not lie in `body..stop`.

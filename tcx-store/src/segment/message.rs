@@ -7,11 +7,11 @@ use arrow_ipc::convert::IpcSchemaEncoder;
 use arrow_ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_ipc::{
     Block, BodyCompression, BodyCompressionArgs, BodyCompressionMethod, Buffer, FieldNode, FooterBuilder,
-    KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
+    KeyValue, KeyValueBuilder, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
 };
 use arrow_schema::ArrowError;
 use arrow_schema::Schema;
-use flatbuffers::FlatBufferBuilder;
+use flatbuffers::{FlatBufferBuilder, WIPOffset};
 
 use super::codec::Codec;
 
@@ -26,6 +26,9 @@ const END_OF_STREAM: [u8; 8] = [255, 255, 255, 255, 0, 0, 0, 0];
 const PAGE: usize = 4096;
 /// A column of this number of bytes is large: what aligning it wastes is next to nothing.
 const LARGE: usize = 16 * PAGE;
+
+/// The metadata of a record batch with its chunks, see `docs/format.md`.
+pub(super) const CHUNKS: &str = "tcx.chunks";
 
 /// Bytes that are missing to the next multiple of [`ALIGNMENT`].
 pub(super) fn padding(len: usize) -> usize {
@@ -60,23 +63,44 @@ pub(super) struct BatchHeader {
     /// Where the buffers begin in the file.
     start: usize,
     body: usize,
-    codec: Option<Codec>,
+    /// How the buffers are compressed, and the table of their chunks.
+    codec: Option<(Codec, String)>,
+    /// By the number of the buffer: the bytes of a row in it, where rows have equal length; 1 otherwise.
+    strides: Vec<usize>,
 }
 
 impl BatchHeader {
     pub(super) fn new(rows: usize, start: usize) -> Self {
-        Self { rows, nodes: Vec::new(), buffers: Vec::new(), start, body: 0, codec: None }
+        Self {
+            rows,
+            nodes: Vec::new(),
+            buffers: Vec::new(),
+            start,
+            body: 0,
+            codec: None,
+            strides: Vec::new(),
+        }
     }
 
-    /// The header of the same columns in buffers that are compressed, which follow.
-    pub(super) fn compressed(&self, codec: Codec) -> Self {
-        let nodes = self.nodes.clone();
-        Self { rows: self.rows, nodes, buffers: Vec::new(), start: 0, body: 0, codec: Some(codec) }
+    /// The header of the same columns in buffers of these lengths, which are compressed, with the table of their chunks.
+    pub(super) fn compressed(&self, codec: Codec, buffers: &[usize], chunks: String) -> Self {
+        let mut header = Self::new(self.rows, 0);
+        header.nodes.clone_from(&self.nodes);
+        header.codec = Some((codec, chunks));
+        for len in buffers {
+            header.buffer(*len);
+        }
+        header
     }
 
-    /// Where each buffer begins in the body, and its length.
-    pub(super) fn spans(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.buffers.iter().map(|buffer| (buffer.offset() as usize, buffer.length() as usize))
+    /// Where each buffer begins in the body, its length, and the bytes of a row in it, where rows have equal length, or 1.
+    pub(super) fn spans(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let spans = self.buffers.iter().map(|buffer| (buffer.offset() as usize, buffer.length() as usize));
+        spans.zip(&self.strides).map(|((start, len), stride)| (start, len, *stride))
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
     }
 
     /// A column of `values` values, none of them null: its buffers follow.
@@ -94,11 +118,15 @@ impl BatchHeader {
     pub(super) fn values(&mut self, len: usize) {
         self.body = (self.start + self.body).next_multiple_of(alignment_of_values(len)) - self.start;
         self.buffer(len);
+        if let (Some(stride), Some(width)) = (self.strides.last_mut(), len.checked_div(self.rows)) {
+            *stride = width.max(1);
+        }
     }
 
     /// The next buffer of the column, of `len` bytes.
     pub(super) fn buffer(&mut self, len: usize) {
         self.buffers.push(Buffer::new(self.body as i64, len as i64));
+        self.strides.push(1);
         self.body += len + padding(len);
     }
 
@@ -111,9 +139,13 @@ impl BatchHeader {
         let mut builder = FlatBufferBuilder::new();
         let nodes = builder.create_vector(&self.nodes);
         let buffers = builder.create_vector(&self.buffers);
-        let compression = self.codec.map(|codec| {
+        let compression = self.codec.as_ref().map(|(codec, _)| {
             let args = BodyCompressionArgs { codec: codec.arrow(), method: BodyCompressionMethod::BUFFER };
             BodyCompression::create(&mut builder, &args)
+        });
+        let chunks = self.codec.as_ref().map(|(_, chunks)| {
+            let pair = pair(&mut builder, CHUNKS, chunks);
+            builder.create_vector(&[pair])
         });
         let mut batch = RecordBatchBuilder::new(&mut builder);
         batch.add_length(self.rows as i64);
@@ -128,6 +160,9 @@ impl BatchHeader {
         message.add_header_type(MessageHeader::RecordBatch);
         message.add_bodyLength(self.body as i64);
         message.add_header(batch.as_union_value());
+        if let Some(chunks) = chunks {
+            message.add_custom_metadata(chunks);
+        }
         let message = message.finish();
         builder.finish(message, None);
         let mut out = Vec::new();
@@ -142,14 +177,7 @@ pub(super) fn tail(schema: &Schema, blocks: &[Block], metadata: &[(&str, String)
     let dictionaries = builder.create_vector::<Block>(&[]);
     let blocks = builder.create_vector(blocks);
     let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut builder, schema);
-    let mut pairs = Vec::with_capacity(metadata.len());
-    for (name, value) in metadata {
-        let (name, value) = (builder.create_string(name), builder.create_string(value));
-        let mut pair = KeyValueBuilder::new(&mut builder);
-        pair.add_key(name);
-        pair.add_value(value);
-        pairs.push(pair.finish());
-    }
+    let pairs: Vec<_> = metadata.iter().map(|(name, value)| pair(&mut builder, name, value)).collect();
     let pairs = builder.create_vector(&pairs);
     let mut footer = FooterBuilder::new(&mut builder);
     footer.add_version(MetadataVersion::V5);
@@ -162,6 +190,15 @@ pub(super) fn tail(schema: &Schema, blocks: &[Block], metadata: &[(&str, String)
     let footer = builder.finished_data();
     let len = i32::try_from(footer.len()).map_err(refused)?;
     Ok([&END_OF_STREAM[..], footer, &len.to_le_bytes(), MAGIC].concat())
+}
+
+/// An entry of metadata.
+fn pair<'b>(builder: &mut FlatBufferBuilder<'b>, name: &str, value: &str) -> WIPOffset<KeyValue<'b>> {
+    let (name, value) = (builder.create_string(name), builder.create_string(value));
+    let mut pair = KeyValueBuilder::new(builder);
+    pair.add_key(name);
+    pair.add_value(value);
+    pair.finish()
 }
 
 /// Appends a message with its length before it, and zeros up to the next multiple of [`ALIGNMENT`].

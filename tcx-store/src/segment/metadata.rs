@@ -36,6 +36,8 @@ pub(crate) struct Metadata {
     pub(crate) inputs: Vec<SegmentName>,
     /// How the rows are compressed, and how many bytes they have without.
     pub(crate) codec: Option<(Codec, usize)>,
+    /// Rows that are decompressed together, of a segment whose buffers consist of chunks.
+    pub(crate) chunk_rows: Option<usize>,
     pub(crate) checksums: BodyChecksums,
 }
 
@@ -66,6 +68,7 @@ impl Metadata {
         let codec = self.codec.map(|(codec, unpacked)| {
             [("tcx.codec", codec.name().to_owned()), ("tcx.unpacked", unpacked.to_string())]
         });
+        let chunk_rows = self.chunk_rows.map(|rows| ("tcx.chunk_rows", rows.to_string()));
         let commit = self.commit.map(|commit| ("tcx.commit", commit.to_string()));
         entries
             .into_iter()
@@ -74,6 +77,7 @@ impl Metadata {
             .chain(view)
             .chain(inputs)
             .chain(codec.into_iter().flatten())
+            .chain(chunk_rows)
             .collect()
     }
 
@@ -123,6 +127,7 @@ impl Metadata {
             inputs,
             commit,
             codec: codec(entries)?,
+            chunk_rows: chunk_rows(entries.get("tcx.chunk_rows").copied())?,
             checksums: BodyChecksums::parse(entries, format == WITH_TABLE)?,
         })
     }
@@ -149,6 +154,13 @@ fn codec(entries: &HashMap<&str, &str>) -> Result<Option<(Codec, usize)>, Metada
     })?;
     let unpacked = entries.get("tcx.unpacked").and_then(|bytes| bytes.parse().ok());
     Ok(Some((codec, unpacked.ok_or(MetadataError::Entry("tcx.unpacked"))?)))
+}
+
+/// A number of rows; none of a segment that is not compressed, or whose buffers are decompressed as a whole.
+fn chunk_rows(rows: Option<&str>) -> Result<Option<usize>, MetadataError> {
+    let Some(rows) = rows else { return Ok(None) };
+    let rows = rows.parse().ok().filter(|rows| *rows > 0);
+    Ok(Some(rows.ok_or(MetadataError::Entry("tcx.chunk_rows"))?))
 }
 
 /// Names with a space between them; there is no entry where there is no name.
@@ -181,6 +193,7 @@ mod tests {
             view: Some(7),
             inputs: vec![name(1), name(2)],
             codec: Some((Codec::Zstd, 77)),
+            chunk_rows: Some(3),
             checksums: BodyChecksums::InTable { block: 4096, body: 77, parts: vec![u64::MAX, 0] },
         };
         let written = metadata.entries();
@@ -195,6 +208,7 @@ mod tests {
                 "tcx.view" => assert_eq!(missing.map(|metadata| metadata.view), Ok(None)),
                 "tcx.inputs" => assert_eq!(missing.map(|metadata| metadata.inputs), Ok(Vec::new())),
                 "tcx.codec" => assert_eq!(missing.map(|metadata| metadata.codec), Ok(None)),
+                "tcx.chunk_rows" => assert_eq!(missing.map(|metadata| metadata.chunk_rows), Ok(None)),
                 name => assert_eq!(missing, Err(MetadataError::Entry(name))),
             }
         }
@@ -205,6 +219,11 @@ mod tests {
             let mut wrong = entries.clone();
             wrong.insert("tcx.inputs", malformed);
             assert_eq!(Metadata::parse(&wrong), Err(MetadataError::Entry("tcx.inputs")), "{malformed:?}");
+        }
+        for malformed in ["", "0", "-1", "99999999999999999999"] {
+            let mut wrong = entries.clone();
+            wrong.insert("tcx.chunk_rows", malformed);
+            assert_eq!(Metadata::parse(&wrong), Err(MetadataError::Entry("tcx.chunk_rows")), "{malformed:?}");
         }
         for (name, value) in [("tcx.format", "4"), ("tcx.codec", "brotli")] {
             let mut newer = entries.clone();
@@ -228,6 +247,7 @@ mod tests {
             view: None,
             inputs: Vec::new(),
             codec: None,
+            chunk_rows: None,
             checksums: BodyChecksums::InFooter(vec![1]),
         };
         let written = metadata.entries();

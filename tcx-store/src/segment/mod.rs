@@ -13,6 +13,7 @@ pub(crate) mod fuzzing;
 mod indirect;
 mod layout;
 mod limits;
+mod lz4;
 mod mapped_rows;
 pub(crate) mod memory_cache;
 mod message;
@@ -20,6 +21,7 @@ mod metadata;
 mod needed;
 mod open;
 mod pack;
+mod packed;
 mod piece;
 mod reader;
 #[cfg(test)]
@@ -59,6 +61,7 @@ use crate::sys::mmap::Mapped;
 use crate::sys::verified_blocks::VerifiedBlocks;
 use batches::Batches;
 use codec::Codec;
+pub(crate) use indirect::PackedRows;
 use layout::{BatchLayout, ColumnPlace};
 use piece::Stored;
 use reader::Reader;
@@ -108,6 +111,8 @@ pub(crate) struct Segment {
     schema: SchemaRef,
     leaves: Arc<[Leaf]>,
     codec: Option<Codec>,
+    /// Rows that are decompressed together; `None` if those of a record batch are.
+    chunk_rows: Option<usize>,
     /// Where the bytes come from if nothing is mapped.
     reader: Option<Reader>,
     /// Bytes of the rows when they are not compressed.

@@ -88,6 +88,7 @@ impl Segment {
             schema: schema.clone(),
             leaves: leaves.clone(),
             codec,
+            chunk_rows: metadata.chunk_rows,
             reader,
             unpacked: unpacked.unwrap_or(0).clamp(bytes, MOST_BYTES.max(bytes)),
             born: metadata.born,

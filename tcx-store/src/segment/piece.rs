@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Segment;
 use crate::computed::RowBatch;
-use crate::schema::key::{KeyHash, hash};
+use crate::schema::key::{KeyHash, KeySeed};
 
 /// Some rows of one source, in the order they are written.
 pub(crate) struct Piece<'a> {
@@ -86,14 +86,14 @@ impl Piece<'_> {
     /// # Errors
     ///
     /// Returns an error if a row does not verify.
-    pub(crate) fn hashes(&self) -> io::Result<Vec<KeyHash>> {
+    pub(crate) fn hashes(&self, seed: KeySeed) -> io::Result<Vec<KeyHash>> {
         let mut hashes = Vec::with_capacity(self.rows());
         for row in self.rows.runs().flatten() {
             hashes.push(match self.source {
-                PieceSource::Batch(batch) => batch.keys.hash(row),
+                PieceSource::Batch(batch) => batch.keys.hash(row, seed),
                 PieceSource::Segment(segment) => segment
                     .key(row)
-                    .map(|(key, view)| hash(&key, view))
+                    .map(|(key, view)| seed.hash(&key, view))
                     .ok_or_else(|| damaged(segment, row))?,
             });
         }

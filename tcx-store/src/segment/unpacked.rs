@@ -1,88 +1,72 @@
-//! The rows of a compressed record batch in memory.
+//! Rows of a compressed record batch in memory.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use arrow_schema::Schema;
-
-use super::codec::Codec;
-use super::layout::{self, BatchLayout, ColumnPlace};
-use super::message::{ALIGNMENT, padding};
-use super::pack::{MOST_UNPACKED, PREFIX, RAW};
+use super::PAGE;
+use super::layout::ColumnPlace;
+use super::packed::{PackedBatch, ReadRange};
 use super::piece::Stored;
-use crate::schema::leaf::Leaf;
-use crate::schema::presence::is_set;
+use crate::schema::constraint::Constraint;
+use crate::schema::presence::{Presence, is_set};
 use crate::sys::bytes::u64_at;
+use crate::sys::cache_line::prefetch;
 
-/// A record batch that was decompressed. Every offset and text in it has been checked.
-#[derive(Debug)]
+/// Bytes of an offset.
+const OFFSET: usize = size_of::<i64>();
+/// The most pages of a leaf that are fetched ahead: those that follow are copied later.
+const MOST_PAGES: usize = 4;
+
+/// Rows that were decompressed. Every offset and text in them has been checked.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unpacked {
+    rows: usize,
     bytes: Vec<u8>,
-    layout: BatchLayout,
-}
-
-/// A buffer in the file, and where in memory it goes.
-struct Buffer<'a> {
-    stored: &'a [u8],
-    is_packed: bool,
-    to: Range<usize>,
+    leaves: Box<[ColumnPlace]>,
 }
 
 impl Unpacked {
-    /// Decompresses the batch of this header, whose buffers lie in `body`. `None` if they are not what a writer makes. No
-    /// more memory is taken than a writer's batch has, beside the bytes that the file has uncompressed.
-    pub(super) fn new(
-        header: &[u8],
-        body: &[u8],
-        (schema, leaves): (&Schema, &[Leaf]),
-        codec: Codec,
+    /// Decompresses these rows of a batch. `None` if they are not what a writer makes. No more memory is taken than the buffers of the
+    /// batch have.
+    pub(super) fn new<'m>(
+        batch: &PackedBatch,
+        rows: Range<usize>,
+        stored: &impl ReadRange<'m>,
     ) -> Option<Self> {
-        let batch = layout::record_batch(header, Some(codec)).ok()?;
-        let (mut buffers, mut room, mut room_as_it_is) = (Vec::new(), MOST_UNPACKED, body.len());
-        // No buffer of a layout begins where its file does.
-        let mut end = ALIGNMENT;
-        for span in layout::spans(&batch, 0, body.len()) {
-            let (start, len) = span?;
-            let (size, is_packed) = size(&body[start..start + len])?;
-            let room = if is_packed { &mut room } else { &mut room_as_it_is };
-            *room = room.checked_sub(size)?;
-            let stored = &body[start + len.min(PREFIX)..start + len];
-            buffers.push(Buffer { stored, is_packed, to: end..end.checked_add(size)? });
-            end = end.checked_add(size)?.checked_add(padding(size))?;
-        }
-        let mut bytes = vec![0; end];
-        for Buffer { stored, is_packed, to } in &buffers {
-            let to = bytes.get_mut(to.clone())?;
-            if *is_packed { codec.decompress(stored, to)? } else { to.copy_from_slice(stored) }
-        }
-        let spans = buffers.iter().map(|buffer| Some((buffer.to.start, buffer.to.len())));
-        let layout = layout::layout(&batch, spans, schema.fields(), leaves)?;
-        let unpacked = Self { bytes, layout };
+        let fixed = batch.leaves.iter().filter(|place| place.offsets.is_none());
+        let row_bytes = fixed.map(|place| place.width).try_fold(0_usize, usize::checked_add)?;
+        // No place is 0.
+        let mut bytes = Vec::with_capacity(row_bytes.checked_mul(rows.len())?.checked_add(1)?);
+        bytes.push(0);
+        let leaves = batch.leaves.iter().map(|place| unpack(batch, place, &rows, stored, &mut bytes));
+        let unpacked = Self { leaves: leaves.collect::<Option<_>>()?, rows: rows.len(), bytes };
         unpacked.is_sound().then_some(unpacked)
     }
 
     fn is_sound(&self) -> bool {
-        (0..self.layout.leaves.len())
-            .all(|leaf| (0..self.layout.rows).all(|row| self.is_sound_row(leaf, row)))
+        (0..self.leaves.len())
+            .filter(|&leaf| self.leaves[leaf].may_be_unsound())
+            .all(|leaf| (0..self.rows).all(|row| self.is_sound_row(leaf, row)))
     }
 
     fn is_sound_row(&self, leaf: usize, row: usize) -> bool {
-        let sizes = || self.row(self.layout.leaves.get(leaf + 1)?, row);
-        let content = self.layout.leaves[leaf].content;
+        let sizes = || self.row(self.leaves.get(leaf + 1)?, row);
+        let content = self.leaves[leaf].content;
         self.value(leaf, row).is_some_and(|(bytes, _)| content.accepts(bytes, sizes))
     }
 
-    pub(super) fn rows(&self) -> usize {
-        self.layout.rows
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
     }
 
     /// The memory it takes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.bytes.len() + self.layout.leaves.len() * size_of::<ColumnPlace>()
+        self.bytes.capacity() + self.leaves.len() * size_of::<ColumnPlace>()
     }
 
     /// The bytes of a row of a leaf, and whether it has a value; `None` if there is no such row or leaf.
     pub(crate) fn value(&self, leaf: usize, row: usize) -> Option<(&[u8], bool)> {
-        let place = self.layout.leaves.get(leaf)?;
+        let place = self.leaves.get(leaf)?;
         let present = match place.validity {
             Some(validity) => is_set(*self.bytes.get(validity.get() + row / 8)?, row),
             None => true,
@@ -90,9 +74,24 @@ impl Unpacked {
         Some((self.row(place, row)?, present))
     }
 
-    /// The bytes of rows of a column, which lie one after the other.
+    /// Fetches the beginning of a row into the processor's cache, and that of each of its pages: the processor's own prefetcher does not
+    /// leave a page.
+    pub(crate) fn prefetch(&self, row: usize) {
+        for place in &self.leaves {
+            if let Some(offsets) = place.offsets {
+                prefetch(&self.bytes, offsets.get() + row * OFFSET);
+                continue;
+            }
+            let start = place.values + row * place.width;
+            let pages = (start..start + place.width).step_by(PAGE).take(MOST_PAGES);
+            pages.for_each(|at| prefetch(&self.bytes, at));
+        }
+    }
+
+    /// The bytes of rows of a leaf, which lie one after the other.
     pub(super) fn slice(&self, column: Stored, rows: Range<usize>) -> Option<&[u8]> {
-        let place = self.layout.place(column)?;
+        let Stored::Leaf { number, .. } = column else { return None };
+        let place = self.leaves.get(number)?;
         let last = self.range(place, rows.end.checked_sub(1)?)?;
         self.bytes.get(self.range(place, rows.start)?.start..last.end)
     }
@@ -102,20 +101,80 @@ impl Unpacked {
     }
 
     fn range(&self, place: &ColumnPlace, row: usize) -> Option<Range<usize>> {
-        if row >= self.layout.rows {
+        if row >= self.rows {
             return None;
         }
         place.range(row, |range| self.bytes.get(range))
     }
 }
 
-/// How many bytes a buffer has when it is decompressed, and whether it has to be.
-fn size(buffer: &[u8]) -> Option<(usize, bool)> {
-    if buffer.is_empty() {
-        return Some((0, false));
+/// Appends these rows of a leaf, whose place in the batch this is; returns their place in `bytes`.
+fn unpack<'m>(
+    batch: &PackedBatch,
+    place: &ColumnPlace,
+    rows: &Range<usize>,
+    stored: &impl ReadRange<'m>,
+    bytes: &mut Vec<u8>,
+) -> Option<ColumnPlace> {
+    let validity = match place.validity {
+        Some(buffer) => Some(unpack_validity(batch, buffer.get(), rows, stored, bytes)?),
+        None => None,
+    };
+    let (offsets, values) = match place.offsets {
+        None => (None, rows.start.checked_mul(place.width)?..rows.end.checked_mul(place.width)?),
+        Some(buffer) => {
+            let (at, elements) = unpack_offsets(batch, buffer.get(), rows, stored, bytes)?;
+            let values = elements.start.checked_mul(place.width)?..elements.end.checked_mul(place.width)?;
+            (Some(at), values)
+        }
+    };
+    let start = bytes.len();
+    batch.read(place.values, values, stored, bytes)?;
+    Some(ColumnPlace { values: start, len: bytes.len() - start, offsets, validity, ..*place })
+}
+
+/// Appends the bits that say which of the rows have a value, the first row's first.
+fn unpack_validity<'m>(
+    batch: &PackedBatch,
+    buffer: usize,
+    rows: &Range<usize>,
+    stored: &impl ReadRange<'m>,
+    bytes: &mut Vec<u8>,
+) -> Option<NonZeroUsize> {
+    let (at, first) = (bytes.len(), rows.start / 8);
+    batch.read(buffer, first..rows.end.div_ceil(8), stored, bytes)?;
+    let presence: Presence = rows
+        .clone()
+        .map(|row| bytes.get(at + row / 8 - first).is_some_and(|byte| is_set(*byte, row)))
+        .collect();
+    bytes.truncate(at);
+    bytes.extend_from_slice(presence.bits());
+    NonZeroUsize::new(at)
+}
+
+/// Appends the offsets of the rows, counted from the first, and returns where they are, and what elements they lead to.
+fn unpack_offsets<'m>(
+    batch: &PackedBatch,
+    buffer: usize,
+    rows: &Range<usize>,
+    stored: &impl ReadRange<'m>,
+    bytes: &mut Vec<u8>,
+) -> Option<(NonZeroUsize, Range<usize>)> {
+    let at = bytes.len();
+    let range = rows.start.checked_mul(OFFSET)?..rows.end.checked_add(1)?.checked_mul(OFFSET)?;
+    batch.read(buffer, range, stored, bytes)?;
+    let first = u64_at(bytes, at)?;
+    let mut last = first;
+    for offset in bytes[at..].as_chunks_mut::<OFFSET>().0 {
+        last = u64::from_le_bytes(*offset);
+        *offset = last.checked_sub(first)?.to_le_bytes();
     }
-    match u64_at(buffer, 0)?.cast_signed() {
-        RAW => Some((buffer.len() - PREFIX, false)),
-        size => Some((usize::try_from(size).ok()?, true)),
+    Some((NonZeroUsize::new(at)?, usize::try_from(first).ok()?..usize::try_from(last).ok()?))
+}
+
+impl ColumnPlace {
+    /// Whether a row may be no valid one: rows of one length that may be anything are as long as the column says.
+    fn may_be_unsound(&self) -> bool {
+        self.offsets.is_some() || self.content != Constraint::Any
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn write_segment(
     let block = block_of(pieces);
     let mut body = Body::new(storage.draft()?, block);
     body.put(&file_start(header.schema)?)?;
-    let Packed { blocks, batch_rows, unpacked } = match codec {
+    let Packed { blocks, batch_rows, unpacked, chunk_rows } = match codec {
         None => write_plain(&mut body, header, pieces)?,
         Some(codec) => write_packed(&mut body, header, pieces, codec)?,
     };
@@ -93,6 +93,7 @@ pub(crate) fn write_segment(
         view: common_view(pieces)?,
         inputs: header.inputs.to_vec(),
         codec: codec.map(|codec| (codec, unpacked)),
+        chunk_rows,
         checksums,
     };
     let tail = tail(header.schema, &blocks, &metadata.entries())?;
@@ -116,7 +117,7 @@ fn write_plain(body: &mut Body, header: &SegmentHeader<'_>, pieces: &[Piece<'_>]
     }
     let message = i32::try_from(message.len()).map_err(io::Error::other)?;
     let block = Block::new(start as i64, message, header.body() as i64);
-    Ok(Packed { blocks: vec![block], batch_rows: rows, unpacked: header.body() })
+    Ok(Packed { blocks: vec![block], batch_rows: rows, unpacked: header.body(), chunk_rows: None })
 }
 
 /// The header of a record batch of these columns, whose buffers begin at `start`.

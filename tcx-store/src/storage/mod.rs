@@ -15,7 +15,7 @@ use std::fmt;
 use std::fs::Metadata;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub(crate) use local::LocalStorage;
 pub(crate) use memory::MemoryStorage;
@@ -24,12 +24,24 @@ pub(crate) use read_only::ReadOnlyStorage;
 pub(crate) use sealed::{ReadAt, Sealed};
 
 use crate::sys::mmap::Mapped;
+use crate::sys::runtime;
 
 /// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
 pub(crate) const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
 
 /// A file that looks damaged and is younger may be complete in a moment: someone copies it, or a network file system shows a part of it.
-const COMPLETE_AFTER: Duration = Duration::from_mins(1);
+pub(crate) const COMPLETE_AFTER: Duration = Duration::from_mins(1);
+
+/// An older file that looks damaged may have been misread: it is damaged if it still looks so after this time.
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether a file that this process has known to look damaged `since` then may be sound at the next look.
+pub(crate) fn may_be_sound(storage: &dyn Storage, name: &str, since: Instant) -> bool {
+    match storage.info(name) {
+        Ok(found) => found.is_new() || runtime::now().duration_since(since) < LOOK_AGAIN_AFTER,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}
 
 /// One folder of immutable files.
 pub(crate) trait Storage: Send + Sync + fmt::Debug {
@@ -125,7 +137,7 @@ pub(crate) struct FileInfo {
 
 impl FileInfo {
     /// Whether the file may not be complete yet.
-    pub(crate) fn is_new(&self) -> bool {
+    fn is_new(&self) -> bool {
         self.age < COMPLETE_AFTER
     }
 

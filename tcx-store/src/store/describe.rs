@@ -136,9 +136,9 @@ fn find<'s>(
     keys: &Keys,
     position: usize,
 ) -> Option<(&'s Arc<Segment>, usize)> {
-    let (hash, key, view) = (keys.hash(position), keys.key(position), keys.view());
+    let (key, view) = (keys.key(position), keys.view());
     for indexed in &snapshot.runs {
-        let table = indexed.run.table();
+        let (table, hash) = (indexed.run.table(), indexed.run.seed().hash(key, view));
         let mut place = table.home(hash);
         // A damaged run has no row: a lookup takes it out of service.
         while let Ok(Some(candidate)) = table.probe_from(hash, place) {

@@ -45,7 +45,7 @@ impl Store {
     /// As [`lookup`](Self::lookup). Also returns an error if the folder cannot be listed or is gone, or if a change cannot be read that may
     /// have replaced rows. Without `recompute`, it also returns one if rows are missing and some of the folder cannot be read.
     pub fn lookup_to_put(&self, keys: Keys, recompute: Option<&Arc<RecomputeSession>>) -> Result<Lookup> {
-        self.refresh()?;
+        self.refresh_and_look_again()?;
         self.check_commits()?;
         let options = LookupOptions { recompute, uncounted: true, ..LookupOptions::default() };
         let mut lookup = self.lookup_with(keys, options)?.for_puts();

@@ -1,13 +1,16 @@
 //! Invalidation: making rows dead, here and for every other process.
 
 use std::io;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::changes::{Attempt, Doomed};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
+use crate::live::damage::DamagedFiles;
 use crate::live::folder::Stored;
 use crate::schema::key::{KeyType, Keys, MAX_KEY_BYTES};
+use crate::segment::Segment;
 use crate::storage::name::SegmentName;
 use crate::store::Store;
 use crate::sys::clock;
@@ -97,14 +100,16 @@ impl Store {
         seen
     }
 
-    /// Invalidates the rows that were computed before `time`. The age of a row is that of the oldest row in its segment.
+    /// Invalidates the rows that were computed before `time`, and with each of them the rows of its key in other views. The age of a row is
+    /// that of the oldest row in its segment. Rows that wait to be written are written first, since some of them may take the place of
+    /// older ones.
     ///
     /// # Errors
     ///
-    /// As [`invalidate_where`](Self::invalidate_where).
+    /// As [`invalidate_where`](Self::invalidate_where) and [`flush`](Self::flush).
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let limit = clock::millis(time);
-        self.writer()?;
+        self.writer()?.flush()?;
         self.list_all()?;
         let mut keys = Vec::new();
         let seen = self.core.each_key(Reach::There, |key, _, born| {
@@ -128,7 +133,7 @@ impl Store {
 
     /// Lists the folder, whose rows would not be seen while it is gone.
     fn list_all(&self) -> Result<()> {
-        self.refresh()?;
+        self.refresh_and_look_again()?;
         self.core.live().check_listed()
     }
 
@@ -165,7 +170,7 @@ impl Core {
         let mut live = self.live();
         let ready = live.refresh().and_then(|_| live.ensure_identity());
         let killed = match ready {
-            Err(error) if error.kind() != ErrorKind::Io => {
+            Err(error) if error.kind() != ErrorKind::Io && !self.may_be_misread(&error) => {
                 self.remember(&error);
                 return Err(error);
             }
@@ -203,12 +208,20 @@ impl Core {
         keys
     }
 
+    /// Takes a served segment of which a key does not verify out of service; whether it may have been misread.
+    fn doubts(&self, segment: &Arc<Segment>) -> bool {
+        let damaged = DamagedFiles { segments: vec![segment.clone()], ..DamagedFiles::default() };
+        self.drop_damaged(&damaged);
+        self.live().is_in_doubt(segment.name())
+    }
+
     /// Calls `see` with every key within `reach`, its view, and when its row was computed, in milliseconds since 1970. A key
     /// may come several times.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file cannot be read now; the keys of all other files have been visited. Damaged rows are left out.
+    /// Returns an error if a file cannot be read now, or may have been misread; the keys of all other files have been visited. Rows that
+    /// are damaged for good are left out.
     pub(crate) fn each_key(&self, reach: Reach, mut see: impl FnMut(&[u8], u32, u64)) -> Result<()> {
         let unread = |name: SegmentName| {
             let path = self.storage.path().join(name.to_string());
@@ -235,7 +248,12 @@ impl Core {
         let (served, mut first_unread) = (stored.served.iter().map(|segment| (segment, true)), stored.unread);
         for (segment, is_served) in served.chain(stored.others.iter().map(|segment| (segment, false))) {
             let failures = segment.failures();
-            let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
+            let mut is_damaged = false;
+            let keys = (0..segment.rows()).filter_map(|row| {
+                let key = segment.key(row);
+                is_damaged |= key.is_none();
+                key
+            });
             // A change that cannot be read may have nothing to do with the rows of the others.
             let is_dead = |key: &[u8], view| {
                 let (tombstones, base) = (&snapshot.tombstones, segment.base());
@@ -247,7 +265,9 @@ impl Core {
             };
             keys.filter(|(key, view)| !is_dead(key, *view))
                 .for_each(|(key, view)| see(&key, view, segment.born()));
-            if segment.failures() > failures {
+            if segment.failures() > failures
+                || is_damaged && is_served && reach == Reach::There && self.doubts(segment)
+            {
                 first_unread = first_unread.or(Some(segment.name()));
             }
         }

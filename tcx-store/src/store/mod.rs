@@ -21,6 +21,7 @@ pub(crate) mod upkeep;
 use std::any::Any;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::thread;
 use std::time::Instant;
 
 use crate::changes::IdentityChange;
@@ -37,6 +38,9 @@ use crate::store::inherited::Reopened;
 use crate::store::place::Place;
 use crate::sys::fork::Process;
 use crate::write::{Writer, WriterIntervals};
+
+/// So often a call lists the folder again because it changes, or because of files that look damaged.
+const LOOKS_AT_MOST: usize = 3;
 
 /// The rows of one module: found by key, added in batches, made durable in the background.
 ///
@@ -273,6 +277,23 @@ impl Store {
         let core = self.reader()?;
         core.check()?;
         core.refresh_now().map(drop)
+    }
+
+    /// As [`refresh`](Self::refresh), of a folder that does not change during the listing, where that is possible: a listing may lack a file
+    /// and what it was joined into, if one went behind its back and the other came. Files that look damaged and may have been misread are
+    /// looked at again.
+    pub(crate) fn refresh_and_look_again(&self) -> Result<()> {
+        for look in 0..=LOOKS_AT_MOST {
+            let before = self.core.storage.stamp().unwrap_or_default();
+            self.refresh()?;
+            let is_same = self.core.storage.stamp().unwrap_or_default() == before;
+            match self.core.another_look_in() {
+                Some(left) if look < LOOKS_AT_MOST => thread::sleep(left),
+                None if !is_same => {}
+                _ => break,
+            }
+        }
+        Ok(())
     }
 
     /// Whether the folder is full, so that new rows are not stored ([`WhenFull::StopWriting`](crate::WhenFull::StopWriting)).

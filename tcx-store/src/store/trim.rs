@@ -8,7 +8,7 @@ use crate::changes::{Needs, Tombstones};
 use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, Result};
-use crate::schema::key::{KeyHash, hash};
+use crate::schema::key::{KeyHashes, KeySeed};
 use crate::segment::{Piece, PieceRows, PieceSource, Segment, write_segment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
@@ -105,8 +105,9 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
 }
 
 /// The rows that stay, and their hashes.
-fn first_live_rows(plan: &Plan) -> io::Result<(Vec<u32>, Vec<KeyHash>)> {
-    let Plan { segment, tombstones, .. } = plan;
+fn first_live_rows(plan: &Plan) -> io::Result<(Vec<u32>, KeyHashes)> {
+    let Plan { segment, tombstones, identity, .. } = plan;
+    let seed = KeySeed::of_instance(identity.instance);
     let (mut rows, mut hashes) = (Vec::new(), Vec::new());
     for row in 0..segment.rows() {
         if rows.len() == plan.rows {
@@ -118,10 +119,10 @@ fn first_live_rows(plan: &Plan) -> io::Result<(Vec<u32>, Vec<KeyHash>)> {
         })?;
         if !tombstones.kill(segment.base(), &key, view) {
             rows.push(row as u32);
-            hashes.push(hash(&key, view));
+            hashes.push(seed.hash(&key, view));
         }
     }
-    Ok((rows, hashes))
+    Ok((rows, KeyHashes { seed, hashes }))
 }
 
 /// Removes the index run of the replaced segment. Best effort: a run that stays is found to add nothing by other processes.

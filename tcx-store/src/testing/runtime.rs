@@ -1,9 +1,9 @@
 //! The simulator's side of [`sys::runtime`](crate::sys::runtime), and a clock that a test sets ahead.
 
 use std::cell::Cell;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-pub(crate) use super::simulation::{forks, is_simulated, now, random, spawn, wait_once, wait_while};
+pub(crate) use super::simulation::{forks, is_simulated, random, spawn, wait_once, wait_while};
 
 thread_local! {
     static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
@@ -18,4 +18,10 @@ pub(crate) fn go_ahead(ahead: Duration) {
 pub(crate) fn wall() -> Option<SystemTime> {
     let is_ahead = !AHEAD.get().is_zero();
     super::simulation::wall().or_else(|| is_ahead.then(|| SystemTime::now() + AHEAD.get()))
+}
+
+/// As [`wall`], of the monotonic time.
+pub(crate) fn now() -> Option<Instant> {
+    let is_ahead = !AHEAD.get().is_zero();
+    super::simulation::now().or_else(|| is_ahead.then(|| Instant::now() + AHEAD.get()))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use crate::storage::{FileOperations, LocalStorage, System};
+use crate::storage::{FileOperations, LOOK_AGAIN_AFTER, LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::write::seal_queue::SealQueue;
 use crate::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};
@@ -40,6 +40,13 @@ fn with_options(dir: &Path, steps: impl FileOperations + Clone, read_only: bool)
 
 pub(crate) fn keys(keys: &[&str]) -> Keys {
     Keys::text(keys, 0).unwrap()
+}
+
+/// The store finds one of these rows damaged, and so it does when it looks again.
+pub(crate) fn is_damaged_for_good(store: &Store, rows: &[&str]) {
+    assert!(values(store, rows).contains(&-1));
+    std::thread::sleep(LOOK_AGAIN_AFTER);
+    assert!(values(store, rows).contains(&-1));
 }
 
 /// The values of the keys; -1 where there is none.

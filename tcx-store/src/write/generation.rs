@@ -14,7 +14,7 @@ use crate::engine::Core;
 use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::folder::Live;
-use crate::schema::key::KeyHash;
+use crate::schema::key::{KeyHashes, KeySeed};
 use crate::segment::{Piece, PieceRows, PieceSource, WrittenSegment, most_rows, write_segment};
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
@@ -33,9 +33,10 @@ fn contended(core: &Core) -> Error {
     Error::of_kind(ErrorKind::Contended, what)
 }
 
-/// Turns writing off; rows of a folder that refuses them are dropped. Contention is no reason.
+/// Turns writing off; rows of a folder that refuses them are dropped. Contention is no reason, nor are files that may have been misread.
 pub(crate) fn give_up(core: &Core, error: &Error) {
-    if error.kind() == ErrorKind::Contended {
+    let is_looked_at_again = || error.kind() == ErrorKind::Io && core.another_look_in().is_some();
+    if error.kind() == ErrorKind::Contended || is_looked_at_again() {
         return;
     }
     core.remember(error);
@@ -50,7 +51,7 @@ pub(crate) fn give_up(core: &Core, error: &Error) {
             ),
         );
     }
-    if error.kind() == ErrorKind::Io {
+    if error.kind() == ErrorKind::Io || core.may_be_misread(error) {
         return;
     }
     while let Some(generation) = core.buffer.oldest_after(None) {
@@ -96,7 +97,7 @@ impl Others {
 /// A segment that waits for its name, and the hashes of its rows.
 pub(super) struct WrittenRows {
     pub(super) segment: WrittenSegment,
-    pub(super) hashes: Vec<KeyHash>,
+    pub(super) hashes: KeyHashes,
 }
 
 /// So often a generation is written because other processes made changes while it was written.
@@ -204,7 +205,7 @@ fn publish_once(core: &Core, generation: &Arc<Generation>, written: Written) -> 
         return Ok(Some(others));
     }
     for WrittenRows { segment, hashes } in others.segments {
-        let sealed = (segment.name, segment.bytes, hashes.len());
+        let sealed = (segment.name, segment.bytes, hashes.hashes.len());
         publish_segment(core, segment, hashes)?;
         count_sealed(core, sealed);
     }
@@ -231,8 +232,9 @@ fn write_segment_of(
     let born = pieces.iter().map(Piece::born).min().unwrap_or(0);
     let header = core.segment_header(identity, needs, born, &[]);
     let segment = write_segment(&*core.storage, &header, pieces)?;
-    let hashes = pieces.iter().map(Piece::hashes).collect::<io::Result<Vec<_>>>()?.concat();
-    Ok(WrittenRows { segment, hashes })
+    let seed = KeySeed::of_instance(identity.instance);
+    let hashes = pieces.iter().map(|piece| piece.hashes(seed)).collect::<io::Result<Vec<_>>>()?.concat();
+    Ok(WrittenRows { segment, hashes: KeyHashes { seed, hashes } })
 }
 
 /// Divides the rows into segments of at most 512 MiB, or a small part of a limit that is kept by evicting segments.

@@ -52,7 +52,7 @@ pub(super) fn replace(
     written: Vec<Vec<WrittenRows>>,
 ) -> Result<bool> {
     let index = |WrittenRows { segment, hashes }| {
-        let rows = hashes.len();
+        let rows = hashes.hashes.len();
         Indexed { run: index_segment(core, &segment, hashes), rows, segment }
     };
     let indexed = written.into_iter().map(|segments| segments.into_iter().map(index).collect::<Vec<_>>());

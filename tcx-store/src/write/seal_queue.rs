@@ -50,7 +50,8 @@ impl SealQueue {
         self.core.check()
     }
 
-    /// As [`seal_all`](Self::seal_all), again and again as long as other processes keep changing the folder, but not forever.
+    /// As [`seal_all`](Self::seal_all), again and again as long as other processes keep changing the folder, or files look damaged that may
+    /// have been misread, but not forever.
     ///
     /// # Errors
     ///
@@ -59,11 +60,15 @@ impl SealQueue {
         let start = Instant::now();
         loop {
             let sealed = self.seal_all();
-            let is_contended = sealed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Contended);
-            if !is_contended || start.elapsed() >= CONTENDED_AT_MOST {
-                return sealed;
+            let pause = match &sealed {
+                Ok(()) => None,
+                Err(error) if error.kind() == ErrorKind::Contended => Some(CONTENDED_PAUSE),
+                Err(_) => self.core.another_look_in(),
+            };
+            match pause {
+                Some(pause) if start.elapsed() < CONTENDED_AT_MOST => thread::sleep(pause),
+                _ => return sealed,
             }
-            thread::sleep(CONTENDED_PAUSE);
         }
     }
 

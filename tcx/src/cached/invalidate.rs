@@ -80,11 +80,12 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.writable()?.invalidate_where(is_doomed)?)
     }
 
-    /// Invalidates the rows that were computed before `time`. The age of a row is that of the oldest row in its file.
+    /// Invalidates the rows that were computed before `time`, and with each of them the rows of the sample in other views. The age of a
+    /// row is that of the oldest row in its file. Rows that wait to be written are written first.
     ///
     /// # Errors
     ///
-    /// As all of them. Also returns an error if the directory cannot be listed or is gone, or if a file in it cannot be read.
+    /// As all of them, and as [`flush`](Self::flush). Also returns an error if the directory cannot be listed or is gone, or if a file in it cannot be read.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         Ok(self.writable()?.invalidate_older_than(time)?)
     }

@@ -6,25 +6,43 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tcx_store::Attestation;
 
 use crate::Result;
-use crate::identity::watch::Memories;
+use crate::identity::watch::{Memories, Verdict};
 
 /// The weights of one module in a cache, in every handle that has computed something. It keeps none of them in memory: handles do, and
-/// rows until they are written.
+/// rows until they are written. What was found of weights that are gone stays.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
-    computed: Mutex<Vec<Weak<Memories>>>,
+    computed: Mutex<Computed>,
+}
+
+#[derive(Debug, Default)]
+struct Computed {
+    weights: Vec<(Weak<Memories>, Arc<Verdict>)>,
+    /// Whether other modules come after this one.
+    is_followed: bool,
 }
 
 impl Origin {
     fn add(&self, own: &Arc<Memories>) {
         let mut computed = self.computed();
-        if !computed.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(own))) {
-            computed.retain(|other| other.strong_count() > 0);
-            computed.push(Arc::downgrade(own));
+        if computed.is_followed {
+            own.verdict().follow();
+        }
+        if !computed.weights.iter().any(|(_, other)| Arc::ptr_eq(other, own.verdict())) {
+            computed.weights.retain(|(_, verdict)| !verdict.is_settled());
+            computed.weights.push((Arc::downgrade(own), own.verdict().clone()));
         }
     }
 
-    fn computed(&self) -> MutexGuard<'_, Vec<Weak<Memories>>> {
+    fn follow(&self) {
+        let mut computed = self.computed();
+        computed.is_followed = true;
+        for (_, verdict) in &computed.weights {
+            verdict.follow();
+        }
+    }
+
+    fn computed(&self) -> MutexGuard<'_, Computed> {
         self.computed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -43,6 +61,9 @@ pub(crate) struct Sources {
 impl Sources {
     /// Of a handle of the module with this origin, which comes after these.
     pub(crate) fn new(origin: Arc<Origin>, before: Vec<Arc<Self>>) -> Arc<Self> {
+        for before in &before {
+            before.origin.follow();
+        }
         Arc::new(Self { before, origin, asked: Mutex::default() })
     }
 
@@ -56,7 +77,7 @@ impl Sources {
         own: Option<(&Arc<Attestation>, &Arc<Memories>)>,
     ) -> Result<Option<Arc<Attestation>>> {
         let mut memories = Vec::new();
-        self.before.iter().for_each(|before| before.gather(&mut memories));
+        self.before.iter().try_for_each(|before| before.gather(&mut memories))?;
         // Before the rows are handed out: modules after this one gather these weights then.
         if let Some((_, own)) = own {
             self.origin.add(own);
@@ -83,12 +104,23 @@ impl Sources {
     }
 
     /// The weights behind the rows of this module and of those before it, each once.
-    fn gather(&self, memories: &mut Vec<Arc<Memories>>) {
-        self.before.iter().for_each(|before| before.gather(memories));
-        for own in self.origin.computed().iter().filter_map(Weak::upgrade) {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names a weight of a handle that is gone, if that weight had changed.
+    fn gather(&self, memories: &mut Vec<Arc<Memories>>) -> Result<()> {
+        self.before.iter().try_for_each(|before| before.gather(memories))?;
+        // Without the lock: weights that go in this moment are waited for.
+        let computed = self.origin.computed().weights.clone();
+        for (own, verdict) in computed {
+            let Some(own) = own.upgrade() else {
+                verdict.check_ended()?;
+                continue;
+            };
             if !memories.iter().any(|other| Arc::ptr_eq(&own, other)) {
                 memories.push(own);
             }
         }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! each tensor, and a sample of its memory. Before rows become durable: a checksum of all memory.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tch::{Device, Kind, Tensor};
@@ -107,10 +108,51 @@ impl Memory {
 
 /// The memory of all weights of a module, for the thread that writes rows.
 pub(crate) struct Memories {
-    module: &'static str,
     /// `Tensor` is not `Sync`.
     weights: Mutex<Vec<(String, Memory)>>,
+    verdict: Arc<Verdict>,
+}
+
+/// What is known of weights, also once they are gone.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    module: &'static str,
     changed: Arc<Change>,
+    /// Whether outputs of the module are inputs of others.
+    is_followed: AtomicBool,
+    /// Set once the weights are gone.
+    ended: OnceLock<()>,
+}
+
+impl Verdict {
+    /// Whether no change was found so far.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the first weight that was found to have changed.
+    pub(crate) fn check_known(&self) -> Result<()> {
+        check_known(&self.changed).map_err(|error| error.in_module(self.module))
+    }
+
+    /// Outputs of the module are inputs of others from now on: the weights are checked again before they go.
+    pub(crate) fn follow(&self) {
+        self.is_followed.store(true, Ordering::SeqCst);
+    }
+
+    /// As [`check_known`](Self::check_known), of weights that are gone or go in this moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_known`](Self::check_known).
+    pub(crate) fn check_ended(&self) -> Result<()> {
+        self.ended.wait();
+        self.check_known()
+    }
+
+    /// Whether the weights are gone, and had not changed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.ended.get().is_some() && self.changed.get().is_none()
+    }
 }
 
 /// The first weight found to have changed, and what is said of it. A change that any look has found stays: rows that were computed
@@ -127,7 +169,11 @@ impl Memories {
     ///
     /// Returns an error that names the first weight that was found to have changed.
     pub(crate) fn check_known(&self) -> Result<()> {
-        check_known(&self.changed).map_err(|error| error.in_module(self.module))
+        self.verdict.check_known()
+    }
+
+    pub(crate) fn verdict(&self) -> &Arc<Verdict> {
+        &self.verdict
     }
 
     /// Whether all memory is what it was.
@@ -141,12 +187,22 @@ impl Memories {
         for (name, Memory { tensor, checksum: frozen }) in
             &*self.weights.lock().unwrap_or_else(PoisonError::into_inner)
         {
-            if checksum(tensor).map_err(|error| error.in_module(self.module))? != *frozen {
-                self.changed.get_or_init(|| (name.clone(), changed));
+            if checksum(tensor).map_err(|error| error.in_module(self.verdict.module))? != *frozen {
+                self.verdict.changed.get_or_init(|| (name.clone(), changed));
                 return self.check_known();
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Memories {
+    fn drop(&mut self) {
+        if self.verdict.is_followed.load(Ordering::SeqCst) {
+            // The verdict keeps what it finds.
+            let _ = self.check();
+        }
+        let _ = self.verdict.ended.set(());
     }
 }
 
@@ -219,8 +275,9 @@ impl WeightWatch {
         let attest = || {
             let weights =
                 self.weights.iter().map(|weight| (weight.name.clone(), weight.memory.share())).collect();
-            let (weights, changed) = (Mutex::new(weights), self.changed.clone());
-            let memories = Arc::new(Memories { module: id, weights, changed });
+            let (changed, is_followed) = (self.changed.clone(), AtomicBool::new(false));
+            let verdict = Arc::new(Verdict { module: id, changed, is_followed, ended: OnceLock::new() });
+            let memories = Arc::new(Memories { weights: Mutex::new(weights), verdict });
             let asked = memories.clone();
             let ask = move || asked.check().map_err(|error| format!("{error:#}"));
             (Attestation::new(ask), memories)
@@ -232,7 +289,7 @@ impl WeightWatch {
 
 impl std::fmt::Debug for Memories {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memories").field("changed", &self.changed).finish_non_exhaustive()
+        f.debug_struct("Memories").field("verdict", &self.verdict).finish_non_exhaustive()
     }
 }
 

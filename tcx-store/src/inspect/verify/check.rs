@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::segments::{Judged, verdicts};
 use super::{Damage, DamagedFile, VerifyReport};
-use crate::changes::{check_change, map_change};
+use crate::changes::{check_change, is_of_another_version, is_written_by_another_version, map_change};
 use crate::index::Run;
 use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::live::folder::key_hashes;
 use crate::live::listing::Listing;
-use crate::schema::key::KeyHash;
+use crate::schema::key::{KeyHash, KeySeed};
 use crate::segment::{Segment, Verdict};
 use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
@@ -114,6 +114,11 @@ impl Check<'_> {
             };
             self.verified.changes += 1;
             self.read(map.len());
+            if is_written_by_another_version(&map) {
+                let why = "it is of another version of tcx".to_owned();
+                self.verified.foreign.push((name.to_string(), why));
+                continue;
+            }
             // Change 0 has been read: there would be no inspection without it.
             if let (1.., Err(what)) = (number, check_change(number, map)) {
                 self.damaged(&name, DamagedFile::Change, what);
@@ -165,7 +170,7 @@ impl Check<'_> {
             let what = match Run::open(map, random) {
                 None => Some("it is damaged".to_owned()),
                 Some(run) if !run.is_intact() => Some("a checksum is wrong".to_owned()),
-                Some(run) => run.disagreement(|name| hashes.of(name)),
+                Some(run) => run.disagreement(|name| hashes.of(name, run.seed())),
             };
             if let Some(what) = what {
                 self.damaged(&name, DamagedFile::Run, what);
@@ -178,6 +183,7 @@ impl Check<'_> {
         // First: a file of holes may have more bytes than can be read.
         if matches!(name, FileName::Change(_) | FileName::Merged(_))
             && let Ok(Err(what)) = map_change(&**storage, name)
+            && !is_of_another_version(&**storage, name)
         {
             return File::WrongLength(what);
         }
@@ -207,7 +213,7 @@ enum File {
 /// The hashes of the keys of each segment, made when they are first asked for.
 struct Hashes<'a> {
     segments: HashMap<SegmentName, &'a Arc<Segment>>,
-    made: HashMap<SegmentName, Arc<[KeyHash]>>,
+    made: HashMap<(SegmentName, KeySeed), Arc<[KeyHash]>>,
 }
 
 impl<'a> Hashes<'a> {
@@ -217,12 +223,12 @@ impl<'a> Hashes<'a> {
     }
 
     /// `None` for one that is not here or cannot be read.
-    fn of(&mut self, name: SegmentName) -> Option<Arc<[KeyHash]>> {
-        if let Some(made) = self.made.get(&name) {
+    fn of(&mut self, name: SegmentName, seed: KeySeed) -> Option<Arc<[KeyHash]>> {
+        if let Some(made) = self.made.get(&(name, seed)) {
             return Some(made.clone());
         }
-        let made: Arc<[KeyHash]> = key_hashes(self.segments.get(&name)?)?.into();
-        self.made.insert(name, made.clone());
+        let made: Arc<[KeyHash]> = key_hashes(self.segments.get(&name)?, seed)?.into();
+        self.made.insert((name, seed), made.clone());
         Some(made)
     }
 }

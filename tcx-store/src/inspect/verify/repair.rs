@@ -40,7 +40,12 @@ fn replace_change(storage: &dyn Storage, number: u64) -> io::Result<()> {
     let zero = zero.and_then(|map| IdentityChange::decode(&map)).map_err(io::Error::other)?;
     let mut draft = storage.draft()?;
     draft.write_all(&tombstone_for_everything(zero.instance, number))?;
-    draft.publish(&FileName::Change(number).to_string(), true)
+    let name = FileName::Change(number).to_string();
+    if !storage.info(&name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return draft.publish(&name, true);
+    }
+    // Another process may give the number in this moment, or have given it: a network file system may not show it yet.
+    if draft.create(&name)? { Ok(()) } else { Err(io::Error::other("it is there now: verify again")) }
 }
 
 fn move_aside(dir: &Path, name: &str) -> io::Result<()> {

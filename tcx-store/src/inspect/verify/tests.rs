@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
 use crate::index::build_run;
+use crate::schema::key::KeySeed;
 use crate::segment::Verdict;
 use crate::storage::{LocalStorage, ReadOnlyStorage};
 use crate::sys::bytes::Random;
@@ -79,7 +80,7 @@ fn a_run_that_disagrees_with_the_keys_is_removed_and_made_again() {
     let name = file(dir.path(), "seg-").file_name().unwrap().to_str().unwrap().to_owned();
     let Some(FileName::Segment(segment)) = FileName::parse(&name) else { panic!("a segment") };
     let run = FileName::Run(Random::new()).to_string();
-    fs::write(dir.path().join("m_v1").join(&run), build_run(&[(segment, vec![17])])).unwrap();
+    fs::write(dir.path().join("m_v1").join(&run), build_run(KeySeed::NONE, &[(segment, vec![17])])).unwrap();
     let [found] = &verified(dir.path()).damage[..] else { panic!("one damage") };
     assert_eq!((&found.file, found.kind), (&run, DamagedFile::Run));
     repaired(dir.path());

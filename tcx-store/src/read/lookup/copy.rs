@@ -2,10 +2,12 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Address, Lookup, Source};
 use crate::error::{Error, Result};
 use crate::schema::leaf::LeafKind;
+use crate::segment::memory_cache::CachedPart;
 
 impl Lookup {
     fn width(&self, leaf: usize) -> usize {
@@ -88,6 +90,7 @@ impl Lookup {
         match &self.sources[source as usize] {
             Source::Batch(batch) => batch.columns[leaf].row_of_width(row, self.width(leaf)),
             Source::Loaded(rows) => rows.row(leaf, row),
+            Source::Unpacked(rows) => unpacked(rows, leaf, row).0,
             Source::Segment(segment) => {
                 segment.leaf(leaf, row).expect("the row was verified when it was found")
             }
@@ -107,6 +110,7 @@ impl Lookup {
         match &self.sources[source as usize] {
             Source::Batch(batch) => batch.columns[leaf].is_present(row),
             Source::Loaded(rows) => rows.is_present(leaf, row),
+            Source::Unpacked(rows) => unpacked(rows, leaf, row).1,
             Source::Segment(segment) => {
                 segment.is_present(leaf, row).expect("the row was verified when it was found")
             }
@@ -148,6 +152,13 @@ impl Lookup {
     }
 }
 
+/// A leaf of a row that was decompressed, and whether it has a value.
+fn unpacked(rows: &[(Arc<CachedPart>, u32)], leaf: usize, row: usize) -> (&[u8], bool) {
+    let (part, number) = &rows[row];
+    let value = part.rows().and_then(|rows| rows.value(leaf, *number as usize));
+    value.expect("the row was complete when it was found")
+}
+
 impl Source {
     /// All rows of a dense leaf, where they lie one after the other.
     fn dense(&self, leaf: usize) -> Option<&[u8]> {
@@ -155,6 +166,7 @@ impl Source {
             Self::Segment(segment) => segment.dense(leaf),
             Self::Batch(batch) => Some(batch.columns[leaf].values()),
             Self::Loaded(rows) => Some(rows.dense(leaf)),
+            Self::Unpacked(_) => None,
         }
     }
 }

@@ -37,7 +37,7 @@ impl Lookup {
         let Some(address) = self.rows.get(self.sample.position) else { return };
         let segment = match self.sources.get(address.source as usize) {
             Some(Source::Segment(segment)) => Some(segment),
-            Some(Source::Loaded(_)) => self.sample.read.as_ref(),
+            Some(Source::Loaded(_) | Source::Unpacked(_)) => self.sample.read.as_ref(),
             Some(Source::Batch(_)) | None => None,
         };
         if let Some(segment) = segment {

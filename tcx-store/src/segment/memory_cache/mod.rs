@@ -18,7 +18,7 @@ use parts::Parts;
 use pressure::Pressure;
 
 /// What an entry takes beside its bytes, about.
-const ENTRY: usize = 200;
+const ENTRY: usize = 300;
 
 /// A part of a segment: its name distinguishes it from every other, even from a forged one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +30,8 @@ pub(crate) struct CacheKey {
 /// What is kept of a segment, by its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
-    /// A record batch that was decompressed.
-    Batch(usize),
+    /// Rows that were decompressed together, by the first of them.
+    Rows(usize),
     /// A checksum block that was read.
     Block(usize),
 }
@@ -39,14 +39,14 @@ pub(crate) enum Part {
 /// The value of a key.
 #[derive(Debug)]
 pub(crate) enum CachedPart {
-    Batch(Unpacked),
+    Rows(Unpacked),
     Block(Vec<u8>),
 }
 
 impl CachedPart {
-    pub(crate) fn batch(&self) -> Option<&Unpacked> {
+    pub(crate) fn rows(&self) -> Option<&Unpacked> {
         match self {
-            Self::Batch(batch) => Some(batch),
+            Self::Rows(rows) => Some(rows),
             Self::Block(_) => None,
         }
     }
@@ -54,13 +54,13 @@ impl CachedPart {
     pub(crate) fn block(&self) -> Option<&[u8]> {
         match self {
             Self::Block(block) => Some(block),
-            Self::Batch(_) => None,
+            Self::Rows(_) => None,
         }
     }
 
     fn heap_bytes(&self) -> usize {
         match self {
-            Self::Batch(batch) => batch.heap_bytes(),
+            Self::Rows(rows) => rows.heap_bytes(),
             Self::Block(block) => block.capacity(),
         }
     }
@@ -118,20 +118,37 @@ impl MemoryCache {
             load().map(Arc::new)
         });
         if is_new {
-            self.settle(key, &cell, loaded.as_deref().map(CachedPart::heap_bytes));
+            self.settle(key, &cell, loaded.as_ref());
         }
         // Why another could not have it is not known here.
         if !is_new && loaded.is_none() { load().map(Arc::new) } else { loaded.clone() }
     }
 
+    /// Finds those of the wanted parts that are loaded. One search after the other, with the lock held once: so the processor waits for the
+    /// memory of several at the same time.
+    pub(crate) fn find_loaded<'p>(
+        &self,
+        wanted: impl Iterator<Item = (CacheKey, &'p mut Option<Arc<CachedPart>>)>,
+    ) {
+        let mut wanted = wanted.peekable();
+        if self.limit == 0 || wanted.peek().is_none() {
+            return;
+        }
+        let mut kept = self.kept();
+        for (key, part) in wanted {
+            *part = kept.parts.want_loaded(key);
+            kept.wanted += u64::from(part.is_some());
+        }
+    }
+
     /// Counts what was loaded, and lets go of what the policy says. What could not be loaded is tried again when it is wanted
     /// again.
-    fn settle(&self, key: CacheKey, cell: &Cell, bytes: Option<usize>) {
+    fn settle(&self, key: CacheKey, cell: &Cell, part: Option<&Arc<CachedPart>>) {
         // Before the lock is taken: others do not wait for files to be read.
         let most = self.pressure.limit(|| self.bytes());
         let mut kept = self.kept();
         kept.loaded += 1;
-        let gone = kept.parts.fill(key, cell, bytes, most);
+        let gone = kept.parts.fill(key, cell, part, most);
         drop(kept);
         // Freed without the lock.
         drop(gone);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use lru::LruCache;
 
-use super::{CacheKey, Cell, ENTRY};
+use super::{CacheKey, CachedPart, Cell, ENTRY};
 use crate::options::MemoryCachePolicy;
 
 /// Wanted again before this part of the limit was loaded, a part is only still in use: rows of one batch are often near each other.
@@ -41,6 +41,8 @@ pub(super) struct Parts {
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     cell: Cell,
+    /// What the cell holds, once it is filled: one step less for those that find it.
+    part: Option<Arc<CachedPart>>,
     /// 0 until the cell is filled.
     bytes: usize,
     /// The bytes that had been loaded when it was wanted last.
@@ -68,40 +70,62 @@ impl Parts {
 
     /// The cell of the key, which counts as wanted now; an empty one if there was none.
     pub(super) fn want(&mut self, key: CacheKey) -> Cell {
-        if let Some(entry) = self.protected.keys.get_mut(&key) {
+        if let Some(entry) = self.protected.get_mut(&key) {
             entry.used = self.loaded;
             return entry.cell.clone();
         }
         let loaded = self.loaded;
         let entry = self.probation.keys.get_or_insert_mut(key, || Entry { used: loaded, ..Entry::default() });
         let (cell, interval) = (entry.cell.clone(), loaded - entry.used);
-        if entry.bytes > 0 && interval >= (self.limit / STILL_IN_USE) as u64 {
-            entry.used = loaded;
-            self.protect_if_wanted_within(key, interval);
-        }
+        self.wanted_again(key, interval);
         cell
     }
 
-    /// The cell that [`want`](Self::want) has returned is filled with a part of `bytes` bytes; `None` if it is not to be kept. Returns
-    /// the parts that go, so that at most `most` bytes are kept.
+    /// The part of the key, which counts as wanted now, if it is loaded.
+    pub(super) fn want_loaded(&mut self, key: CacheKey) -> Option<Arc<CachedPart>> {
+        if let Some(entry) = self.protected.get_mut(&key) {
+            entry.used = self.loaded;
+            return entry.part.clone();
+        }
+        let entry = self.probation.get_mut(&key)?;
+        let (part, interval) = (entry.part.clone()?, self.loaded - entry.used);
+        self.wanted_again(key, interval);
+        Some(part)
+    }
+
+    /// A part on probation was wanted again, after this interval.
+    fn wanted_again(&mut self, key: CacheKey, interval: u64) {
+        if interval < (self.limit / STILL_IN_USE) as u64 {
+            return;
+        }
+        let loaded = self.loaded;
+        if let Some(entry) = self.probation.keys.peek_mut(&key).filter(|entry| entry.bytes > 0) {
+            entry.used = loaded;
+            self.protect_if_wanted_within(key, interval);
+        }
+    }
+
+    /// The cell that [`want`](Self::want) has returned is filled with a part; `None` if it could not be loaded. Returns the parts that go,
+    /// so that at most `most` bytes are kept.
     pub(super) fn fill(
         &mut self,
         key: CacheKey,
         cell: &Cell,
-        bytes: Option<usize>,
+        part: Option<&Arc<CachedPart>>,
         most: usize,
     ) -> Vec<Entry> {
         let Some(entry) = self.probation.keys.peek_mut(&key).filter(|own| Arc::ptr_eq(&own.cell, cell))
         else {
             return Vec::new();
         };
-        let Some(bytes) = bytes.map(|bytes| bytes + ENTRY).filter(|bytes| *bytes <= most) else {
+        let kept = part.map(|part| (part, part.heap_bytes() + ENTRY)).filter(|(_, bytes)| *bytes <= most);
+        let Some((part, bytes)) = kept else {
             let mut gone: Vec<Entry> = self.probation.pop(key).into_iter().collect();
             gone.extend(self.shrink(most));
             return gone;
         };
         self.loaded += bytes as u64;
-        (entry.bytes, entry.used) = (bytes, self.loaded);
+        (entry.part, entry.bytes, entry.used) = (Some(part.clone()), bytes, self.loaded);
         self.probation.bytes += bytes;
         if self.policy == MemoryCachePolicy::ScanResistant {
             let gone = self.gone.pop(key);
@@ -181,6 +205,12 @@ impl Listed for Gone {
 }
 
 impl<T: Listed> List<T> {
+    /// What has the key, which is used now.
+    fn get_mut(&mut self, key: &CacheKey) -> Option<&mut T> {
+        // Hashed only if there is something: with one list, the other is empty.
+        if self.keys.is_empty() { None } else { self.keys.get_mut(key) }
+    }
+
     /// Adds what is not there, as that which was used last.
     fn push(&mut self, key: CacheKey, listed: T) {
         self.bytes += listed.bytes();

@@ -213,17 +213,41 @@ fn a_segment_of_an_unknown_codec_is_left_alone_and_counted() {
     assert_eq!(segments(dir.path()).len(), 1);
 }
 
+/// Overwrites the last occurrence, which has to exist.
+fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) {
+    let at = bytes.windows(old.len()).rposition(|window| window == old).unwrap();
+    bytes[at..at + new.len()].copy_from_slice(new);
+}
+
 #[test]
 fn a_length_that_no_writer_would_claim_is_damage() {
     for codec in CODECS {
         for claimed in [u64::MAX - 1, 1 << 62, (16 << 20) + 1, 62 * 1024 + 1, 1, 0] {
             let dir = tempfile::tempdir().unwrap();
             add(&open(dir.path(), codec), 0..52);
-            // The vectors of all rows are in one buffer.
+            // The vectors of all rows are in one buffer, whose length is read where the file says nothing of chunks.
             forge(dir.path(), |bytes| {
                 let own = (52 * 1024_u64).to_le_bytes();
                 let at = position(bytes, &own).unwrap();
                 bytes[at..at + 8].copy_from_slice(&claimed.to_le_bytes());
+                replace(bytes, b"tcx.chunk_rows", b"tcx.other_rows");
+            });
+            let store = open(dir.path(), codec);
+            assert_eq!(check(&store, &[1, 2]), 2, "{claimed}");
+            assert_eq!(store.stats().damaged_segments, 1, "{claimed}");
+        }
+    }
+}
+
+#[test]
+fn a_table_of_chunks_that_no_writer_would_make_is_damage() {
+    for codec in CODECS {
+        for claimed in ["99999", "53247", "00001", "00000", "-1000", "1 2 3", ";;;;;"] {
+            let dir = tempfile::tempdir().unwrap();
+            add(&open(dir.path(), codec), 0..52);
+            forge(dir.path(), |bytes| {
+                let own = (52 * 1024_u64).to_string();
+                replace(bytes, format!(";{own} ").as_bytes(), format!(";{claimed} ").as_bytes());
             });
             let store = open(dir.path(), codec);
             assert_eq!(check(&store, &[1, 2]), 2, "{claimed}");
@@ -250,9 +274,9 @@ fn compressed_segments_are_listed_and_verified() {
             id
         });
         assert!(ids.eq(0..200));
-        // The vectors of a batch.
+        // The length of the vectors, which only other programs read.
         forge(dir.path(), |bytes| {
-            let at = position(bytes, &(55 * 1024_u64).to_le_bytes()).unwrap();
+            let at = position(bytes, &(200 * 1024_u64).to_le_bytes()).unwrap();
             bytes[at] ^= 1;
         });
         let [damage] = &damage()[..] else { panic!("one damaged segment") };

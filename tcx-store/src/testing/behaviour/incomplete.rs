@@ -320,3 +320,93 @@ fn what_is_computed_while_the_header_of_a_merged_commit_is_misread_does_not_disp
         "own {own:?}, flush {flushed:?}, fresh {fresh:?}, compacted {compacted:?}"
     );
 }
+
+/// Other bytes of the same length and time: what a wrong read of an old file shows.
+fn misread(path: &Path, bytes: &[u8]) {
+    rewrite(path, bytes);
+    let old = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+}
+
+/// The change names another key.
+#[test]
+fn what_is_computed_while_an_old_change_is_misread_does_not_displace_a_replacement() {
+    let dir = tempfile::tempdir().unwrap();
+    let _ = with_a_replacement(dir.path());
+    kill_z(&process(dir.path()));
+    let path = dir.path().join("m_v1/change-00000000000000000002");
+    let bytes = std::fs::read(&path).unwrap();
+    let mut zeros = bytes.clone();
+    zeros[60..].fill(0);
+    misread(&path, &zeros);
+    let other = process(dir.path());
+    misread(&path, &bytes);
+    assert_eq!(values(&other, &["x"]), [-1]);
+    compute(&other, &["x"], 7);
+    let flushed = other.flush();
+    drop(other);
+    process(dir.path()).compact().unwrap();
+    let compacted = values(&process(dir.path()), &["x"]);
+    assert!(flushed.is_err() || compacted == [1000], "flush {flushed:?}, compacted {compacted:?}");
+}
+
+/// Its tail, when it is opened.
+#[test]
+fn what_is_computed_after_an_old_segment_was_misread_does_not_displace_the_replacement() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, bytes) = with_a_replacement(dir.path());
+    let mut zeros = bytes.clone();
+    let at = bytes.len() - 20;
+    zeros[at..].fill(0);
+    misread(&path, &zeros);
+    let other = process(dir.path());
+    misread(&path, &bytes);
+    let own = values(&other, &["x"]);
+    compute(&other, &["x"], 7);
+    let flushed = other.flush();
+    drop(other);
+    process(dir.path()).compact().unwrap();
+    let compacted = values(&process(dir.path()), &["x"]);
+    assert!(
+        flushed.is_err() || compacted == [1000],
+        "own {own:?}, flush {flushed:?}, compacted {compacted:?}"
+    );
+}
+
+/// The values wait for another look at it: what still looks damaged then stands for nothing.
+#[test]
+fn values_are_put_beside_an_old_change_and_an_old_segment_that_are_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (segment, bytes) = with_a_replacement(dir.path());
+    misread(&segment, &bytes[..bytes.len() - 20]);
+    kill_z(&process(dir.path()));
+    let change = dir.path().join("m_v1/change-00000000000000000002");
+    let bytes = std::fs::read(&change).unwrap();
+    misread(&change, &bytes[..bytes.len() - 4]);
+    let store = process(dir.path());
+    assert_eq!(put(&store, "y", 5).unwrap(), 1);
+    store.flush().unwrap();
+    assert_eq!(values(&process(dir.path()), &["y"]), [5]);
+}
+
+#[test]
+fn a_store_whose_folder_is_copied_into_place_serves_it_once_it_is_complete() {
+    let (dir, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let other = process(from.path());
+    compute(&other, &["x"], 1000);
+    seal_all(&other);
+    let store = process(dir.path());
+    assert_eq!(values(&store, &["x"]), [-1]);
+    let change = "m_v1/change-00000000000000000000";
+    let bytes = std::fs::read(from.path().join(change)).unwrap();
+    std::fs::create_dir_all(dir.path().join("m_v1")).unwrap();
+    rewrite(&dir.path().join(change), &bytes[..bytes.len() - 4]);
+    assert!(store.refresh().is_err());
+    assert_eq!(store.lookup(keys(&["x"])).unwrap().missing(), 1);
+    rewrite(&dir.path().join(change), &bytes);
+    for name in names(from.path(), "seg-") {
+        std::fs::copy(from.path().join("m_v1").join(&name), dir.path().join("m_v1").join(&name)).unwrap();
+    }
+    store.refresh().unwrap();
+    assert_eq!(values(&store, &["x"]), [1000]);
+}

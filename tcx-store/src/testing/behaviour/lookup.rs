@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::LookupOptions;
 use crate::index::build_run;
 use crate::live::run_set::publish_run;
-use crate::schema::key::{KeyHash, hash};
+use crate::schema::key::{KeyHash, KeySeed};
 use crate::storage::name::{FileName, SegmentName};
 use crate::storage::{LocalStorage, Storage, System};
 use crate::sys::bytes::Random;
@@ -42,7 +42,7 @@ fn with_run(dir: &Path, keys: &[&str], run: impl Fn(SegmentName) -> Vec<u8>) -> 
 }
 
 fn hashes(keys: &[&str]) -> Vec<KeyHash> {
-    keys.iter().map(|key| hash(key.as_bytes(), 0)).collect()
+    keys.iter().map(|key| KeySeed::NONE.hash(key.as_bytes(), 0)).collect()
 }
 
 /// What is found of these keys.
@@ -57,7 +57,9 @@ fn a_run_that_lies_costs_misses_and_no_wrong_row() {
     let dir = tempfile::tempdir().unwrap();
     // The run maps each hash to the row of the next key.
     let keys = ["a", "b", "c"];
-    let store = with_run(dir.path(), &keys, |segment| build_run(&[(segment, hashes(&["b", "c", "a"]))]));
+    let store = with_run(dir.path(), &keys, |segment| {
+        build_run(KeySeed::NONE, &[(segment, hashes(&["b", "c", "a"]))])
+    });
     assert_eq!(found(&store, &keys), [None; 3]);
 }
 
@@ -66,7 +68,7 @@ fn a_run_that_leads_out_of_the_segment_costs_a_miss() {
     let dir = tempfile::tempdir().unwrap();
     let keys = ["a", "b", "c"];
     // Row 3 of three rows.
-    let lying = |segment| build_run(&[(segment, hashes(&["x", "y", "z", "a"]))]);
+    let lying = |segment| build_run(KeySeed::NONE, &[(segment, hashes(&["x", "y", "z", "a"]))]);
     let store = with_run(dir.path(), &keys, lying);
     assert_eq!(found(&store, &keys), [None; 3]);
     assert_eq!(store.stats().damaged_segments, 0);
@@ -77,8 +79,8 @@ fn of_many_rows_with_one_hash_the_one_with_the_key_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let keys: Vec<String> = (0..40).map(|i| format!("key {i}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let one = hash(b"key 39", 0);
-    let crowded = |segment| build_run(&[(segment, vec![one; 40])]);
+    let one = KeySeed::NONE.hash(b"key 39", 0);
+    let crowded = |segment| build_run(KeySeed::NONE, &[(segment, vec![one; 40])]);
     let store = with_run(dir.path(), &keys, crowded);
     assert_eq!(found(&store, &["key 39", "key 38", "key 39"]), [Some(39), None, Some(39)]);
 }
@@ -88,8 +90,12 @@ fn a_row_is_found_behind_one_of_a_segment_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let keys = ["a", "b", "c"];
     let gone = || SegmentName { random: Random::new(), tail: 1 };
-    let behind =
-        |segment| build_run(&[(gone(), hashes(&keys)), (gone(), hashes(&keys)), (segment, hashes(&keys))]);
+    let behind = |segment| {
+        build_run(
+            KeySeed::NONE,
+            &[(gone(), hashes(&keys)), (gone(), hashes(&keys)), (segment, hashes(&keys))],
+        )
+    };
     assert_eq!(found(&with_run(dir.path(), &keys, behind), &keys), [Some(0), Some(1), Some(2)]);
 }
 

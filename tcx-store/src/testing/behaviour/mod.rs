@@ -1,6 +1,7 @@
 //! What a store does, seen from outside: by its public face, over a folder that others use too.
 
 mod attestation;
+mod chosen_ids;
 mod commit_of_another;
 mod compaction;
 pub(super) mod compression;
@@ -17,6 +18,7 @@ mod invalidated_elsewhere;
 mod listing;
 mod lookup;
 mod merged_elsewhere;
+mod misread;
 mod not_found_change;
 mod outlived;
 #[cfg(target_os = "linux")]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::replaced_at_once::with_a_row;
 use super::uncommitted::killed_before_the_commit;
-use crate::storage::{LocalStorage, System};
+use crate::storage::{LOOK_AGAIN_AFTER, LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, make_older, process, replace, spec, values, with_operations};
 use crate::{Column, Keys, Losses, Options, RecomputeSession, StampType, Store};
@@ -66,6 +66,8 @@ fn a_row_stays_that_is_computed_once_a_change_which_might_commit_others_is_known
     });
     let own = with_operations(dir.path(), steps);
     fails.store(false, SeqCst);
+    own.refresh().unwrap();
+    sleep(LOOK_AGAIN_AFTER);
     own.refresh().unwrap();
     compute(&own, &["y"], 7);
     own.flush().unwrap();

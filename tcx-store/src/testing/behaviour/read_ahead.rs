@@ -40,15 +40,15 @@ fn what_was_read_ahead_is_looked_up_without_waiting_for_the_disk() {
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let Some((store, _dir)) = on_disk(compression) else { return };
         let ids: Vec<i64> = (0..ROWS).map(|id| id * 7_919 % ROWS).collect();
-        let (lookup, snapshot) = (spec().empty_lookup(Keys::ints(ids.clone(), 0)), store.core.snapshot());
-        assert!(announce(&lookup, &snapshot, false), "{compression:?}: nothing was on the disk");
+        let (mut lookup, snapshot) = (spec().empty_lookup(Keys::ints(ids.clone(), 0)), store.core.snapshot());
+        assert!(announce(&mut lookup, &snapshot, false), "{compression:?}: nothing was on the disk");
         let start = Instant::now();
-        while announce(&lookup, &snapshot, false) {
+        while announce(&mut lookup, &snapshot, false) {
             assert!(start.elapsed() < Duration::from_mins(1), "{compression:?} is not read");
             std::thread::yield_now();
         }
         assert!(
-            announce(&lookup, &snapshot, true),
+            announce(&mut lookup, &snapshot, true),
             "{compression:?}: everything is announced if nothing is known"
         );
         let before = major_faults();

@@ -87,7 +87,8 @@ pub(super) fn seeds() -> Vec<Seed> {
     seeds.extend(of_folder(dir.path()).into_iter().filter(|seed| seed.name.starts_with("merged")));
     for compression in [Compression::Lz4, Compression::Zstd] {
         let dir = tempfile::tempdir().unwrap();
-        add(&store(dir.path(), compression), 0..9, 0);
+        // Enough for several chunks.
+        add(&store(dir.path(), compression), 0..200, 0);
         seeds.extend(of_folder(dir.path()).into_iter().filter(|seed| seed.decoder == "segment"));
     }
     seeds.extend(["resnet50_v1", "notes.txt", ".."].map(|name| {

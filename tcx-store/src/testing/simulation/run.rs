@@ -13,10 +13,14 @@ use super::process::{Habits, Process, World};
 use super::schedule::{Clock, Fault, Until, in_process};
 use super::trace::Trace;
 use super::weather::Weather;
+use crate::sys::checksum::checksum;
 use crate::upkeep::compaction::Effort;
 
 /// A change as a version to come may write it: it counts as a tombstone for everything before it.
-const OF_A_VERSION_TO_COME: &[u8] = b"TCXCHG99";
+fn of_a_version_to_come() -> Vec<u8> {
+    let start = b"TCXCHG99 as it is.";
+    [start.as_slice(), &checksum(start).to_le_bytes()].concat()
+}
 
 /// What a thread of a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,7 +291,7 @@ impl Simulation {
         self.world.note(|| format!("change {number} of a version to come"));
         let mut oracle = self.world.oracle();
         let invalidation = oracle.invalidate(None, Matcher::All);
-        self.world.folder.put(&name(number), OF_A_VERSION_TO_COME);
+        self.world.folder.put(&name(number), &of_a_version_to_come());
         oracle.invalidated(invalidation);
     }
 

@@ -71,6 +71,18 @@ impl Script {
         self.resume(process);
     }
 
+    /// The call that it has stopped at goes wrong, and it stops at the next one of this name for this file.
+    pub(super) fn pause_again_with(
+        &mut self,
+        process: usize,
+        fault: Fault,
+        call: &'static str,
+        file: &'static str,
+    ) {
+        self.0.go(process, Until::At(call, file), Some(fault));
+        assert!(self.0.is_paused(process), "it comes to {call} {file} again");
+    }
+
     pub(super) fn refresh(&mut self, process: usize) {
         self.run(process, Operation::Refresh { fresh: true });
     }

@@ -256,6 +256,8 @@ fn gives_the_number_again(make: impl FnOnce(&mut Script)) {
     script.invalidate(0, "b3");
     script.0.crash(1);
     script.pause(1, Operation::Open { fresh: true }, "map", "change-00000000000000000002");
+    // A second listing follows, since the change may commit segments that the first lacks.
+    script.pause_again_with(1, Fault::Refused(ErrorKind::Other), "map", "change-00000000000000000002");
     script.resume_with(1, Fault::Refused(ErrorKind::Other));
     script.0.restore_folder();
     script.lookup(1, &["a1"]);

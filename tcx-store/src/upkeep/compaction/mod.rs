@@ -21,7 +21,7 @@ use crate::engine::publish::publish_segment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
 use crate::live::retention::AgeGroup;
-use crate::schema::key::{KeyHash, hash};
+use crate::schema::key::{KeyHash, KeyHashes, KeySeed};
 use crate::segment::{Piece, PieceRows, PieceSource, Segment, Verdict, most_rows, write_segment};
 use crate::sessions::uses::learn_uses;
 use crate::stats::Work;
@@ -95,7 +95,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     let Compaction { inputs, identity, base, .. } = compaction;
     let start = Instant::now();
     let (rows, hashes) = live_rows(compaction)?;
-    if hashes.is_empty() || core.gives_up() {
+    if hashes.hashes.is_empty() || core.gives_up() {
         return Ok(false);
     }
     let pieces = inputs.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty());
@@ -128,9 +128,9 @@ pub(crate) fn hand_on_uses(core: &Core, inputs: &[Arc<Segment>], name: SegmentNa
 }
 
 /// The rows of each input that are alive, each key once, and their hashes.
-fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, Vec<KeyHash>)> {
-    let inputs = &compaction.inputs;
-    let mut seen: HashMap<KeyHash, (usize, usize)> = HashMap::new();
+fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, KeyHashes)> {
+    let (inputs, seed) = (&compaction.inputs, KeySeed::of_instance(compaction.identity.instance));
+    let mut first_rows: HashMap<KeyHash, (usize, usize)> = HashMap::new();
     let mut hashes = Vec::new();
     let mut rows = vec![Vec::new(); inputs.len()];
     for (number, input) in inputs.iter().enumerate() {
@@ -139,8 +139,8 @@ fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, Vec<KeyHash>
             if compaction.tombstones.kill(input.base(), &key, view) {
                 continue;
             }
-            let hash = hash(&key, view);
-            match seen.entry(hash) {
+            let hash = seed.hash(&key, view);
+            match first_rows.entry(hash) {
                 Entry::Vacant(vacant) => drop(vacant.insert((number, row))),
                 Entry::Occupied(first) => {
                     let (first, at) = *first.get();
@@ -153,7 +153,7 @@ fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, Vec<KeyHash>
             hashes.push(hash);
         }
     }
-    Ok((rows, hashes))
+    Ok((rows, KeyHashes { seed, hashes }))
 }
 
 fn damaged(segment: &Segment) -> io::Error {

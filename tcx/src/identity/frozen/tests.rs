@@ -67,6 +67,18 @@ fn names_shapes_and_dtypes_are_part_of_the_fingerprint() {
 }
 
 #[test]
+fn the_fingerprint_is_the_one_that_python_computes() {
+    let store = VarStore::new(Device::Cpu);
+    let make = |p: &nn::Path<'_>| {
+        let b = p.add("b", Tensor::from_slice(&[5_i64, 6, 7]), false);
+        (b, p.add("a", Tensor::from_slice(&[1_f32, 2., 3., 4.]).view([2, 2]), false))
+    };
+    // As in `tcx-python/tests/test_identity.py`.
+    let canonical = "blake3:12a82e0dd0b63adc19e405cc250334a56c4cf26cbfc7bd99ea701da32d435be5";
+    assert_eq!(Frozen::build(store, make).unwrap().fingerprint(), canonical);
+}
+
+#[test]
 fn nothing_frozen_tracks_gradients() {
     let net = trained();
     assert!(!net.ws.requires_grad());
