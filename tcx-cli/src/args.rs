@@ -68,6 +68,20 @@ pub(crate) struct Deleting {
     pub(crate) yes: bool,
 }
 
+/// A copy between a cache directory and an object store.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Copying {
+    /// The cache directory.
+    pub(crate) dir: PathBuf,
+    /// The store: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, or `http(s)://host/bucket/prefix`.
+    pub(crate) url: String,
+    /// The module's id; all modules without it.
+    pub(crate) module: Option<String>,
+    /// The longest time that one request may take with its retries, such as `2min`; a minute without it.
+    #[arg(long, value_parser = parse_age, value_name = "TIME")]
+    pub(crate) deadline: Option<Duration>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the modules of a cache directory.
@@ -256,6 +270,12 @@ pub(crate) enum Command {
         #[arg(long = "module", value_name = "MODULE")]
         only: Option<String>,
     },
+    /// Copy modules of a cache directory to an object store: what the store lacks.
+    Push(Copying),
+    /// Copy modules in an object store to a cache directory: what the directory lacks.
+    Pull(Copying),
+    /// Copy modules between a cache directory and an object store, in both directions.
+    Sync(Copying),
     /// Write an HTML page: growth, sizes, norms, NaN values, and the rows in the plane.
     Report {
         #[command(flatten)]

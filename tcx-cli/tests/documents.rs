@@ -14,7 +14,7 @@ use std::process::Command;
 use support::{TCX, files, fill_resnet, json, open, workplace};
 use tcx_store::{ColumnType, DType, Identity, KeyType, Spec};
 
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/cli.md",
@@ -25,6 +25,7 @@ const DOCUMENTS: [&str; 10] = [
     "docs/operations.md",
     "docs/performance.md",
     "docs/recipes.md",
+    "docs/remote.md",
 ];
 
 fn read(document: &str) -> String {

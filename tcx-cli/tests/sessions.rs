@@ -145,6 +145,13 @@ fn questions_in_sql_are_answered() {
     check("tests/sessions/sql_damaged.md", dir.path());
 }
 
+#[cfg(not(feature = "remote"))]
+#[test]
+fn a_command_without_object_stores_says_how_to_get_them() {
+    let dir = workplace();
+    check("tests/sessions/without_remote.md", dir.path());
+}
+
 #[cfg(not(feature = "sql"))]
 #[test]
 fn where_sql_is_not_built_in_it_is_told_how_to_get_it() {

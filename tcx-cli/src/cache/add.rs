@@ -62,7 +62,11 @@ impl Adder {
         bytes: impl Fn(usize, usize) -> Option<&'a [u8]>,
     ) -> Result<()> {
         let keys = ids::keys(self.spec.key_type(), keys, view)?;
-        let mut lookup = self.store.lookup_with(keys.clone(), LookupOptions::uncounted())?;
+        let mut lookup = if self.how.dry_run {
+            self.store.lookup_with(keys.clone(), LookupOptions::uncounted())?
+        } else {
+            self.store.lookup_to_put(keys.clone(), None)?
+        };
         let missing = lookup.distinct_missing_positions();
         self.added.present += (keys.len() - missing.len()) as u64;
         let positions = self.wanted(&keys, missing);

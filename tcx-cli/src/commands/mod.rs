@@ -11,6 +11,11 @@ mod ls;
 mod merge;
 mod pack;
 mod prune;
+#[cfg(feature = "remote")]
+mod remote;
+#[cfg(not(feature = "remote"))]
+#[path = "without_remote.rs"]
+mod remote;
 mod report;
 mod rm;
 mod rows;
@@ -66,6 +71,9 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
             merge::run(&a, &from, create, merge::How { revive, dry_run }, output)
         }
         Command::Diff { a, b, module, only } => diff::run(&a, &b, module.or(only).as_deref(), output),
+        Command::Push(copying) => remote::push(&copying, output),
+        Command::Pull(copying) => remote::pull(&copying, output),
+        Command::Sync(copying) => remote::sync(&copying, output),
         Command::Report { modules, to, sample, color_by } => {
             report::run(&modules, &to, &report::Drawing { sample, color_by }, output)
         }

@@ -8,7 +8,8 @@ use crate::provision::{libtorch, toolchain};
 use crate::workspace::{Workspace, cargo};
 
 /// The packages for the public registry, in the order in which they are published.
-pub(crate) const PUBLISHED: [&str; 5] = ["tcx-derive", "tcx-store", "tcx-sql", "tcx-cli", "tcx-cache"];
+pub(crate) const PUBLISHED: [&str; 6] =
+    ["tcx-derive", "tcx-store", "tcx-remote", "tcx-sql", "tcx-cli", "tcx-cache"];
 
 /// Packs all packages and builds each. `cargo xtask test` packs them too, and builds none, which would take minutes.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {

@@ -1,0 +1,165 @@
+//! Reading objects: small ones at once, large ones in ranges that are in flight together.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectStoreExt};
+
+use super::{Bucket, Client, Object};
+use crate::client::error::Failure;
+use crate::client::retry::Deadline;
+
+/// The longest range that one request reads. Short enough that a connection that hangs costs little, long enough that requests do.
+pub(super) const RANGE: u64 = 16 << 20;
+
+impl Bucket {
+    /// What a listing would say of an object; `None` if there is no such object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be reached or denies access.
+    pub fn head(&self, name: &str) -> io::Result<Option<Object>> {
+        let (key, own) = (self.key(name)?, name.to_owned());
+        self.call("look for", name, 0, |client, deadline| async move {
+            let meta = deadline.attempts(|| client.request(client.store.head(&key))).await;
+            if_any(meta.map(|meta| Object::of(meta, own)))
+        })
+    }
+
+    /// All bytes of an object; `None` if there is no such object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be reached or denies access, or if the object has more than `most` bytes.
+    pub fn read(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let key = self.key(name)?;
+        self.call("read", name, most.min(RANGE), |client, deadline| async move {
+            if_any(read(&client, deadline, &key, most).await)
+        })
+    }
+
+    /// A part of an object; `None` if there is no such object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be reached or denies access, or if the object is shorter.
+    pub fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Option<Vec<u8>>> {
+        let key = self.key(name)?;
+        let bytes = range.end.saturating_sub(range.start);
+        self.call("read", name, bytes, |client, deadline| async move {
+            let ranges = pieces(range);
+            let read = stream::iter(ranges)
+                .map(|range| read_piece(&client, deadline, &key, range))
+                .buffered(client.permits.available_permits().max(1));
+            if_any(read.try_collect::<Vec<_>>().await.map(|pieces| pieces.concat()))
+        })
+    }
+
+    /// Writes the `bytes` bytes of an object to a file; `false` if there is no such object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be reached or denies access, if the object is shorter, or if the file cannot be written.
+    pub fn download(&self, name: &str, bytes: u64, to: &Arc<File>) -> io::Result<bool> {
+        let (key, to) = (self.key(name)?, to.clone());
+        let read = self.call("read", name, bytes, |client, deadline| async move {
+            let written = stream::iter(pieces(0..bytes)).map(|range| {
+                let (at, piece) = (range.start, read_piece(&client, deadline, &key, range));
+                let to = to.clone();
+                async move {
+                    let piece = piece.await?;
+                    write_at(&to, &piece, at).map_err(|error| Failure::local(&error))
+                }
+            });
+            let all = written.buffer_unordered(client.permits.available_permits().max(1));
+            if_any(all.try_collect::<()>().await)
+        });
+        read.map(|found| found.is_some())
+    }
+}
+
+fn if_any<T>(found: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match found {
+        Err(failure) if failure.kind == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Ranges that one request each may read.
+fn pieces(range: Range<u64>) -> Vec<Range<u64>> {
+    let starts = (range.start..range.end).step_by(RANGE as usize);
+    starts.map(|start| start..range.end.min(start + RANGE)).collect()
+}
+
+pub(super) async fn read(
+    client: &Client,
+    deadline: Deadline,
+    key: &Path,
+    most: u64,
+) -> Result<Vec<u8>, Failure> {
+    let answer = deadline.attempts(|| async {
+        let answer = client.request(client.store.get(key)).await?;
+        let bytes = answer.meta.size;
+        // A longer one is read in ranges, and the rest of this answer is not waited for.
+        let first = if bytes <= RANGE.min(most) { Some(answer.bytes().await?) } else { None };
+        Ok((bytes, first))
+    });
+    let (bytes, first) = answer.await?;
+    match first {
+        Some(first) => Ok(first.into()),
+        None if bytes > most => Err(Failure::local(&io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it has {bytes} bytes, at most {most} were expected"),
+        ))),
+        None => {
+            let read = stream::iter(pieces(0..bytes))
+                .map(|range| read_piece(client, deadline, key, range))
+                .buffered(client.permits.available_permits().max(1));
+            Ok(read.try_collect::<Vec<_>>().await?.concat())
+        }
+    }
+}
+
+/// A connection may end in the middle of an answer: then the range is read again.
+async fn read_piece(
+    client: &Client,
+    mut deadline: Deadline,
+    key: &Path,
+    range: Range<u64>,
+) -> Result<bytes::Bytes, Failure> {
+    let expected = range.end - range.start;
+    loop {
+        let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
+        let piece = deadline.attempt(client.request(async {
+            let answer = client.store.get_opts(key, options).await?;
+            answer.bytes().await
+        }));
+        let failure = match piece.await {
+            Ok(piece) if piece.len() as u64 == expected => return Ok(piece),
+            Ok(_) => Failure::cut_off(),
+            Err(failure) => failure,
+        };
+        if !failure.is_transient || !deadline.pause().await {
+            return Err(failure);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn write_at(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !bytes.is_empty() {
+        let written = file.seek_write(bytes, at)?;
+        (bytes, at) = (&bytes[written..], at + written as u64);
+    }
+    Ok(())
+}

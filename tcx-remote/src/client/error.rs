@@ -1,0 +1,128 @@
+//! What a failed request means, without what was sent: errors of `object_store` contain addresses with tokens and answers that repeat
+//! credentials.
+
+use std::error::Error;
+use std::io::{self, ErrorKind};
+
+use object_store::Error as StoreError;
+
+/// Why one try of a request has failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    why: String,
+    /// Whether the same request may succeed in a moment.
+    pub(crate) is_transient: bool,
+}
+
+impl Failure {
+    pub(crate) fn timed_out() -> Self {
+        Self {
+            kind: ErrorKind::TimedOut,
+            why: "the store did not answer in time".to_owned(),
+            is_transient: true,
+        }
+    }
+
+    pub(crate) fn cut_off() -> Self {
+        let why = "the store sent fewer bytes than it announced".to_owned();
+        Self { kind: ErrorKind::UnexpectedEof, why, is_transient: true }
+    }
+
+    /// The store says that there is an object, and there is not.
+    pub(crate) fn conflict() -> Self {
+        let why = "the store reports a conflict with an object that cannot be found".to_owned();
+        Self { kind: ErrorKind::ResourceBusy, why, is_transient: true }
+    }
+
+    /// A failure of this machine.
+    pub(crate) fn local(error: &io::Error) -> Self {
+        Self { kind: error.kind(), why: error.to_string(), is_transient: false }
+    }
+
+    /// `status` is what the store answered last.
+    pub(crate) fn of(error: &StoreError, status: Option<u16>) -> Self {
+        let answered = status.map(|status| format!(" (status {status})")).unwrap_or_default();
+        let new =
+            |kind, is_transient, why: &str| Self { kind, why: format!("{why}{answered}"), is_transient };
+        match error {
+            StoreError::NotFound { .. } => {
+                new(ErrorKind::NotFound, false, "there is no such object or bucket")
+            }
+            // Also a conflict with another request, which is over in a moment.
+            StoreError::AlreadyExists { .. } | StoreError::Precondition { .. } => {
+                new(ErrorKind::AlreadyExists, status == Some(409), "there is such an object")
+            }
+            StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => new(
+                ErrorKind::PermissionDenied,
+                false,
+                "the store denied access; check the credentials, the policy of the bucket, and the clock of this machine",
+            ),
+            StoreError::NotSupported { .. } | StoreError::NotImplemented { .. } => {
+                new(ErrorKind::Unsupported, false, "the store does not support this request")
+            }
+            StoreError::Generic { .. } => match status {
+                // A listing of a bucket that does not exist.
+                Some(404) => new(ErrorKind::NotFound, false, "there is no such object or bucket"),
+                Some(501) => new(ErrorKind::Unsupported, false, "the store does not support this request"),
+                Some(429 | 503) => new(ErrorKind::ResourceBusy, true, "the store asks for fewer requests"),
+                Some(500..) => new(ErrorKind::Other, true, "the store failed"),
+                Some(300..=499) if !matches!(status, Some(408 | 425)) => new(
+                    ErrorKind::InvalidInput,
+                    false,
+                    "the store rejected the request; check the region, the endpoint and the bucket",
+                ),
+                _ => Self { kind: ErrorKind::NotConnected, why: innermost(error), is_transient: true },
+            },
+            other => Self { kind: ErrorKind::Other, why: innermost(other), is_transient: false },
+        }
+    }
+
+    /// The error of a call: `action` and `place` say what failed.
+    pub(crate) fn into_error(self, action: &str, place: &str) -> io::Error {
+        io::Error::new(self.kind, format!("cannot {action} {place}: {}", self.why))
+    }
+}
+
+/// The first cause, such as `Connection refused`: those around it contain addresses.
+fn innermost(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    without_addresses(&cause.to_string())
+}
+
+/// Addresses may have tokens in them.
+fn without_addresses(text: &str) -> String {
+    let words =
+        text.split(' ').map(|word| if word.contains("://") || word.contains('?') { "…" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_contains_no_address_and_nothing_of_the_answer() {
+        let said = "error for https://x.blob.core.windows.net/c?sig=hunter2 after a while";
+        let error = StoreError::Generic { store: "Azure", source: said.into() };
+        let shown = Failure::of(&error, None).into_error("read", "az://c/x").to_string();
+        assert_eq!(shown, "cannot read az://c/x: error for … after a while");
+        for status in [400, 403, 500, 503] {
+            let error = StoreError::Generic { store: "S3", source: "<AWSAccessKeyId>hunter2".into() };
+            let shown = Failure::of(&error, Some(status)).into_error("read", "s3://b/x").to_string();
+            assert!(!shown.contains("hunter2") && shown.contains(&status.to_string()), "{shown}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        let of = |status| {
+            Failure::of(&StoreError::Generic { store: "S3", source: "x".into() }, status).is_transient
+        };
+        assert!([None, Some(500), Some(502), Some(503), Some(429), Some(408)].into_iter().all(of));
+        assert!(![Some(400), Some(405), Some(301), Some(501)].into_iter().any(of));
+    }
+}

@@ -1,0 +1,63 @@
+//! Whether two sides are copies of one module: the changes that both have are the same.
+
+use std::io::{self, ErrorKind};
+
+use super::files::change;
+
+/// How many changes there are, if no number is missing among them.
+///
+/// # Errors
+///
+/// Returns an error for a gap: the folder is a part of a copy, and what its segments count on is not known.
+pub(super) fn count(place: &str, mut numbers: Vec<u64>) -> io::Result<u64> {
+    numbers.sort_unstable();
+    match (0..).zip(&numbers).find(|(expected, number)| expected != *number) {
+        None => Ok(numbers.len() as u64),
+        Some((missing, _)) => Err(io::Error::new(
+            ErrorKind::InvalidData,
+            format!(
+                "cannot copy {place}: {} is missing, so it is an incomplete copy; copy the rest",
+                change(missing)
+            ),
+        )),
+    }
+}
+
+/// Makes sure that two sides have the same changes, as far as both have them. `read` gets the bytes of a change of each side.
+///
+/// A change contains a nonce, and a copy gets each change after those before it. So two sides that have the same newest common change
+/// have the same ones before.
+///
+/// # Errors
+///
+/// Returns an error if they differ.
+pub(super) fn compare(
+    module: &str,
+    common: u64,
+    mut read: impl FnMut(&str) -> io::Result<[Vec<u8>; 2]>,
+) -> io::Result<()> {
+    let Some(newest) = common.checked_sub(1) else { return Ok(()) };
+    for number in [0, newest] {
+        let [one, other] = read(&change(number))?;
+        if one != other {
+            return Err(diverged(module, number));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn diverged(module: &str, number: u64) -> io::Error {
+    let what = if number == 0 {
+        format!(
+            "cannot copy `{module}`: the other side has another cache of this name (their first changes differ); copy to another place, or \
+             merge the rows with `tcx pack` and `tcx unpack`"
+        )
+    } else {
+        format!(
+            "cannot copy `{module}`: rows were invalidated or replaced on both sides since they were copied ({} differs); copy one side to \
+             another place and merge the rows with `tcx merge`",
+            change(number)
+        )
+    };
+    io::Error::new(ErrorKind::AlreadyExists, what)
+}

@@ -1,0 +1,89 @@
+//! The files of a module in a directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use super::files::{Kind, kind};
+
+/// The files of a module's folder and their lengths; none if there is no such folder.
+pub(super) fn list(dir: &Path) -> io::Result<BTreeMap<String, u64>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        entries => entries.map_err(|error| failed("list", dir, &error))?,
+    };
+    let mut files = BTreeMap::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| failed("list", dir, &error))?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        // A link could lead out of the cache; a file may have been removed since.
+        let metadata = entry.metadata();
+        if let (Some(_), Ok(metadata)) = (kind(&name), metadata)
+            && metadata.is_file()
+        {
+            files.insert(name, metadata.len());
+        }
+    }
+    Ok(files)
+}
+
+/// The numbers of the changes among these files.
+pub(super) fn changes<'a>(names: impl Iterator<Item = &'a String>) -> Vec<u64> {
+    let number = |name: &String| match kind(name) {
+        Some(Kind::Change(number)) => Some(number),
+        _ => None,
+    };
+    names.filter_map(number).collect()
+}
+
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    fs::read(path).map_err(|error| failed("read", path, &error))
+}
+
+/// A new file that is readable for others once it has its name.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| failed("create", path, &error))
+}
+
+/// Makes a file durable, and read-only as tcx leaves its files.
+pub(super) fn seal(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all().map_err(|error| failed("sync", path, &error))?;
+    // A courtesy; some file systems refuse it.
+    if let Ok(metadata) = file.metadata() {
+        let mut permissions = metadata.permissions();
+        permissions.set_readonly(true);
+        let _ = file.set_permissions(permissions);
+    }
+    Ok(())
+}
+
+/// Gives a file another name, unless that exists: then this is `false`. The old name is gone in any case.
+pub(super) fn give_name(from: &Path, to: &Path) -> io::Result<bool> {
+    let is_new = match fs::hard_link(from, to) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(failed("create", to, &error)),
+    };
+    fs::remove_file(from).map_err(|error| failed("remove", from, &error))?;
+    Ok(is_new)
+}
+
+/// Makes a folder, and its name durable.
+pub(super) fn make(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir).map_err(|error| failed("create", dir, &error))?;
+    dir.parent().filter(|parent| *parent != Path::new("")).map_or(Ok(()), sync)
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync(dir: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| failed("sync", dir, &error))?;
+    #[cfg(not(unix))]
+    let _ = dir;
+    Ok(())
+}
+
+pub(super) fn failed(action: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {action} {}: {error}", path.display()))
+}

@@ -1,0 +1,244 @@
+//! From a store to a directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::files::{Kind, change, kind};
+use super::{Copied, LISTED_AT_MOST, changes, local, moving};
+use crate::bucket::Bucket;
+
+/// Where files are until they are verified. No module has such a name.
+const STAGE: &str = ".tcx-pull";
+
+/// Files in flight together; long ones are read in ranges that are in flight together as well.
+const FILES_IN_FLIGHT: usize = 4;
+
+/// Copies what a directory lacks of a module in a store. The files get their names once they are verified. Programs may use both sides. A
+/// copy that was interrupted is continued by the next one.
+///
+/// `progress` gets the bytes that were received and those to receive.
+///
+/// # Errors
+///
+/// Returns an error of the kind `AlreadyExists` if the directory has another cache of this name, or if both sides have got changes since
+/// they were copied; of the kind `InvalidData` if a change is damaged or missing; of the kind `NotFound` if the store has no such
+/// module; and other ones if a side cannot be read or written. Damaged segments are left out instead.
+pub fn pull(
+    bucket: &Bucket,
+    cache: &Path,
+    module: &str,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> io::Result<Copied> {
+    let stage = cache.join(STAGE).join(module);
+    local::make(&stage)?;
+    let pull = Pull { bucket, module, dir: cache.join(module), stage };
+    let mut copied = Copied::default();
+    for _ in 0..LISTED_AT_MOST {
+        if pull.pull_listed(&mut copied, progress)? {
+            pull.remove_stage();
+            return Ok(copied);
+        }
+    }
+    Err(moving(module))
+}
+
+struct Pull<'a> {
+    bucket: &'a Bucket,
+    module: &'a str,
+    dir: PathBuf,
+    stage: PathBuf,
+}
+
+impl Pull<'_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}/{name}", self.module)
+    }
+
+    /// One pass; `false` if an object has vanished.
+    fn pull_listed(
+        &self,
+        copied: &mut Copied,
+        progress: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> io::Result<bool> {
+        // Segments first, then changes: what a segment counts on is in a listing that is made after it has its name.
+        let segments = self.bucket.list(self.module, None)?;
+        let listed = self.bucket.list(self.module, None)?;
+        let place = format!("{}/{}", self.bucket.url(), self.module);
+        let there = changes::count(&place, local::changes(listed.iter().map(|object| &object.name)))?;
+        if there == 0 {
+            return Err(io::Error::new(ErrorKind::NotFound, format!("there is no module at {place}")));
+        }
+        let here = local::list(&self.dir)?;
+        let known = changes::count(&self.dir.display().to_string(), local::changes(here.keys()))?;
+        let lengths: BTreeMap<_, _> = listed.into_iter().map(|object| (object.name, object.bytes)).collect();
+        changes::compare(self.module, known.min(there), |name| {
+            Ok([local::read(&self.dir.join(name))?, self.read(name)?])
+        })?;
+        // All of them: a segment is verified beside the changes that it counts on.
+        let wanted = (0..there).map(|number| (change(number), lengths[&change(number)]));
+        let is_other = |name: &String| !matches!(kind(name), Some(Kind::Change(_)) | None);
+        let others = segments.into_iter().filter(|object| is_other(&object.name));
+        let (present, missing): (Vec<_>, Vec<_>) =
+            others.partition(|own| here.get(&own.name) == Some(&own.bytes));
+        copied.present = present.len() as u64;
+        let wanted = wanted.chain(missing.into_iter().map(|object| (object.name, object.bytes)));
+        let is_complete = self.fetch(wanted.collect(), progress)?;
+        copied.left_out = self.verify()?;
+        self.publish(known, copied)?;
+        Ok(is_complete)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let gone = || {
+            let what = format!("{}/{} has vanished", self.bucket.url(), self.key(name));
+            io::Error::new(ErrorKind::NotFound, what)
+        };
+        self.bucket.read(&self.key(name), u64::MAX)?.ok_or_else(gone)
+    }
+
+    /// Reads these objects into the stage, but for those that are there. `false` if one has vanished.
+    fn fetch(
+        &self,
+        wanted: Vec<(String, u64)>,
+        progress: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> io::Result<bool> {
+        let staged = local::list(&self.stage)?;
+        let missing: Vec<_> =
+            wanted.into_iter().filter(|(name, bytes)| staged.get(name) != Some(bytes)).collect();
+        let total = missing.iter().map(|(_, bytes)| bytes).sum();
+        progress(0, total);
+        let (left, received) = (Mutex::new(missing), Mutex::new((0, progress)));
+        let (vanished, gives_up) = (AtomicBool::new(false), AtomicBool::new(false));
+        let work = |worker: usize| -> io::Result<()> {
+            while !gives_up.load(Ordering::Relaxed) {
+                let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let Some((name, bytes)) = next else { break };
+                if !self.fetch_one(&name, bytes, worker)? {
+                    vanished.store(true, Ordering::Relaxed);
+                }
+                let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
+                received.0 += bytes;
+                let done = received.0;
+                (received.1)(done, total);
+            }
+            Ok(())
+        };
+        let results = std::thread::scope(|scope| {
+            let (work, gives_up) = (&work, &gives_up);
+            let start = |worker| {
+                scope.spawn(move || work(worker).inspect_err(|_| gives_up.store(true, Ordering::Relaxed)))
+            };
+            let threads: Vec<_> = (0..FILES_IN_FLIGHT).map(start).collect();
+            let panicked = |_| Err(io::Error::other("a thread that copies has panicked"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
+        });
+        results.into_iter().collect::<io::Result<()>>()?;
+        Ok(!vanished.into_inner())
+    }
+
+    /// `false` if there is no such object any more.
+    fn fetch_one(&self, name: &str, bytes: u64, worker: usize) -> io::Result<bool> {
+        // Another process may copy to the same directory.
+        let path = self.stage.join(format!("part-{}-{worker}", std::process::id()));
+        remove_if_any(&path)?;
+        let file = Arc::new(local::create(&path)?);
+        if !self.bucket.download(&self.key(name), bytes, &file)? {
+            remove_if_any(&path)?;
+            return Ok(false);
+        }
+        local::seal(&file, &path)?;
+        let to = self.stage.join(name);
+        fs::rename(&path, &to).map_err(|error| local::failed("create", &to, &error))?;
+        Ok(true)
+    }
+
+    /// Verifies what is in the stage. What is damaged is fetched again, once; what is damaged then as well is left out.
+    fn verify(&self) -> io::Result<Vec<(String, String)>> {
+        for is_last in [false, true] {
+            let damaged = self.damaged()?;
+            let changes = damaged.iter().find(|(name, _)| matches!(kind(name), Some(Kind::Change(_))));
+            if let (Some((name, what)), true) = (changes, is_last) {
+                let what = format!(
+                    "cannot copy `{}`: {}/{} is damaged: {what}; repair the copy that it came from, and push it to another prefix",
+                    self.module,
+                    self.bucket.url(),
+                    self.key(name)
+                );
+                return Err(io::Error::new(ErrorKind::InvalidData, what));
+            }
+            let lengths = local::list(&self.stage)?;
+            for (name, _) in &damaged {
+                remove_if_any(&self.stage.join(name))?;
+            }
+            if damaged.is_empty() || is_last {
+                return Ok(damaged);
+            }
+            let again = damaged.into_iter().filter_map(|(name, _)| lengths.get_key_value(&name));
+            self.fetch(again.map(|(name, bytes)| (name.clone(), *bytes)).collect(), &mut |_, _| {})?;
+        }
+        Ok(Vec::new())
+    }
+
+    /// The files in the stage that are damaged or not of this module. An index run is compared with segments that may not be there, so
+    /// that what reads it verifies it.
+    fn damaged(&self) -> io::Result<Vec<(String, String)>> {
+        let zero = self.stage.join(change(0));
+        let verified = match tcx_store::verify(&self.stage, &mut |_, _| {}) {
+            Err(error) if error.kind() == tcx_store::ErrorKind::Corrupt && zero.exists() => {
+                return Ok(vec![(change(0), format!("{error:#}"))]);
+            }
+            verified => verified.map_err(|error| io::Error::other(format!("{error:#}")))?,
+        };
+        let damage = verified.damage.into_iter().map(|damage| (damage.file, damage.what));
+        let mut damaged: Vec<_> = damage.chain(verified.foreign).collect();
+        damaged.retain(|(name, _)| kind(name) != Some(Kind::Run));
+        Ok(damaged)
+    }
+
+    /// Gives the files in the stage their names. The changes come first, in their order: a process that finds one finds those before it.
+    fn publish(&self, known: u64, copied: &mut Copied) -> io::Result<()> {
+        local::make(&self.dir)?;
+        let staged = local::list(&self.stage)?;
+        for number in known.. {
+            let name = change(number);
+            let Some(bytes) = staged.get(&name) else { break };
+            let from = self.stage.join(&name);
+            let own = local::read(&from)?;
+            // The stage keeps its own: segments that are fetched later are verified beside it.
+            let copy = self.stage.join("given");
+            remove_if_any(&copy)?;
+            fs::hard_link(&from, &copy).map_err(|error| local::failed("create", &copy, &error))?;
+            let to = self.dir.join(&name);
+            if !local::give_name(&copy, &to)? && local::read(&to)? != own {
+                return Err(changes::diverged(self.module, number));
+            }
+            local::sync(&self.dir)?;
+            copied.files += 1;
+            copied.bytes += bytes;
+        }
+        for (name, bytes) in staged.iter().filter(|(name, _)| !matches!(kind(name), Some(Kind::Change(_)))) {
+            copied.files += u64::from(local::give_name(&self.stage.join(name), &self.dir.join(name))?);
+            copied.bytes += bytes;
+        }
+        local::sync(&self.dir)
+    }
+
+    /// Best effort: what stays is used by the next copy.
+    fn remove_stage(&self) {
+        let _ = fs::remove_dir_all(&self.stage);
+        if let Some(above) = self.stage.parent() {
+            let _ = fs::remove_dir(above);
+        }
+    }
+}
+
+fn remove_if_any(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(local::failed("remove", path, &error)),
+        _ => Ok(()),
+    }
+}

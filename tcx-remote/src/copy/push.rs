@@ -1,0 +1,168 @@
+//! From a directory to a store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::files::{Kind, change, kind};
+use super::{Copied, LISTED_AT_MOST, changes, local, moving};
+use crate::bucket::{Bucket, Created};
+
+/// Files in flight together: short ones take as long as the store takes to answer.
+const FILES_IN_FLIGHT: usize = 8;
+
+/// Copies what a store lacks of a module in a directory. Every file is verified before. Programs may use both sides; what they add to the
+/// directory since the copy began may be left for the next. A copy that was interrupted is continued by the next one.
+///
+/// `progress` gets the bytes that were sent and those to send.
+///
+/// # Errors
+///
+/// Returns an error of the kind `AlreadyExists` if the store has another cache of this name, or if both sides have got changes since
+/// they were copied; of the kind `InvalidData` if a change is damaged or missing; of the kind `Unsupported` if the store cannot create
+/// objects conditionally; and other ones if a side cannot be read or written. Damaged segments are left out instead.
+pub fn push(
+    cache: &Path,
+    bucket: &Bucket,
+    module: &str,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> io::Result<Copied> {
+    let dir = cache.join(module);
+    let left_out = unsound(&dir)?;
+    bucket.check_conditional_puts()?;
+    let mut copied = Copied { left_out, ..Copied::default() };
+    for _ in 0..LISTED_AT_MOST {
+        if push_listed(&dir, bucket, module, &mut copied, progress)? {
+            return Ok(copied);
+        }
+    }
+    Err(moving(module))
+}
+
+/// The files that are not to be copied.
+///
+/// # Errors
+///
+/// Returns an error if a change is damaged: what its tombstone kills is not known, so no segment can be copied either.
+fn unsound(dir: &Path) -> io::Result<Vec<(String, String)>> {
+    let verified = tcx_store::verify(dir, &mut |_, _| {}).map_err(|error| {
+        let kind = if error.kind() == tcx_store::ErrorKind::Corrupt {
+            ErrorKind::InvalidData
+        } else {
+            ErrorKind::Other
+        };
+        io::Error::new(kind, format!("{error:#}"))
+    })?;
+    let damaged = verified.damage.iter().find(|damage| matches!(kind(&damage.file), Some(Kind::Change(_))));
+    if let Some(damage) = damaged {
+        let what = format!(
+            "cannot copy {}: {} is damaged ({}); run `tcx verify --repair` first",
+            dir.display(),
+            damage.file,
+            damage.what
+        );
+        return Err(io::Error::new(ErrorKind::InvalidData, what));
+    }
+    let damage = verified.damage.into_iter().map(|damage| (damage.file, damage.what));
+    Ok(damage.chain(verified.unreadable).chain(verified.foreign).collect())
+}
+
+/// One pass; `false` if a file has vanished.
+fn push_listed(
+    dir: &Path,
+    bucket: &Bucket,
+    module: &str,
+    copied: &mut Copied,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> io::Result<bool> {
+    // Segments first, then changes: what a segment counts on is in a listing that is made after it has its name.
+    let segments = local::list(dir)?;
+    let changes = local::changes(local::list(dir)?.keys());
+    let here = changes::count(&dir.display().to_string(), changes)?;
+    let there = bucket.list(module, None)?;
+    let there: BTreeMap<String, u64> = there.into_iter().map(|object| (object.name, object.bytes)).collect();
+    push_changes(dir, bucket, module, (here, &there), copied)?;
+    let left_out: BTreeSet<&str> = copied.left_out.iter().map(|(name, _)| name.as_str()).collect();
+    let is_other = |name: &String| !matches!(kind(name), Some(Kind::Change(_)) | None);
+    let wanted = segments.into_iter().filter(|(name, _)| is_other(name) && !left_out.contains(name.as_str()));
+    let (present, missing): (Vec<_>, Vec<_>) =
+        wanted.partition(|(name, bytes)| there.get(name) == Some(bytes));
+    copied.present = present.len() as u64;
+    let (sent, is_complete) = push_files(dir, bucket, module, missing, progress)?;
+    copied.files += sent.len() as u64;
+    copied.bytes += sent.iter().sum::<u64>();
+    Ok(is_complete)
+}
+
+/// The changes, in their order, each unless it is there: a process that finds one finds those before it.
+fn push_changes(
+    dir: &Path,
+    bucket: &Bucket,
+    module: &str,
+    (here, listed): (u64, &BTreeMap<String, u64>),
+    copied: &mut Copied,
+) -> io::Result<()> {
+    let there = changes::count(&format!("{}/{module}", bucket.url()), local::changes(listed.keys()))?;
+    changes::compare(module, here.min(there), |name| {
+        let object = bucket.read(&format!("{module}/{name}"), u64::MAX)?;
+        let gone =
+            || io::Error::new(ErrorKind::NotFound, format!("{}/{module}/{name} has vanished", bucket.url()));
+        Ok([local::read(&dir.join(name))?, object.ok_or_else(gone)?])
+    })?;
+    for number in there..here {
+        let bytes = local::read(&dir.join(change(number)))?;
+        if let Created::Other(_) = bucket.create(&format!("{module}/{}", change(number)), &bytes)? {
+            return Err(changes::diverged(module, number));
+        }
+        copied.files += 1;
+        copied.bytes += bytes.len() as u64;
+    }
+    Ok(())
+}
+
+/// The lengths of the files that were sent, and whether all were.
+fn push_files(
+    dir: &Path,
+    bucket: &Bucket,
+    module: &str,
+    files: Vec<(String, u64)>,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> io::Result<(Vec<u64>, bool)> {
+    let total = files.iter().map(|(_, bytes)| bytes).sum();
+    progress(0, total);
+    let (left, sent) = (Mutex::new(files), Mutex::new((Vec::new(), progress)));
+    let (vanished, gives_up) = (AtomicBool::new(false), AtomicBool::new(false));
+    let work = || -> io::Result<()> {
+        while !gives_up.load(Ordering::Relaxed) {
+            let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some((name, bytes)) = next else { break };
+            let path = dir.join(&name);
+            let file = match File::open(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    vanished.store(true, Ordering::Relaxed);
+                    continue;
+                }
+                file => file.map_err(|error| local::failed("read", &path, &error))?,
+            };
+            bucket.upload(&format!("{module}/{name}"), &file.into(), bytes)?;
+            let mut sent = sent.lock().unwrap_or_else(PoisonError::into_inner);
+            sent.0.push(bytes);
+            let done = sent.0.iter().sum();
+            (sent.1)(done, total);
+        }
+        Ok(())
+    };
+    let results = std::thread::scope(|scope| {
+        let start = |_| scope.spawn(|| work().inspect_err(|_| gives_up.store(true, Ordering::Relaxed)));
+        let threads: Vec<_> = (0..FILES_IN_FLIGHT).map(start).collect();
+        let panicked = |_| Err(io::Error::other("a thread that copies has panicked"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
+    });
+    results.into_iter().collect::<io::Result<()>>()?;
+    let (sent, _) = sent.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((sent, !vanished.into_inner()))
+}

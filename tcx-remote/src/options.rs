@@ -1,0 +1,66 @@
+//! How a store is reached.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// How a store is reached. Everything that is not set here, credentials first, comes from the environment, under the names of each
+/// provider (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+///
+/// ```
+/// use std::time::Duration;
+/// use tcx_remote::ClientOptions;
+///
+/// let options = ClientOptions::default()
+///     .deadline(Duration::from_secs(20))
+///     .set("aws_region", "eu-central-1")
+///     .set("aws_secret_access_key", "hunter2");
+/// assert!(!format!("{options:?}").contains("hunter2"));
+/// ```
+#[derive(Clone)]
+pub struct ClientOptions {
+    pub(crate) deadline: Duration,
+    pub(crate) parallel: usize,
+    pub(crate) settings: BTreeMap<String, String>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self { deadline: Duration::from_mins(1), parallel: 16, settings: BTreeMap::new() }
+    }
+}
+
+impl ClientOptions {
+    /// The longest time that one call may take with all its retries, a minute if nothing else is set. A transfer has a second more for
+    /// each MiB.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The largest number of requests in flight together, 16 if nothing else is set.
+    #[must_use]
+    pub fn parallel(mut self, requests: usize) -> Self {
+        self.parallel = requests.max(1);
+        self
+    }
+
+    /// A setting of the crate `object_store` by its name, such as `aws_region`, `aws_endpoint` or `azure_storage_account_name`. It has
+    /// priority over the environment.
+    #[must_use]
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.insert(name.into(), value.into());
+        self
+    }
+}
+
+/// Without the values of settings, which may be credentials.
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { deadline, parallel, settings } = self;
+        let mut shown = f.debug_struct("ClientOptions");
+        shown.field("deadline", deadline).field("parallel", parallel);
+        shown.field("settings", &settings.keys().collect::<Vec<_>>()).finish()
+    }
+}
