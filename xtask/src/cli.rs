@@ -32,6 +32,8 @@ commands:
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
   recipes           run the recipes of docs/recipes.md: MLflow, DVC and Snakemake with `tcx` (not part of `test`:
                     Python packages are large)
+  python [--short]  build the wheel of the Python package, and run its tests with two releases of PyTorch (`--short`, a part of
+                    `test`: with one, and without building the wheel)
   package           pack the packages for the registry, and build each of them from what was packed (takes minutes;
                     `test` only packs them)
   test              provide everything, then check the format, lints, tests, documents and examples; ends with a list
@@ -45,7 +47,7 @@ environment:
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            use this Python, which has pyarrow, for the tests
-  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, model, valgrind, chromium, rsync, git, cuda,
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, pytorch, model, valgrind, chromium, rsync, git, cuda,
                         and the trials of `stress`: full, faults, fuzz, readers), or `all`
 ";
 
@@ -65,6 +67,7 @@ pub(crate) enum Command {
     Foreign,
     Recipes,
     Package,
+    Python { is_short: bool },
     Test,
 }
 
@@ -87,6 +90,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("simulate") => simulate(&rest),
         Some("foreign") => alone(&name, &rest, Command::Foreign),
         Some("recipes") => alone(&name, &rest, Command::Recipes),
+        Some("python") => python(&rest),
         Some("package") => alone(&name, &rest, Command::Package),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
@@ -102,6 +106,14 @@ fn setup(rest: &[OsString]) -> Result<Command, String> {
         [] => Ok(Command::Setup { model: false }),
         [flag] if flag == "--model" => Ok(Command::Setup { model: true }),
         [other, ..] => Err(format!("`setup` takes only `--model`, found `{}`", other.display())),
+    }
+}
+
+fn python(rest: &[OsString]) -> Result<Command, String> {
+    match rest {
+        [] => Ok(Command::Python { is_short: false }),
+        [flag] if flag == "--short" => Ok(Command::Python { is_short: true }),
+        [other, ..] => Err(format!("`python` takes only `--short`, found `{}`", other.display())),
     }
 }
 

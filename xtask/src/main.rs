@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use cli::Command;
 use failure::Result;
 use provision::{libtorch, model, shell, toolchain};
-use tasks::{bench, compile, counts, demo, foreign, packages, recipes, simulate, stress, suite};
+use tasks::{bench, compile, counts, demo, foreign, packages, python, recipes, simulate, stress, suite};
 use workspace::Workspace;
 
 /// The usual exit code for wrong arguments.
@@ -55,6 +55,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Foreign => foreign::run(&workspace)?,
         Command::Recipes => recipes::run(&workspace)?,
         Command::Package => packages::run(&workspace)?,
+        Command::Python { is_short: true } => python::short(&workspace)?,
+        Command::Python { is_short: false } => python::run(&workspace)?,
         Command::Test => suite::run(&workspace)?,
     }
     Ok(ExitCode::SUCCESS)

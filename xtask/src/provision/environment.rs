@@ -11,9 +11,23 @@ use crate::provision::python::Python;
 /// A virtual environment in `place` with the packages of `requirements`, a file for pip; its Python. `what` says in an
 /// error what the packages are for.
 pub(crate) fn provide(place: &Path, requirements: &str, what: &str) -> Result<PathBuf> {
+    provide_with(place, requirements, what, "", |_| Ok(()))
+}
+
+/// As [`provide`]; `finish` completes the environment with its Python. `finished` changes with what that does.
+pub(crate) fn provide_with(
+    place: &Path,
+    requirements: &str,
+    what: &str,
+    finished: &str,
+    finish: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     let python = Python::find()?;
-    let source = format!("{} {requirements}", python.version()?);
-    install(place, &source, |folder| create(&python, folder, requirements, what))?;
+    let source = format!("{} {requirements}{finished}", python.version()?);
+    install(place, &source, |folder| {
+        create(&python, folder, requirements, what)?;
+        finish(&interpreter(folder.path()))
+    })?;
     Ok(interpreter(place))
 }
 

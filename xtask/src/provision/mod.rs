@@ -8,6 +8,7 @@ pub(crate) mod libtorch;
 pub(crate) mod model;
 pub(crate) mod pyarrow;
 pub(crate) mod python;
+pub(crate) mod pytorch;
 pub(crate) mod shell;
 pub(crate) mod toolchain;
 mod unpack;

@@ -16,6 +16,9 @@ use crate::workspace::Workspace;
 const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "rust", "tests/tests/documents.rs"),
     ("tcx/README.md", "rust", "tests/tests/documents.rs"),
+    ("README.md", "python", "tcx-python/tests/test_documents.py"),
+    ("docs/python.md", "python", "tcx-python/tests/test_documents.py"),
+    ("tcx-python/README.md", "python", "tcx-python/tests/test_documents.py"),
     ("docs/guide.md", "python", "tcx-cli/tests/python.rs"),
     ("README.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/cli.md", "console", "tcx-cli/tests/sessions.rs"),

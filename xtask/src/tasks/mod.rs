@@ -8,6 +8,7 @@ pub(crate) mod demo;
 mod documents;
 pub(crate) mod foreign;
 pub(crate) mod packages;
+pub(crate) mod python;
 pub(crate) mod recipes;
 #[cfg(test)]
 mod rooms;

@@ -121,6 +121,8 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
             &["--quiet", "--package", "xtask", "counts"],
         ),
     ];
+    let short = ["--quiet", "--package", "xtask", "python", "--short"];
+    steps.push(Step::new("the Python package", cargo("run"), &short));
     steps.push(command_on_minilm(workspace, cargo("test")));
     for (name, arguments) in examples(workspace) {
         let mut run = cargo("run");
@@ -156,8 +158,18 @@ mod tests {
     use super::*;
 
     /// These build and pass without a libtorch.
-    const WITHOUT_LIBTORCH: [&str; 7] =
-        ["tcx-store", "tcx-cli", "tcx-derive", "tcx-sql", "tcx-engine-tests", "tcx-stress", "tcx-test-skips"];
+    const WITHOUT_LIBTORCH: [&str; 10] = [
+        "tcx-store",
+        "tcx-cli",
+        "tcx-derive",
+        "tcx-python",
+        "tcx-remote",
+        "tcx-sql",
+        "tcx-engine-tests",
+        "tcx-stress",
+        "tcx-test-s3",
+        "tcx-test-skips",
+    ];
 
     #[test]
     fn packages_without_libtorch_depend_on_nothing_that_needs_it() {

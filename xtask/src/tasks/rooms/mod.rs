@@ -25,6 +25,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tcx", &["error.rs", "lib.rs", "macros.rs", "private.rs"]),
     ("tcx-cli", &["args.rs", "failure.rs", "main.rs"]),
     ("tcx-derive", &["errors.rs", "lib.rs", "options.rs", "runtime.rs", "tests.rs", "types.rs"]),
+    ("tcx-python", &["lib.rs", "weights.rs"]),
+    ("tcx-remote", &["error.rs", "lib.rs", "options.rs", "url.rs"]),
     ("tcx-sql", &["database.rs", "error.rs", "lib.rs"]),
     ("tcx-store", &["error.rs", "lib.rs", "options.rs"]),
     ("xtask", &["cli.rs", "failure.rs", "main.rs", "process.rs", "workspace.rs"]),

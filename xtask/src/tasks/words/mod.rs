@@ -16,6 +16,8 @@ const SOURCES: &[&str] = &[
     "examples",
     "tcx-cli/src",
     "tcx-derive/src",
+    "tcx-python/src",
+    "tcx-remote/src",
     "tcx-sql/src",
     "tcx-store/src",
     "tcx/src",
@@ -24,7 +26,8 @@ const SOURCES: &[&str] = &[
 /// What only tests compile, this check included.
 const TESTS: [&str; 5] = ["words", "tests", "testing", "tests.rs", "fuzzing.rs"];
 /// The sources of tests beside [`SOURCES`].
-const SOURCES_OF_TESTS: [&str; 4] = ["fuzz/src", "tcx-cli/tests", "tcx-sql/tests", "tests"];
+const SOURCES_OF_TESTS: [&str; 5] =
+    ["fuzz/src", "tcx-cli/tests", "tcx-remote/tests", "tcx-sql/tests", "tests"];
 /// Words that no comment, string or name has, of tests neither: they do not name who acts.
 const UNNAMED_ACTORS: [&str; 3] = ["nobody", "somebody", "whoever"];
 /// The longest line of a document, in characters.

@@ -1,0 +1,1 @@
+"""Inputs of a batch: which samples they have, and how to select some."""

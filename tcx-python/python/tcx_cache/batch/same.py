@@ -1,0 +1,34 @@
+"""Whether two samples have the same inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..tensors.memory import is_array, is_tensor
+from .split import Inputs, Parts, PerSample
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Whether two inputs are the same, NaN and itself too; inputs that cannot be compared count as the same."""
+    if isinstance(one, Inputs):
+        return are_same(one.args, other.args) and are_same(one.kwargs, other.kwargs)
+    if isinstance(one, (PerSample, Parts)):
+        return are_same(one.items, other.items)
+    if is_tensor(one) and is_tensor(other):
+        same = one == other
+        if one.shape == other.shape and (one.is_floating_point() or one.is_complex()):
+            same = same | (one.isnan() & other.isnan())
+        return one.shape == other.shape and bool(same.all())
+    if is_array(one) and is_array(other):
+        return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(are_same(one[name], other[name]) for name in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(are_same(own, its) for own, its in zip(one, other))
+    if dataclasses.is_dataclass(one) and not isinstance(one, type):
+        return all(are_same(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one))
+    if isinstance(one, (str, bytes, int, float, bool, type(None))):
+        return type(one) is type(other) and (one == other or one != one)
+    return True

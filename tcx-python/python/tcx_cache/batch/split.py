@@ -1,0 +1,298 @@
+"""Structured batches: the inputs of some samples, of positional and keyword arguments, dicts, lists and tuples.
+
+Every part of the inputs must belong to the samples, one row or item each. A part that cannot be split, or that could be split in two ways,
+is an error: it is never guessed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from ..errors import InvalidBatchError
+from ..tensors.memory import is_array, is_numeric, is_tensor
+
+#: Selects the samples at some positions from a part of the inputs.
+Select = Callable[[Any, "list[int]"], Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a module: its arguments.
+
+    >>> import tcx_cache as tcx
+    >>> inputs = tcx.Inputs({"pixels": 1}, mask=None)  # one dict as a positional argument, and a keyword
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        object.__setattr__(self, "args", args)
+        object.__setattr__(self, "kwargs", kwargs)
+
+
+@dataclass(frozen=True)
+class PerSample:
+    """A list with one item for each sample."""
+
+    items: Any
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A list or tuple of parts, each of which has all samples."""
+
+    items: Any
+
+
+def per_sample(items: Any) -> PerSample:
+    """Says that a list has one item for each sample, where it could also be a list of parts with all samples each."""
+    return PerSample(items)
+
+
+def parts(items: Any) -> Parts:
+    """Says that a list is one of parts with all samples each, where it could also have one item for each sample."""
+    return Parts(items)
+
+
+class Refused(Exception):
+    """Why a part cannot be split."""
+
+
+class Ambiguous(Refused):
+    """Why it is not known how a part is split: nothing around it is known either."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the inputs of one call are split."""
+
+    inputs: Inputs
+    rows: int
+    _args: tuple[Select, ...]
+    _kwargs: dict[str, Select]
+
+    def select(self, positions: list[int]) -> Inputs:
+        """The inputs of the samples at these positions, in this order."""
+        args = [select(value, positions) for select, value in zip(self._args, self.inputs.args)]
+        kwargs = {name: self._kwargs[name](value, positions) for name, value in self.inputs.kwargs.items()}
+        return Inputs(*args, **kwargs)
+
+    @property
+    def whole(self) -> Inputs:
+        """The inputs of all samples."""
+        return self.select(list(range(self.rows)))
+
+
+def plan(inputs: Inputs, rows: int) -> Plan:
+    """How to split the inputs of `rows` samples.
+
+    Raises:
+        InvalidBatchError: if a part cannot be split by sample, or could be in two ways, or if there is no part that has samples.
+    """
+    counted = _Counted()
+
+    def of(value: Any, path: str) -> Select:
+        try:
+            return _split(value, rows, path, counted)
+        except Refused as refused:
+            raise InvalidBatchError(str(refused)) from None
+
+    args = tuple(of(value, f"argument {number}") for number, value in enumerate(inputs.args))
+    kwargs = {name: of(value, f"argument `{name}`") for name, value in inputs.kwargs.items()}
+    if not counted.parts:
+        raise InvalidBatchError("there is no input that has samples: expected at least one tensor or list; pass the inputs of the batch")
+    return Plan(inputs, rows, args, kwargs)
+
+
+@dataclass
+class _Counted:
+    """How many parts have samples."""
+
+    parts: int = 0
+
+
+def _split(value: Any, rows: int, path: str, counted: _Counted) -> Select:
+    if value is None:
+        # An argument that is not passed: there is nothing to split.
+        return _as_it_is
+    if is_numeric(value):
+        return _split_tensor(value, rows, path, counted)
+    if isinstance(value, PerSample):
+        return _per_sample(value, rows, path, counted)
+    if isinstance(value, Parts):
+        return _children(value, list(value.items), rows, path, counted, lambda own, items: type(own.items)(items))
+    if hasattr(value, "__tcx_select__") and hasattr(value, "__len__"):
+        _check_rows(len(value), rows, path)
+        counted.parts += 1
+        return lambda own, positions: own.__tcx_select__(positions)
+    if isinstance(value, Mapping):
+        return _mapping(value, rows, path, counted)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _dataclass(value, rows, path, counted)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _children(value, list(value), rows, path, counted, lambda own, items: type(own)(*items), value._fields)
+    if isinstance(value, (list, tuple)):
+        return _sequence(value, rows, path, counted)
+    raise Refused(_shared(value, path))
+
+
+def _as_it_is(value: Any, _: list[int]) -> Any:
+    return value
+
+
+_SINGLE = (bool, int, float, str, bytes)
+
+
+def _shared(value: Any, path: str) -> str:
+    name = path.removeprefix("argument ").strip("`")
+    if isinstance(value, _SINGLE) and not name.isidentifier():
+        return (
+            f"{path} is {value!r} for all samples, so it cannot be split by sample: make it a part of the module and of `config=`, or pass a list with one "
+            "value for each sample"
+        )
+    if isinstance(value, _SINGLE):
+        return (
+            f"{path} is {value!r} for all samples, so it cannot be split by sample: pass it to `tcx.cached` as `shared={{{name!r}: {value!r}}}`, "
+            "which makes it part of the identity, or pass a list with one value for each sample"
+        )
+    return (
+        f"{path} is {type(value).__name__}, which cannot be split by sample: pass tensors, arrays, or lists with one item for each sample, or give the "
+        "class a method `__tcx_select__(positions)` and `__len__`"
+    )
+
+
+def _check_rows(found: int, rows: int, path: str) -> None:
+    if found != rows:
+        raise Refused(
+            f"{path}: expected one row for each of {rows} ids, found {found}; pass one id per sample, and what all samples share as `shared=` of `tcx.cached`"
+        )
+
+
+def _split_tensor(value: Any, rows: int, path: str, counted: _Counted) -> Select:
+    if not value.shape:
+        raise Refused(
+            f"{path} is a single number, which cannot be split by sample: pass what all samples share as `shared=` of `tcx.cached`"
+        )
+    _check_rows(value.shape[0], rows, path)
+    counted.parts += 1
+    return _select_rows
+
+
+def _select_rows(value: Any, positions: list[int]) -> Any:
+    if is_array(value):
+        return value[positions]
+    import torch
+
+    if value.layout == torch.strided:
+        return value.index_select(0, torch.tensor(positions, dtype=torch.int64, device=value.device))
+    return torch.stack([value[position] for position in positions])
+
+
+def _per_sample(value: PerSample, rows: int, path: str, counted: _Counted) -> Select:
+    _check_rows(len(value.items), rows, path)
+    counted.parts += 1
+    return lambda own, positions: _like(own.items, [own.items[position] for position in positions])
+
+
+def _like(sequence: Any, items: list[Any]) -> Any:
+    return tuple(items) if isinstance(sequence, tuple) else items
+
+
+def _mapping(value: Mapping[Any, Any], rows: int, path: str, counted: _Counted) -> Select:
+    if not value:
+        raise Refused(f"{path} is empty: leave it out")
+
+    def rebuild(own: Mapping[Any, Any], items: list[Any]) -> Any:
+        chosen = dict(zip(own, items))
+        # A BatchEncoding of transformers is made of a dict, as most mappings are.
+        return chosen if type(own) is dict else type(own)(chosen)  # type: ignore[call-arg]
+
+    return _children(value, list(value.values()), rows, path, counted, rebuild, list(value), _values)
+
+
+def _values(value: Mapping[Any, Any]) -> list[Any]:
+    return list(value.values())
+
+
+def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
+    names = [field.name for field in dataclasses.fields(value)]
+
+    def read(own: Any) -> list[Any]:
+        return [getattr(own, name) for name in names]
+
+    def rebuild(own: Any, items: list[Any]) -> Any:
+        return dataclasses.replace(own, **dict(zip(names, items)))
+
+    return _children(value, read(value), rows, path, counted, rebuild, names, read)
+
+
+def _children(
+    value: Any,
+    items: list[Any],
+    rows: int,
+    path: str,
+    counted: _Counted,
+    rebuild: Callable[[Any, list[Any]], Any],
+    names: Any = None,
+    read: Callable[[Any], list[Any]] | None = None,
+) -> Select:
+    """The split of a container, all parts of which have samples."""
+    labels = names if names is not None else range(len(items))
+    selects = [_split(item, rows, f"{path}[{label!r}]", counted) for label, item in zip(labels, items)]
+    read = read or (lambda own: list(own.items if isinstance(own, Parts) else own))
+
+    def select(own: Any, positions: list[int]) -> Any:
+        return rebuild(own, [choose(item, positions) for choose, item in zip(selects, read(own))])
+
+    return select
+
+
+def _sequence(value: Any, rows: int, path: str, counted: _Counted) -> Select:
+    """A list or a tuple: of parts that have all samples, or of one item for each sample, if only one of the two is possible."""
+    tried = _Counted()
+    as_parts: Select | None = None
+    why = ""
+    try:
+        as_parts = _children(value, list(value), rows, path, tried, _like)
+    except Ambiguous:
+        raise
+    except Refused as refused:
+        why = str(refused)
+    is_per_sample = len(value) == rows and _are_alike(value)
+    if as_parts is not None and is_per_sample:
+        # Also a list of None: it could be left out, or have no value for each sample.
+        raise Ambiguous(
+            f"{path} is a {type(value).__name__} of {len(value)} items for {rows} samples: it could be one item for each sample, or parts that have all "
+            "samples; pass `tcx.per_sample(…)` or `tcx.parts(…)`"
+        )
+    if as_parts is not None:
+        counted.parts += tried.parts
+        return as_parts
+    if is_per_sample and isinstance(value[0], (bool, int, float)):
+        # A size of two numbers would be split wherever a batch has two samples.
+        raise Ambiguous(
+            f"{path} is a {type(value).__name__} of {rows} numbers for {rows} samples: it could be one number for each sample, or a value that all samples share; "
+            "pass a tensor or `tcx.per_sample(…)`, or `shared=` of `tcx.cached`"
+        )
+    if is_per_sample:
+        counted.parts += 1
+        return lambda own, positions: _like(own, [own[position] for position in positions])
+    if len(value) == rows:
+        raise Ambiguous(
+            f"{path} is a {type(value).__name__} of {rows} items of different types, so it is not known whether it has one item for each sample: "
+            "pass `tcx.per_sample(…)` or `tcx.parts(…)`"
+        )
+    raise Refused(
+        (why if not all(isinstance(item, _SINGLE) for item in value) else "")
+        or f"{path} is a {type(value).__name__} of {len(value)} items for {rows} samples: expected one item for each sample, or parts that have all samples"
+    )
+
+
+def _are_alike(items: Any) -> bool:
+    """Whether items may be the values of samples: they are of one type."""
+    kinds = {"tensor" if is_tensor(item) else type(item) for item in items if item is not None}
+    return len(kinds) <= 1 and len(items) > 0

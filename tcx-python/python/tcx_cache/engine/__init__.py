@@ -1,0 +1,1 @@
+"""The engine: rows of tables, for values that Python has."""

@@ -1,0 +1,344 @@
+"""A table of rows: its columns, its ids, and what is done with them. Modules and tables of functions are built on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import _native
+from ..errors import ClosedError, Error, InvalidBatchError, InvalidSettingsError, WrongModeError
+from ..runtime.locks import ProcessLock
+from ..schema.infer import infer
+from ..schema.tree import Group, Node, Schema
+from ..schema.types import Column
+from . import ids as keys
+from .columns import Target, write
+from .coverage import Coverage
+from .handle import Handle
+from .place import Place
+
+#: The entry of an identity that pins a schema that was inferred.
+PINNED = "outputs"
+#: The number of ids that are looked up together where no rows are read.
+_MANY = 65_536
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a table is opened, when its columns and the type of its ids are known."""
+
+    place: Place
+    module: str
+    entries: list[tuple[str, str]]
+    provenance: list[tuple[str, str]]
+    settings: dict[str, Any]
+    mode: str
+    arrays: str
+
+    def of(self, entries: list[tuple[str, str]], provenance: list[tuple[str, str]]) -> Opening:
+        """The same with an identity."""
+        return replace(self, entries=entries, provenance=provenance)
+
+
+class Rows:
+    """The rows of one module or function.
+
+    Its columns are declared, or read from the folder if it exists, or inferred from the first batch that is computed.
+    """
+
+    def __init__(self, opening: Opening, schema: Schema | None, ids: str | None, is_pinned: bool = False) -> None:
+        self.opening = opening
+        self._opening = ProcessLock()
+        self._handle: Handle | None = None
+        self._ids = ids
+        self._schema = schema
+        self._is_pinned = is_pinned
+        self._is_closed = False
+        if schema is None and opening.settings.get("on_mismatch") == "separate":
+            raise InvalidSettingsError(
+                f"module `{opening.module}`: `on_mismatch=\"separate\"` needs `outputs=`: without them the identity is not known before the first batch"
+            )
+        if opening.settings.get("on_mismatch") != "separate" or ids is None:
+            self._read_existing()
+        if self._schema is not None and self._ids is not None:
+            self._open(self._schema, self._ids)
+
+    @staticmethod
+    def existing(opening: Opening, schema: Schema | None) -> Rows:
+        """The rows of an existing folder, with whatever identity it has."""
+        spec = _native.Spec.read(f"{opening.place}/{opening.module}")
+        own = [entry for entry in spec.identity if entry[0] != PINNED and not entry[0].startswith("Output")]
+        return Rows(opening.of(own, spec.provenance), schema, spec.ids)
+
+    def _read_existing(self) -> None:
+        """Takes over what was not declared from the folder, if it exists."""
+        place = self.opening.place
+        if not isinstance(place, str) or not _native.is_module(f"{place}/{self.opening.module}"):
+            return
+        spec = _native.Spec.read(f"{place}/{self.opening.module}")
+        self._ids = self._ids or spec.ids
+        pinned = dict(spec.identity).get(PINNED)
+        if self._schema is None:
+            self._schema = Schema.parse(pinned) if pinned else _declared_before(spec) or from_leaves(spec.leaves)
+            self._is_pinned = pinned is not None
+        else:
+            # Declared now, and inferred when the folder was created: the same if nothing differs.
+            self._is_pinned = self._is_pinned or pinned == self._schema.text()
+
+    def _open(self, schema: Schema, ids: str) -> Handle:
+        own = self.opening
+        entries = [*own.entries, *schema.entries()]
+        provenance = [*own.provenance, (PINNED, schema.text())]
+        if self._is_pinned:
+            entries.append(provenance.pop())
+        spec = _native.Spec(own.module, ids, schema.leaves(), entries, provenance)
+        self._handle = Handle(own.place, spec, own.settings, own.mode)
+        return self._handle
+
+    @property
+    def handle(self) -> Handle | None:
+        """The open table; ``None`` as long as its columns are not known."""
+        if self._is_closed:
+            raise ClosedError(f"the cache of `{self.opening.module}` is closed: open it again")
+        if self._handle is None and self._ids is not None:
+            with self._opening:
+                # Another process may have created the folder.
+                if self._handle is None and self._schema is None:
+                    self._read_existing()
+                if self._handle is None and self._schema is not None:
+                    self._open(self._schema, self._ids)
+        return self._handle
+
+    @property
+    def schema(self) -> Schema | None:
+        """The columns, if they are known."""
+        return self._schema
+
+    @property
+    def ids(self) -> str | None:
+        """The type of the ids, if it is known."""
+        return self._ids
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the columns were inferred, and are part of the identity."""
+        return self._is_pinned
+
+    def required(self) -> Handle:
+        """The open table.
+
+        Raises:
+            InvalidBatchError: if its columns are not known yet.
+        """
+        handle = self.handle
+        if handle is None:
+            raise InvalidBatchError(
+                f"module `{self.opening.module}`: nothing is stored, and `outputs=` are not declared, so the columns are not known; compute a batch first"
+            )
+        return handle
+
+    def pack(self, ids: Any, view: int) -> _native.Keys:
+        """The keys of ids, which settle their type if it is not known."""
+        if self._ids is None:
+            found = keys.listed(ids)
+            kind = keys.type_of(found)
+            if kind is None:
+                raise InvalidBatchError("there is no id in the batch, so their type is not known; declare `ids=`")
+            packed = keys.pack(ids, kind, view)
+            with self._opening:
+                self._ids = self._ids or kind
+            return packed
+        return keys.pack(ids, self._ids, view)
+
+    # Reading and computing.
+
+    def lookup(self, packed: _native.Keys, pinned: bool = False) -> Found | None:
+        """Looks up a batch; ``None`` as long as the columns are not known."""
+        handle = self.handle
+        if handle is None or self._schema is None:
+            return None
+        target = Target(self._schema, len(packed), self.opening.arrays, pinned)
+        store = handle.reader
+        return Found(handle, store, target, store.lookup(packed, target.into()), packed)
+
+    def lookup_to_write(self, packed: _native.Keys, found: Found | None) -> Found | None:
+        """The same batch in the store of this process, with what other threads have computed since."""
+        handle = self.handle
+        if handle is None or self._schema is None:
+            return None
+        store = handle.writer if handle.stores_rows else handle.reader
+        if found is not None and found.store is store:
+            store.lookup_again(found.rows)
+            return found
+        target = Target(self._schema, len(packed), self.opening.arrays)
+        return Found(handle, store, target, store.lookup(packed, target.into(), None, found is not None), packed)
+
+    def check_any(self, positions: list[int]) -> None:
+        """Refuses a batch without samples, from which no column can be inferred.
+
+        Raises:
+            InvalidBatchError: if there is no position.
+        """
+        if not positions:
+            raise InvalidBatchError(f"module `{self.opening.module}`: the batch has no sample, so the columns are not known; declare `outputs=`")
+
+    def columns(self, output: Any, rows: int) -> list[_native.Column]:
+        """The columns of a computed output. The first one settles the schema, if it was not declared."""
+        if self._schema is None:
+            with self._opening:
+                if self._schema is None:
+                    schema = infer(output, rows)
+                    self._is_pinned = True
+                    columns = write(schema, output, rows)
+                    if self._ids is not None:
+                        self._open(schema, self._ids)
+                    self._schema = schema
+                    return columns
+        return write(self._schema, output, rows)
+
+    # Keeping and removing.
+
+    def coverage(self, ids: Any, view: int) -> Coverage:
+        """Which of these ids have a row."""
+        found = keys.listed(ids)
+        distinct = list(dict.fromkeys(found))
+        handle = self.handle
+        if not distinct:
+            return Coverage(0, [])
+        if handle is None:
+            self.pack(distinct[:1], view)
+            handle = self.handle
+        if handle is None or handle.mode == "off":
+            return Coverage(len(distinct), distinct)
+        missing: list[Any] = []
+        for start in range(0, len(distinct), _MANY):
+            part = distinct[start : start + _MANY]
+            rows = handle.reader.lookup(self.pack(part, view), [], [], True)
+            missing += [part[position] for position in rows.all_missing()]
+        return Coverage(len(distinct), missing)
+
+    def prefetch(self, ids: Any, view: int) -> int:
+        """Brings rows into memory, and returns how many are stored."""
+        handle = self.handle
+        packed = self.pack(ids, view)
+        return 0 if handle is None else handle.reader.prefetch(packed)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
+
+    def close(self) -> None:
+        """Flushes and closes."""
+        self._is_closed, handle = True, self._handle
+        if handle is not None:
+            handle.close()
+
+    def flush(self) -> None:
+        """Makes the rows durable that this process has computed."""
+        handle = self.handle
+        if handle is not None:
+            handle.flush()
+
+    def changed(self) -> _native.Store:
+        """The store, to change what is in it."""
+        handle = self.required()
+        if not handle.stores_rows:
+            mode = "ReadOnly" if handle.mode == "read_only" else "Off"
+            raise WrongModeError(
+                f"module `{self.opening.module}`: cannot change rows: this handle has mode {mode}; open the module in mode read_write"
+            )
+        return handle.writer
+
+
+@dataclass
+class Found:
+    """A batch that was looked up."""
+
+    handle: Handle
+    store: _native.Store
+    target: Target
+    rows: _native.Rows
+    packed: _native.Keys
+
+    @property
+    def missing(self) -> int:
+        """How many rows are missing."""
+        return self.rows.missing()
+
+    def insert(
+        self,
+        positions: list[int],
+        columns: list[_native.Column],
+        seconds: float,
+        attestation: _native.Attestation | None = None,
+    ) -> None:
+        """Adds computed rows."""
+        self.store.computed(len(positions), seconds)
+        self.store.insert(self.rows, positions, columns, attestation)
+
+    def values(self) -> list[Any]:
+        """The columns, when all rows are found."""
+        return self.target.read(self.rows)
+
+    def output(self, schema: Schema) -> Any:
+        """The rows, when all are found."""
+        return schema.build(self.values())
+
+
+def _declared_before(spec: _native.Spec) -> Schema | None:
+    """The schema that the program declared which created the folder, if it was written in Python: whether numbers are tensors or lists is
+    not decided by the columns."""
+    try:
+        schema = Schema.parse(dict(spec.provenance)[PINNED])
+    except (KeyError, ValueError, Error):
+        return None
+    return schema if schema.leaves() == spec.leaves else None
+
+
+def from_leaves(leaves: list[Any]) -> Schema:
+    """The schema of columns that another program has declared: dicts by the dots of their names, and tensors."""
+    columns: list[tuple[str, Column]] = []
+    for name, kind, dtype, shape, is_optional in leaves:
+        is_sizes = columns and name == f"{columns[-1][0]}.sizes" and columns[-1][1].varying > 1
+        if is_sizes or name.startswith("__"):
+            continue
+        of = "tensor" if kind in ("dense", "ragged") else "str" if kind == "text" else "bytes"
+        columns.append((name, Column(of, dtype, tuple(shape), None, is_optional)))
+    if len(columns) == 1 and columns[0][0] == "value":
+        return Schema(columns[0][1])
+    tree: dict[str, Any] = {}
+    for name, column in columns:
+        *path, last = name.split(".")
+        place = tree
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = column
+
+    def build(own: dict[str, Any]) -> Node:
+        fields = ((name, build(child) if isinstance(child, dict) else child) for name, child in own.items())
+        return Group("dict", tuple(fields))
+
+    return Schema(build(tree))
+
+
+def timed(compute: Callable[[], Any]) -> tuple[Any, float]:
+    """What a function returns, and how many seconds it took."""
+    start = time.perf_counter()
+    found = compute()
+    return found, time.perf_counter() - start
+
+
+def batches(ids: Iterable[Any], size: int) -> Iterable[list[Any]]:
+    """Lists of this many ids, the last one shorter."""
+    batch: list[Any] = []
+    for own in ids:
+        batch.append(own)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+

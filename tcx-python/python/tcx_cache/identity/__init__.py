@@ -1,0 +1,1 @@
+"""The identity of a module: everything that decides its outputs."""

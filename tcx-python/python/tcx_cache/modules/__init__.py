@@ -1,0 +1,1 @@
+"""What a user opens: caches, tables, cached modules."""

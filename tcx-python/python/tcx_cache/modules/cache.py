@@ -1,0 +1,232 @@
+"""A cache: a directory, or memory, that holds the rows of modules and tables."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .. import _native
+from ..engine import settings as all_settings
+from ..engine.place import Place, directory
+from ..engine.rows import Opening
+from ..errors import ClosedError, InvalidSettingsError
+from ..identity.config import entries
+from ..tensors.memory import default_arrays
+from .table import Table, open_table
+from .upkeep import Upkeep
+
+if TYPE_CHECKING:
+    import os
+
+    import torch
+
+    from .cached import Cached
+
+
+class Cache:
+    """The rows of modules and tables in a directory, which any number of processes share, in Python and in Rust.
+
+    Args:
+        directory: The cache directory, which is created with the first rows; ``None`` for a cache in the memory of this process.
+        mode: ``read_write``; ``read_only`` stores nothing; ``recompute`` computes every row again and replaces the stored ones; ``off``
+            computes everything and reads and stores nothing.
+        arrays: The library whose tensors are returned, ``torch`` or ``numpy``; torch where it is installed.
+        **settings: ``time_to_live``, ``max_bytes``, ``when_full``, ``on_mismatch``, ``compression``, ``memory_cache_bytes`` and the others of
+            ``tcx::CacheBuilder`` and ``tcx::Tuning``, with durations in seconds or as ``timedelta``. None of them is part of an identity.
+
+    Raises:
+        InvalidPathError: if the directory cannot be that of a cache.
+        InvalidSettingsError: if there is no such setting.
+
+    >>> import tempfile, tcx_cache as tcx
+    >>> cache = tcx.Cache(tempfile.mkdtemp(), compression="zstd", flush_interval=1.0)
+    >>> squares = cache.table("squares_v1", outputs=int, ids=int)
+    >>> squares.fetch([3, 4], lambda missing: [number * number for number in missing])
+    [9, 16]
+    >>> cache.close()
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None,
+        *,
+        mode: str = "read_write",
+        arrays: str | None = None,
+        **settings: Any,
+    ) -> None:
+        if arrays not in (None, "torch", "numpy"):
+            raise InvalidSettingsError(f"setting `arrays`: found `{arrays}`, expected `torch` or `numpy`")
+        self._place: Place = _native.Memory() if directory is None else _directory(directory)
+        self._mode = all_settings.check_mode(mode)
+        self._arrays = arrays
+        self._settings = all_settings.check(settings)
+        self._opened: list[Upkeep] = []
+        self._is_closed = False
+
+    @property
+    def path(self) -> str | None:
+        """The directory; ``None`` of a cache in memory."""
+        return self._place if isinstance(self._place, str) else None
+
+    def modules(self) -> list[str]:
+        """The names of the folders in the directory, one for each module or table that has rows."""
+        import os
+
+        return _native.modules(self._place) if isinstance(self._place, str) and os.path.isdir(self._place) else []
+
+    def module(self, module: torch.nn.Module, id: str, *, mode: str | None = None, **options: Any) -> Cached:
+        """Opens the cache of a frozen module. The options are those of :func:`tcx_cache.cached`.
+
+        Raises:
+            InvalidWeightsError: if the module is in training mode, or a parameter tracks gradients.
+            MismatchError: if the folder belongs to another identity: other weights, configuration or outputs.
+        """
+        from .opening import open_module
+
+        cached = open_module(self.opening(id, "torch", mode), module, **options)
+        self._opened.append(cached)
+        return cached
+
+    def table(
+        self,
+        name: str,
+        outputs: Any = None,
+        *,
+        ids: type | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        mode: str | None = None,
+    ) -> Table:
+        """Opens a table: a typed store for any function of a sample.
+
+        Args:
+            name: The id of the table, which names its folder.
+            outputs: The types of the values; inferred from the first batch, if they are not declared.
+            ids: ``str``, ``int`` or ``bytes``; that of the first ids, if it is not declared.
+            metadata: Versions and settings that decide the values. A stored table with other metadata is refused.
+            mode: The mode, if it is another one than that of the cache.
+
+        Raises:
+            MismatchError: if the stored table has other columns or metadata.
+        """
+        found = [("self", "table")]
+        for own, value in (metadata or {}).items():
+            found += entries(own, value)
+        table = open_table(self.opening(name, self._arrays or default_arrays(), mode).of(found, _provenance()), outputs, ids)
+        self._opened.append(table)
+        return table
+
+    def opening(self, module: str, arrays: str, mode: str | None = None) -> Opening:
+        """How a module or table of this cache is opened, without its identity."""
+        if self._is_closed:
+            raise ClosedError("the cache is closed: open it again")
+        chosen = self._mode if mode is None else all_settings.check_mode(mode)
+        return Opening(self._place, module, [], [], self._settings, chosen, arrays)
+
+    def flush(self) -> None:
+        """Makes the rows of all modules and tables durable that were opened with this cache."""
+        for own in self._opened:
+            if not own.is_closed:
+                own.flush()
+
+    def close(self) -> None:
+        """Flushes and closes all modules and tables that were opened with this cache.
+
+        Raises:
+            Error: the first error, after all are closed.
+        """
+        self._is_closed = True
+        errors = []
+        for own in self._opened:
+            try:
+                own.close()
+            except Exception as error:
+                errors.append(error)
+        self._opened.clear()
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Cache({self.path!r}, mode={self._mode!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not isinstance(self._place, str):
+            raise InvalidSettingsError("a cache in memory belongs to this process: it cannot be pickled; use a directory")
+        return _reopen, (self._place, self._mode, self._arrays, self._settings)
+
+
+def _directory(path: str | os.PathLike[str]) -> str:
+    return directory(path)
+
+
+def _reopen(path: str, mode: str, arrays: str | None, settings: dict[str, Any]) -> Cache:
+    return Cache(path, mode=mode, arrays=arrays, **settings)
+
+
+def _provenance() -> list[tuple[str, str]]:
+    return [
+        ("tcx", _native.__version__),
+        ("python", platform.python_version()),
+        ("platform", f"{platform.system().lower()}-{platform.machine()}"),
+        ("host", platform.node()),
+        ("program", sys.argv[0].rsplit("/", 1)[-1] if sys.argv else ""),
+    ]
+
+
+_SETTINGS_OF_MODULES = frozenset(
+    {
+        "outputs",
+        "ids",
+        "config",
+        "shared",
+        "type_name",
+        "fields",
+        "output_device",
+        "allow_gradients",
+        "recheck",
+        "refuse_repeated_ids",
+    }
+)
+
+
+def cached(module: torch.nn.Module, directory: str | os.PathLike[str] | None, id: str, *, mode: str = "read_write", **options: Any) -> Cached:
+    """A frozen module that computes missing samples only: ``cached(images, ids=ids)``.
+
+    Args:
+        module: The module, in evaluation mode, whose parameters do not require gradients.
+        directory: The cache directory; ``None`` for memory.
+        id: The id of the module, which names its folder. Change it when the code of ``forward`` changes.
+        mode: As of :class:`Cache`.
+        outputs: The types of the outputs, such as ``{"pooled": tcx.f32[2048], "tokens": tcx.f16[None, 768]}``. If they are not declared, the
+            first batch decides them, and they become part of the identity.
+        ids: ``str``, ``int`` or ``bytes``; that of the first ids, if it is not declared.
+        config: Further values that decide the outputs, such as the size of images. They are part of the identity.
+        shared: Keyword arguments that are the same for all samples. They are part of the identity, and passed to every call.
+        type_name: The name of the module in the identity, if it is not that of its class: the name of the struct in Rust.
+        fields: The fields of the struct in Rust, in order, with ``tcx.WEIGHTS`` for the network: rows are then shared with that program.
+        output_device: Where outputs are put; the device of the weights.
+        allow_gradients: Whether parameters may require gradients. Rows have none in any case.
+        recheck: The fraction of computed samples that is computed again as a check.
+        refuse_repeated_ids: Whether an id that is twice in a batch with different inputs is an error, and not only a warning.
+        **options: The settings of :class:`Cache`.
+
+    Raises:
+        InvalidWeightsError: if the module is in training mode, a parameter tracks gradients, or its ``state_dict`` holds more than tensors.
+        MismatchError: if the folder belongs to another identity: other weights, configuration or outputs. The message names both sides.
+
+    >>> import tempfile, torch, tcx_cache as tcx
+    >>> layer = torch.nn.Linear(4, 2).eval().requires_grad_(False)
+    >>> features = tcx.cached(layer, tempfile.mkdtemp(), id="linear_v1")
+    >>> features(torch.ones(3, 4), ids=["a", "b", "c"]).shape
+    torch.Size([3, 2])
+    """
+    own = {name: options.pop(name) for name in list(options) if name in _SETTINGS_OF_MODULES}
+    return Cache(directory, mode=mode, **options).module(module, id, **own)

@@ -1,0 +1,263 @@
+"""A cached module: looks up a batch, computes the missing samples, and returns all of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Union
+
+import torch
+
+from .. import _native
+from ..batch.split import Inputs, Plan, plan
+from ..engine import ids as keys
+from ..engine.rows import Found, Rows, timed
+from ..errors import InvalidBatchError, ModuleViolationError
+from ..schema.tree import Schema
+from .checks import Batch, difference
+from .computing import Computing
+from .table import WarmReport, distinct_positions, reopen, travel, warm
+from .upkeep import Upkeep, checked_view
+
+#: Loads the inputs of the samples with these ids: a tensor, a tuple of positional arguments, a mapping of keyword arguments, or
+#: :class:`tcx_cache.Inputs`.
+Loader = Callable[["list[Any]"], Any]
+#: What the module has in common with the cache around it, so that names of parameters stay as they are.
+_SHARED = (
+    "_parameters",
+    "_buffers",
+    "_modules",
+    "_non_persistent_buffers_set",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+
+class Cached(Upkeep, torch.nn.Module):
+    """A frozen module that computes missing samples only. Made by :func:`tcx_cache.cached` or :meth:`tcx_cache.Cache.module`.
+
+    It is a ``torch.nn.Module``: ``state_dict``, ``named_parameters`` and ``to`` are those of the module inside, under the same names.
+    ``train`` leaves the module inside in evaluation mode. Other attributes are those of the module inside.
+    """
+
+    _computing: Computing
+    _output_device: torch.device | None
+
+    def __init__(self, computing: Computing, rows: Rows, view: int = 0, output_device: Any = None) -> None:
+        torch.nn.Module.__init__(self)
+        own = self.__dict__
+        own["_computing"], own["_rows"], own["_view"] = computing, rows, view
+        own["_output_device"] = None if output_device is None else torch.device(output_device)
+        inside = vars(computing.module)
+        own.update({name: inside[name] for name in _SHARED if name in inside})
+        own["training"] = False
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            computing = self.__dict__.get("_computing")
+            if computing is None:
+                raise
+            return getattr(computing.module, name)
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """The module inside."""
+        return self._computing.module
+
+    def train(self, mode: bool = True) -> Cached:
+        """Changes nothing: the module stays in evaluation mode, also where it is a part of one that is trained."""
+        return self
+
+    def view(self, number: int) -> Cached:
+        """The same module for a variant of its samples, such as an augmentation: 0 is the sample itself."""
+        return Cached(self._computing, self._rows, checked_view(number), self._output_device)
+
+    def forward(self, *args: Any, ids: Any, **kwargs: Any) -> Any:
+        """The outputs of a batch, one row for each id in the order asked. Only missing samples are computed, each id once.
+
+        Args:
+            *args: The inputs, every part of which has one row or item for each id, along its first dimension.
+            ids: One id for each sample: strings, integers, byte strings, or a vector of integers.
+            **kwargs: Further inputs.
+
+        Raises:
+            InvalidBatchError: if an input cannot be split by sample, or the numbers of ids and samples differ.
+            ModuleViolationError: if weights have changed, or the module is not deterministic.
+            InvalidOutputError: if the outputs are not as declared, or as those of the first batch.
+        """
+        listed = keys.listed(ids)
+        split = plan(Inputs(*args, **kwargs), len(listed))
+        packed = self._rows.pack(ids, self._view)
+        found = self._lookup(packed)
+        if found is None or found.missing:
+            found = self._complete(listed, packed, found, split.select, has_all=True)
+        return self._output(found)
+
+    def fetch(self, ids: Any, load: Loader | None = None) -> Any:
+        """The outputs of these ids. If some are missing, ``load`` is called with their ids, each once, and returns their inputs.
+
+        Raises:
+            InvalidBatchError: if rows are missing and there is no ``load``; otherwise as :meth:`forward`.
+        """
+        packed = self._rows.pack(ids, self._view)
+        found = self._lookup(packed)
+        listed: list[Any] = []
+        while found is None or found.missing:
+            listed = listed or keys.listed(ids)
+            positions = distinct_positions(listed) if found is None else found.rows.distinct_missing()
+            loaded = _Loaded(self._load([listed[position] for position in positions], load), positions)
+            try:
+                found = self._complete(listed, packed, found, loaded.select)
+            except _NotLoadedError:
+                # A row that was found before is gone: another process has invalidated or evicted it.
+                found = self._lookup(packed)
+        return self._output(found)
+
+    def _load(self, wanted: list[Any], load: Loader | None) -> Plan:
+        if load is None:
+            raise InvalidBatchError(
+                f"module `{self.id}`: {len(wanted)} samples are missing, one of them with id {wanted[0]!r}, and there is no function that loads their inputs; "
+                "pass `load`, or fill the cache before"
+            )
+        return plan(as_inputs(load(wanted)), len(wanted))
+
+    def _lookup(self, packed: _native.Keys) -> Found | None:
+        return self._rows.lookup(packed, pinned=self._device().type == "cuda")
+
+    def _complete(
+        self, ids: list[Any], packed: _native.Keys, found: Found | None, select: Select, has_all: bool = False
+    ) -> Found:
+        """Computes the missing rows. With `has_all`, the inputs of all positions can be selected, those of repeated ids too."""
+        computing = self._computing
+        if computing.lock.is_held_here:
+            raise ModuleViolationError(
+                f"module `{self.id}`: `forward` used its own handle to compute samples: it would wait for itself forever; compute there without the handle, or "
+                "use another module"
+            )
+        with computing.lock:
+            found = self._rows.lookup_to_write(packed, found)
+            positions = distinct_positions(ids) if found is None else found.rows.distinct_missing()
+            if not positions and found is not None:
+                return found
+            self._rows.check_any(positions)
+            inputs = select(positions)
+            if has_all and len(positions) < (len(ids) if found is None else found.missing):
+                computing.check_repeated(ids, positions, select)
+            output, seconds = timed(lambda: computing.run(inputs))
+            columns = self._rows.columns(output, len(positions))
+            self._check(output, [ids[position] for position in positions], lambda rows: select([positions[row] for row in rows]))
+            found = found or self._rows.lookup_to_write(packed, None)
+            if found is None:
+                raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
+            found.insert(positions, columns, seconds, computing.attestation())
+            return found
+
+    def _check(self, output: Any, ids: list[Any], select: Select) -> None:
+        """Checks a computed batch, before anything of it is stored."""
+        computing, checks = self._computing, self._computing.checks
+        store = self._rows.required().reader
+        if not computing.is_looked_up:
+            computing.is_looked_up = True
+            checks.trust(store.has_passed(computing.conditions))
+        was_shown = checks.is_independent
+        batch = Batch(self._schema(), output, len(ids), lambda rows: computing.run(select(rows)), lambda row: repr(ids[row]))
+        try:
+            checks.look_at(batch)
+        finally:
+            if checks.is_broken:
+                store.forget_passed(computing.conditions)
+        if checks.is_independent and not was_shown:
+            store.record_passed(computing.conditions)
+
+    def warm(self, ids: Iterable[Any], load: Loader, *, batch_size: int = 64, progress: bool = True) -> WarmReport:
+        """Computes the missing samples of these ids, in batches of this size, and shows a progress bar where tqdm is installed."""
+        return warm(self, ids, lambda part: self.fetch(part, load), batch_size, progress)
+
+    def verify(self, ids: Any, load: Loader) -> list[str]:
+        """Computes the samples with these ids again, and compares them with the stored rows. Returns what differs, one line for each sample.
+        Ids without a row are left out."""
+        distinct = list(dict.fromkeys(keys.listed(ids)))
+        absent = set(self.coverage(distinct).missing)
+        stored_ids = [own for own in distinct if own not in absent]
+        if not stored_ids:
+            return []
+        stored = self.fetch(stored_ids)
+        computing = self._computing
+        with computing.lock:
+            output = computing.run(self._load(stored_ids, load).whole)
+        batch = Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
+        return difference(batch, output)
+
+    def _schema(self) -> Schema:
+        schema = self._rows.schema
+        if schema is None:
+            raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
+        return schema
+
+    def _device(self) -> torch.device:
+        return self._output_device or self._computing.device
+
+    def _output(self, found: Found) -> Any:
+        values = found.values()
+        device = self._device()
+        if device.type != "cpu":
+            values = [_moved(value, device) for value in values]
+        return self._schema().build(values)
+
+    def __repr__(self) -> str:
+        return f"Cached({self.id!r}, mode={self.mode!r}, {type(self.module).__name__})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A network does not travel: another process reads the same rows.
+        return reopen, (*travel(self._rows), self._view)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Cached:
+        own = self._computing
+        return Cached(own.copied(copy.deepcopy(own.module, memo)), self._rows, self._view, self._output_device)
+
+
+#: Selects the inputs at some positions of a batch.
+Select = Callable[["list[int]"], Inputs]
+
+
+class _NotLoadedError(Exception):
+    """The inputs of a sample were not loaded, because its row was there."""
+
+
+class _Loaded:
+    """Inputs that were loaded for some samples of a batch."""
+
+    def __init__(self, split: Plan, positions: list[int]) -> None:
+        self._split = split
+        self._places = {position: number for number, position in enumerate(positions)}
+
+    def select(self, positions: list[int]) -> Inputs:
+        """The inputs of the samples at these positions of the batch."""
+        if not all(position in self._places for position in positions):
+            raise _NotLoadedError
+        return self._split.select([self._places[position] for position in positions])
+
+
+def as_inputs(loaded: Any) -> Inputs:
+    """What a loader returned, as arguments."""
+    if isinstance(loaded, Inputs):
+        return loaded
+    if isinstance(loaded, tuple) and not hasattr(loaded, "_fields"):
+        return Inputs(*loaded)
+    if isinstance(loaded, Mapping):
+        if not all(isinstance(name, str) for name in loaded):
+            raise InvalidBatchError("the loader returned a mapping whose keys are no names of arguments; return `tcx.Inputs(mapping)` to pass it as one argument")
+        return Inputs(**loaded)
+    return Inputs(loaded)
+
+
+def _moved(value: Any, device: torch.device) -> Union[Any, "list[Any]"]:
+    if isinstance(value, torch.Tensor):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, list):
+        return [_moved(item, device) for item in value]
+    return value

@@ -1,0 +1,137 @@
+"""A module that computes: frozen, checked, and run with all its inputs."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from .. import _native
+from ..batch.same import are_same
+from ..batch.split import Inputs
+from ..errors import InvalidBatchError, InvalidWeightsError, ModuleViolationError
+from ..identity.adapters import adapters
+from ..identity.weights import Watch
+from ..runtime.locks import ProcessLock
+from .checks import VERSION, Checks
+
+
+class Computing:
+    """A module, and what is known of it; shared by a handle and its views."""
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        shared: dict[str, Any],
+        name: str,
+        allows_gradients: bool,
+        recheck: float,
+        refuses_repeated: bool,
+    ) -> None:
+        self.module, self.name, self.shared = module, name, shared
+        self.lock = ProcessLock()
+        self.watch = Watch(module, allows_gradients)
+        self.adapters = adapters(module)
+        self.checks = Checks(name, recheck)
+        #: Whether it was looked up which checks an earlier process has recorded.
+        self.is_looked_up = False
+        self.allows_gradients, self.recheck, self.refuses_repeated = allows_gradients, recheck, refuses_repeated
+        self._has_warned = False
+        self._has_shown_gradients = allows_gradients
+        self._attestation: _native.Attestation | None = None
+
+    def copied(self, module: torch.nn.Module) -> Computing:
+        """The same for a copy of the module."""
+        return Computing(module, self.shared, self.name, self.allows_gradients, self.recheck, self.refuses_repeated)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the first weight."""
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        return tensors[0].device if tensors else torch.device("cpu")
+
+    @property
+    def conditions(self) -> str:
+        """Everything that matters for the checks but the identity."""
+        machine = f"{platform.system()}-{platform.machine()}"
+        return f"Independent, python checks {VERSION}, torch {torch.__version__}, {machine}, device {self.device.type}"
+
+    def attestation(self) -> _native.Attestation:
+        """What the writer asks before rows of this module become durable."""
+        if self._attestation is None:
+            self._attestation = _native.Attestation(self.watch.attest)
+        return self._attestation
+
+    def run(self, inputs: Inputs) -> Any:
+        """The output of the module, which is frozen before and after."""
+        twice = sorted(inputs.kwargs.keys() & self.shared.keys())
+        if twice:
+            raise InvalidBatchError(f"argument `{twice[0]}` is one that all samples share, by `shared=`; do not pass it again")
+        self.check()
+        with torch.set_grad_enabled(not self._has_shown_gradients):
+            # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
+            output = self.module(*inputs.args, **inputs.kwargs, **self.shared)
+        self.check()
+        if not self._has_shown_gradients:
+            self._refuse_gradients(output, inputs)
+            self._has_shown_gradients = True
+        return output
+
+    def _refuse_gradients(self, output: Any, inputs: Inputs) -> None:
+        if any(tensor.requires_grad for tensor in _tensors([inputs.args, inputs.kwargs, self.shared])):
+            raise InvalidBatchError(f"module `{self.name}`: an input tracks gradients, and stored rows have none; pass `input.detach()`")
+        if any(tensor.requires_grad for tensor in _tensors(output)):
+            raise ModuleViolationError(
+                f"module `{self.name}`: an output tracks gradients, so a tensor that is no parameter of the module is trainable; call `requires_grad_(False)` on it"
+            )
+
+    def check(self) -> None:
+        """Refuses weights or adapters that have changed.
+
+        Raises:
+            ModuleViolationError: if they have.
+        """
+        try:
+            self.watch.check()
+        except (InvalidWeightsError, ModuleViolationError) as error:
+            raise ModuleViolationError(f"module `{self.name}`: {error}") from error
+        if adapters(self.module) != self.adapters:
+            raise ModuleViolationError(
+                f"module `{self.name}`: its adapters were switched, merged or disabled after it was frozen, found `{adapters(self.module)}`, expected "
+                f"`{self.adapters}`; freeze the module again after the last change, and bump the id"
+            )
+
+    def check_repeated(self, ids: list[Any], positions: list[int], select: Any) -> None:
+        """Compares the inputs of ids that are several times in the batch: one row cannot hold two.
+
+        Raises:
+            InvalidBatchError: if they differ, and the cache refuses that.
+        """
+        computed = {ids[position]: position for position in positions}
+        for position, own in enumerate(ids):
+            first = computed.get(own, position)
+            if first == position or are_same(select([first]), select([position])):
+                continue
+            message = (
+                f"module `{self.name}`: the id {own!r} is at positions {first} and {position} of the batch, with different inputs: one row cannot hold both; "
+                "give each sample an id of its own, such as the whole path instead of the file name"
+            )
+            if self.refuses_repeated:
+                raise InvalidBatchError(message)
+            if not self._has_warned:
+                self._has_warned = True
+                warnings.warn(message, stacklevel=4)
+            return
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [tensor for part in value.values() for tensor in _tensors(part)]
+    if isinstance(value, (list, tuple)):
+        return [tensor for part in value for tensor in _tensors(part)]
+    return []

@@ -1,0 +1,87 @@
+"""Opening the cache of a module: its identity and its provenance."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from .. import _native
+from ..engine.rows import Opening, Rows
+from ..errors import InvalidWeightsError
+from ..identity.config import LONGEST_VALUE, Entries, digest, entries
+from ..identity.weights import WEIGHTS
+from .cached import Cached
+from .computing import Computing
+from .table import declared, named
+
+
+def open_module(
+    opening: Opening,
+    module: torch.nn.Module,
+    *,
+    outputs: Any = None,
+    ids: type | None = None,
+    config: Mapping[str, Any] | None = None,
+    shared: Mapping[str, Any] | None = None,
+    type_name: str | None = None,
+    fields: Mapping[str, Any] | None = None,
+    output_device: Any = None,
+    allow_gradients: bool = False,
+    recheck: float = 0.0,
+    refuse_repeated_ids: bool = False,
+) -> Cached:
+    """Opens the cache of a module; `opening` has no identity yet. See :meth:`tcx_cache.Cache.module`."""
+    name = opening.module
+    if not isinstance(module, torch.nn.Module):
+        raise InvalidWeightsError(f"module `{name}`: expected a torch.nn.Module, found {type(module).__name__}; use `cache.table` for a function")
+    if isinstance(module, Cached):
+        raise InvalidWeightsError(f"module `{name}`: is cached already; pass the module inside (`.module`)")
+    # A compiled module has the weights of its own under other names.
+    inside = getattr(module, "_orig_mod", module) if type(module).__name__ == "OptimizedModule" else module
+    try:
+        computing = Computing(inside, dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids)
+    except InvalidWeightsError as error:
+        raise InvalidWeightsError(f"module `{name}`: {error}") from error
+    identity = _identity(computing, config, type_name, fields)
+    if inside is not module:
+        computing.module = module
+    opening = opening.of(identity, _provenance(computing))
+    return Cached(computing, Rows(opening, declared(outputs), named(ids)), 0, output_device)
+
+
+def _identity(
+    computing: Computing, config: Mapping[str, Any] | None, type_name: str | None, fields: Mapping[str, Any] | None
+) -> Entries:
+    own, watch = type(computing.module), computing.watch
+    found: Entries = [("self", type_name or f"{own.__module__}.{own.__qualname__}")]
+    if fields is None:
+        found.append(("weights", watch.fingerprint))
+        # Those that `state_dict` leaves out decide outputs as well.
+        found += [("buffers", watch.unsaved)] if watch.unsaved else []
+    elif sum(value is WEIGHTS for value in fields.values()) != 1:
+        raise InvalidWeightsError("`fields=` has the fields of the module in Rust, in order: exactly one of them has to be `tcx.WEIGHTS`")
+    for name, value in (fields or {}).items():
+        found += [(f"{name}.weights", watch.fingerprint)] if value is WEIGHTS else entries(name, value)
+    if computing.adapters:
+        text = computing.adapters
+        found.append(("adapters", text if len(text) <= LONGEST_VALUE else digest([text])))
+    for label, part in (("config", config), ("shared", computing.shared)):
+        for name, value in (part or {}).items():
+            found += entries(f"{label}.{name}", value)
+    return found
+
+
+def _provenance(computing: Computing) -> list[tuple[str, str]]:
+    return [
+        ("tcx", _native.__version__),
+        ("python", platform.python_version()),
+        ("torch", str(torch.__version__)),
+        ("platform", f"{platform.system().lower()}-{platform.machine()}"),
+        ("device", str(computing.device)),
+        ("host", platform.node()),
+        ("program", sys.argv[0].rsplit("/", 1)[-1] if sys.argv else ""),
+    ]

@@ -1,0 +1,213 @@
+"""Tables: a cache for any function of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sized
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine import ids as keys
+from ..engine.rows import Found, Opening, Rows, batches, timed
+from ..errors import InvalidBatchError, ModuleViolationError
+from ..runtime.locks import ProcessLock
+from ..schema.tree import Schema, node
+from .upkeep import Upkeep, checked_view, progress
+
+Compute = Callable[["list[Any]"], Any]
+
+
+@dataclass(frozen=True)
+class WarmReport:
+    """What a warm-up has done."""
+
+    #: The samples that were asked for, repeated ones counted once a batch.
+    samples: int
+    #: Those of them that were computed.
+    computed: int
+
+
+class Table(Upkeep):
+    """A typed store of samples without a module: for any function of a sample. Made by :meth:`tcx_cache.Cache.table`.
+
+    tcx cannot see when the function changes that computes the values. Give the table a new id then, or keep a version in its ``metadata``.
+
+    >>> import tempfile, tcx_cache as tcx
+    >>> with tcx.Cache(tempfile.mkdtemp()) as cache:
+    ...     lengths = cache.table("text_lengths_v1", outputs=int)
+    ...     lengths.fetch(["a", "bb"], lambda missing: [len(text) for text in missing])
+    [1, 2]
+    """
+
+    def __init__(self, rows: Rows, view: int = 0, computing: ProcessLock | None = None) -> None:
+        self._rows = rows
+        self._view = view
+        self._computing = computing or ProcessLock()
+
+    def view(self, number: int) -> Table:
+        """The same table for a variant of its samples, such as an augmentation: 0 is the sample itself."""
+        return Table(self._rows, checked_view(number), self._computing)
+
+    def get(self, ids: Any) -> Any:
+        """The values of these ids, if all of them are stored, and ``None`` if one is missing; :meth:`coverage` reports which.
+
+        Raises:
+            InvalidBatchError: if an id is malformed.
+        """
+        found = self._rows.lookup(self._rows.pack(ids, self._view))
+        if found is None or found.missing:
+            return None
+        return found.output(self._schema())
+
+    def stored(self, ids: Any) -> Any:
+        """The values of these ids, all of which are stored.
+
+        Raises:
+            InvalidBatchError: if one is missing; the message names it.
+        """
+        found = self.get(ids)
+        if found is None:
+            missing = self.coverage(ids).missing
+            raise InvalidBatchError(
+                f"module `{self.id}`: {len(missing)} samples are missing, one of them with id {missing[0]!r}; fill the cache before"
+                if missing
+                else f"module `{self.id}`: rows came or went while they were looked up; ask again"
+            )
+        return found
+
+    def fetch(self, ids: Any, compute: Compute | None = None) -> Any:
+        """The values of these ids, one row each in the order asked. If some are missing, ``compute`` is called once with their ids, each
+        once, and returns their values in that order.
+
+        Raises:
+            InvalidOutputError: if the values are not as declared, or as those of the first batch.
+            Error: as ``compute`` raises.
+        """
+        if compute is None:
+            return self.stored(ids)
+        packed = self._rows.pack(ids, self._view)
+        found = self._rows.lookup(packed)
+        if found is None or found.missing:
+            found = self._complete(ids, packed, found, compute)
+        return found.output(self._schema())
+
+    def _complete(self, ids: Any, packed: Any, found: Found | None, compute: Compute) -> Found:
+        if self._computing.is_held_here:
+            raise ModuleViolationError(
+                f"module `{self.id}`: the function that computes values used its own handle to compute: it would wait for itself forever; compute there "
+                "without the handle, or use another table"
+            )
+        with self._computing:
+            found = self._rows.lookup_to_write(packed, found)
+            positions = distinct_positions(keys.listed(ids)) if found is None else found.rows.distinct_missing()
+            if not positions and found is not None:
+                return found
+            self._rows.check_any(positions)
+            listed = keys.listed(ids)
+            missing = [listed[position] for position in positions]
+            values, seconds = timed(lambda: compute(missing))
+            columns = self._rows.columns(values, len(missing))
+            found = found or self._rows.lookup_to_write(packed, None)
+            if found is None:
+                raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
+            found.insert(positions, columns, seconds)
+            return found
+
+    def put(self, ids: Any, values: Any) -> int:
+        """Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are."""
+        return self._put(ids, values, replaces=False)
+
+    def replace(self, ids: Any, values: Any) -> int:
+        """Stores the values of these ids, in the place of those that are stored."""
+        return self._put(ids, values, replaces=True)
+
+    def _put(self, ids: Any, values: Any, replaces: bool) -> int:
+        listed = keys.listed(ids)
+        packed = self._rows.pack(listed, self._view)
+        columns = self._rows.columns(values, len(listed))
+        with self._computing:
+            store = self._rows.changed()
+            if len(set(listed)) != len(listed):
+                raise InvalidBatchError(f"module `{self.id}`: an id is twice in the batch, and one row cannot hold two values; pass each id once")
+            rows = store.lookup_to_put(packed)
+            if replaces:
+                missing = set(rows.all_missing())
+                store.reject(rows, [position for position in range(len(listed)) if position not in missing])
+            positions = rows.distinct_missing()
+            if positions:
+                store.insert(rows, positions, columns, None, True)
+            return len(positions)
+
+    def warm(self, ids: Iterable[Any], compute: Compute, *, batch_size: int = 64, progress: bool = True) -> WarmReport:
+        """Computes the missing values of these ids, in batches of this size, and shows a progress bar where tqdm is installed."""
+        return warm(self, ids, lambda part: self.fetch(part, compute), batch_size, progress)
+
+    def _schema(self) -> Schema:
+        schema = self._rows.schema
+        if schema is None:
+            raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
+        return schema
+
+    def __repr__(self) -> str:
+        return f"Table({self.id!r}, mode={self.mode!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopen, (*travel(self._rows), self._view)
+
+
+def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], batch_size: int, shown: bool) -> WarmReport:
+    """Fetches the batches of which some samples are missing."""
+    total = len(ids) if isinstance(ids, Sized) else None
+    bar = progress(total, shown, f"warm {own.id}")
+    samples = computed = 0
+    waiting: list[Any] = []
+    try:
+        for part in batches(ids, max(batch_size, 1)):
+            missing = own.coverage(part).missing
+            samples, computed = samples + len(part), computed + len(missing)
+            waiting += missing
+            while len(waiting) >= batch_size:
+                fetch(waiting[:batch_size])
+                waiting = waiting[batch_size:]
+            bar.update(len(part))
+        if waiting:
+            fetch(waiting)
+    finally:
+        bar.close()
+    return WarmReport(samples, computed)
+
+
+def distinct_positions(ids: list[Any]) -> list[int]:
+    """The first position of each id."""
+    first: dict[Any, int] = {}
+    for position, own in enumerate(ids):
+        first.setdefault(own, position)
+    return list(first.values())
+
+
+def open_table(opening: Opening, outputs: Any, ids: type | None) -> Table:
+    """Opens a table."""
+    return Table(Rows(opening, declared(outputs), named(ids)))
+
+
+def declared(outputs: Any) -> Schema | None:
+    """The schema that `outputs=` declares."""
+    return None if outputs is None else Schema(node(outputs))
+
+
+def named(ids: type | None) -> str | None:
+    """The name of a type of ids."""
+    if ids is None:
+        return None
+    if ids not in keys.NAMES:
+        raise InvalidBatchError(f"ids of type {ids!r}: expected `str`, `int` or `bytes`")
+    return keys.NAMES[ids]
+
+
+def travel(rows: Rows) -> tuple[Opening, Schema | None, str | None, bool]:
+    """What another process needs to open the same table: the path, the options and the identity."""
+    return rows.opening, rows.schema, rows.ids, rows.is_pinned
+
+
+def reopen(opening: Opening, schema: Schema | None, ids: str | None, is_pinned: bool, view: int) -> Table:
+    """The table in another process."""
+    return Table(Rows(opening, schema, ids, is_pinned), view)

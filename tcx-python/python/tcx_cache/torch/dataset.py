@@ -1,0 +1,116 @@
+"""A map-style dataset of stored rows: one lookup for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import default_collate
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from ..errors import InvalidBatchError
+from ..modules.cached import Cached
+from ..modules.table import Table
+from ..tensors.memory import is_numeric
+
+
+class FeatureDataset(torch.utils.data.Dataset[Any]):
+    """The rows of some ids, for a ``DataLoader``, Lightning or the ``Trainer`` of transformers.
+
+    The rows that this process has computed are made durable first, so that workers find them.
+
+    A ``DataLoader`` asks for a whole batch at once (``__getitems__``), which is one lookup, and ``default_collate`` leaves the batch as it was
+    looked up. A ``collate_fn`` of another kind is :meth:`collate`. Workers that were forked read through the handle of their parent; those that
+    were spawned open the table again.
+
+    Args:
+        cache: A table or a cached module.
+        ids: The ids of the samples, in the order of their indices.
+        load: Loads the inputs of missing samples (``compute`` of a table); without it, every sample has to be stored.
+        targets: Further values for each sample, such as labels: batches are then pairs.
+
+    >>> import tempfile, torch, tcx_cache as tcx
+    >>> table = tcx.Cache(tempfile.mkdtemp()).table("t_v1", outputs=tcx.f32[2])
+    >>> _ = table.put(["a", "b"], torch.ones(2, 2))
+    >>> dataset = tcx.torch.FeatureDataset(table, ["a", "b"])
+    >>> next(iter(torch.utils.data.DataLoader(dataset, batch_size=2))).shape
+    torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        cache: Cached | Table,
+        ids: Sequence[Any],
+        load: Callable[[list[Any]], Any] | None = None,
+        targets: Any = None,
+    ) -> None:
+        if targets is not None and len(targets) != len(ids):
+            raise InvalidBatchError(f"expected one target for each of {len(ids)} ids, found {len(targets)}")
+        self.cache, self.ids, self.load, self.targets = cache, ids, load, targets
+        # Another process finds durable rows only.
+        cache.flush()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> Any:
+        """The row of one sample, without the dimension of the batch."""
+        features, targets = self._read([index])
+        row = _first(features)
+        return row if self.targets is None else (row, targets[0])
+
+    def __getitems__(self, indices: list[int]) -> list[Batch]:
+        """The rows of a batch, of one lookup."""
+        features, targets = self._read(indices)
+        if self.targets is not None and not isinstance(targets, torch.Tensor):
+            targets = default_collate(targets)
+        return [Batch(features if self.targets is None else (features, targets))]
+
+    def _read(self, indices: list[int]) -> tuple[Any, Any]:
+        ids = [self.ids[index] for index in indices]
+        # Ids that are elements of an array are integers of numpy.
+        ids = [own.item() if is_numeric(own) else own for own in ids]
+        features = self._fetch(ids)
+        if self.targets is None:
+            return features, None
+        if isinstance(self.targets, torch.Tensor):
+            return features, self.targets[torch.tensor(indices)]
+        return features, [self.targets[index] for index in indices]
+
+    def _fetch(self, ids: list[Any]) -> Any:
+        if self.load is not None or isinstance(self.cache, Cached):
+            return self.cache.fetch(ids, self.load)
+        return self.cache.stored(ids)
+
+    @staticmethod
+    def collate(batch: Any) -> Any:
+        """A batch as it was looked up; for ``DataLoader(collate_fn=…)``."""
+        return default_collate(batch)
+
+
+class Batch:
+    """A batch that is collated already."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _collated(batch: list[Batch], *, collate_fn_map: Any = None) -> Any:
+    return batch[0].value
+
+
+# As the documentation of `default_collate` advises for types of one's own.
+default_collate_fn_map[Batch] = _collated
+
+
+def _first(features: Any) -> Any:
+    """The only row of an output of one sample."""
+    if isinstance(features, dict):
+        return {name: _first(part) for name, part in features.items()}
+    if isinstance(features, tuple):
+        parts = [_first(part) for part in features]
+        return type(features)(*parts) if hasattr(features, "_fields") else tuple(parts)
+    if hasattr(features, "__dataclass_fields__"):
+        return type(features)(**{name: _first(getattr(features, name)) for name in features.__dataclass_fields__})
+    return None if features is None else features[0]

@@ -1,0 +1,131 @@
+"""An epoch in any order, read ahead of the loop."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..modules.cached import Cached
+from ..modules.table import Table
+
+_END = object()
+
+
+def epoch(
+    cache: Cached | Table,
+    order: Sequence[Any],
+    batch_size: int,
+    *,
+    load: Callable[[list[Any]], Any] | None = None,
+    prefetch: int = 2,
+    device: Any = None,
+    drop_last: bool = False,
+) -> Iterator[tuple[list[Any], Any]]:
+    """The batches of an epoch: their ids and their rows. A thread looks up the next ``prefetch`` batches while the loop uses one.
+
+    Args:
+        cache: A table or a cached module.
+        order: The ids in the order of the epoch; shuffle them before.
+        batch_size: The number of samples in a batch.
+        load: Loads the inputs of missing samples (``compute`` of a table).
+        prefetch: How many batches are read ahead; 0 reads each when it is asked for, without a thread.
+        device: Where the rows are put; a copy to CUDA is from pinned memory, and runs beside the loop.
+        drop_last: Whether the last batch is left out if it is smaller.
+
+    Raises:
+        Error: as ``fetch``, at the batch that fails.
+    """
+    batches = [list(order[start : start + batch_size]) for start in range(0, len(order), max(batch_size, 1))]
+    if drop_last and batches and len(batches[-1]) < batch_size:
+        batches.pop()
+
+    def read(ids: list[Any]) -> Any:
+        rows = cache.fetch(ids, load) if load is not None or isinstance(cache, Cached) else cache.stored(ids)
+        return rows if device is None else moved(rows, torch.device(device))
+
+    if prefetch < 1:
+        return ((ids, read(ids)) for ids in batches)
+    return _Ahead(batches, read, prefetch)
+
+
+class _Ahead(Iterator[tuple["list[Any]", Any]]):
+    """Batches that a thread reads ahead. The thread ends with the iterator."""
+
+    def __init__(self, batches: list[list[Any]], read: Callable[[list[Any]], Any], prefetch: int) -> None:
+        self._ready: queue.Queue[Any] = queue.Queue(prefetch)
+        self._stopped = threading.Event()
+        # It does not refer to the iterator, so that one which is dropped stops it.
+        arguments = (batches, read, self._ready, self._stopped)
+        self._thread = threading.Thread(target=_work, args=arguments, name="tcx-epoch", daemon=True)
+        self._thread.start()
+
+    def __next__(self) -> tuple[list[Any], Any]:
+        found = self._ready.get()
+        if found is _END:
+            # For a caller that asks again.
+            self._ready.put(_END)
+            raise StopIteration
+        if isinstance(found, BaseException):
+            self._ready.put(_END)
+            raise found
+        ids, rows = found
+        return ids, rows
+
+    def close(self) -> None:
+        """Stops reading ahead."""
+        self._stopped.set()
+        while not self._ready.empty():
+            try:
+                self._ready.get_nowait()
+            except queue.Empty:
+                break
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _work(batches: list[list[Any]], read: Callable[[list[Any]], Any], ready: queue.Queue[Any], stopped: threading.Event) -> None:
+    last: Any = _END
+    for ids in batches:
+        if stopped.is_set():
+            return
+        try:
+            rows = read(ids)
+        except BaseException as error:
+            last = error
+            break
+        if not _put(ready, (ids, rows), stopped):
+            return
+    _put(ready, last, stopped)
+
+
+def _put(ready: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool:
+    while not stopped.is_set():
+        try:
+            ready.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+        return True
+    return False
+
+
+def moved(rows: Any, device: torch.device) -> Any:
+    """An output on a device."""
+    if isinstance(rows, torch.Tensor):
+        pinned = rows.pin_memory() if device.type == "cuda" and not rows.is_cuda and not rows.is_pinned() else rows
+        return pinned.to(device, non_blocking=True)
+    if isinstance(rows, dict):
+        named = {name: moved(part, device) for name, part in rows.items()}
+        return named if type(rows) is dict else type(rows)(**named)
+    if isinstance(rows, tuple):
+        parts = [moved(part, device) for part in rows]
+        return type(rows)(*parts) if hasattr(rows, "_fields") else tuple(parts)
+    if isinstance(rows, list):
+        return [moved(part, device) for part in rows]
+    if hasattr(rows, "__dataclass_fields__"):
+        return type(rows)(**{name: moved(getattr(rows, name), device) for name in rows.__dataclass_fields__})
+    return rows

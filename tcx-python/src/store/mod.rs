@@ -1,0 +1,354 @@
+//! A table of a cache: lookups, inserts, upkeep.
+
+pub(crate) mod attestation;
+pub(crate) mod folders;
+pub(crate) mod memory;
+mod mode;
+mod options;
+mod stats;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwapOption;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use tcx_store::{Leaf, LookupOptions};
+
+use crate::interop::error::{OrRaise, invalid, of_kind};
+use crate::rows::column::Column;
+use crate::rows::found::{Rows, Targets};
+use crate::schema::keys::{Keys, id_of};
+use crate::schema::spec::Spec;
+use attestation::Attestation;
+use mode::Opened;
+
+/// When the segment of a row was computed, in seconds since 1970, the name of its file, and the bytes of the row.
+type Described = (f64, Option<String>, u64);
+
+/// A table that this process has open.
+///
+/// Its handle is swapped without a lock: a lock that another thread holds at a `fork` stays locked in the child.
+#[pyclass(frozen, module = "tcx_cache._native")]
+pub(crate) struct Store {
+    opened: ArcSwapOption<Opened>,
+    module: String,
+    path: PathBuf,
+    leaves: Vec<Leaf>,
+}
+
+impl Store {
+    fn opened(&self) -> PyResult<Arc<Opened>> {
+        self.opened.load_full().ok_or_else(|| {
+            of_kind("Closed", &format!("the cache of `{}` is closed: open it again", self.module))
+        })
+    }
+
+    /// Runs without the GIL.
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(&Opened) -> tcx_store::Result<T> + Send,
+    ) -> PyResult<T> {
+        let opened = self.opened()?;
+        // The handle is dropped without the GIL too: the last one waits for the writer, which may need the GIL to ask for weights.
+        let ran = py.detach(move || {
+            let ran = run(&opened);
+            drop(opened);
+            ran
+        });
+        ran.or_raise()
+    }
+
+    /// Runs on the store, which a handle in the mode `off` does not have.
+    fn run_on_store<T: Send>(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(&Arc<tcx_store::Store>) -> tcx_store::Result<T> + Send,
+    ) -> PyResult<T> {
+        let opened = self.opened()?;
+        if opened.store().is_none() {
+            let module = &self.module;
+            return Err(of_kind(
+                "WrongMode",
+                &format!(
+                    "module `{module}`: cannot read rows: this handle has mode Off; open the module in another mode"
+                ),
+            ));
+        }
+        self.run(py, |opened| opened.store().map(run).transpose())?
+            .ok_or_else(|| of_kind("WrongMode", "this handle has mode Off"))
+    }
+
+    /// As [`run_on_store`](Self::run_on_store), on one whose rows may change.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(&Arc<tcx_store::Store>) -> tcx_store::Result<T> + Send,
+    ) -> PyResult<T> {
+        if !self.opened()?.writes() {
+            let (module, mode) = (&self.module, self.opened()?.mode());
+            return Err(of_kind(
+                "WrongMode",
+                &format!(
+                    "module `{module}`: cannot change rows: this handle has mode {mode}; open the module in mode ReadWrite"
+                ),
+            ));
+        }
+        self.run_on_store(py, run)
+    }
+
+    fn rows(&self, lookup: tcx_store::Lookup) -> Rows {
+        Rows::new(lookup, self.leaves.clone())
+    }
+}
+
+#[pymethods]
+impl Store {
+    /// Opens a table in a directory, or in memory.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        place: &Bound<'_, PyAny>,
+        spec: &Spec,
+        options: &Bound<'_, PyDict>,
+        mode: &str,
+    ) -> PyResult<Self> {
+        tcx_store::notices_on_stderr();
+        let spec = spec.get().clone();
+        let (module, leaves) = (spec.module_id().to_owned(), spec.leaves().to_vec());
+        let place = memory::Place::of(place)?;
+        let options = options::options(options)?;
+        let mode = mode::Mode::of(mode)?;
+        let opened = py.detach(|| Opened::new(&place, spec, &options, mode)).or_raise()?;
+        let path =
+            opened.store().map_or_else(|| place.path().join(&module), |store| store.path().to_path_buf());
+        Ok(Self { opened: ArcSwapOption::from_pointee(opened), module, path, leaves })
+    }
+
+    /// The folder of the table.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Whether this process was forked from the one that opened the table: then it reads, and opens it again to write.
+    #[getter]
+    fn is_inherited(&self) -> bool {
+        self.opened
+            .load()
+            .as_ref()
+            .is_some_and(|opened| opened.store().is_some_and(|store| store.is_inherited()))
+    }
+
+    /// Whether the folder is full, so that new rows are not stored.
+    fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
+        self.run(py, |opened| Ok(opened.store().is_some_and(|store| store.is_full())))
+    }
+
+    /// Looks up rows. Those that are found are copied into `into`: the number of a dense column, an address and a number of bytes each.
+    #[pyo3(signature = (keys, into, leaves=None, uncounted=false))]
+    fn lookup(
+        &self,
+        py: Python<'_>,
+        keys: &Keys,
+        into: Vec<(usize, usize, usize)>,
+        leaves: Option<Vec<usize>>,
+        uncounted: bool,
+    ) -> PyResult<Rows> {
+        let keys = keys.get();
+        let leaves: Option<Arc<[usize]>> = leaves.map(Into::into);
+        let found = self.run(py, |opened| {
+            let mut into = Targets::new(into);
+            let destinations = &mut into.destinations()[..];
+            let options = LookupOptions { leaves: leaves.as_ref(), destinations, uncounted, recompute: None };
+            opened.lookup(keys.clone(), options)
+        })?;
+        Ok(self.rows(found))
+    }
+
+    /// Looks up rows before values are put for those that are missing.
+    fn lookup_to_put(&self, py: Python<'_>, keys: &Keys) -> PyResult<Rows> {
+        let keys = keys.get();
+        Ok(self.rows(self.run(py, |opened| opened.lookup_to_put(keys.clone()))?))
+    }
+
+    /// Looks up the missing rows again.
+    fn lookup_again(&self, py: Python<'_>, rows: &Rows) -> PyResult<()> {
+        self.run(py, |opened| opened.lookup_again(&mut rows.lock()))
+    }
+
+    /// Makes found rows missing, so that those that are inserted for them replace them.
+    fn reject(&self, py: Python<'_>, rows: &Rows, positions: Vec<usize>) -> PyResult<()> {
+        self.run(py, |opened| {
+            let mut rows = rows.lock();
+            if let Some(store) = opened.store().filter(|_| positions.iter().all(|&own| own < rows.len())) {
+                store.reject(&mut rows, &positions);
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds the rows at `positions`, and completes the lookup with them. Returns whether they are kept. With `selects`, the columns have a row
+    /// for each position of the lookup, and those at `positions` are chosen.
+    #[pyo3(signature = (rows, positions, columns, attestation=None, selects=false))]
+    fn insert(
+        &self,
+        py: Python<'_>,
+        rows: &Rows,
+        positions: Vec<usize>,
+        columns: Vec<PyRef<'_, Column>>,
+        attestation: Option<&Attestation>,
+        selects: bool,
+    ) -> PyResult<bool> {
+        let mut columns = columns.iter().map(|column| column.take()).collect::<PyResult<Vec<_>>>()?;
+        let attestation = attestation.map(Attestation::get);
+        let len = py.detach(|| rows.lock().len());
+        if positions.iter().any(|&position| position >= len) {
+            return Err(invalid("a position is not one of the batch"));
+        }
+        if selects {
+            let chosen =
+                columns.iter().zip(&self.leaves).map(|(column, leaf)| column.select(&positions, &leaf.kind));
+            columns = chosen.collect();
+        }
+        self.run(py, |opened| opened.complete(&mut rows.lock(), &positions, columns, attestation))
+    }
+
+    /// Counts rows that were computed in this number of seconds.
+    fn computed(&self, py: Python<'_>, rows: usize, seconds: f64) -> PyResult<()> {
+        let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let start = Instant::now().checked_sub(took).unwrap_or_else(Instant::now);
+        self.run(py, |opened| {
+            opened.store().inspect(|store| store.computed(rows, start));
+            Ok(())
+        })
+    }
+
+    /// Waits until all rows accepted so far are durable.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, Opened::flush)
+    }
+
+    /// Lists the folder now, to find rows of other processes.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        self.run_on_store(py, |store| store.refresh())
+    }
+
+    /// Brings rows into memory. Returns how many are stored.
+    fn prefetch(&self, py: Python<'_>, keys: &Keys) -> PyResult<usize> {
+        let keys = keys.get();
+        self.run_on_store(py, |store| store.prefetch(keys.clone()))
+    }
+
+    /// Invalidates the rows of these ids, in all views.
+    fn invalidate(&self, py: Python<'_>, keys: &Keys) -> PyResult<()> {
+        let keys = keys.get();
+        self.change(py, |store| store.invalidate(keys))
+    }
+
+    /// Invalidates the rows of all ids that begin with these bytes.
+    fn invalidate_prefix(&self, py: Python<'_>, prefix: &[u8]) -> PyResult<()> {
+        self.change(py, |store| store.invalidate_prefix(prefix))
+    }
+
+    /// Invalidates every row.
+    fn invalidate_all(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, |store| store.invalidate_all())
+    }
+
+    /// Invalidates the rows that were computed before this time, in seconds since 1970.
+    fn invalidate_older_than(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let since = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.change(py, |store| store.invalidate_older_than(UNIX_EPOCH + since))
+    }
+
+    /// Joins segments, without dead rows.
+    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, |store| store.compact())
+    }
+
+    /// Removes files that are not needed and are older than this number of seconds. Returns their number.
+    fn collect(&self, py: Python<'_>, seconds: f64) -> PyResult<usize> {
+        let age = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.change(py, |store| store.collect(age))
+    }
+
+    /// The stored ids of a view.
+    fn ids<'py>(&self, py: Python<'py>, view: u32) -> PyResult<Bound<'py, PyList>> {
+        let key_type = self.opened()?.key_type();
+        let mut keys = self.run_on_store(py, |store| {
+            let mut keys: Vec<Vec<u8>> = Vec::new();
+            store.each_key(|key, own| {
+                if own == view {
+                    keys.push(key.to_vec());
+                }
+            })?;
+            Ok(keys)
+        })?;
+        keys.sort_unstable();
+        keys.dedup();
+        let ids = keys.iter().map(|key| id_of(py, key_type, key)).collect::<PyResult<Vec<_>>>()?;
+        PyList::new(py, ids)
+    }
+
+    /// What is known of the rows of these ids; `None` where there is no row.
+    fn describe(&self, py: Python<'_>, keys: &Keys) -> PyResult<Vec<Option<Described>>> {
+        let keys = keys.get();
+        let facts = self.run_on_store(py, |store| store.describe(keys))?;
+        let since_1970 = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let described = facts.into_iter().map(|row| {
+            row.map(|row| (since_1970(row.computed), row.segment.map(|name| name.to_string()), row.bytes))
+        });
+        Ok(described.collect())
+    }
+
+    /// Whether a process has recorded that the module passed these checks.
+    fn has_passed(&self, py: Python<'_>, checks: &str) -> PyResult<bool> {
+        self.run(py, |opened| Ok(opened.store().is_some_and(|store| store.has_passed(checks))))
+    }
+
+    /// Records that the module passed these checks.
+    fn record_passed(&self, py: Python<'_>, checks: &str) -> PyResult<()> {
+        self.run(py, |opened| {
+            opened.store().filter(|_| opened.writes()).inspect(|store| store.record_passed(checks));
+            Ok(())
+        })
+    }
+
+    /// Removes such a record.
+    fn forget_passed(&self, py: Python<'_>, checks: &str) -> PyResult<()> {
+        self.run(py, |opened| {
+            opened.store().filter(|_| opened.writes()).inspect(|store| store.forget_passed(checks));
+            Ok(())
+        })
+    }
+
+    /// The counters of this process.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found =
+            self.run(py, |opened| Ok(opened.store().map(|store| store.stats()).unwrap_or_default()))?;
+        stats::dict(py, &found)
+    }
+
+    /// The files, the bytes and the reclaimable bytes of the folder.
+    fn disk_usage(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let usage = self.run_on_store(py, |store| store.disk_usage())?;
+        Ok((usage.files, usage.bytes, usage.dead_bytes))
+    }
+
+    /// Closes the table for this handle: what it has accepted is written.
+    fn close(&self, py: Python<'_>) {
+        let opened = self.opened.swap(None);
+        py.detach(move || drop(opened));
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The last handle waits for the writer, which may need the GIL to ask whether weights are unchanged.
+        let mut opened = self.opened.swap(None);
+        let _ = Python::try_attach(|py| py.detach(|| drop(opened.take())));
+    }
+}

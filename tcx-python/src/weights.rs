@@ -1,0 +1,85 @@
+//! Fingerprints of weights, and checksums that show whether memory was written to.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::interop::memory::Readable;
+
+/// The bytes that are read at each place of a sample: a cache line.
+const LINE: usize = 64;
+
+/// The canonical hash of weights, as `tcx::Frozen` makes it: each part is preceded by its length.
+#[pyclass(frozen, module = "tcx_cache._native")]
+pub(crate) struct Fingerprint(Mutex<blake3::Hasher>);
+
+impl Fingerprint {
+    fn add(&self, part: &[u8]) {
+        let mut hasher = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+}
+
+#[pymethods]
+impl Fingerprint {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::new(blake3::Hasher::new()))
+    }
+
+    /// Adds a name.
+    fn part(&self, part: &[u8]) {
+        self.add(part);
+    }
+
+    /// Adds the bytes at an address.
+    fn memory(&self, py: Python<'_>, address: usize, bytes: usize) {
+        let memory = Readable { address, bytes };
+        py.detach(|| self.add(memory.get()));
+    }
+
+    /// `blake3:` and 64 hex digits.
+    fn digest(&self) -> String {
+        let hasher = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        format!("blake3:{}", hasher.finalize())
+    }
+}
+
+/// The checksum of the bytes at an address.
+#[pyfunction]
+pub(crate) fn checksum(py: Python<'_>, address: usize, bytes: usize) -> Bound<'_, PyBytes> {
+    let memory = Readable { address, bytes };
+    let hash = py.detach(|| blake3::hash(memory.get()));
+    PyBytes::new(py, hash.as_bytes())
+}
+
+/// The checksum of a few cache lines of each of some pieces of memory, from the first to the last at equal distances: `lines` of each,
+/// or all of it where there are no more.
+#[pyfunction]
+pub(crate) fn sample(py: Python<'_>, memory: Vec<(usize, usize)>, lines: usize) -> Bound<'_, PyBytes> {
+    let hash = py.detach(|| {
+        let mut hasher = blake3::Hasher::new();
+        for (address, bytes) in memory {
+            let memory = Readable { address, bytes };
+            for line in spread(memory.get(), lines) {
+                hasher.update(line);
+            }
+        }
+        hasher.finalize()
+    });
+    PyBytes::new(py, hash.as_bytes())
+}
+
+fn spread(memory: &[u8], lines: usize) -> impl Iterator<Item = &[u8]> {
+    let all = memory.len() <= lines * LINE;
+    let last = memory.len().saturating_sub(LINE);
+    let line = move |place: usize| {
+        let start = (last as u128 * place as u128 / (lines.max(2) as u128 - 1)) as usize;
+        &memory[start..start + LINE]
+    };
+    let (whole, places) = if all { (Some(memory), 0..0) } else { (None, 0..lines) };
+    whole.into_iter().chain(places.map(line))
+}

@@ -1,0 +1,190 @@
+"""The interface of torchcachex, with the right rows where it returns wrong ones, and its directories."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+import torch
+
+import tcx_cache as tcx
+from tcx_cache.torchcachex import ArrowIPCCacheBackend, CacheModuleDecorator, TrainableError, import_directory
+
+pa = pytest.importorskip("pyarrow")
+
+
+class Doubled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = torch.nn.Parameter(torch.tensor(2.0), requires_grad=False)
+        self.computed = []
+
+    def forward(self, x, mask=None):
+        x = x["x"] if isinstance(x, dict) else x
+        self.computed.append(len(x))
+        return x * self.factor if mask is None else x * self.factor * mask.unsqueeze(1)
+
+
+@pytest.fixture
+def backend(directory):
+    return ArrowIPCCacheBackend(cache_dir=str(directory), module_id="m_v1", flush_every=4)
+
+
+def test_ids_come_by_keyword_in_the_batch_or_by_a_function(backend):
+    module = Doubled()
+    cached = CacheModuleDecorator(module, backend)
+    x = torch.randn(3, 4)
+    assert torch.equal(cached(x, cache_ids=["a", "b", "c"]), 2 * x)
+    assert torch.equal(cached({"x": x, "cache_ids": ["a", "b", "d"]}), 2 * x)
+    by_function = CacheModuleDecorator(module, backend, key_from_batch_fn=lambda x: [f"{row[0]:.6f}" for row in x])
+    assert torch.equal(by_function(x), 2 * x)
+    computed = sum(module.computed)
+    assert torch.equal(cached(x, cache_ids=["c", "b", "a"])[1], 2 * x[1])
+    assert sum(module.computed) == computed
+    with pytest.raises(tcx.InvalidBatchError, match="the batch has no ids"):
+        cached(x)
+
+
+def test_every_input_of_the_missing_samples_is_selected(backend):
+    module = Doubled()
+    cached = CacheModuleDecorator(module, backend)
+    x, mask = torch.randn(4, 2), torch.tensor([1.0, 2.0, 3.0, 4.0])
+    cached(x[:2], mask=mask[:2], cache_ids=["a", "b"])
+    found = cached(x[[0, 2, 1, 3]], mask=mask[[0, 2, 1, 3]], cache_ids=["a", "c", "b", "d"])
+    assert torch.equal(found, (2 * x * mask.unsqueeze(1))[[0, 2, 1, 3]])
+    batch = {"x": x[[2, 0]], "cache_ids": ["e", "a"]}
+    with pytest.raises(tcx.InvalidBatchError):
+        cached({**batch, "scale": 2.0})
+
+
+def test_integer_ids_and_tensors_of_them_hit(directory):
+    module = Doubled()
+    cached = CacheModuleDecorator(module, ArrowIPCCacheBackend(directory, "i_v1"))
+    x = torch.randn(3, 4)
+    cached(x, cache_ids=torch.tensor([1, 2, 3]))
+    module.computed.clear()
+    assert torch.equal(cached(x[[2]], cache_ids=[3]), 2 * x[[2]]) and not module.computed
+
+
+def test_every_rank_writes(directory):
+    x = torch.randn(2, 4)
+    ranks = [ArrowIPCCacheBackend(directory, "r_v1", writer_rank=0, current_rank=rank) for rank in (0, 1)]
+    for rank, backend in enumerate(ranks):
+        CacheModuleDecorator(Doubled(), backend)(x, cache_ids=[f"{rank} a", f"{rank} b"])
+        backend.flush()
+    found, missing = ArrowIPCCacheBackend(directory, "r_v1").get_batch(["0 a", "1 b", "x"])
+    assert missing == [2] and found[2] is None and torch.equal(found[1], 2 * x[1])
+
+
+def test_modes(backend):
+    module = Doubled().requires_grad_(True)
+    cached = CacheModuleDecorator(module, backend)
+    x = torch.randn(2, 4)
+    with pytest.raises(TrainableError, match="enforce_stateless=False"):
+        cached.train()(x, cache_ids=["a", "b"])
+    assert issubclass(TrainableError, RuntimeError)
+    assert not cached.eval()(x, cache_ids=["a", "b"]).requires_grad
+    free = CacheModuleDecorator(module, backend, enforce_stateless=False).train()
+    assert torch.equal(free(x, cache_ids=["a", "b"]), 2 * x)
+    off = CacheModuleDecorator(Doubled(), backend, enabled=False)
+    assert torch.equal(off(x, cache_ids=["z", "y"]), 2 * x) and len(off.module.computed) == 1
+    assert list(cached.state_dict()) == ["factor"]
+    with pytest.raises(tcx.ModuleViolationError, match="weight `factor`"):
+        cached.load_state_dict({"factor": torch.tensor(3.0)})
+        cached(x, cache_ids=["c", "d"])
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        lambda n: torch.full((2, 3), float(n)),
+        lambda n: torch.full((3,), n, dtype=torch.bfloat16),
+        lambda n: {"a": torch.full((2,), n), "b": (torch.ones(1) * n, f"text {n}")},
+        lambda n: (torch.ones(2) * n, torch.tensor(n % 2 == 0)),
+        lambda n: f"text {n}",
+    ],
+)
+def test_the_backend_stores_samples(directory, sample):
+    with_samples = ArrowIPCCacheBackend(directory, "s_v1", async_write=False)
+    with_samples.put_batch({f"{number}": sample(number) for number in range(4)})
+    found, missing = ArrowIPCCacheBackend(directory, "s_v1", lru_size=0, max_workers=1).get_batch(["3", "9", "0"])
+    assert missing == [1] and repr(found) == repr([sample(3), None, sample(0)])
+    assert with_samples.get_batch([]) == ([], [])
+    again = pickle.loads(pickle.dumps(with_samples))
+    assert repr(again.get_batch(["2"])[0]) == repr([sample(2)])
+    with_samples.close()
+
+
+def write(folder, rows, structure, metadata=None, name="segment_000000.arrow", stream=False):
+    """A segment as torchcachex writes it."""
+    (folder / "segments").mkdir(parents=True, exist_ok=True)
+    (folder / "schema.json").write_text(json.dumps({"fields": [], "metadata": metadata or {}, "output_structure": structure}))
+    table = pa.Table.from_pylist(rows, schema=None)
+    make = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with pa.OSFile(str(folder / "segments" / name), "wb") as file, make(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def row(key, **tensors):
+    found = {"key": key}
+    for name, tensor in tensors.items():
+        found[f"{name}_data" if name else "data"] = tensor.flatten().numpy()
+        found[f"{name}_shape" if name else "shape"] = list(tensor.shape)
+    return found
+
+
+def test_an_existing_directory_is_imported_by_key(tmp_path, directory):
+    old = tmp_path / "old" / "features_v1"
+    values = {f"k{number}": torch.randn(2, 3) for number in range(5)}
+    write(old, [row("features_v1:k0", **{"": torch.zeros(2, 3)})], "tensor")
+    write(old, [row(f"features_v1:{key}", **{"": value}) for key, value in values.items()], "tensor", name="segment_000001.arrow", stream=True)
+    with tcx.Cache(directory) as cache:
+        table = cache.table("features_v1", outputs=tcx.f32[2, 3])
+        assert import_directory(old, table, batch_size=2) == tcx.torchcachex.Imported(6, 5)
+        for key, value in values.items():
+            assert torch.equal(table.stored([key])[0], value)
+        assert import_directory(old, table).stored == 0
+
+
+def test_dicts_tuples_and_bf16_are_imported(tmp_path, directory):
+    one = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([[3, 4]])}
+    write(tmp_path / "d", [row("x", **one)], "dict")
+    write(tmp_path / "t", [row("x", item0=one["a"], item1=one["b"])], "tuple")
+    write(tmp_path / "h", [row("x", **{"": torch.tensor([1.5, 2.5])})], "tensor", {"torch_dtype": "torch.bfloat16"})
+    with tcx.Cache(directory) as cache:
+        found = {}
+        for name in "dth":
+            table = cache.table(f"{name}_v1", ids=str)
+            import_directory(tmp_path / name, table)
+            found[name] = table.stored(["x"])
+    assert torch.equal(found["d"]["b"][0], one["b"]) and torch.equal(found["t"][0][0], one["a"])
+    assert found["h"].dtype == torch.bfloat16 and found["h"].tolist() == [[1.5, 2.5]]
+
+
+class Exploding:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('a pickle was loaded')",)
+
+
+def test_a_pickle_is_never_loaded(tmp_path, directory):
+    payload = pickle.dumps(Exploding())
+    write(tmp_path / "p", [{**row("x", a=torch.ones(2)), "label_blob": payload}], "dict")
+    write(tmp_path / "q", [{"key": "x", "blob": payload}], "blob")
+    with tcx.Cache(directory) as cache:
+        with pytest.raises(tcx.InvalidOutputError, match="segment_000000.arrow: column `label_blob` is pickled"):
+            import_directory(tmp_path / "p", cache.table("p_v1"))
+        with pytest.raises(tcx.InvalidOutputError, match="column `blob` is pickled"):
+            import_directory(tmp_path / "q", cache.table("q_v1"), without_pickled=True)
+        table = cache.table("r_v1")
+        import_directory(tmp_path / "p", table, without_pickled=True)
+        assert list(table.stored(["x"])) == ["a"]
+
+
+def test_a_directory_that_is_none_of_torchcachex_or_damaged_is_named(tmp_path, cache):
+    with pytest.raises(tcx.InvalidPathError, match="has no folder `segments`"):
+        import_directory(tmp_path, cache.table("n_v1"))
+    write(tmp_path / "b", [row("x", a=torch.ones(2))], "dict")
+    (tmp_path / "b" / "segments" / "segment_000001.arrow").write_bytes(b"not a file of Arrow")
+    with pytest.raises(tcx.CorruptError, match="segment_000001.arrow: cannot be read"):
+        import_directory(tmp_path / "b", cache.table("n_v1"))

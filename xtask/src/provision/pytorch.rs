@@ -1,0 +1,63 @@
+//! A Python with PyTorch for the tests of the Python package, without the CUDA libraries that take gigabytes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Result;
+use crate::process;
+use crate::provision::downloads::Downloads;
+use crate::provision::environment;
+use crate::provision::python::Python;
+use crate::provision::wheel::TORCH;
+use crate::workspace::Workspace;
+
+/// The packages beside torch, each in one version.
+const REQUIREMENTS: &str = include_str!("pytorch.txt");
+/// Puts stubs of the CUDA libraries beside those of torch.
+const STUBS: &str = include_str!("cuda_stubs.py");
+
+/// The releases that the package is tested with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Torch {
+    /// The one that libtorch is taken from: its wheel is there already.
+    Pinned,
+    /// The newest, two minor versions later.
+    Newest,
+}
+
+impl Torch {
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Pinned => TORCH.version,
+            Self::Newest => "2.15.0",
+        }
+    }
+}
+
+/// Its Python, in a virtual environment under `target/`.
+pub(crate) fn provide(workspace: &Workspace, torch: Torch) -> Result<PathBuf> {
+    let place = workspace.root().join(format!("target/python-torch-{}", torch.version()));
+    let requirements = format!("{}\n{REQUIREMENTS}", requirement(torch)?);
+    environment::provide_with(&place, &requirements, "PyTorch", STUBS, |python| {
+        let script = python.with_file_name("cuda_stubs.py");
+        std::fs::write(&script, STUBS).map_err(|error| crate::failure::Failure::new(error.to_string()))?;
+        let mut stubs = Command::new(python);
+        process::run(stubs.arg(script).arg(libraries(python)?), "making stubs of the CUDA libraries")
+    })
+}
+
+/// The kept wheel, where it is one of the Python that runs it, or a line for the index.
+fn requirement(torch: Torch) -> Result<String> {
+    let python = Python::find()?;
+    if torch == Torch::Pinned && TORCH.tags.python() == Some(&*python.version()?) {
+        let kept = Downloads::of_user()?.provide(&TORCH, |wheel, into| python.fetch(wheel, into))?;
+        return Ok(kept.display().to_string());
+    }
+    Ok(format!("torch=={}", torch.version()))
+}
+
+/// The folder of torch's libraries, found without importing it.
+fn libraries(python: &Path) -> Result<PathBuf> {
+    let code = "import importlib.util, os; print(os.path.dirname(importlib.util.find_spec('torch').origin))";
+    Ok(Path::new(&process::output(Command::new(python).args(["-c", code]))?).join("lib"))
+}

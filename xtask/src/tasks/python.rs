@@ -1,0 +1,135 @@
+//! `cargo xtask python`: builds the wheel of the Python package and runs its tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tcx_test_skips::{is_required, skip};
+
+use crate::failure::{Failure, OnPath, Result};
+use crate::process;
+use crate::provision::pytorch::{self, Torch};
+use crate::tasks::suite::ALL;
+use crate::workspace::{Workspace, cargo};
+
+/// The largest wheel, in bytes.
+const LARGEST: u64 = 10 << 20;
+
+/// Builds the wheel, and tests it in a fresh environment with each release of PyTorch; then checks its types.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let python = pytorch::provide(workspace, Torch::Newest)?;
+    let wheel = wheel(workspace, &python)?;
+    for torch in [Torch::Newest, Torch::Pinned] {
+        let python = pytorch::provide(workspace, torch)?;
+        let place = installed(workspace, &wheel, torch)?;
+        test(workspace, &python, &place, true)?;
+    }
+    types(workspace, &python)
+}
+
+/// The short form: the library as the other tests have it, one release of PyTorch, and few forks. Where PyTorch cannot be provided, it is
+/// skipped; where `TCX_REQUIRE` contains `pytorch`, that is a failure.
+pub(crate) fn short(workspace: &Workspace) -> Result<()> {
+    let python = match pytorch::provide(workspace, Torch::Pinned) {
+        Ok(python) => python,
+        Err(failure) if is_required("pytorch") => return Err(failure),
+        Err(failure) => {
+            skip("pytorch", failure);
+            return Ok(());
+        }
+    };
+    let mut build = cargo("build");
+    // With the features of all, so that nothing is built twice.
+    build.current_dir(workspace.root()).args(ALL).arg("--lib");
+    process::run(&mut build, "`cargo build` of the Python package")?;
+    let place = workspace.root().join("target/python-package");
+    copy(&workspace.root().join("tcx-python/python/tcx_cache"), &place.join("tcx_cache"))?;
+    let library = target(workspace).join("debug/lib_native.so");
+    let native = place.join("tcx_cache/_native.abi3.so");
+    fs::copy(&library, &native).on("copy", &library)?;
+    test(workspace, &python, &place, false)?;
+    types(workspace, &python)
+}
+
+fn target(workspace: &Workspace) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root().join("target"), PathBuf::from)
+}
+
+/// Builds the wheel, for every Python from 3.10 on.
+fn wheel(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
+    let out = workspace.root().join("target/wheels");
+    let _ = fs::remove_dir_all(&out);
+    let mut build = Command::new(python);
+    build.current_dir(workspace.root().join("tcx-python")).args([
+        "-m",
+        "maturin",
+        "build",
+        "--release",
+        "--quiet",
+    ]);
+    build.arg("--out").arg(&out).arg("--interpreter").arg(python);
+    process::run(&mut build, "`maturin build`")?;
+    let mut found = fs::read_dir(&out).on("list", &out)?.flatten().map(|entry| entry.path());
+    let wheel = found.next().ok_or_else(|| Failure::new("maturin has built no wheel"))?;
+    let bytes = fs::metadata(&wheel).on("read", &wheel)?.len();
+    eprintln!("{}: {bytes} bytes", wheel.display());
+    if bytes > LARGEST {
+        return Err(Failure::new(format!(
+            "{} has {bytes} bytes, expected at most {LARGEST}",
+            wheel.display()
+        )));
+    }
+    Ok(wheel)
+}
+
+/// A folder with nothing but what the wheel has.
+fn installed(workspace: &Workspace, wheel: &Path, torch: Torch) -> Result<PathBuf> {
+    let place = workspace.root().join(format!("target/python-wheel-{}", torch.version()));
+    let _ = fs::remove_dir_all(&place);
+    let mut pip = crate::provision::python::Python::find()?.command();
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"])
+        .arg(&place)
+        .arg(wheel);
+    process::run(&mut pip, "`pip install` of the wheel")?;
+    Ok(place)
+}
+
+fn test(workspace: &Workspace, python: &Path, place: &Path, is_long: bool) -> Result<()> {
+    let mut tests = Command::new(python);
+    tests.current_dir(workspace.root().join("tcx-python")).args([
+        "-m",
+        "pytest",
+        "--quiet",
+        "-p",
+        "no:cacheprovider",
+    ]);
+    tests.env("PYTHONPATH", place).env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.env("TCX_FORKS", if is_long { "1000" } else { "25" });
+    process::run(&mut tests, "`pytest` of the Python package")
+}
+
+fn types(workspace: &Workspace, python: &Path) -> Result<()> {
+    let mut mypy = Command::new(python);
+    mypy.current_dir(workspace.root().join("tcx-python")).args([
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-incremental",
+    ]);
+    process::run(&mut mypy, "`mypy --strict` of the Python package")
+}
+
+/// Copies a folder, in the place of an earlier copy.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to).on("create the folder", to)?;
+    for entry in fs::read_dir(from).on("list", from)?.flatten() {
+        let (own, copied) = (entry.path(), to.join(entry.file_name()));
+        if own.is_dir() {
+            copy(&own, &copied)?;
+        } else {
+            fs::copy(&own, &copied).on("copy", &own)?;
+        }
+    }
+    Ok(())
+}
