@@ -27,6 +27,10 @@ impl DraftedChange {
     }
 }
 
+fn cannot_be_read(change: u64) -> io::Error {
+    io::Error::other(format!("change {change} exists but cannot be read"))
+}
+
 fn no_identity() -> io::Error {
     io::Error::other("the folder has no identity yet")
 }
@@ -40,12 +44,17 @@ struct Created {
 
 impl KnownChanges {
     /// Makes something dead by the next change. Where that cannot be written, this process honours it all the same, and
-    /// tries again with every later change and seal.
+    /// tries again with every later change and seal. Rows that a change may have replaced which cannot be read now are left alone.
     pub(crate) fn kill(&mut self, storage: &dyn Storage, doomed: Doomed) -> io::Result<()> {
+        let hidden = doomed.oldest_row().and_then(|oldest| self.unread_after(oldest));
+        if let Some(unread) = hidden {
+            // It may have replaced rows that are named, and others with it.
+            return Err(cannot_be_read(unread));
+        }
         let attempt = Attempt::new();
         let written = self
             .write_pending(storage)
-            .and_then(|()| self.create(storage, &attempt, |_, _| Some(doomed.clone())));
+            .and_then(|()| self.create(storage, &attempt, |tombstones, _| Some(doomed.now(tombstones))));
         if let Err(error) = written {
             self.kill_here(doomed, attempt);
             return Err(error);
@@ -59,12 +68,12 @@ impl KnownChanges {
         while let Some(first) = self.tombstones.pending.first().cloned() {
             // What was looked up since it failed is compared with every change before it.
             if let Some(unread) = self.unread_after(0) {
-                return Err(io::Error::other(format!("change {unread} exists but cannot be read")));
+                return Err(cannot_be_read(unread));
             }
             self.create(storage, &first.attempt, |tombstones, _| {
                 // Its creation may have succeeded the last time: the change is found where another was expected.
                 let is_pending = tombstones.pending.iter().any(|pending| Arc::ptr_eq(pending, &first));
-                is_pending.then(|| first.doomed.clone())
+                is_pending.then(|| first.doomed.now(tombstones))
             })?;
             self.announce();
         }
@@ -202,7 +211,7 @@ impl KnownChanges {
         *self = learned;
         self.announce();
         if matches!(self.unread.get(&number), Some(Doubt::Failed(_))) {
-            return Err(io::Error::other(format!("change {number} exists but cannot be read")));
+            return Err(cannot_be_read(number));
         }
         Ok(())
     }

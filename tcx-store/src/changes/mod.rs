@@ -24,7 +24,7 @@ pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges, Needs, Shown};
 pub(crate) use known_tombstones::Tombstones;
 pub(crate) use merge::MergePlan;
-pub(crate) use new_tombstone::Doomed;
+pub(crate) use new_tombstone::{Doomed, DoomedRow};
 pub(crate) use numbers::ChangeNumbers;
 pub(crate) use pending::{Attempt, Seen};
 pub(crate) use read::{is_of_another_version, map as map_change};

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::changes::{Attempt, Doomed};
+use crate::changes::{Attempt, Doomed, DoomedRow};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
@@ -90,9 +90,9 @@ impl Store {
         self.writer()?;
         self.list_all()?;
         let mut keys = Vec::new();
-        let seen = self.core.each_key(Reach::There, |key, _, _| {
-            if is_doomed(key) {
-                keys.push(key.into());
+        let seen = self.core.each_key(Reach::There, |row| {
+            if is_doomed(row.key) {
+                keys.push(row.key.into());
             }
         });
         // What was seen is dead all the same.
@@ -102,23 +102,28 @@ impl Store {
 
     /// Invalidates the rows that were computed before `time`, and with each of them the rows of its key in other views. The age of a row is
     /// that of the oldest row in its segment. Rows that wait to be written are written first, since some of them may take the place of
-    /// older ones.
+    /// older ones. Rows that another process or thread puts for older ones during the call stay.
     ///
     /// # Errors
     ///
-    /// As [`invalidate_where`](Self::invalidate_where) and [`flush`](Self::flush).
+    /// As [`invalidate_where`](Self::invalidate_where) and [`flush`](Self::flush). Also returns an error, and invalidates nothing, while a
+    /// change cannot be read that may have replaced rows.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let limit = clock::millis(time);
         self.writer()?.flush()?;
         self.list_all()?;
-        let mut keys = Vec::new();
-        let seen = self.core.each_key(Reach::There, |key, _, born| {
+        let mut rows = Vec::new();
+        let seen = self.core.each_key(Reach::There, |StoredRow { key, view, number, born }| {
             if born < limit {
-                keys.push(key.into());
+                rows.push(DoomedRow { key: key.into(), view, number });
             }
         });
         // What was seen is dead all the same.
-        self.kill_keys(keys)?;
+        if rows.is_empty() {
+            self.core.check()?;
+        } else {
+            self.kill(Doomed::Rows(rows))?;
+        }
         seen
     }
 
@@ -156,6 +161,17 @@ pub(crate) enum Reach {
     Served,
     /// Those too that wait for a change which cannot be found or read yet, and those that only other processes serve.
     There,
+}
+
+/// A row that is stored or waits to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredRow<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) view: u32,
+    /// The number that tombstones are compared with; [`u64::MAX`] while it waits to be written.
+    pub(crate) number: u64,
+    /// When it was computed, in milliseconds since 1970.
+    pub(crate) born: u64,
 }
 
 impl Core {
@@ -215,14 +231,13 @@ impl Core {
         self.live().is_in_doubt(segment.name())
     }
 
-    /// Calls `see` with every key within `reach`, its view, and when its row was computed, in milliseconds since 1970. A key
-    /// may come several times.
+    /// Calls `see` with every row within `reach`. A key may come several times.
     ///
     /// # Errors
     ///
     /// Returns an error if a file cannot be read now, or may have been misread; the keys of all other files have been visited. Rows that
     /// are damaged for good are left out.
-    pub(crate) fn each_key(&self, reach: Reach, mut see: impl FnMut(&[u8], u32, u64)) -> Result<()> {
+    pub(crate) fn each_key(&self, reach: Reach, mut see: impl FnMut(StoredRow<'_>)) -> Result<()> {
         let unread = |name: SegmentName| {
             let path = self.storage.path().join(name.to_string());
             Error::io("cannot read the keys of", path, io::ErrorKind::Other.into())
@@ -263,8 +278,9 @@ impl Core {
                     tombstones.surely_kill(base, key, view)
                 }
             };
+            let (number, born) = (segment.base(), segment.born());
             keys.filter(|(key, view)| !is_dead(key, *view))
-                .for_each(|(key, view)| see(&key, view, segment.born()));
+                .for_each(|(key, view)| see(StoredRow { key: &key, view, number, born }));
             if segment.failures() > failures
                 || is_damaged && is_served && reach == Reach::There && self.doubts(segment)
             {
@@ -273,7 +289,8 @@ impl Core {
         }
         for (batch, rows) in &buffered {
             for &row in rows {
-                see(batch.keys.key(row), batch.keys.view(), batch.born);
+                let (key, view) = (batch.keys.key(row), batch.keys.view());
+                see(StoredRow { key, view, number: u64::MAX, born: batch.born });
             }
         }
         first_unread.map_or(Ok(()), |name| Err(unread(name)))

@@ -14,6 +14,7 @@ mod folder;
 mod gone_folder;
 mod hidden;
 mod incomplete;
+mod invalidated_by_age;
 mod invalidated_elsewhere;
 mod listing;
 mod lookup;

@@ -382,7 +382,7 @@ fn a_predicate_reaches_rows_that_count_on_a_change_which_is_not_there_yet() {
     std::fs::rename(&change, dir.path().join("hidden")).unwrap();
     assert_eq!(values(&b, &["x"]), [-1]);
     let mut seen = Vec::new();
-    b.core.each_key(Reach::There, |key, _, _| seen.push(key.to_vec())).unwrap();
+    b.core.each_key(Reach::There, |row| seen.push(row.key.to_vec())).unwrap();
     seen.sort();
     assert_eq!(seen, [b"w", b"x"]);
     seen.clear();

@@ -123,7 +123,7 @@ fn rows_come_into_their_tensors_whatever_way_they_are_found() {
             check(&store, &mixed, leaves);
             let copied = check(&store, &mixed, leaves);
             let expected = mixed.iter().filter(|id| **id < 300).count();
-            assert_eq!(copied, if compression == Compression::None { expected } else { 0 });
+            assert_eq!(copied, expected, "{compression:?}");
             assert_eq!(check(&store, &[], leaves), 0);
             // Rows that stand in the order of the batch are copied together.
             for first in [0, 100, 290] {
@@ -131,8 +131,9 @@ fn rows_come_into_their_tensors_whatever_way_they_are_found() {
                 check(&store, &[&ids[first..first + 9], &ids[first + 3..first + 60]].concat(), leaves);
             }
         }
-        // Rows that may be without a value are not copied before that is looked at.
-        assert_eq!(check(&store, &mixed, &WIDTHS), 0);
+        // Rows that may be without a value are not copied before that is looked at, as it is when a row is decompressed.
+        let expected = mixed.iter().filter(|id| **id < 300 && compression != Compression::None).count();
+        assert_eq!(check(&store, &mixed, &WIDTHS), expected, "{compression:?}");
         let mut none = tensors(&WIDTHS[..1], 400);
         assert_eq!(look_up(&store, &ids, 1, &mut none).missing(), 400, "they are of another view");
         assert!(bytes(&none[0].tensor).iter().all(|&byte| byte == UNWRITTEN));
