@@ -22,7 +22,6 @@ pub(crate) fn measure(settings: &Settings, figures: &mut Figures) -> Result<()> 
     for (name, codec) in [("lz4", Compression::Lz4), ("zstd", Compression::Zstd)] {
         let cold = median(&rounds(settings, codec, 0, &batches)?);
         let hot = median(&rounds(settings, codec, ROOM, &batches)?);
-        figures.add(format!("w1.{name}.hot_vs_cold"), cold / hot);
         figures.add(format!("w1.{name}.random_read.vs_uncompressed"), plain / cold);
         figures.add(format!("w1.{name}.random_read.hot.vs_uncompressed"), plain / hot);
     }

@@ -7,7 +7,7 @@ use super::Figures;
 use super::reach::Reach::{self, AtLeast, AtMost};
 
 /// Figures, the worst that is accepted, and what they show.
-const FLOORS: [(&str, Reach, &str); 26] = [
+const FLOORS: [(&str, Reach, &str); 28] = [
     ("w1.fill.vs_raw_write_fsync", AtLeast(0.15), "filling, of a file that is written in order"),
     ("w1.random_read.vs_raw_gather", AtLeast(0.5), "wide rows, of a loop that copies them"),
     ("w1.random_read.two_threads.vs_raw_gather", AtLeast(0.6), "the same by two threads"),
@@ -23,7 +23,9 @@ const FLOORS: [(&str, Reach, &str); 26] = [
     ("w2.allocations_per_batch.1024_rows", AtMost(40.), "known shapes are allocated once"),
     ("w2.allocations_per_batch.1024_vs_64_rows", AtMost(1.2), "allocations do not grow with rows"),
     ("w2.open.rss_mib", AtMost(4.), "memory of an open cache"),
-    ("w1.lz4.hot_vs_cold", AtLeast(3.), "the memory cache, of decompressing"),
+    ("w1.lz4.random_read.vs_uncompressed", AtLeast(0.2), "rows that are decompressed, of plain ones"),
+    ("w1.lz4.random_read.hot.vs_uncompressed", AtLeast(0.3), "decompressed rows in memory, of plain ones"),
+    ("w1.zstd.random_read.vs_uncompressed", AtLeast(0.05), "the same as the first, with Zstandard"),
     ("e2e.first_epoch_overhead", AtMost(1.4), "the epoch that fills, of one without a cache"),
     ("e2e.second_epoch_speedup", AtLeast(10.), "a cached epoch: 3 to 10 times faster is promised"),
     ("e2e.512_outputs.second_epoch_speedup", AtLeast(10.), "the same with narrow outputs"),

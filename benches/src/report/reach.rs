@@ -47,13 +47,10 @@ pub(crate) fn of(figure: &str) -> Option<Reach> {
         "cli.ls_10m_ms" => AtMost(50.),
         "cli.verify.vs_cat" => AtLeast(0.7),
         "e2e.second_epoch_speedup" => AtLeast(40.),
-        "w1.lz4.hot_vs_cold" | "w2.open.rss_mib" => {
-            if figure == "w2.open.rss_mib" {
-                AtMost(4.)
-            } else {
-                AtLeast(4.)
-            }
-        }
+        "w1.lz4.random_read.vs_uncompressed" => AtLeast(0.2),
+        "w1.zstd.random_read.vs_uncompressed" => AtLeast(0.1),
+        "w1.lz4.random_read.hot.vs_uncompressed" | "w1.zstd.random_read.hot.vs_uncompressed" => AtLeast(0.6),
+        "w2.open.rss_mib" => AtMost(4.),
         _ => return None,
     })
 }
