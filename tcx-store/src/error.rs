@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Forked,
     /// What the rows were computed from has changed, as an [`Attestation`](crate::Attestation) found out: compute them again.
     SourceChanged,
-    /// Another process, or a handle that recomputes rows, has invalidated or replaced values before they were written: put them again
+    /// Another process, a handle that recomputes rows or an invalidation by age has invalidated or replaced values before they were written: put them again
     /// if they are still right.
     Superseded,
     /// Other processes change the folder all the time, so that rows which replace others could not be written yet: they stay in the write

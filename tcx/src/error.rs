@@ -42,7 +42,7 @@ pub enum ErrorKind {
     Mismatch,
     /// The folder was removed and created again, or replaced by a copy, since it was opened. Open the module again.
     Replaced,
-    /// Another process, or a handle that recomputes rows, invalidated or replaced values before they were written. Put them again
+    /// Another process, a handle that recomputes rows or an invalidation by age invalidated or replaced values before they were written. Put them again
     /// if they are still right.
     Superseded,
     /// Other processes change the folder all the time, so that rows which replace others could not be written yet. They stay in the write

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::encode;
 use super::known::{KnownChanges, Read};
 use super::known_tombstones::Tombstones;
-use super::new_tombstone::Doomed;
+use super::new_tombstone::{Doomed, DoomedRow};
 use super::pending::Attempt;
 use super::read::Doubt;
 use super::same::{Compared, listed};
@@ -44,21 +44,32 @@ struct Created {
 
 impl KnownChanges {
     /// Makes something dead by the next change. Where that cannot be written, this process honours it all the same, and
-    /// tries again with every later change and seal. Rows that a change may have replaced which cannot be read now are left alone.
+    /// tries again with every later change and seal.
     pub(crate) fn kill(&mut self, storage: &dyn Storage, doomed: Doomed) -> io::Result<()> {
-        let hidden = doomed.oldest_row().and_then(|oldest| self.unread_after(oldest));
-        if let Some(unread) = hidden {
-            // It may have replaced rows that are named, and others with it.
-            return Err(cannot_be_read(unread));
-        }
         let attempt = Attempt::new();
         let written = self
             .write_pending(storage)
-            .and_then(|()| self.create(storage, &attempt, |tombstones, _| Some(doomed.now(tombstones))));
+            .and_then(|()| self.create(storage, &attempt, |_, _| Some(doomed.clone())));
         if let Err(error) = written {
             self.kill_here(doomed, attempt);
             return Err(error);
         }
+        self.make_durable(storage)
+    }
+
+    /// Makes the keys of these rows dead by the next change, but not those of which each row is dead by then: what has replaced them is
+    /// alive. What cannot be written is not honoured: by the time it could be, the rows may be replaced.
+    pub(crate) fn kill_rows(&mut self, storage: &dyn Storage, rows: &[DoomedRow]) -> io::Result<()> {
+        let oldest = rows.iter().map(|row| row.number).min().unwrap_or(u64::MAX);
+        if let Some(unread) = self.unread_after(oldest) {
+            // It may have replaced them.
+            return Err(cannot_be_read(unread));
+        }
+        self.write_pending(storage)?;
+        let number = self.create(storage, &Attempt::new(), |tombstones, _| tombstones.alive_of(rows))?;
+        // Values that are put while this is written are younger, and the change kills them: `flush` reports them as those that other
+        // processes invalidate.
+        number.into_iter().for_each(|number| self.tombstones.own.remove(number));
         self.make_durable(storage)
     }
 
@@ -73,7 +84,7 @@ impl KnownChanges {
             self.create(storage, &first.attempt, |tombstones, _| {
                 // Its creation may have succeeded the last time: the change is found where another was expected.
                 let is_pending = tombstones.pending.iter().any(|pending| Arc::ptr_eq(pending, &first));
-                is_pending.then(|| first.doomed.now(tombstones))
+                is_pending.then(|| first.doomed.clone())
             })?;
             self.announce();
         }

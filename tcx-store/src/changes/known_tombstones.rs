@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::new_tombstone::{Doomed, DoomedRow};
 use super::numbers::ChangeNumbers;
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable};
@@ -91,6 +92,15 @@ impl Tombstones {
     /// Whether a tombstone that could be read, and is written, kills a row of this key and view with this number.
     pub(crate) fn surely_kill(&self, number: u64, key: &[u8], view: u32) -> bool {
         self.numbers_for(HashedKey::new(key, view), |_| true).next().unwrap_or(0).max(self.all()) > number
+    }
+
+    /// The keys of these rows, without those of which each row is surely dead; `None` if all are.
+    pub(super) fn alive_of(&self, rows: &[DoomedRow]) -> Option<Doomed> {
+        let alive = rows.iter().filter(|row| !self.surely_kill(row.number, &row.key, row.view));
+        let mut keys: Vec<_> = alive.map(|row| row.key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        (!keys.is_empty()).then_some(Doomed::Keys(keys))
     }
 
     /// Whether the row of the key at `position` with this number is dead.

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use super::known_tombstones::Tombstones;
 use super::table::{
     ENTRY, Entry, Named, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
     view_hash,
@@ -27,8 +26,6 @@ pub(crate) enum Doomed {
     Prefix(Box<[u8]>),
     /// Every key.
     All,
-    /// The keys of these rows, in all their views, unless each of its rows is dead by then: what has replaced them is alive.
-    Rows(Vec<DoomedRow>),
 }
 
 /// A row that is to be dead with all others of its key.
@@ -46,27 +43,10 @@ impl Doomed {
         if matches!(self, Self::Views(_)) { KIND_TOMBSTONE_OF_VIEWS } else { KIND_TOMBSTONE }
     }
 
-    /// The oldest number of the rows that may have been replaced.
-    pub(super) fn oldest_row(&self) -> Option<u64> {
-        let Self::Rows(rows) = self else { return None };
-        rows.iter().map(|row| row.number).min()
-    }
-
-    /// What it names now: the keys of rows.
-    pub(super) fn now(&self, tombstones: &Tombstones) -> Self {
-        let Self::Rows(rows) = self else { return self.clone() };
-        let alive = rows.iter().filter(|row| !tombstones.surely_kill(row.number, &row.key, row.view));
-        let mut keys: Vec<_> = alive.map(|row| row.key.clone()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        Self::Keys(keys)
-    }
-
     /// What makes it too large for one change, if anything does: no reader would accept it.
     pub(crate) fn too_large(&self) -> Option<String> {
         let (names, bytes) = match self {
             Self::Keys(keys) => (keys.len(), keys.iter().map(|key| key.len()).sum::<usize>()),
-            Self::Rows(rows) => (rows.len(), rows.iter().map(|row| row.key.len()).sum()),
             Self::Views(rows) => (rows.len(), rows.iter().map(|(key, _)| key.len() + size_of::<u32>()).sum()),
             Self::Prefix(prefix) => (1, prefix.len() + size_of::<u16>()),
             Self::All => (0, 0),
@@ -89,9 +69,6 @@ impl Doomed {
         match self {
             Self::Keys(keys) => {
                 entries.extend(keys.iter().map(|key| entry(key_hash(key), Named::Key, &**key)));
-            }
-            Self::Rows(rows) => {
-                entries.extend(rows.iter().map(|row| entry(key_hash(&row.key), Named::Key, &*row.key)));
             }
             Self::Views(rows) => {
                 let views =

@@ -55,8 +55,7 @@ pub(super) struct Written {
 impl KnownChanges {
     /// Makes something dead in this process until it can be written.
     pub(crate) fn kill_here(&mut self, doomed: Doomed, attempt: Arc<Attempt>) {
-        let named = doomed.now(&self.tombstones);
-        let bytes = encode(u64::MAX, named.kind(), attempt.nonce, &named.payload(u64::MAX));
+        let bytes = encode(u64::MAX, doomed.kind(), attempt.nonce, &doomed.payload(u64::MAX));
         let table = TombstoneTable::open(u64::MAX, ChangeBytes::Heap(bytes));
         let table = table.expect("what was just encoded can be read");
         self.failed += 1;

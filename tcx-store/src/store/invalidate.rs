@@ -8,7 +8,7 @@ use crate::changes::{Attempt, Doomed, DoomedRow};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
-use crate::live::folder::Stored;
+use crate::live::folder::{Live, Stored};
 use crate::schema::key::{KeyType, Keys, MAX_KEY_BYTES};
 use crate::segment::Segment;
 use crate::storage::name::SegmentName;
@@ -18,7 +18,8 @@ use crate::sys::clock;
 /// Rows are dead once the call returns. This includes rows that are not yet written, and rows that another process looked up
 /// before and writes later. Other processes learn of it when they next check the folder.
 ///
-/// An error means that the invalidation is not on disk. It takes effect in this process, which writes it as soon as it can.
+/// An error means that the invalidation is not on disk. It takes effect in this process, which writes it as soon as it can, unless the
+/// method says otherwise.
 impl Store {
     /// Invalidates the rows of these keys, in all their views.
     ///
@@ -102,15 +103,17 @@ impl Store {
 
     /// Invalidates the rows that were computed before `time`, and with each of them the rows of its key in other views. The age of a row is
     /// that of the oldest row in its segment. Rows that wait to be written are written first, since some of them may take the place of
-    /// older ones. Rows that another process or thread puts for older ones during the call stay.
+    /// older ones. Rows that take the place of older ones during the call stay, or the [`flush`](Self::flush) that is to write them
+    /// returns an error.
     ///
     /// # Errors
     ///
-    /// As [`invalidate_where`](Self::invalidate_where) and [`flush`](Self::flush). Also returns an error, and invalidates nothing, while a
-    /// change cannot be read that may have replaced rows.
+    /// As [`invalidate_where`](Self::invalidate_where) and [`flush`](Self::flush). Also returns an error while a change cannot be read that
+    /// may have replaced rows. If the invalidation cannot be written, it has no effect in this process either: call this again.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let limit = clock::millis(time);
-        self.writer()?.flush()?;
+        let writer = self.writer()?;
+        writer.flush()?;
         self.list_all()?;
         let mut rows = Vec::new();
         let seen = self.core.each_key(Reach::There, |StoredRow { key, view, number, born }| {
@@ -119,11 +122,8 @@ impl Store {
             }
         });
         // What was seen is dead all the same.
-        if rows.is_empty() {
-            self.core.check()?;
-        } else {
-            self.kill(Doomed::Rows(rows))?;
-        }
+        self.core.kill_rows(&rows)?;
+        writer.tidy();
         seen
     }
 
@@ -184,23 +184,44 @@ impl Core {
             )));
         }
         let mut live = self.live();
-        let ready = live.refresh().and_then(|_| live.ensure_identity());
-        let killed = match ready {
-            Err(error) if error.kind() != ErrorKind::Io && !self.may_be_misread(&error) => {
-                self.remember(&error);
-                return Err(error);
-            }
+        let killed = match self.ready_to_kill(&mut live)? {
             Err(error) => {
                 live.changes.kill_here(doomed, Attempt::new());
                 Err(error)
             }
-            Ok(_) => {
-                let killed = live.changes.kill(&*self.storage, doomed);
-                killed.map_err(|e| Error::io("cannot write a change in", self.storage.path(), e))
-            }
+            Ok(()) => live.changes.kill(&*self.storage, doomed).map_err(|e| self.not_written(e)),
         };
         self.install(&mut live);
         killed
+    }
+
+    /// Makes the keys of these rows dead, but those of which each row is dead by then.
+    fn kill_rows(&self, rows: &[DoomedRow]) -> Result<()> {
+        self.check()?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut live = self.live();
+        let killed = self
+            .ready_to_kill(&mut live)?
+            .and_then(|()| live.changes.kill_rows(&*self.storage, rows).map_err(|e| self.not_written(e)));
+        self.install(&mut live);
+        killed
+    }
+
+    /// Learns of all changes before another is made. The inner error may be over in a moment; the outer one is final.
+    fn ready_to_kill(&self, live: &mut Live) -> Result<Result<()>> {
+        match live.refresh().and_then(|_| live.ensure_identity()) {
+            Err(error) if error.kind() != ErrorKind::Io && !self.may_be_misread(&error) => {
+                self.remember(&error);
+                Err(error)
+            }
+            ready => Ok(ready.map(drop)),
+        }
+    }
+
+    fn not_written(&self, error: io::Error) -> Error {
+        Error::io("cannot write a change in", self.storage.path(), error)
     }
 
     /// At most `most` of the stored keys of a view, to show what keys look like. Looks at few rows: it may return fewer than there

@@ -124,8 +124,8 @@ fn report_superseded(core: &Core, generation: &Generation, fates: &mut [Fate]) {
         if rows > 0 {
             let path = core.storage.path().display();
             let what = format!(
-                "another process, or a handle that recomputes rows, has invalidated or replaced them in {path} before they were \
-                 written; put them again if they are still right"
+                "another process, a handle that recomputes rows or `invalidate_older_than` has invalidated or replaced them in {path} \
+                 before they were written; put them again if they are still right"
             );
             batch.lost(rows, &Error::of_kind(ErrorKind::Superseded, what));
         }

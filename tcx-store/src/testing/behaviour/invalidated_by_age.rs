@@ -1,14 +1,15 @@
 //! Invalidations by age while other processes replace rows.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use crate::testing::{
-    Fault, Faulty, compute, go_ahead, process, replace, seal_all, values, with_operations, without_change,
+    Fault, Faulty, column, compute, go_ahead, keys, process, replace, seal_all, values, with_operations,
+    without_change,
 };
-use crate::{RecomputeSession, Store};
+use crate::{Lookup, Losses, RecomputeSession, Store};
 
 /// Runs `other` when the first change of its process is about to get its name.
 fn before_the_change(dir: &Path, other: impl Fn() + Send + Sync + 'static) -> Store {
@@ -52,7 +53,7 @@ fn what_replaces_an_old_row_during_an_invalidation_by_age_stays() {
 }
 
 #[test]
-fn what_replaces_an_old_row_after_a_failed_invalidation_by_age_stays() {
+fn a_failed_invalidation_by_age_is_not_made_up_for_once_rows_are_replaced() {
     let dir = with_old_rows();
     let fails = Arc::new(AtomicBool::new(true));
     let failing = fails.clone();
@@ -62,14 +63,45 @@ fn what_replaces_an_old_row_after_a_failed_invalidation_by_age_stays() {
     });
     let store = with_operations(dir.path(), steps);
     an_hour_ago(&store).unwrap_err();
-    assert_eq!(values(&store, &["x", "y"]), [-1, -1]);
     let other = process(dir.path());
     replace(&other, &RecomputeSession::new(), &["x"], 1000);
     seal_all(&other);
+    compute(&store, &["x", "z"], 7);
     fails.store(false, SeqCst);
-    compute(&store, &["z"], 1);
     store.flush().unwrap();
-    assert_eq!(values(&process(dir.path()), &["x", "y"]), [1000, -1]);
+    process(dir.path()).compact().unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [1000, 5, 7]);
+    an_hour_ago(&store).unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [1000, -1, 7]);
+}
+
+#[test]
+fn a_value_that_another_thread_puts_during_an_invalidation_by_age_stays_or_is_reported() {
+    let dir = with_old_rows();
+    let losses = Arc::new(Losses::default());
+    let thread: Arc<OnceLock<Thread>> = Arc::default();
+    let store = before_the_change(dir.path(), {
+        let (thread, losses) = (thread.clone(), losses.clone());
+        move || {
+            let Thread { store, rows } = thread.get().unwrap();
+            let mut rows = rows.lock().unwrap().take().unwrap();
+            assert!(store.insert_for(&losses, &mut rows, &[0], column(&[1000]), None).unwrap());
+        }
+    });
+    let store = Arc::new(store);
+    let session = RecomputeSession::new();
+    let rows = store.lookup_to_put(keys(&["x"]), Some(&session)).unwrap();
+    let _ = thread.set(Thread { store: store.clone(), rows: Mutex::new(Some(rows)) });
+    an_hour_ago(&store).unwrap();
+    let flushed = store.flush_for(&losses);
+    let found = values(&process(dir.path()), &["x", "y"]);
+    assert!(found == [1000, -1] || flushed.is_err() && found == [-1, -1], "{flushed:?}, {found:?}");
+}
+
+/// Another thread of the process that invalidates, which is about to put a row.
+struct Thread {
+    store: Arc<Store>,
+    rows: Mutex<Option<Lookup>>,
 }
 
 #[test]
