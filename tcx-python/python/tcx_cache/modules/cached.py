@@ -215,6 +215,9 @@ class Cached(Upkeep, torch.nn.Module):
         # A network does not travel: another process reads the same rows.
         return reopen, (*travel(self._rows), self._view)
 
+    def __copy__(self) -> Cached:
+        return Cached(self._computing, self._rows, self._view, self._output_device)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Cached:
         own = self._computing
         return Cached(own.copied(copy.deepcopy(own.module, memo)), self._rows, self._view, self._output_device)

@@ -15,7 +15,7 @@ from ..errors import InvalidWeightsError
 from ..identity.config import LONGEST_VALUE, Entries, digest, entries
 from ..identity.weights import WEIGHTS
 from .cached import Cached
-from .computing import Computing
+from .computing import Computing, inner
 from .table import declared, named
 
 
@@ -40,15 +40,13 @@ def open_module(
         raise InvalidWeightsError(f"module `{name}`: expected a torch.nn.Module, found {type(module).__name__}; use `cache.table` for a function")
     if isinstance(module, Cached):
         raise InvalidWeightsError(f"module `{name}`: is cached already; pass the module inside (`.module`)")
-    # A compiled module has the weights of its own under other names.
-    inside = getattr(module, "_orig_mod", module) if type(module).__name__ == "OptimizedModule" else module
     try:
-        computing = Computing(inside, dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids)
+        computing = Computing(inner(module), dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids)
     except InvalidWeightsError as error:
         raise InvalidWeightsError(f"module `{name}`: {error}") from error
     identity = _identity(computing, config, type_name, fields)
-    if inside is not module:
-        computing.module = module
+    # A compiled module computes with the weights of the one inside.
+    computing.module = module
     opening = opening.of(identity, _provenance(computing))
     return Cached(computing, Rows(opening, declared(outputs), named(ids)), 0, output_device)
 
@@ -56,18 +54,23 @@ def open_module(
 def _identity(
     computing: Computing, config: Mapping[str, Any] | None, type_name: str | None, fields: Mapping[str, Any] | None
 ) -> Entries:
-    own, watch = type(computing.module), computing.watch
+    own, known = type(computing.module), computing.watch.known
     found: Entries = [("self", type_name or f"{own.__module__}.{own.__qualname__}")]
     if fields is None:
-        found.append(("weights", watch.fingerprint))
-        # Those that `state_dict` leaves out decide outputs as well.
-        found += [("buffers", watch.unsaved)] if watch.unsaved else []
+        # What `state_dict` leaves out decides outputs as well.
+        found += [("weights", known.weights), *known.unsaved]
     elif sum(value is WEIGHTS for value in fields.values()) != 1:
         raise InvalidWeightsError("`fields=` has the fields of the module in Rust, in order: exactly one of them has to be `tcx.WEIGHTS`")
+    elif known.unsaved:
+        label, text = known.unsaved[0]
+        raise InvalidWeightsError(
+            f"`fields=` names the identity of a module in Rust, which has the weights of `state_dict` only, but this module has {label} that `state_dict` leaves "
+            f"out ({text}): register them as persistent buffers, which the module in Rust has too, or leave `fields=` out"
+        )
     for name, value in (fields or {}).items():
-        found += [(f"{name}.weights", watch.fingerprint)] if value is WEIGHTS else entries(name, value)
-    if computing.adapters:
-        text = computing.adapters
+        found += [(f"{name}.weights", known.weights)] if value is WEIGHTS else entries(name, value)
+    if known.adapters:
+        text = known.adapters
         found.append(("adapters", text if len(text) <= LONGEST_VALUE else digest([text])))
     for label, part in (("config", config), ("shared", computing.shared)):
         for name, value in (part or {}).items():

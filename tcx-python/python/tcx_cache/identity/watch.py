@@ -1,0 +1,188 @@
+"""The watch that notices when the weights of a module change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _native
+from ..errors import InvalidWeightsError, ModuleViolationError
+from ..runtime.locks import ProcessLock
+from .adapters import adapters
+from .unsaved import as_tensor, attributes, left_out, registered
+from .weights import contiguous, fingerprint, refuse, refuse_tracked, saved
+
+#: Cache lines that are read before and after each computed batch, over all weights.
+_LINES = 1024
+#: The most names of tensors that an entry of an identity has.
+_NAMES = 8
+_REMEDY = "freeze the module again after the last change, and bump the id"
+_OF_FORWARD = "if `forward` keeps it for later, delete it before the module is cached; otherwise " + _REMEDY
+
+
+@dataclass
+class _Weight:
+    name: str
+    #: What the module has: a tensor, or an array.
+    source: Any
+    tensor: Any
+    #: Keeps the memory, also if the weight is given another.
+    alias: Any
+    version: int
+    form: tuple[Any, ...]
+    checksum: bytes
+
+    @staticmethod
+    def freeze(name: str, source: Any) -> _Weight:
+        tensor = as_tensor(source)
+        # The version first: a write at the same time is then noticed.
+        version, checksum = _version(tensor), _checksum(tensor, name)
+        return _Weight(name, source, tensor, tensor.detach(), version, _form(tensor), checksum)
+
+    def is_touched(self, source: Any) -> bool:
+        """Whether something was written to it through torch, or it has other memory, or is another tensor."""
+        return source is not self.source or _version(self.tensor) != self.version or _form(self.tensor) != self.form
+
+    def is_written(self) -> bool:
+        """Whether its memory has other values than when it was frozen."""
+        return _checksum(self.alias, self.name) != self.checksum
+
+
+def _version(tensor: Any) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _form(tensor: Any) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device
+
+
+def _checksum(tensor: Any, name: str) -> bytes:
+    owner = contiguous(tensor, name)
+    return _native.checksum(owner.data_ptr(), owner.nbytes)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What decides the outputs of a module, of its tensors and adapters."""
+
+    #: The fingerprint of its ``state_dict``.
+    weights: str
+    #: What the ``state_dict`` leaves out: the name of an entry of the identity, and its text.
+    unsaved: tuple[tuple[str, str], ...]
+    adapters: str
+
+    @staticmethod
+    def of(module: Any) -> Known:
+        """That of a module as it is now."""
+        state = saved(module)
+        parts = zip(("buffers", "tensors"), left_out(module, state))
+        return Known(fingerprint(state), tuple((label, _entry(label, part)) for label, part in parts if part), adapters(module))
+
+
+def _entry(label: str, tensors: dict[str, Any]) -> str:
+    text = fingerprint(tensors)
+    if label == "buffers":
+        return text
+    names = sorted(tensors)
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"{', '.join(names[:_NAMES])}{more}, not in `state_dict`: {text}"
+
+
+class Watch:
+    """Notices that the weights of a module have changed since its identity was made.
+
+    It compares, before and after each computed batch, versions, addresses, dtypes and shapes, and 64 KiB of cache lines spread over all
+    weights on the CPU; and before rows become durable, the checksum of all weights. Weights that were moved, or loaded again with the
+    same values, are the same. Attributes that ``forward`` adds are its own.
+    """
+
+    def __init__(self, module: Any, allows_gradients: bool) -> None:
+        refuse(module, allows_gradients)
+        self._module = module
+        self._allows_gradients = allows_gradients
+        self._changed: str | None = None
+        self._lock = ProcessLock()
+        known = registered(module)
+        self._attributes = attributes(module, known)
+        refuse_tracked(self._attributes, allows_gradients)
+        self._weights = [_Weight.freeze(name, own) for name, own in {**known, **self._attributes}.items()]
+        #: The attributes that appeared while `forward` ran.
+        self._of_forward: set[str] = set()
+        self._take_sample()
+        self.known = Known.of(module)
+
+    def _take_sample(self) -> None:
+        lines = max(_LINES // max(len(self._weights), 1), 2)
+        here = [own.alias for own in self._weights if own.alias.device.type == "cpu" and own.alias.is_contiguous()]
+        self._sampled = [(own.data_ptr(), own.nbytes) for own in here], lines
+        self._sample = _native.sample(*self._sampled)
+
+    def check(self, has_run: bool = False) -> None:
+        """Looks at the weights, at small cost; with `has_run`, after `forward` has run.
+
+        Raises:
+            ModuleViolationError: if they have changed. This is final: restoring them later does not undo it.
+        """
+        refuse(self._module, self._allows_gradients)
+        with self._lock:
+            self._check_known()
+            found = self._found(has_run)
+            touched = [number for number, own in enumerate(self._weights) if own.is_touched(found[own.name])]
+            if touched:
+                self._look_closely(touched, found)
+            elif _native.sample(*self._sampled) != self._sample:
+                self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
+
+    def _found(self, has_run: bool) -> dict[str, Any]:
+        """The tensors that the module has now, under the same names."""
+        known = registered(self._module)
+        others = attributes(self._module, known)
+        refuse_tracked(others, self._allows_gradients)
+        found = {**known, **others}
+        names = {own.name for own in self._weights}
+        changed = {name for name in found.keys() ^ names if name not in self._of_forward}
+        if has_run:
+            new = {name for name in changed if name not in known and name not in names}
+            self._of_forward |= new
+            changed -= new
+        if changed:
+            self._fail(sorted(changed)[0], "was added or removed after it was frozen")
+        return found
+
+    def _look_closely(self, touched: list[int], found: dict[str, Any]) -> None:
+        """Weights were touched: they are the same if all their values are."""
+        for number in touched:
+            before = self._weights[number]
+            try:
+                now = _Weight.freeze(before.name, found[before.name])
+            except InvalidWeightsError as error:
+                self._fail(before.name, f"changed after it was frozen: {error}")
+                return
+            is_same = (now.checksum, now.form[1:3]) == (before.checksum, before.form[1:3])
+            # Rows that wait were computed with the memory of before.
+            if not is_same or before.is_written():
+                self._fail(before.name, "changed after it was frozen, so that rows computed before and after would differ")
+            self._weights[number] = now
+        self._take_sample()
+
+    def _first_written(self) -> str:
+        return next((own.name for own in self._weights if own.is_written()), "?")
+
+    def _fail(self, name: str, what: str) -> None:
+        self._changed = f"weight `{name}`: {what}; {_OF_FORWARD if name in self._attributes else _REMEDY}"
+        self._check_known()
+
+    def _check_known(self) -> None:
+        if self._changed:
+            raise ModuleViolationError(self._changed)
+
+    def attest(self) -> str | None:
+        """What has changed, of all values; the writer asks before rows become durable."""
+        with self._lock:
+            if self._changed is None:
+                changed = next((own for own in self._weights if own.is_written()), None)
+                if changed is not None:
+                    self._changed = (
+                        f"weight `{changed.name}`: changed in place after it was frozen, so that rows computed before and after would differ; {_REMEDY}"
+                    )
+            return self._changed
