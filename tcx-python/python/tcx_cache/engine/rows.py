@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,6 +57,7 @@ class Rows:
         self._schema = schema
         self._is_pinned = is_pinned
         self._is_closed = False
+        self._has_warned = False
         if schema is None and opening.settings.get("on_mismatch") == "separate":
             raise InvalidSettingsError(
                 f"module `{opening.module}`: `on_mismatch=\"separate\"` needs `outputs=`: without them the identity is not known before the first batch"
@@ -198,6 +200,18 @@ class Rows:
                     return columns
         return write(self._schema, output, rows)
 
+    def note_kept(self, is_kept: bool) -> None:
+        """Warns once of computed rows that are not kept because the folder is full. Where writing is off, the next flush says why."""
+        handle = self._handle
+        if is_kept or self._has_warned or handle is None or not handle.reader.is_full():
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"module `{self.opening.module}`: its folder has reached `max_bytes`: rows are computed and returned, but not stored; raise it, remove rows, or pass "
+            "`when_full=\"evict_oldest\"`",
+            stacklevel=4,
+        )
+
     # Keeping and removing.
 
     def coverage(self, ids: Any, view: int) -> Coverage:
@@ -274,10 +288,10 @@ class Found:
         columns: list[_native.Column],
         seconds: float,
         attestation: _native.Attestation | None = None,
-    ) -> None:
-        """Adds computed rows."""
+    ) -> bool:
+        """Adds computed rows. Returns whether they are kept, as far as the handle keeps rows."""
         self.store.computed(len(positions), seconds)
-        self.store.insert(self.rows, positions, columns, attestation)
+        return self.store.insert(self.rows, positions, columns, attestation) or not self.handle.stores_rows
 
     def values(self) -> list[Any]:
         """The columns, when all rows are found."""

@@ -153,7 +153,7 @@ class Cached(Upkeep, torch.nn.Module):
             found = found or self._rows.lookup_to_write(packed, None)
             if found is None:
                 raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
-            found.insert(positions, columns, seconds, computing.attestation())
+            self._rows.note_kept(found.insert(positions, columns, seconds, computing.attestation()))
             return found
 
     def _check(self, output: Any, ids: list[Any], select: Select) -> None:

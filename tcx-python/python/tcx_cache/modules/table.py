@@ -24,6 +24,8 @@ class WarmReport:
     samples: int
     #: Those of them that were computed.
     computed: int
+    #: Those that were computed and not kept, because the folder is full or writing is off.
+    not_kept: int = 0
 
 
 class Table(Upkeep):
@@ -109,15 +111,27 @@ class Table(Upkeep):
             found = found or self._rows.lookup_to_write(packed, None)
             if found is None:
                 raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
-            found.insert(positions, columns, seconds)
+            self._rows.note_kept(found.insert(positions, columns, seconds))
             return found
 
     def put(self, ids: Any, values: Any) -> int:
-        """Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are."""
+        """Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are.
+
+        Raises:
+            FullError: if the folder has reached `max_bytes`, or a value is larger than that; nothing is stored then.
+            InvalidBatchError: if an id is twice in the batch.
+            WrongModeError: if the mode of the handle stores nothing.
+        """
         return self._put(ids, values, replaces=False)
 
     def replace(self, ids: Any, values: Any) -> int:
-        """Stores the values of these ids, in the place of those that are stored."""
+        """Stores the values of these ids in the place of those that are stored, durably: also of those that another process has stored or
+        replaced.
+
+        Raises:
+            FullError: as :meth:`put`.
+            Error: if the values cannot be written and synced.
+        """
         return self._put(ids, values, replaces=True)
 
     def _put(self, ids: Any, values: Any, replaces: bool) -> int:
@@ -128,14 +142,7 @@ class Table(Upkeep):
             store = self._rows.changed()
             if len(set(listed)) != len(listed):
                 raise InvalidBatchError(f"module `{self.id}`: an id is twice in the batch, and one row cannot hold two values; pass each id once")
-            rows = store.lookup_to_put(packed)
-            if replaces:
-                missing = set(rows.all_missing())
-                store.reject(rows, [position for position in range(len(listed)) if position not in missing])
-            positions = rows.distinct_missing()
-            if positions:
-                store.insert(rows, positions, columns, None, True)
-            return len(positions)
+            return store.put(packed, columns, replaces)
 
     def warm(self, ids: Iterable[Any], compute: Compute, *, batch_size: int = 64, progress: bool = True) -> WarmReport:
         """Computes the missing values of these ids, in batches of this size, and shows a progress bar where tqdm is installed."""
@@ -160,6 +167,7 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
     bar = progress(total, shown, f"warm {own.id}")
     samples = computed = 0
     waiting: list[Any] = []
+    before = not_kept(own)
     try:
         for part in batches(ids, max(batch_size, 1)):
             missing = own.coverage(part).missing
@@ -173,7 +181,13 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
             fetch(waiting)
     finally:
         bar.close()
-    return WarmReport(samples, computed)
+    return WarmReport(samples, computed, not_kept(own) - before)
+
+
+def not_kept(own: Upkeep) -> int:
+    """How many computed rows this process has not kept."""
+    stats = own.stats()
+    return max(int(stats.get("rows_dropped", 0)) - int(stats.get("rows_superseded", 0)), 0)
 
 
 def distinct_positions(ids: list[Any]) -> list[int]:
