@@ -11,6 +11,10 @@ import pytest
 
 import tcx_cache as tcx
 
+#: Processes that share nothing with this one.
+OTHER = multiprocessing.get_context("forkserver")
+OTHER.set_forkserver_preload(["torch", "pytest", "tcx_cache", "tcx_cache.modules.cached"])
+
 
 def replace(directory, ids, value, inserts_first=False):
     with tcx.Cache(directory, flush_interval=3600) as cache:
@@ -25,7 +29,7 @@ def replace(directory, ids, value, inserts_first=False):
 
 
 def elsewhere(directory, ids, value):
-    process = multiprocessing.get_context("spawn").Process(target=replace, args=(directory, ids, value))
+    process = OTHER.Process(target=replace, args=(directory, ids, value))
     process.start()
     process.join()
     assert process.exitcode == 0
@@ -102,8 +106,7 @@ def test_replacements_while_rows_are_sealed_and_compacted_survive(directory):
 
 
 def test_two_processes_that_replace_leave_one_value(directory):
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=replace, args=(directory, list("abcdefgh"), value, True)) for value in (1, 2, 3)]
+    workers = [OTHER.Process(target=replace, args=(directory, list("abcdefgh"), value, True)) for value in (1, 2, 3)]
     for worker in workers:
         worker.start()
     for worker in workers:

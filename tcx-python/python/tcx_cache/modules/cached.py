@@ -89,6 +89,7 @@ class Cached(Upkeep, torch.nn.Module):
             ModuleViolationError: if weights have changed, or the module is not deterministic.
             InvalidOutputError: if the outputs are not as declared, or as those of the first batch.
         """
+        ids = keys.once(ids)
         listed = keys.listed(ids)
         split = plan(Inputs(*args, **kwargs), len(listed))
         packed = self._rows.pack(ids, self._view)
@@ -103,10 +104,15 @@ class Cached(Upkeep, torch.nn.Module):
         Raises:
             InvalidBatchError: if rows are missing and there is no ``load``; otherwise as :meth:`forward`.
         """
+        ids = keys.once(ids)
         packed = self._rows.pack(ids, self._view)
         found = self._lookup(packed)
         listed: list[Any] = []
         while found is None or found.missing:
+            # As late as possible: other threads and processes compute too, and a child of `fork` has the view of its parent so far.
+            found = self._rows.lookup_to_write(packed, found)
+            if found is not None and not found.missing:
+                break
             listed = listed or keys.listed(ids)
             positions = distinct_positions(listed) if found is None else found.rows.distinct_missing()
             loaded = _Loaded(self._load([listed[position] for position in positions], load), positions)
@@ -139,20 +145,21 @@ class Cached(Upkeep, torch.nn.Module):
                 "use another module"
             )
         with computing.lock:
-            found = self._rows.lookup_to_write(packed, found)
-            positions = distinct_positions(ids) if found is None else found.rows.distinct_missing()
-            if not positions and found is not None:
-                return found
-            self._rows.check_any(positions)
-            inputs = select(positions)
-            if has_all and len(positions) < (len(ids) if found is None else found.missing):
-                computing.check_repeated(ids, positions, select)
-            output, seconds = timed(lambda: computing.run(inputs))
+            while True:
+                found = self._rows.lookup_to_write(packed, found)
+                positions = distinct_positions(ids) if found is None else found.rows.distinct_missing()
+                if not positions and found is not None:
+                    return found
+                self._rows.check_any(positions)
+                inputs = select(positions)
+                if has_all and len(positions) < (len(ids) if found is None else found.missing):
+                    computing.check_repeated(ids, positions, select)
+                output, seconds = timed(lambda: computing.run(inputs))
+                found = self._rows.settled(packed, found, output, positions)
+                if found is not None:
+                    break
             columns = self._rows.columns(output, len(positions))
             self._check(output, [ids[position] for position in positions], lambda rows: select([positions[row] for row in rows]))
-            found = found or self._rows.lookup_to_write(packed, None)
-            if found is None:
-                raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
             self._rows.note_kept(found.insert(positions, columns, seconds, computing.attestation()))
             return found
 

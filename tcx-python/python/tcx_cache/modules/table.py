@@ -66,6 +66,7 @@ class Table(Upkeep):
         Raises:
             InvalidBatchError: if one is missing; the message names it.
         """
+        ids = keys.once(ids)
         found = self.get(ids)
         if found is None:
             missing = self.coverage(ids).missing
@@ -86,6 +87,7 @@ class Table(Upkeep):
         """
         if compute is None:
             return self.stored(ids)
+        ids = keys.once(ids)
         packed = self._rows.pack(ids, self._view)
         found = self._rows.lookup(packed)
         if found is None or found.missing:
@@ -99,18 +101,19 @@ class Table(Upkeep):
                 "without the handle, or use another table"
             )
         with self._computing:
-            found = self._rows.lookup_to_write(packed, found)
-            positions = distinct_positions(keys.listed(ids)) if found is None else found.rows.distinct_missing()
-            if not positions and found is not None:
-                return found
-            self._rows.check_any(positions)
             listed = keys.listed(ids)
-            missing = [listed[position] for position in positions]
-            values, seconds = timed(lambda: compute(missing))
+            while True:
+                found = self._rows.lookup_to_write(packed, found)
+                positions = distinct_positions(listed) if found is None else found.rows.distinct_missing()
+                if not positions and found is not None:
+                    return found
+                self._rows.check_any(positions)
+                missing = [listed[position] for position in positions]
+                values, seconds = timed(lambda: compute(missing))
+                found = self._rows.settled(packed, found, values, positions)
+                if found is not None:
+                    break
             columns = self._rows.columns(values, len(missing))
-            found = found or self._rows.lookup_to_write(packed, None)
-            if found is None:
-                raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
             self._rows.note_kept(found.insert(positions, columns, seconds))
             return found
 
