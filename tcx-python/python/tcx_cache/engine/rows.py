@@ -219,8 +219,10 @@ class Rows:
                 write(schema, output, rows)
                 if self._ids is None or self._opens_first(schema, self._ids):
                     return self._handle is not None
-        # It names both sides, if they differ.
-        write(self._schema, output, rows)
+            settled = self._schema
+        if settled is not None:
+            # It names both sides, if they differ.
+            write(settled, output, rows)
         return False
 
     def settled(self, packed: _native.Keys, found: Found | None, output: Any, positions: list[int]) -> Found | None:

@@ -14,6 +14,7 @@ from ..batch.same import are_same
 from ..batch.split import Inputs
 from ..errors import InvalidBatchError, InvalidWeightsError, ModuleViolationError
 from ..identity.adapters import adapters
+from ..identity.surroundings import Surroundings
 from ..identity.watch import Watch
 from ..runtime.locks import ProcessLock
 from .checks import VERSION, Checks
@@ -30,9 +31,11 @@ class Computing:
         allows_gradients: bool,
         recheck: float,
         refuses_repeated: bool,
+        surroundings: Surroundings,
     ) -> None:
         self.module, self.name, self.shared = module, name, shared
         self.lock = ProcessLock()
+        self.surroundings = surroundings
         self.watch = Watch(module, allows_gradients)
         self.checks = Checks(name, recheck)
         #: Whether it was looked up which checks an earlier process has recorded.
@@ -48,7 +51,7 @@ class Computing:
         Raises:
             ModuleViolationError: if the copy has other weights or adapters than the rows were computed with.
         """
-        own = Computing(inner(module), self.shared, self.name, self.allows_gradients, self.recheck, self.refuses_repeated)
+        own = Computing(inner(module), self.shared, self.name, self.allows_gradients, self.recheck, self.refuses_repeated, self.surroundings)
         own.module = module
         if own.watch.known != self.watch.known:
             raise ModuleViolationError(
@@ -99,12 +102,13 @@ class Computing:
             )
 
     def check(self, has_run: bool = False) -> None:
-        """Refuses weights or adapters that have changed; with `has_run`, after `forward` has run.
+        """Refuses weights, adapters or settings of torch that have changed; with `has_run`, after `forward` has run.
 
         Raises:
             ModuleViolationError: if they have.
         """
         try:
+            self.surroundings.check(self.device)
             self.watch.check(has_run)
         except (InvalidWeightsError, ModuleViolationError) as error:
             raise ModuleViolationError(f"module `{self.name}`: {error}") from error

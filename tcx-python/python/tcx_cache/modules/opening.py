@@ -11,12 +11,14 @@ import torch
 
 from .. import _native
 from ..engine.rows import Opening, Rows
-from ..errors import InvalidWeightsError
+from ..errors import InvalidSettingsError, InvalidWeightsError
 from ..identity.config import LONGEST_VALUE, Entries, digest, entries
+from ..identity.surroundings import Surroundings
 from ..identity.weights import WEIGHTS
 from .cached import Cached
 from .computing import Computing, inner
 from .table import declared, named
+from .upkeep import Upkeep
 
 
 def open_module(
@@ -33,6 +35,7 @@ def open_module(
     allow_gradients: bool = False,
     recheck: float = 0.0,
     refuse_repeated_ids: bool = False,
+    after: Any = None,
 ) -> Cached:
     """Opens the cache of a module; `opening` has no identity yet. See :meth:`tcx_cache.Cache.module`."""
     name = opening.module
@@ -41,10 +44,10 @@ def open_module(
     if isinstance(module, Cached):
         raise InvalidWeightsError(f"module `{name}`: is cached already; pass the module inside (`.module`)")
     try:
-        computing = Computing(inner(module), dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids)
+        computing = Computing(inner(module), dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids, Surroundings(config))
     except InvalidWeightsError as error:
         raise InvalidWeightsError(f"module `{name}`: {error}") from error
-    identity = _identity(computing, config, type_name, fields)
+    identity = [*_identity(computing, config, type_name, fields), *_upstream(name, after)]
     # A compiled module computes with the weights of the one inside.
     computing.module = module
     opening = opening.of(identity, _provenance(computing))
@@ -75,6 +78,26 @@ def _identity(
     for label, part in (("config", config), ("shared", computing.shared)):
         for name, value in (part or {}).items():
             found += entries(f"{label}.{name}", value)
+    return [*found, *computing.surroundings.entries()]
+
+
+def _upstream(name: str, after: Any) -> Entries:
+    """The identities of those whose outputs are the inputs of this module, under their ids."""
+    found: Entries = []
+    for own in after if isinstance(after, (list, tuple)) else [] if after is None else [after]:
+        if not isinstance(own, Upkeep):
+            raise InvalidSettingsError(f"module `{name}`: `after=`: expected a cached module or a table, found {type(own).__name__}")
+        rows = own._rows
+        # The folder may have been created since.
+        schema = rows.schema or (rows.schema if rows.handle is not None else None)
+        if schema is None:
+            raise InvalidSettingsError(
+                f"module `{name}`: `after=`: the outputs of `{own.id}` are not known yet, and are part of the identity of this module; declare `outputs=` of "
+                f"`{own.id}`, or compute a batch with it before"
+            )
+        outputs = ", ".join(f"{column}: {of.described}" for column, of in schema.columns())
+        entered = [*rows.opening.entries, ("Outputs", outputs), *schema.entries()]
+        found += [(f"{own.id}/{path}", value) for path, value in entered]
     return found
 
 
