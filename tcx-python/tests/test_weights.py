@@ -247,3 +247,35 @@ def test_weights_without_values_are_refused():
 def test_arrays_of_any_form_are_read(linear, array):
     linear.array = array
     tcx.cached(linear, None, id="m_v1")(torch.ones(2, 4), ids=["a", "b"])
+
+
+class Constant(torch.nn.Module):
+    """Keeps a number in a place that TorchScript hides."""
+
+    def __init__(self, factor, place):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+        with torch.no_grad():
+            self.layer.weight.fill_(1.0)
+            self.layer.bias.fill_(0.0)
+        self.factor = factor if place == "number" else torch.tensor(factor)
+
+    def forward(self, x):
+        return self.layer(x) * self.factor
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", ["number", "tensor"])
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_what_a_scripted_module_hides_is_part_of_the_identity(directory, place, is_inner):
+    def made(factor):
+        own = torch.jit.script(frozen(Constant(factor, place)))
+        return frozen(torch.nn.Sequential(own)) if is_inner else own
+
+    inputs = torch.ones(2, 4)
+    with tcx.cached(made(2.0), directory, id="m_v1") as cached:
+        assert cached(inputs, ids=["a", "b"]).tolist() == [[8.0, 8.0]] * 2
+    with tcx.cached(made(2.0), directory, id="m_v1") as cached:
+        assert cached.coverage(["a", "b"]).is_complete
+    with pytest.raises(tcx.MismatchError, match="`script`: blake3"):
+        tcx.cached(made(3.0), directory, id="m_v1")

@@ -9,6 +9,7 @@ from .. import _native
 from ..errors import InvalidWeightsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
 from .adapters import adapters
+from .script import script
 from .unsaved import as_tensor, attributes, left_out, registered
 from .weights import contiguous, fingerprint, refuse, refuse_tracked, saved
 
@@ -76,7 +77,10 @@ class Known:
         """That of a module as it is now."""
         state = saved(module)
         parts = zip(("buffers", "tensors"), left_out(module, state))
-        return Known(fingerprint(state), tuple((label, _entry(label, part)) for label, part in parts if part), adapters(module))
+        entries = [(label, _entry(label, part)) for label, part in parts if part]
+        code = script(module)
+        entries += [] if code is None else [("script", code)]
+        return Known(fingerprint(state), tuple(entries), adapters(module))
 
 
 def _entry(label: str, tensors: dict[str, Any]) -> str:

@@ -206,7 +206,9 @@ class Cached(Upkeep, torch.nn.Module):
         return schema
 
     def _device(self) -> torch.device:
-        return self._output_device or self._computing.device
+        own = self._output_device or self._computing.device
+        # A forked child of a process that has used CUDA cannot use it: it gets the rows on the CPU.
+        return torch.device("cpu") if own.type == "cuda" and torch.cuda._is_in_bad_fork() else own
 
     def _output(self, found: Found) -> Any:
         values = found.values()
@@ -220,7 +222,7 @@ class Cached(Upkeep, torch.nn.Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A network does not travel: another process reads the same rows.
-        return reopen, (*travel(self._rows), self._view)
+        return reopen, (*travel(self._rows), self._view, True)
 
     def __copy__(self) -> Cached:
         return Cached(self._computing, self._rows, self._view, self._output_device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import platform
 import warnings
 from collections.abc import Mapping
@@ -33,7 +35,8 @@ class Computing:
         refuses_repeated: bool,
         surroundings: Surroundings,
     ) -> None:
-        self.module, self.name, self.shared = module, name, shared
+        # As the identity has it: the caller may change a list later.
+        self.module, self.name, self.shared = module, name, copy.deepcopy(shared)
         self.lock = ProcessLock()
         self.surroundings = surroundings
         self.watch = Watch(module, allows_gradients)
@@ -43,7 +46,7 @@ class Computing:
         self.allows_gradients, self.recheck, self.refuses_repeated = allows_gradients, recheck, refuses_repeated
         self._has_warned = False
         self._has_shown_gradients = allows_gradients
-        self._attestation: _native.Attestation | None = None
+        self._attestation: tuple[int, _native.Attestation] | None = None
 
     def copied(self, module: torch.nn.Module) -> Computing:
         """The same for a copy of the module.
@@ -74,9 +77,10 @@ class Computing:
 
     def attestation(self) -> _native.Attestation:
         """What the writer asks before rows of this module become durable."""
-        if self._attestation is None:
-            self._attestation = _native.Attestation(self.watch.attest)
-        return self._attestation
+        # A child of `fork` has one of its own: the writer thread of its parent may have been using the other at that moment.
+        if self._attestation is None or self._attestation[0] != os.getpid():
+            self._attestation = os.getpid(), _native.Attestation(self.watch.attest)
+        return self._attestation[1]
 
     def run(self, inputs: Inputs) -> Any:
         """The output of the module, which is frozen before and after."""
@@ -86,7 +90,7 @@ class Computing:
         self.check()
         with torch.set_grad_enabled(not self._has_shown_gradients):
             # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
-            output = self.module(*inputs.args, **inputs.kwargs, **self.shared)
+            output = self.module(*inputs.args, **inputs.kwargs, **copy.deepcopy(self.shared))
         self.check(has_run=True)
         if not self._has_shown_gradients:
             self._refuse_gradients(output, inputs)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..engine import ids as keys
 from ..engine.rows import Found, Opening, Rows, batches, timed
-from ..errors import InvalidBatchError, ModuleViolationError
+from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
 from ..schema.tree import Schema, node
 from .upkeep import Upkeep, checked_view, progress
@@ -40,14 +40,16 @@ class Table(Upkeep):
     [1, 2]
     """
 
-    def __init__(self, rows: Rows, view: int = 0, computing: ProcessLock | None = None) -> None:
+    def __init__(self, rows: Rows, view: int = 0, computing: ProcessLock | None = None, is_of_module: bool = False) -> None:
         self._rows = rows
         self._view = view
         self._computing = computing or ProcessLock()
+        # What a module computes from inputs, a function that loads inputs must not be taken for.
+        self._is_of_module = is_of_module
 
     def view(self, number: int) -> Table:
         """The same table for a variant of its samples, such as an augmentation: 0 is the sample itself."""
-        return Table(self._rows, checked_view(number), self._computing)
+        return Table(self._rows, checked_view(number), self._computing, self._is_of_module)
 
     def get(self, ids: Any) -> Any:
         """The values of these ids, if all of them are stored, and ``None`` if one is missing; :meth:`coverage` reports which.
@@ -95,6 +97,12 @@ class Table(Upkeep):
         return found.output(self._schema())
 
     def _complete(self, ids: Any, packed: Any, found: Found | None, compute: Compute) -> Found:
+        if self._is_of_module:
+            missing = self.coverage(ids).missing
+            raise InvalidBatchError(
+                f"module `{self.id}`: {len(missing)} samples are missing, and this handle has the rows of a cached module without its network, which is not pickled: "
+                "compute them where the module is, or open it in this process with `tcx.cached`"
+            )
         if self._computing.is_held_here:
             raise ModuleViolationError(
                 f"module `{self.id}`: the function that computes values used its own handle to compute: it would wait for itself forever; compute there "
@@ -161,18 +169,19 @@ class Table(Upkeep):
         return f"Table({self.id!r}, mode={self.mode!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reopen, (*travel(self._rows), self._view)
+        return reopen, (*travel(self._rows), self._view, self._is_of_module)
 
 
 def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], batch_size: int, shown: bool) -> WarmReport:
     """Fetches the batches of which some samples are missing."""
+    check_batch_size(batch_size)
     total = len(ids) if isinstance(ids, Sized) else None
     bar = progress(total, shown, f"warm {own.id}")
     samples = computed = 0
     waiting: list[Any] = []
     before = not_kept(own)
     try:
-        for part in batches(ids, max(batch_size, 1)):
+        for part in batches(keys.unordered(ids), batch_size):
             missing = own.coverage(part).missing
             samples, computed = samples + len(part), computed + len(missing)
             waiting += missing
@@ -185,6 +194,16 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
     finally:
         bar.close()
     return WarmReport(samples, computed, not_kept(own) - before)
+
+
+def check_batch_size(size: int) -> None:
+    """Refuses a number of samples that is no positive integer.
+
+    Raises:
+        InvalidBatchError: if it is none.
+    """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise InvalidBatchError(f"batch_size: expected a positive integer, found {size!r}")
 
 
 def not_kept(own: Upkeep) -> int:
@@ -221,10 +240,16 @@ def named(ids: type | None) -> str | None:
 
 
 def travel(rows: Rows) -> tuple[Opening, Schema | None, str | None, bool]:
-    """What another process needs to open the same table: the path, the options and the identity."""
+    """What another process needs to open the same table: the path, the options and the identity.
+
+    Raises:
+        InvalidSettingsError: if the rows are in the memory of this process.
+    """
+    if not isinstance(rows.opening.place, str):
+        raise InvalidSettingsError(f"`{rows.opening.module}` is in a cache in memory, which belongs to this process: it cannot be pickled; use a directory")
     return rows.opening, rows.schema, rows.ids, rows.is_pinned
 
 
-def reopen(opening: Opening, schema: Schema | None, ids: str | None, is_pinned: bool, view: int) -> Table:
+def reopen(opening: Opening, schema: Schema | None, ids: str | None, is_pinned: bool, view: int, is_of_module: bool) -> Table:
     """The table in another process."""
-    return Table(Rows(opening, schema, ids, is_pinned), view)
+    return Table(Rows(opening, schema, ids, is_pinned), view, None, is_of_module)
