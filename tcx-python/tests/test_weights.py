@@ -279,3 +279,16 @@ def test_what_a_scripted_module_hides_is_part_of_the_identity(directory, place, 
         assert cached.coverage(["a", "b"]).is_complete
     with pytest.raises(tcx.MismatchError, match="`script`: blake3"):
         tcx.cached(made(3.0), directory, id="m_v1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda module: module.__setitem__(1, torch.nn.GELU().eval()), lambda module: module.append(torch.nn.Tanh().eval()), lambda module: module.pop(1)],
+)
+def test_a_part_that_is_replaced_by_one_of_another_class_is_noticed(change):
+    module = frozen(torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.ReLU()))
+    cached = tcx.cached(module, None, id="m_v1")
+    cached(torch.ones(1, 4), ids=["a"])
+    change(module)
+    with pytest.raises(tcx.ModuleViolationError, match="a part of it was added, removed or replaced by one of another class"):
+        cached(torch.ones(1, 4), ids=["b"])

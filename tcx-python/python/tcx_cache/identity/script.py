@@ -8,7 +8,7 @@ import zipfile
 from typing import Any
 
 from .. import _native
-from .unsaved import modules
+from .unsaved import Scan
 
 #: The number that TorchScript gives a class if the program has several of that name.
 _MANGLED = re.compile(rb"___torch_mangle_\d+\.?")
@@ -16,11 +16,11 @@ _MANGLED = re.compile(rb"___torch_mangle_\d+\.?")
 _OTHERS = (".debug_pkl", ".data/serialization_id")
 
 
-def script(module: Any) -> str | None:
+def script(scan: Scan) -> str | None:
     """The hash of the modules of TorchScript in a module: of all that they are saved as. ``None`` if there is none. Nothing is loaded."""
     import torch
 
-    found = [(path, part) for path, part in modules(module) if isinstance(part, torch.jit.ScriptModule)]
+    found = [(path, part) for path, part in scan.modules if isinstance(part, torch.jit.ScriptModule)]
     # The parts of one are saved with it.
     outer = [(path, part) for path, part in found if not any(path != other and _is_below(path, other) for other, _ in found)]
     if not outer:

@@ -6,7 +6,7 @@ and modules that are attributes, or in lists, tuples, dicts and sets that are at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ..tensors.memory import is_array, is_tensor
@@ -15,33 +15,82 @@ from ..tensors.memory import is_array, is_tensor
 _PLAIN = (bool, int, float, str, bytes, type(None), type, type(len), type(lambda: 0))
 
 
-def registered(module: Any) -> dict[str, Any]:
-    """The parameters and buffers of a module and of its parts, by their names."""
-    return {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+class Scan:
+    """One walk through a module, its parts and the containers in its attributes, each once. It is made before and after each batch."""
+
+    def __init__(self, module: Any) -> None:
+        import torch
+
+        self._seen: set[int] = set()
+        self._module = torch.nn.Module
+        #: What every module has: its weights are known by their names.
+        self._own = frozenset(vars(torch.nn.Module()))
+        #: The module and its parts, also those that are not registered: `eval` does not reach them.
+        self.modules: list[tuple[str, Any]] = []
+        #: Parameters and buffers, by their names.
+        self.parameters: dict[str, Any] = {}
+        self.buffers: dict[str, Any] = {}
+        #: The other tensors and arrays, by the way that leads to them.
+        self.attributes: dict[str, Any] = {}
+        #: Parameters and buffers of modules that are not registered.
+        self._hidden: dict[str, Any] = {}
+        self._walk(module, "", self.parameters, self.buffers)
+        known = {id(tensor) for tensor in (*self.parameters.values(), *self.buffers.values())}
+        self.attributes = {path: own for path, own in {**self._hidden, **self.attributes}.items() if id(own) not in known}
+
+    @property
+    def registered(self) -> dict[str, Any]:
+        """Parameters and buffers."""
+        return {**self.parameters, **self.buffers}
+
+    @property
+    def all(self) -> dict[str, Any]:
+        """All tensors and arrays."""
+        return {**self.parameters, **self.buffers, **self.attributes}
+
+    def _walk(self, module: Any, path: str, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
+        if id(module) in self._seen:
+            return
+        self._seen.add(id(module))
+        self.modules.append((path.removesuffix("."), module))
+        for found, into in ((module._parameters, parameters), (module._buffers, buffers)):
+            into.update({f"{path}{name}": tensor for name, tensor in list(found.items()) if tensor is not None})
+        for name, value in list(vars(module).items()):
+            if name not in self._own and not isinstance(value, _PLAIN):
+                self._attribute(value, f"{path}{name}")
+        for name, part in list(module._modules.items()):
+            if part is not None:
+                self._walk(part, f"{path}{name}.", parameters, buffers)
+
+    def _attribute(self, value: Any, path: str) -> None:
+        if is_tensor(value) or (is_array(value) and value.dtype.kind in "biufc"):
+            self.attributes[path] = value
+        elif isinstance(value, self._module):
+            self._walk(value, f"{path}.", self._hidden, self._hidden)
+        elif isinstance(value, dict):
+            self._items(value, ((f"{path}[{key!r}]", item) for key, item in list(value.items())))
+        elif isinstance(value, (list, tuple)):
+            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(value)))
+        elif isinstance(value, (set, frozenset)):
+            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(sorted(value, key=repr))))
+
+    def _items(self, container: Any, items: Iterable[tuple[str, Any]]) -> None:
+        if id(container) in self._seen:
+            return
+        self._seen.add(id(container))
+        for path, item in items:
+            if not isinstance(item, _PLAIN):
+                self._attribute(item, path)
 
 
-def attributes(module: Any, known: dict[str, Any]) -> dict[str, Any]:
-    """The other tensors and arrays of a module and of its parts, by the way that leads to them; without those that are known."""
-    ids = {id(tensor) for tensor in known.values()}
-    return {path: value for path, value in _Walk().of_module(module, "") if id(value) not in ids}
-
-
-def modules(module: Any) -> list[tuple[str, Any]]:
-    """A module and its parts, also those that are not registered: ``eval`` does not reach them."""
-    walk = _Walk()
-    for _ in walk.of_module(module, ""):
-        pass
-    return walk.modules
-
-
-def left_out(module: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def left_out(scan: Scan, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a ``state_dict`` leaves out: buffers, and other tensors. A weight that it returns in other memory is left out too: its values
     may be others."""
-    known = registered(module)
-    names = {name for name, tensor in known.items() if name not in state or not _is_same(state[name], tensor)}
-    buffers = dict(module.named_buffers(remove_duplicate=False))
-    others = {name: known[name] for name in names if name not in buffers}
-    return {name: known[name] for name in names if name in buffers}, {**others, **attributes(module, known)}
+
+    def missing(tensors: dict[str, Any]) -> dict[str, Any]:
+        return {name: own for name, own in tensors.items() if name not in state or not _is_same(state[name], own)}
+
+    return missing(scan.buffers), {**missing(scan.parameters), **scan.attributes}
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -62,50 +111,3 @@ def as_tensor(value: Any) -> Any:
     if not (isinstance(value, numpy.ndarray) and value.flags.writeable and is_native):
         value = numpy.array(value, dtype=value.dtype.newbyteorder("="))
     return torch.from_numpy(value)
-
-
-class _Walk:
-    """A walk through modules and the containers in them, each once."""
-
-    def __init__(self) -> None:
-        import torch
-
-        self._seen: set[int] = set()
-        self._module = torch.nn.Module
-        self.modules: list[tuple[str, Any]] = []
-        #: What every module has: its weights are known by their names.
-        self._own = frozenset(vars(torch.nn.Module()))
-
-    def of_module(self, module: Any, path: str) -> Iterator[tuple[str, Any]]:
-        """The tensors that are attributes of a module and of its parts."""
-        if id(module) in self._seen:
-            return
-        self._seen.add(id(module))
-        self.modules.append((path.removesuffix("."), module))
-        for name, value in list(vars(module).items()):
-            if name not in self._own and not isinstance(value, _PLAIN):
-                yield from self._of(value, f"{path}{name}")
-        for name, part in list(module._modules.items()):
-            if part is not None:
-                yield from self.of_module(part, f"{path}{name}.")
-
-    def _of(self, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-        if is_tensor(value) or (is_array(value) and value.dtype.kind in "biufc"):
-            yield path, value
-        elif isinstance(value, self._module):
-            # A module that is not registered: its weights are in no list of names.
-            yield from ((f"{path}.{name}", tensor) for name, tensor in registered(value).items())
-            yield from self.of_module(value, f"{path}.")
-        elif isinstance(value, dict):
-            yield from self._of_items(value, [(f"{path}[{key!r}]", item) for key, item in list(value.items())])
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            items = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else list(value)
-            yield from self._of_items(value, [(f"{path}[{number}]", item) for number, item in enumerate(items)])
-
-    def _of_items(self, container: Any, items: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        if id(container) in self._seen:
-            return
-        self._seen.add(id(container))
-        for path, item in items:
-            if not isinstance(item, _PLAIN):
-                yield from self._of(item, path)

@@ -10,8 +10,8 @@ from ..errors import InvalidWeightsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
 from .adapters import adapters
 from .script import script
-from .unsaved import as_tensor, attributes, left_out, registered
-from .weights import contiguous, fingerprint, refuse, refuse_tracked, saved
+from .unsaved import Scan, as_tensor, left_out
+from .weights import contiguous, fingerprint, refuse, saved
 
 #: Cache lines that are read before and after each computed batch, over all weights.
 _LINES = 1024
@@ -73,12 +73,12 @@ class Known:
     adapters: str
 
     @staticmethod
-    def of(module: Any) -> Known:
-        """That of a module as it is now."""
+    def of(module: Any, scan: Scan) -> Known:
+        """That of a module as it is now, and as a walk through it has found it."""
         state = saved(module)
-        parts = zip(("buffers", "tensors"), left_out(module, state))
+        parts = zip(("buffers", "tensors"), left_out(scan, state))
         entries = [(label, _entry(label, part)) for label, part in parts if part]
-        code = script(module)
+        code = script(scan)
         entries += [] if code is None else [("script", code)]
         return Known(fingerprint(state), tuple(entries), adapters(module))
 
@@ -92,6 +92,10 @@ def _entry(label: str, tensors: dict[str, Any]) -> str:
     return f"{', '.join(names[:_NAMES])}{more}, not in `state_dict`: {text}"
 
 
+def _classes(scan: Scan) -> dict[str, type]:
+    return {path: type(part) for path, part in scan.modules}
+
+
 class Watch:
     """Notices that the weights of a module have changed since its identity was made.
 
@@ -101,19 +105,19 @@ class Watch:
     """
 
     def __init__(self, module: Any, allows_gradients: bool) -> None:
-        refuse(module, allows_gradients)
+        scan = Scan(module)
+        refuse(scan, allows_gradients)
         self._module = module
         self._allows_gradients = allows_gradients
         self._changed: str | None = None
         self._lock = ProcessLock()
-        known = registered(module)
-        self._attributes = attributes(module, known)
-        refuse_tracked(self._attributes, allows_gradients)
-        self._weights = [_Weight.freeze(name, own) for name, own in {**known, **self._attributes}.items()]
+        self._attributes = scan.attributes.keys()
+        self._classes = _classes(scan)
+        self._weights = [_Weight.freeze(name, own) for name, own in scan.all.items()]
         #: The attributes that appeared while `forward` ran.
         self._of_forward: set[str] = set()
         self._take_sample()
-        self.known = Known.of(module)
+        self.known = Known.of(module, scan)
 
     def _take_sample(self) -> None:
         lines = max(_LINES // max(len(self._weights), 1), 2)
@@ -127,22 +131,20 @@ class Watch:
         Raises:
             ModuleViolationError: if they have changed. This is final: restoring them later does not undo it.
         """
-        refuse(self._module, self._allows_gradients)
+        scan = Scan(self._module)
+        refuse(scan, self._allows_gradients)
         with self._lock:
             self._check_known()
-            found = self._found(has_run)
+            found = self._found(scan, has_run)
             touched = [number for number, own in enumerate(self._weights) if own.is_touched(found[own.name])]
             if touched:
                 self._look_closely(touched, found)
             elif _native.sample(*self._sampled) != self._sample:
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
 
-    def _found(self, has_run: bool) -> dict[str, Any]:
+    def _found(self, scan: Scan, has_run: bool) -> dict[str, Any]:
         """The tensors that the module has now, under the same names."""
-        known = registered(self._module)
-        others = attributes(self._module, known)
-        refuse_tracked(others, self._allows_gradients)
-        found = {**known, **others}
+        known, found = scan.registered, scan.all
         names = {own.name for own in self._weights}
         changed = {name for name in found.keys() ^ names if name not in self._of_forward}
         if has_run:
@@ -151,6 +153,12 @@ class Watch:
             changed -= new
         if changed:
             self._fail(sorted(changed)[0], "was added or removed after it was frozen")
+        classes = _classes(scan)
+        if has_run:
+            self._classes = {**classes, **self._classes}
+        if classes.items() ^ self._classes.items():
+            self._changed = f"a part of it was added, removed or replaced by one of another class after it was frozen; {_REMEDY}"
+            self._check_known()
         return found
 
     def _look_closely(self, touched: list[int], found: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from .. import _native
 from ..errors import InvalidWeightsError
 from ..schema.types import SIZES
 from ..tensors.memory import dtype_name, plain
-from .unsaved import as_tensor, modules
+from .unsaved import Scan, as_tensor
 
 #: The names that libtorch's bindings in Rust give to types that tcx does not store.
 _RUST_NAMES = {
@@ -81,29 +81,22 @@ def saved(module: Any) -> dict[str, Any]:
     return dict(state)
 
 
-def refuse(module: Any, allows_gradients: bool) -> None:
-    """Refuses a module that cannot be frozen.
+def refuse(scan: Scan, allows_gradients: bool) -> None:
+    """Refuses a module that cannot be frozen, by a walk through it.
 
     Raises:
         InvalidWeightsError: if it is in training mode, or a parameter tracks gradients.
     """
-    training = next((name for name, part in modules(module) if part.training), None)
+    training = next((name for name, part in scan.modules if part.training), None)
     if training is not None:
         part = f"its part `{training}` is" if training else "it is"
         raise InvalidWeightsError(
-            f"module `{type(module).__name__}`: {part} in training mode, so dropout and batch norm make its outputs random; call `module.eval()` before"
+            f"module `{type(scan.modules[0][1]).__name__}`: {part} in training mode, so dropout and batch norm make its outputs random; call `module.eval()` before"
         )
-    refuse_tracked(dict(module.named_parameters()), allows_gradients)
-
-
-def refuse_tracked(weights: dict[str, Any], allows_gradients: bool) -> None:
-    """Refuses weights that track gradients.
-
-    Raises:
-        InvalidWeightsError: if one does.
-    """
-    tracked = next((name for name, weight in weights.items() if getattr(weight, "requires_grad", False)), None)
-    if tracked is not None and not allows_gradients:
+    if allows_gradients:
+        return
+    tracked = next((name for name, weight in scan.all.items() if getattr(weight, "requires_grad", False)), None)
+    if tracked is not None:
         raise InvalidWeightsError(
             f"weight `{tracked}`: tracks gradients, so an optimizer could change it; call `module.requires_grad_(False)`, or pass `allow_gradients=True`: "
             "rows have no gradients in any case"

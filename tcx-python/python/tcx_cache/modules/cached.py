@@ -139,11 +139,7 @@ class Cached(Upkeep, torch.nn.Module):
     ) -> Found:
         """Computes the missing rows. With `has_all`, the inputs of all positions can be selected, those of repeated ids too."""
         computing = self._computing
-        if computing.lock.is_held_here:
-            raise ModuleViolationError(
-                f"module `{self.id}`: `forward` used its own handle to compute samples: it would wait for itself forever; compute there without the handle, or "
-                "use another module"
-            )
+        self._refuse_itself()
         with computing.lock:
             while True:
                 found = self._rows.lookup_to_write(packed, found)
@@ -162,6 +158,13 @@ class Cached(Upkeep, torch.nn.Module):
             self._check(output, [ids[position] for position in positions], lambda rows: select([positions[row] for row in rows]))
             self._rows.note_kept(found.insert(positions, columns, seconds, computing.attestation()))
             return found
+
+    def _refuse_itself(self) -> None:
+        if self._computing.lock.is_held_here:
+            raise ModuleViolationError(
+                f"module `{self.id}`: `forward` used its own handle to compute samples: it would wait for itself forever; compute there without the handle, or "
+                "use another module"
+            )
 
     def _check(self, output: Any, ids: list[Any], select: Select) -> None:
         """Checks a computed batch, before anything of it is stored."""
@@ -194,8 +197,10 @@ class Cached(Upkeep, torch.nn.Module):
             return []
         stored = self.fetch(stored_ids)
         computing = self._computing
+        inputs = self._load(stored_ids, load).whole
+        self._refuse_itself()
         with computing.lock:
-            output = computing.run(self._load(stored_ids, load).whole)
+            output = computing.run(inputs)
         batch = Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
         return difference(batch, output)
 

@@ -103,11 +103,7 @@ class Table(Upkeep):
                 f"module `{self.id}`: {len(missing)} samples are missing, and this handle has the rows of a cached module without its network, which is not pickled: "
                 "compute them where the module is, or open it in this process with `tcx.cached`"
             )
-        if self._computing.is_held_here:
-            raise ModuleViolationError(
-                f"module `{self.id}`: the function that computes values used its own handle to compute: it would wait for itself forever; compute there "
-                "without the handle, or use another table"
-            )
+        self._refuse_itself()
         with self._computing:
             listed = keys.listed(ids)
             while True:
@@ -124,6 +120,13 @@ class Table(Upkeep):
             columns = self._rows.columns(values, len(missing))
             self._rows.note_kept(found.insert(positions, columns, seconds))
             return found
+
+    def _refuse_itself(self) -> None:
+        if self._computing.is_held_here:
+            raise ModuleViolationError(
+                f"module `{self.id}`: the function that computes values used its own handle to compute or store values: it would wait for itself forever; "
+                "compute there without the handle, or use another table"
+            )
 
     def put(self, ids: Any, values: Any) -> int:
         """Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are.
@@ -146,6 +149,7 @@ class Table(Upkeep):
         return self._put(ids, values, replaces=True)
 
     def _put(self, ids: Any, values: Any, replaces: bool) -> int:
+        self._refuse_itself()
         listed = keys.listed(ids)
         packed = self._rows.pack(listed, self._view)
         columns = self._rows.columns(values, len(listed))
