@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 
@@ -245,3 +246,30 @@ def test_keys_that_are_no_integers_are_refused_by_name(tmp_path, cache):
 def test_samples_with_other_fields_are_refused_and_not_cut(backend, other):
     with pytest.raises(tcx.InvalidOutputError, match="sample 1 of the batch is .*expected the same fields"):
         backend.put_batch({"x": {"a": torch.ones(1)}, "y": other})
+
+
+def test_a_module_that_was_trained_without_rows_computes_in_evaluation_mode_again(backend):
+    module = torch.nn.Sequential(Doubled(), torch.nn.Dropout(0.9))
+    cached = CacheModuleDecorator(module, backend, enforce_stateless=False).train()
+    x = torch.randn(2, 4)
+    assert torch.equal(cached(x, cache_ids=["a", "b"]), 2 * x)
+    cached.enabled = False
+    cached.train()
+    cached(x)
+    assert module.training
+    cached.enabled = True
+    assert torch.equal(cached(x, cache_ids=["c", "d"]), 2 * x) and not module[1].training
+
+
+def test_a_copy_opens_the_cache_with_its_own_module(directory):
+    backend = ArrowIPCCacheBackend(directory, "c_v1")
+    cached = CacheModuleDecorator(torch.nn.Linear(4, 2).requires_grad_(False), backend)
+    x = torch.randn(2, 4)
+    expected = cached(x, cache_ids=["a", "b"])
+    backend.flush()
+    for other in [copy.deepcopy(cached), pickle.loads(pickle.dumps(cached))]:
+        assert torch.equal(other(x, cache_ids=["a", "b"]), expected)
+    changed = copy.deepcopy(cached)
+    changed.module.weight.data.add_(1)
+    with pytest.raises(tcx.MismatchError, match="`weights`"):
+        changed(x, cache_ids=["a", "b"])
