@@ -1,5 +1,7 @@
 //! Values that the caller has, put or in the place of stored ones: as the tables of the crate `tcx` store them.
 
+use std::sync::Arc;
+
 use tcx_store::{Column, Keys, Leaf, Losses, RecomputeSession, Result, Store};
 
 use crate::store::mode::Opened;
@@ -7,7 +9,7 @@ use crate::store::mode::Opened;
 /// What became of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// So many of them are stored.
+    /// This number of them is stored.
     Stored(usize),
     /// None is: the folder is full.
     Full,
@@ -66,9 +68,9 @@ impl Opened {
         store: &Store,
         values: &Values<'_>,
         replaces: bool,
-        losses: &std::sync::Arc<Losses>,
+        losses: &Arc<Losses>,
     ) -> Result<Put> {
-        // A session of its own replaces every row, whoever has stored it and whether or not it is written.
+        // A session of its own replaces every row: those of other processes, and those that are being written.
         let session = replaces.then(RecomputeSession::new);
         let session = session.as_ref().or(self.recompute());
         let mut rows = store.lookup_to_put(values.keys.clone(), session)?;
