@@ -156,3 +156,11 @@ def test_a_class_that_the_program_declares_or_returns_is_built(directory):
 def test_a_damaged_description_of_outputs_is_an_error_of_tcx(text):
     with pytest.raises((tcx.CorruptError, tcx.InvalidOutputError)):
         Schema.parse(text)
+
+
+@pytest.mark.parametrize("names", [("a", "a.b"), ("a.b", "a"), ("a.b", "a.b.c")])
+def test_columns_that_cannot_be_outputs_are_damage(names):
+    from tcx_cache.schema.existing import from_leaves
+
+    with pytest.raises(tcx.CorruptError, match="is a part of another one"):
+        from_leaves([(name, "dense", "f32", [2], False) for name in names])

@@ -292,3 +292,38 @@ def test_a_part_that_is_replaced_by_one_of_another_class_is_noticed(change):
     change(module)
     with pytest.raises(tcx.ModuleViolationError, match="a part of it was added, removed or replaced by one of another class"):
         cached(torch.ones(1, 4), ids=["b"])
+
+
+class Rotary(torch.nn.Module):
+    """Keeps a buffer under a second name, as rotary embeddings do."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("inverse", torch.arange(4.0))
+        self.original = self.inverse
+
+    def forward(self, x):
+        return x * self.original
+
+
+def test_a_second_name_of_a_weight_stays_the_same_when_the_weight_is_moved(directory):
+    module = frozen(Rotary())
+    inputs = torch.ones(2, 4)
+    with tcx.cached(module, directory, id="m_v1") as cached:
+        cached(inputs, ids=["a", "b"])
+        # As a move to another device does.
+        module._buffers["inverse"] = module.inverse.clone()
+        cached(inputs, ids=["c", "d"])
+    with tcx.cached(module, directory, id="m_v1") as cached:
+        assert cached.coverage(["a", "c"]).is_complete
+    with tcx.cached(frozen(Rotary()), directory, id="m_v1") as cached:
+        assert cached.coverage(["a", "c"]).is_complete
+
+
+def test_a_second_name_of_a_weight_is_no_reason_to_refuse_the_identity_of_rust(directory):
+    for module in (frozen(Rotary()), frozen(torch.nn.LSTM(4, 3))):
+        tcx.cached(module, directory, id="m_v1", type_name="M", fields={"layer": tcx.WEIGHTS})
+    moved = frozen(Rotary())
+    moved._buffers["inverse"] = moved.inverse.clone()
+    with pytest.raises(tcx.InvalidWeightsError, match=r"leaves out \(original\)"):
+        tcx.cached(moved, directory, id="m_v1", type_name="M", fields={"layer": tcx.WEIGHTS})

@@ -11,17 +11,15 @@ from typing import Any
 from .. import _native
 from ..errors import ClosedError, Error, InvalidBatchError, InvalidSettingsError, MismatchError, WrongModeError
 from ..runtime.locks import ProcessLock
+from ..schema.existing import PINNED, declared_before, from_leaves
 from ..schema.infer import infer
-from ..schema.tree import Group, Node, Schema
-from ..schema.types import Column
+from ..schema.tree import Schema
 from . import ids as keys
 from .columns import Target, write
 from .coverage import Coverage
 from .handle import Handle
 from .place import Place
 
-#: The entry of an identity that pins a schema that was inferred.
-PINNED = "outputs"
 #: The number of ids that are looked up together where no rows are read.
 _MANY = 65_536
 
@@ -86,7 +84,7 @@ class Rows:
             self._ids, self._knows_ids = spec.ids, True
         pinned = dict(spec.identity).get(PINNED)
         if self._schema is None:
-            self._schema = Schema.parse(pinned) if pinned else _declared_before(spec) or from_leaves(spec.leaves)
+            self._schema = Schema.parse(pinned) if pinned else declared_before(spec) or from_leaves(spec.leaves)
             self._is_pinned = pinned is not None
         else:
             # Declared now, and inferred when the folder was created: the same if nothing differs.
@@ -348,42 +346,6 @@ class Found:
     def output(self, schema: Schema) -> Any:
         """The rows, when all are found."""
         return schema.build(self.values())
-
-
-def _declared_before(spec: _native.Spec) -> Schema | None:
-    """The schema that the program declared which created the folder, if it was written in Python: whether numbers are tensors or lists is
-    not decided by the columns."""
-    try:
-        schema = Schema.parse(dict(spec.provenance)[PINNED])
-    except (KeyError, ValueError, Error):
-        return None
-    return schema if schema.leaves() == spec.leaves else None
-
-
-def from_leaves(leaves: list[Any]) -> Schema:
-    """The schema of columns that another program has declared: dicts by the dots of their names, and tensors."""
-    columns: list[tuple[str, Column]] = []
-    for name, kind, dtype, shape, is_optional in leaves:
-        is_sizes = columns and name == f"{columns[-1][0]}.sizes" and columns[-1][1].varying > 1
-        if is_sizes or name.startswith("__"):
-            continue
-        of = "tensor" if kind in ("dense", "ragged") else "str" if kind == "text" else "bytes"
-        columns.append((name, Column(of, dtype, tuple(shape), None, is_optional)))
-    if len(columns) == 1 and columns[0][0] == "value":
-        return Schema(columns[0][1])
-    tree: dict[str, Any] = {}
-    for name, column in columns:
-        *path, last = name.split(".")
-        place = tree
-        for part in path:
-            place = place.setdefault(part, {})
-        place[last] = column
-
-    def build(own: dict[str, Any]) -> Node:
-        fields = ((name, build(child) if isinstance(child, dict) else child) for name, child in own.items())
-        return Group("dict", tuple(fields))
-
-    return Schema(build(tree))
 
 
 def timed(compute: Callable[[], Any]) -> tuple[Any, float]:

@@ -35,13 +35,18 @@ class Scan:
         #: Parameters and buffers of modules that are not registered.
         self._hidden: dict[str, Any] = {}
         self._walk(module, "", self.parameters, self.buffers)
-        known = {id(tensor) for tensor in (*self.parameters.values(), *self.buffers.values())}
-        self.attributes = {path: own for path, own in {**self._hidden, **self.attributes}.items() if id(own) not in known}
+        self.attributes = {**self._hidden, **self.attributes}
 
     @property
     def registered(self) -> dict[str, Any]:
         """Parameters and buffers."""
         return {**self.parameters, **self.buffers}
+
+    @property
+    def others(self) -> list[str]:
+        """The names of the attributes that are no parameters and buffers as well. After a move to another device, all of them may be others."""
+        known = {id(tensor) for tensor in self.registered.values()}
+        return [name for name, own in self.attributes.items() if id(own) not in known]
 
     @property
     def all(self) -> dict[str, Any]:

@@ -71,16 +71,21 @@ class Known:
     #: What the ``state_dict`` leaves out: the name of an entry of the identity, and its text.
     unsaved: tuple[tuple[str, str], ...]
     adapters: str
+    #: The names of what a module in Rust with the weights of the ``state_dict`` does not have.
+    not_in_rust: tuple[str, ...]
 
     @staticmethod
     def of(module: Any, scan: Scan) -> Known:
         """That of a module as it is now, and as a walk through it has found it."""
         state = saved(module)
-        parts = zip(("buffers", "tensors"), left_out(scan, state))
+        buffers, others = left_out(scan, state)
+        parts = (("buffers", buffers), ("tensors", others))
         entries = [(label, _entry(label, part)) for label, part in parts if part]
         code = script(scan)
         entries += [] if code is None else [("script", code)]
-        return Known(fingerprint(state), tuple(entries), adapters(module))
+        missing = sorted({*buffers, *others} - {*scan.attributes} | {*scan.others})
+        missing += [] if code is None else ["its script"]
+        return Known(fingerprint(state), tuple(entries), adapters(module), tuple(missing))
 
 
 def _entry(label: str, tensors: dict[str, Any]) -> str:
@@ -152,7 +157,8 @@ class Watch:
             self._of_forward |= new
             changed -= new
         if changed:
-            self._fail(sorted(changed)[0], "was added or removed after it was frozen")
+            name = sorted(changed)[0]
+            self._fail(name, "was added or removed after it was frozen", is_attribute=name in scan.attributes)
         classes = _classes(scan)
         if has_run:
             self._classes = {**classes, **self._classes}
@@ -180,8 +186,8 @@ class Watch:
     def _first_written(self) -> str:
         return next((own.name for own in self._weights if own.is_written()), "?")
 
-    def _fail(self, name: str, what: str) -> None:
-        self._changed = f"weight `{name}`: {what}; {_OF_FORWARD if name in self._attributes else _REMEDY}"
+    def _fail(self, name: str, what: str, is_attribute: bool = False) -> None:
+        self._changed = f"weight `{name}`: {what}; {_OF_FORWARD if is_attribute or name in self._attributes else _REMEDY}"
         self._check_known()
 
     def _check_known(self) -> None:

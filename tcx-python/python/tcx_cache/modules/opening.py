@@ -64,11 +64,10 @@ def _identity(
         found += [("weights", known.weights), *known.unsaved]
     elif sum(value is WEIGHTS for value in fields.values()) != 1:
         raise InvalidWeightsError("`fields=` has the fields of the module in Rust, in order: exactly one of them has to be `tcx.WEIGHTS`")
-    elif known.unsaved:
-        label, text = known.unsaved[0]
+    elif known.not_in_rust:
         raise InvalidWeightsError(
-            f"`fields=` names the identity of a module in Rust, which has the weights of `state_dict` only, but this module has {label} that `state_dict` leaves "
-            f"out ({text}): register them as persistent buffers, which the module in Rust has too, or leave `fields=` out"
+            "`fields=` names the identity of a module in Rust, which has the weights of `state_dict` only, but this module has tensors that `state_dict` leaves "
+            f"out ({', '.join(known.not_in_rust)}): register them as persistent buffers, which the module in Rust has too, or leave `fields=` out"
         )
     for name, value in (fields or {}).items():
         found += [(f"{name}.weights", known.weights)] if value is WEIGHTS else entries(name, value)
