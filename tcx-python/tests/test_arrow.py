@@ -103,3 +103,81 @@ def test_rows_go_to_other_libraries_by_dlpack_and_own_their_memory(cache):
     assert shared.tolist() == [[0, 1, 2], [3, 4, 5]]
     torch.from_dlpack(table.stored([1])).zero_()
     assert table.stored([1]).tolist() == [[0, 1, 2]]
+
+
+TENSOR = pa.fixed_shape_tensor(pa.float32(), [2])
+
+
+def tensors(rows, of=TENSOR, size=2):
+    return pa.ExtensionArray.from_storage(of, pa.array(rows, pa.list_(pa.float32(), size)))
+
+
+def stored(cache, data, ids, outputs=None):
+    table = cache.table("s_v1", outputs=outputs)
+    tcx.arrow.put(table, data)
+    return table.stored(ids)
+
+
+def test_slices_and_chunks_come_in_by_their_rows(cache):
+    data = pa.table(
+        {
+            "id": ["a", "b", "c", "d"],
+            "tensor": tensors([[1, 2], [3, 4], [5, 6], [7, 8]]),
+            "fixed": pa.array([[1, 2], [3, 4], [5, 6], [7, 8]], pa.list_(pa.int16(), 2)),
+            "ragged": pa.array([[1], [2, 3], [], [4]], pa.large_list(pa.float64())),
+            "word": pa.array(["x", "y", "x", "z"]).dictionary_encode(),
+            "truth": [True, False, True, True],
+        }
+    )
+    other = pa.table({name: data.column(name) for name in data.column_names}).slice(3)
+    mixed = pa.concat_tables([data.slice(1, 2), other, data.slice(0, 0)])
+    assert mixed.column("tensor").num_chunks > 1
+    found = stored(cache, mixed, ["d", "b", "c"])
+    assert found["tensor"].tolist() == [[7, 8], [3, 4], [5, 6]] and found["fixed"].tolist() == [[7, 8], [3, 4], [5, 6]]
+    assert [row.tolist() for row in found["ragged"]] == [[4], [2, 3], []]
+    assert found["word"] == ["z", "y", "x"] and found["truth"].tolist() == [True, False, True]
+
+
+def test_rows_that_are_null_are_optional(cache):
+    data = pa.table({"id": ["a", "b", "c"], "tensor": tensors([[1, 2], None, [3, 4]]), "fixed": pa.array([None, [1, 2], [3, 4]], pa.list_(pa.int64(), 2))})
+    found = stored(cache, data, ["c", "b", "a"], {"tensor": tcx.optional(tcx.f32[2]), "fixed": tcx.optional(tcx.i64[2])})
+    assert found["tensor"][0].tolist() == [3, 4] and found["tensor"][1] is None and found["tensor"][2].tolist() == [1, 2]
+    assert found["fixed"][0].tolist() == [3, 4] and found["fixed"][2] is None
+
+
+def test_dimensions_in_another_order_are_read_as_their_type_says(cache):
+    of = pa.fixed_shape_tensor(pa.float32(), [2, 3], permutation=[1, 0])
+    found = stored(cache, pa.table({"id": ["a"], "value": tensors([[1, 2, 3, 4, 5, 6]], of, 6)}), ["a"])
+    assert found.tolist() == [[[1, 4], [2, 5], [3, 6]]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"v": pa.array([[1, None], [3, 4]], pa.list_(pa.int64(), 2))}, "column `v`: an element is null"),
+        ({"v": pa.array([[1, None], [3]], pa.list_(pa.float32()))}, "column `v`: an element is null"),
+        ({"v": tensors([[1, None], [3, 4]])}, "column `v`: an element is null"),
+        ({"v": [1, 2], "v.w": [1, 2]}, "column `v.w`: another column has a part of its name"),
+        ({"v.w": [1, 2], "v": [1, 2]}, "column `v`: another column has a part of its name"),
+        ({"v": pa.array([1, 2], pa.uint32())}, "found uint32"),
+        ({"v": pa.nulls(2)}, "every sample is None"),
+        ({"v": pa.array([{"x": 1}, {"x": 2}])}, "expected a list of tensors"),
+        ({"v": pa.array([[[1, 2]], [[3, 4]]])}, "found object"),
+    ],
+)
+def test_columns_that_are_no_outputs_are_refused_by_name(cache, columns, message):
+    with pytest.raises(tcx.InvalidOutputError, match=message):
+        stored(cache, pa.table({"id": ["a", "b"], **columns}), [])
+    with pytest.raises(tcx.InvalidBatchError, match="several columns `v`"):
+        stored(cache, pa.Table.from_arrays([pa.array(["a"]), pa.array([1]), pa.array([2])], names=["id", "v", "v"]), [])
+    with pytest.raises(tcx.InvalidBatchError, match="id 1 of the batch is NoneType"):
+        stored(cache, pa.table({"id": ["a", None], "v": [1, 2]}), [])
+
+
+def test_a_column_whose_sizes_do_not_fit_is_refused(cache):
+    outputs = {"m": tcx.f32[None, None], "r": tcx.f32[None, 2]}
+    good = {"m": pa.array([[1, 2, 3, 4]], pa.list_(pa.float32())), "m.sizes": pa.array([[2, 2]], pa.list_(pa.int64(), 2)), "r": pa.array([[1, 2]], pa.list_(pa.float32()))}
+    for change in [{"m.sizes": pa.array([[2, 3]], pa.list_(pa.int64(), 2))}, {"r": pa.array([[1, 2, 3]], pa.list_(pa.float32()))}]:
+        with pytest.raises(tcx.InvalidOutputError, match="found other elements for row 0"):
+            stored(cache, pa.table({"id": ["a"], **good, **change}), [], outputs)
+    assert stored(cache, pa.table({"id": ["a"], **good}), ["a"], outputs)["m"][0].tolist() == [[1, 2], [3, 4]]

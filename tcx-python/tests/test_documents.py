@@ -39,6 +39,7 @@ def test_the_blocks_of_a_document_run(document, directory):
         "torch": torch,
         "directory": str(directory),
         "model": frozen(torch.nn.Linear(8, 4)),
+        "head": frozen(torch.nn.Linear(4, 2)),
         "captioner": Captioner().eval(),
         "images": images,
         "ids": ["a", "b", "c"],

@@ -325,3 +325,16 @@ def test_tables_of_the_memory_of_this_process():
         table = cache.table("m_v1", outputs=int)
         assert table.fetch(["a"], lengths) == [1]
         assert table.stored(["a"]) == [1] and cache.path is None and cache.modules() == []
+
+
+def test_a_function_that_uses_its_own_handle_is_an_error_and_not_a_wait_without_end(cache):
+    table = cache.table("own_v1", outputs=int)
+    for use in [
+        lambda: table.put(["a"], [5]),
+        lambda: table.replace(["a"], [5]),
+        lambda: table.fetch(["z"], lambda missing: [1]),
+        lambda: table.view(1).put(["a"], [5]),
+    ]:
+        with pytest.raises(tcx.ModuleViolationError, match="it would wait for itself forever"):
+            table.fetch(["a"], lambda missing, use=use: [use()])
+    assert table.fetch(["a"], lambda missing: [3]) == [3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 
@@ -188,3 +189,87 @@ def test_a_directory_that_is_none_of_torchcachex_or_damaged_is_named(tmp_path, c
     (tmp_path / "b" / "segments" / "segment_000001.arrow").write_bytes(b"not a file of Arrow")
     with pytest.raises(tcx.CorruptError, match="segment_000001.arrow: cannot be read"):
         import_directory(tmp_path / "b", cache.table("n_v1"))
+
+
+def one(**change):
+    return {"key": "x", "data": [1.0, 2.0], "shape": [2], **change}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [one(shape=[3])],
+        [one(shape=[-1, 1])],
+        [one(shape=None)],
+        [one(shape=["2"])],
+        [one(data=None)],
+        [one(data=[1.0, None])],
+        [one(data=["a", "b"])],
+        [one(data=5.0)],
+        [one(key=None)],
+        [one(key=5)],
+        [{"key": "x", "data": [1.0]}],
+        [{"key": "x", "a_data": [1.0]}],
+    ],
+)
+def test_rows_that_are_no_tensors_are_damage_that_names_the_file(tmp_path, cache, rows):
+    write(tmp_path / "m_v1", rows, "tensor")
+    with pytest.raises(tcx.CorruptError, match="segment_000000.arrow: .*move the file away"):
+        import_directory(tmp_path / "m_v1", cache.table("h_v1"))
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"metadata": [1], "output_structure": 7}', "[" * 100_000, "\x00"])
+def test_a_damaged_description_of_the_old_directory_is_left_out(tmp_path, cache, text):
+    write(tmp_path / "m_v1", [one()], "tensor")
+    (tmp_path / "m_v1" / "schema.json").write_text(text)
+    assert import_directory(tmp_path / "m_v1", cache.table("h_v1")).stored == 1
+
+
+def test_parts_of_a_tuple_are_in_the_order_of_their_numbers(tmp_path, cache):
+    numbers = [10, 2, 0, 1]
+    write(tmp_path / "m_v1", [row("x", **{f"item{number}": torch.tensor([float(number)]) for number in numbers})], "tuple")
+    table = cache.table("h_v1")
+    import_directory(tmp_path / "m_v1", table)
+    assert [part.item() for part in table.stored(["x"])] == [0, 1, 2, 10]
+
+
+def test_keys_that_are_no_integers_are_refused_by_name(tmp_path, cache):
+    write(tmp_path / "m_v1", [one(key="m_v1:abc")], "tensor")
+    with pytest.raises(tcx.InvalidBatchError, match="key 'abc' is no integer"):
+        import_directory(tmp_path / "m_v1", cache.table("h_v1", ids=int))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"b": torch.ones(1)}, {"a": torch.ones(1), "b": torch.ones(1)}, {}, (torch.ones(1),), "text"],
+)
+def test_samples_with_other_fields_are_refused_and_not_cut(backend, other):
+    with pytest.raises(tcx.InvalidOutputError, match="sample 1 of the batch is .*expected the same fields"):
+        backend.put_batch({"x": {"a": torch.ones(1)}, "y": other})
+
+
+def test_a_module_that_was_trained_without_rows_computes_in_evaluation_mode_again(backend):
+    module = torch.nn.Sequential(Doubled(), torch.nn.Dropout(0.9))
+    cached = CacheModuleDecorator(module, backend, enforce_stateless=False).train()
+    x = torch.randn(2, 4)
+    assert torch.equal(cached(x, cache_ids=["a", "b"]), 2 * x)
+    cached.enabled = False
+    cached.train()
+    cached(x)
+    assert module.training
+    cached.enabled = True
+    assert torch.equal(cached(x, cache_ids=["c", "d"]), 2 * x) and not module[1].training
+
+
+def test_a_copy_opens_the_cache_with_its_own_module(directory):
+    backend = ArrowIPCCacheBackend(directory, "c_v1")
+    cached = CacheModuleDecorator(torch.nn.Linear(4, 2).requires_grad_(False), backend)
+    x = torch.randn(2, 4)
+    expected = cached(x, cache_ids=["a", "b"])
+    backend.flush()
+    for other in [copy.deepcopy(cached), pickle.loads(pickle.dumps(cached))]:
+        assert torch.equal(other(x, cache_ids=["a", "b"]), expected)
+    changed = copy.deepcopy(cached)
+    changed.module.weight.data.add_(1)
+    with pytest.raises(tcx.MismatchError, match="`weights`"):
+        changed(x, cache_ids=["a", "b"])

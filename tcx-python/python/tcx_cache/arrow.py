@@ -79,10 +79,14 @@ def put(target: Table, data: Any, id_column: str = "id", *, replaces: bool = Fal
     import pyarrow as pa
 
     found = data if isinstance(data, pa.Table) else pa.table(data)
-    if id_column not in found.column_names:
-        raise InvalidBatchError(f"the table has no column `{id_column}` of ids, found {', '.join(found.column_names)}; pass `id_column`")
+    names = found.column_names
+    if id_column not in names:
+        raise InvalidBatchError(f"the table has no column `{id_column}` of ids, found {', '.join(names)}; pass `id_column`")
+    repeated = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if repeated is not None:
+        raise InvalidBatchError(f"the table has several columns `{repeated}`: rename them")
     ids = found.column(id_column).to_pylist()
-    values = {name: _value(found.column(name), found.schema.field(name)) for name in found.column_names if name != id_column}
+    values = {name: _value(name, found.column(name), found.schema.field(name)) for name in names if name != id_column}
     output = _structured(values, target._rows.schema)
     return target.replace(ids, output) if replaces else target.put(ids, output)
 
@@ -105,6 +109,10 @@ def _nested(values: dict[str, Any]) -> dict[str, Any]:
         place = tree
         for part in path:
             place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                break
+        if not isinstance(place, dict) or last in place:
+            raise InvalidOutputError(f"column `{name}`: another column has a part of its name, so that it cannot be a field of both; rename one")
         place[last] = value
     return tree
 
@@ -122,7 +130,10 @@ def _shaped(column: Column, name: str, values: dict[str, Any]) -> Any:
             continue
         known = iter(sizes[number].tolist()) if column.varying > 1 and sizes is not None else None
         dims = [(next(known) if known else -1) if dim is None else dim for dim in column.shape]
-        rows.append(row.reshape(dims))
+        try:
+            rows.append(row.reshape(dims))
+        except (ValueError, RuntimeError) as error:
+            raise InvalidOutputError(f"column `{name}`: expected {column.described}, found other elements for row {number}: {error}") from error
     return rows
 
 
@@ -185,7 +196,7 @@ def _flat(value: Any) -> Any:
     return value.reshape(-1)
 
 
-def _value(column: Any, field: Any) -> Any:
+def _value(name: str, column: Any, field: Any) -> Any:
     """The values of a column of Arrow: a tensor, or a list with one item for each row."""
     import pyarrow as pa
 
@@ -194,27 +205,48 @@ def _value(column: Any, field: Any) -> Any:
     is_bf16 = (field.metadata or {}).get(b"tcx.dtype") == b"bfloat16"
     own = array.type
     if isinstance(own, pa.FixedShapeTensorType):
-        return _numbers(array.storage.flatten(), is_bf16).reshape([len(array), *own.shape])
+        return _tensors(name, array, is_bf16)
     if pa.types.is_fixed_size_list(own):
         if array.null_count:
-            return [None if row is None else _numbers(pa.array(row, own.value_type), is_bf16) for row in array.to_pylist()]
-        return _numbers(array.flatten(), is_bf16).reshape(len(array), own.list_size)
+            return [None if not item.is_valid else _numbers(name, item.values, is_bf16) for item in array]
+        return _numbers(name, array.flatten(), is_bf16).reshape(len(array), own.list_size)
     if pa.types.is_list(own) or pa.types.is_large_list(own):
-        return [None if not item.is_valid else _numbers(item.values, is_bf16) for item in array]
+        return [None if not item.is_valid else _numbers(name, item.values, is_bf16) for item in array]
     if array.null_count or not (pa.types.is_integer(own) or pa.types.is_floating(own) or pa.types.is_boolean(own)):
         return array.to_pylist()
-    return _numbers(array, is_bf16)
+    return _numbers(name, array, is_bf16)
 
 
-def _numbers(array: Any, is_bf16: bool) -> Any:
+def _tensors(name: str, array: Any, is_bf16: bool) -> Any:
+    """Tensors of one shape, in the order of dimensions that their type names."""
+    own, storage = array.type, array.storage
+    order = [0, *(1 + dim for dim in own.permutation)] if own.permutation else None
+
+    def shaped(numbers: Any, rows: int) -> Any:
+        found = numbers.reshape([rows, *own.shape])
+        if order is None:
+            return found
+        return found.permute(order) if memory.is_tensor(found) else found.transpose(order)
+
+    if not storage.null_count:
+        return shaped(_numbers(name, storage.flatten(), is_bf16), len(array))
+    return [None if not item.is_valid else shaped(_numbers(name, item.values, is_bf16), 1)[0] for item in storage]
+
+
+def _numbers(name: str, array: Any, is_bf16: bool) -> Any:
     """The elements of an array of numbers, copied."""
     import numpy
 
+    if array.null_count:
+        # Integers would become floats, and a null in a float NaN.
+        raise InvalidOutputError(f"column `{name}`: an element is null inside of a tensor; fill it, or store rows without it as null")
     numbers = numpy.array(array.to_numpy(zero_copy_only=False))
     if not is_bf16:
         return numbers
     import torch
 
+    if numbers.dtype != numpy.uint16:
+        raise InvalidOutputError(f"column `{name}`: its metadata says bf16, whose bits are uint16, found {numbers.dtype}")
     return torch.from_numpy(numbers.view(numpy.int16)).view(torch.bfloat16)
 
 

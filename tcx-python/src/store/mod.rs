@@ -5,6 +5,7 @@ pub(crate) mod folders;
 pub(crate) mod memory;
 mod mode;
 mod options;
+mod put;
 mod stats;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use crate::schema::keys::{Keys, id_of};
 use crate::schema::spec::Spec;
 use attestation::Attestation;
 use mode::Opened;
+use put::{Put, Values};
 
 /// When the segment of a row was computed, in seconds since 1970, the name of its file, and the bytes of the row.
 type Described = (f64, Option<String>, u64);
@@ -168,31 +170,46 @@ impl Store {
         Ok(self.rows(found))
     }
 
-    /// Looks up rows before values are put for those that are missing.
-    fn lookup_to_put(&self, py: Python<'_>, keys: &Keys) -> PyResult<Rows> {
-        let keys = keys.get();
-        Ok(self.rows(self.run(py, |opened| opened.lookup_to_put(keys.clone()))?))
-    }
-
     /// Looks up the missing rows again.
     fn lookup_again(&self, py: Python<'_>, rows: &Rows) -> PyResult<()> {
         self.run(py, |opened| opened.lookup_again(&mut rows.lock()))
     }
 
-    /// Makes found rows missing, so that those that are inserted for them replace them.
-    fn reject(&self, py: Python<'_>, rows: &Rows, positions: Vec<usize>) -> PyResult<()> {
-        self.run(py, |opened| {
-            let mut rows = rows.lock();
-            if let Some(store) = opened.store().filter(|_| positions.iter().all(|&own| own < rows.len())) {
-                store.reject(&mut rows, &positions);
-            }
-            Ok(())
-        })
+    /// Stores values, one row of each column for each key: for the keys that have none, or with `replaces` for all of them, durably. Returns
+    /// their number.
+    fn put(
+        &self,
+        py: Python<'_>,
+        keys: &Keys,
+        columns: Vec<PyRef<'_, Column>>,
+        replaces: bool,
+    ) -> PyResult<usize> {
+        let columns = columns.iter().map(|column| column.take()).collect::<PyResult<Vec<_>>>()?;
+        let (keys, module) = (keys.get(), &self.module);
+        if columns.len() != self.leaves.len() {
+            return Err(invalid(format!("expected {} columns, found {}", self.leaves.len(), columns.len())));
+        }
+        let values = Values { keys, columns: &columns, leaves: &self.leaves };
+        match self.run(py, |opened| opened.put(&values, replaces))? {
+            Put::Stored(rows) => Ok(rows),
+            Put::Full => Err(of_kind(
+                "Full",
+                &format!(
+                    "module `{module}`: its folder is full, so the values were not stored; raise `max_bytes`, or remove rows"
+                ),
+            )),
+            Put::TooLarge { position, bytes, most } => Err(of_kind(
+                "Full",
+                &format!(
+                    "module `{module}`: cannot store the value for id {position} of the batch: `max_bytes` allows {most} bytes for all values, this one has {bytes}; raise \
+                     `max_bytes`, or store the value in parts"
+                ),
+            )),
+        }
     }
 
-    /// Adds the rows at `positions`, and completes the lookup with them. Returns whether they are kept. With `selects`, the columns have a row
-    /// for each position of the lookup, and those at `positions` are chosen.
-    #[pyo3(signature = (rows, positions, columns, attestation=None, selects=false))]
+    /// Adds the rows at `positions`, and completes the lookup with them. Returns whether they are kept.
+    #[pyo3(signature = (rows, positions, columns, attestation=None))]
     fn insert(
         &self,
         py: Python<'_>,
@@ -200,18 +217,12 @@ impl Store {
         positions: Vec<usize>,
         columns: Vec<PyRef<'_, Column>>,
         attestation: Option<&Attestation>,
-        selects: bool,
     ) -> PyResult<bool> {
-        let mut columns = columns.iter().map(|column| column.take()).collect::<PyResult<Vec<_>>>()?;
+        let columns = columns.iter().map(|column| column.take()).collect::<PyResult<Vec<_>>>()?;
         let attestation = attestation.map(Attestation::get);
         let len = py.detach(|| rows.lock().len());
         if positions.iter().any(|&position| position >= len) {
             return Err(invalid("a position is not one of the batch"));
-        }
-        if selects {
-            let chosen =
-                columns.iter().zip(&self.leaves).map(|(column, leaf)| column.select(&positions, &leaf.kind));
-            columns = chosen.collect();
         }
         self.run(py, |opened| opened.complete(&mut rows.lock(), &positions, columns, attestation))
     }

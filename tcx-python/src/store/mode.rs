@@ -43,6 +43,7 @@ pub(crate) struct Opened {
     store: Option<Arc<Store>>,
     recompute: Option<Arc<RecomputeSession>>,
     losses: Arc<Losses>,
+    max_bytes: Option<u64>,
 }
 
 impl Opened {
@@ -54,11 +55,24 @@ impl Opened {
             _ => Some(place.open(spec.clone(), &options)?),
         };
         let recompute = matches!(mode, Mode::Recompute).then(RecomputeSession::new);
-        Ok(Self { mode, spec, store, recompute, losses: Arc::new(Losses::new()) })
+        let max_bytes = options.max_bytes;
+        Ok(Self { mode, spec, store, recompute, losses: Arc::new(Losses::new()), max_bytes })
     }
 
     pub(crate) fn store(&self) -> Option<&Arc<Store>> {
         self.store.as_ref()
+    }
+
+    pub(crate) fn recompute(&self) -> Option<&Arc<RecomputeSession>> {
+        self.recompute.as_ref()
+    }
+
+    pub(crate) fn losses(&self) -> &Arc<Losses> {
+        &self.losses
+    }
+
+    pub(crate) fn max_bytes(&self) -> Option<u64> {
+        self.max_bytes
     }
 
     pub(crate) fn key_type(&self) -> KeyType {
@@ -81,13 +95,6 @@ impl Opened {
                 store.lookup_with(keys, LookupOptions { recompute: self.recompute.as_ref(), ..options })
             }
             None => Ok(self.spec.empty_lookup(keys)),
-        }
-    }
-
-    pub(crate) fn lookup_to_put(&self, keys: Keys) -> Result<Lookup> {
-        match (&self.store, self.writes()) {
-            (Some(store), true) => store.lookup_to_put(keys, self.recompute.as_ref()),
-            _ => self.lookup(keys, LookupOptions::uncounted()),
         }
     }
 

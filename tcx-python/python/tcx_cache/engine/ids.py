@@ -15,26 +15,65 @@ NAMES = {str: "str", int: "int", bytes: "bytes"}
 
 
 def listed(ids: Any) -> list[Any]:
-    """The ids as a list of strings, integers or byte strings.
+    """The ids as a list of strings, integers or byte strings: ids that are equal as keys are equal in Python. An id of another type stays as
+    it is, and :func:`pack` refuses it with its position.
 
     Raises:
         InvalidBatchError: if they are not a sequence of ids.
     """
     if is_numeric(ids):
-        if ids.ndim != 1 or not (ids.dtype.kind in "iu" if hasattr(ids.dtype, "kind") else not ids.dtype.is_floating_point):
-            raise InvalidBatchError(f"ids: expected a vector of integers, found {list(ids.shape)} of {ids.dtype}")
-        return list(ids.tolist())
-    if isinstance(ids, (str, bytes)):
+        return [_plain(own) for own in _of_vector(ids)]
+    if isinstance(ids, (str, bytes, bytearray, memoryview)):
         raise InvalidBatchError(f"ids: expected a list with one id for each sample, found one {type(ids).__name__}; pass `[id]`")
-    found = list(ids)
-    # Ids that are equal as keys have to be equal in Python: a path is named by its text.
+    if isinstance(ids, (set, frozenset)):
+        raise InvalidBatchError("ids: a set has no order, so it is not known which id belongs to which sample; pass a list")
+    try:
+        # A column of pyarrow has elements that are not values of Python.
+        found = list(ids.to_pylist() if hasattr(ids, "to_pylist") else ids)
+    except TypeError:
+        raise InvalidBatchError(f"ids: expected a list with one id for each sample, found {type(ids).__name__}") from None
     return found if all(type(own) in NAMES for own in found) else [_plain(own) for own in found]
 
 
+def unordered(ids: Any) -> Any:
+    """Ids whose order does not matter: those of a set too."""
+    return list(ids) if isinstance(ids, (set, frozenset)) else ids
+
+
+def once(ids: Any) -> Any:
+    """The ids as they may be read several times: a generator can be read once."""
+    return ids if is_tensor(ids) and _is_of_64_bits(ids) else listed(ids)
+
+
+def _is_of_64_bits(ids: Any) -> bool:
+    return ids.ndim == 1 and str(ids.dtype) == "torch.int64"
+
+
+def _of_vector(ids: Any) -> list[Any]:
+    """The elements of a tensor or an array."""
+    # Those of an array of byte strings have lost their last zeros.
+    kind = getattr(ids.dtype, "kind", None) or ("f" if ids.is_floating_point() or ids.is_complex() or str(ids.dtype) == "torch.bool" else "i")
+    if ids.ndim != 1 or kind not in "iuUO":
+        raise InvalidBatchError(f"ids: expected a vector of integers or strings, found {list(ids.shape)} of {ids.dtype}; pass a list")
+    return list(ids.tolist())
+
+
 def _plain(own: Any) -> Any:
+    """An id as a value of a type of Python; a path is named by its text."""
+    if type(own) in NAMES or isinstance(own, bool):
+        return own
+    if isinstance(own, str):
+        return str.__str__(own)
+    if isinstance(own, (bytes, bytearray, memoryview)):
+        return bytes(own)
     if isinstance(own, os.PathLike):
         return os.fspath(own)
-    return bytes(own) if isinstance(own, (bytearray, memoryview)) else own
+    if is_numeric(own) and (own.ndim != 0 or "bool" in str(own.dtype)):
+        return own
+    try:
+        return operator.index(own)
+    except (TypeError, ValueError, RuntimeError):
+        return own
 
 
 def type_of(ids: list[Any]) -> str | None:
@@ -46,7 +85,7 @@ def type_of(ids: list[Any]) -> str | None:
         return "str"
     if isinstance(first, bytes):
         return "bytes"
-    if not isinstance(first, bool) and (isinstance(first, int) or hasattr(first, "__index__")):
+    if isinstance(first, int) and not isinstance(first, bool):
         return "int"
     raise InvalidBatchError(f"id 0 of the batch is {type(first).__name__}, expected str, int or bytes")
 
@@ -59,7 +98,7 @@ def pack(ids: Any, kind: str, view: int = 0) -> _native.Keys:
     """
     if isinstance(view, bool) or not isinstance(view, int) or not 0 <= view < 1 << 32:
         raise InvalidBatchError(f"view: expected an integer from 0 to 4294967295, found {view!r}")
-    if kind == "int" and is_tensor(ids) and ids.ndim == 1 and str(ids.dtype) == "torch.int64":
+    if kind == "int" and is_tensor(ids) and _is_of_64_bits(ids):
         owner = ids.detach().cpu().contiguous()
         return _native.Keys.ints_at(owner.data_ptr(), owner.nbytes, view)
     found = listed(ids)
@@ -68,6 +107,9 @@ def pack(ids: Any, kind: str, view: int = 0) -> _native.Keys:
             return _native.Keys.text(found, view)
         if kind == "bytes":
             return _native.Keys.bytes(found, view)
+    except UnicodeEncodeError:
+        number = next(number for number, own in enumerate(found) if not _is_encodable(own))
+        raise InvalidBatchError(f"id {number} of the batch is {found[number]!r}, which has no UTF-8: use byte strings as ids") from None
     except TypeError:
         raise _refused(found, kind) from None
     return _native.Keys.ints(_integers(found), view)
@@ -78,13 +120,18 @@ def _refused(ids: list[Any], kind: str) -> InvalidBatchError:
     return InvalidBatchError(f"id {number} of the batch is {type(own).__name__}, expected {kind}")
 
 
+def _is_encodable(own: str) -> bool:
+    try:
+        own.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _integers(ids: list[Any]) -> list[int]:
-    integers = []
     for number, own in enumerate(ids):
-        if isinstance(own, bool) or not hasattr(own, "__index__"):
+        if isinstance(own, bool) or not isinstance(own, int):
             raise InvalidBatchError(f"id {number} of the batch is {type(own).__name__}, expected int")
-        integer = operator.index(own)
-        if not -(1 << 63) <= integer < 1 << 63:
-            raise InvalidBatchError(f"id {number} of the batch is {integer}: expected an integer of 64 bits; use strings or bytes")
-        integers.append(integer)
-    return integers
+        if not -(1 << 63) <= own < 1 << 63:
+            raise InvalidBatchError(f"id {number} of the batch is {own}: expected an integer of 64 bits; use strings or bytes")
+    return ids

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import _native
-from ..errors import ClosedError, Error, InvalidBatchError, InvalidSettingsError, WrongModeError
+from ..errors import ClosedError, Error, InvalidBatchError, InvalidSettingsError, MismatchError, WrongModeError
 from ..runtime.locks import ProcessLock
+from ..schema.existing import PINNED, declared_before, from_leaves
 from ..schema.infer import infer
-from ..schema.tree import Group, Node, Schema
-from ..schema.types import Column
+from ..schema.tree import Schema
 from . import ids as keys
 from .columns import Target, write
 from .coverage import Coverage
 from .handle import Handle
 from .place import Place
 
-#: The entry of an identity that pins a schema that was inferred.
-PINNED = "outputs"
 #: The number of ids that are looked up together where no rows are read.
 _MANY = 65_536
 
@@ -53,9 +52,12 @@ class Rows:
         self._opening = ProcessLock()
         self._handle: Handle | None = None
         self._ids = ids
+        #: Whether the type of the ids was declared, or read from the folder: that of a batch holds until the folder says otherwise.
+        self._knows_ids = ids is not None
         self._schema = schema
         self._is_pinned = is_pinned
         self._is_closed = False
+        self._has_warned = False
         if schema is None and opening.settings.get("on_mismatch") == "separate":
             raise InvalidSettingsError(
                 f"module `{opening.module}`: `on_mismatch=\"separate\"` needs `outputs=`: without them the identity is not known before the first batch"
@@ -78,23 +80,26 @@ class Rows:
         if not isinstance(place, str) or not _native.is_module(f"{place}/{self.opening.module}"):
             return
         spec = _native.Spec.read(f"{place}/{self.opening.module}")
-        self._ids = self._ids or spec.ids
+        if not self._knows_ids:
+            self._ids, self._knows_ids = spec.ids, True
         pinned = dict(spec.identity).get(PINNED)
         if self._schema is None:
-            self._schema = Schema.parse(pinned) if pinned else _declared_before(spec) or from_leaves(spec.leaves)
+            self._schema = Schema.parse(pinned) if pinned else declared_before(spec) or from_leaves(spec.leaves)
             self._is_pinned = pinned is not None
         else:
             # Declared now, and inferred when the folder was created: the same if nothing differs.
             self._is_pinned = self._is_pinned or pinned == self._schema.text()
 
-    def _open(self, schema: Schema, ids: str) -> Handle:
+    def _open(self, schema: Schema, ids: str, is_pinned: bool | None = None) -> Handle:
         own = self.opening
+        pins = self._is_pinned if is_pinned is None else is_pinned
         entries = [*own.entries, *schema.entries()]
         provenance = [*own.provenance, (PINNED, schema.text())]
-        if self._is_pinned:
+        if pins:
             entries.append(provenance.pop())
         spec = _native.Spec(own.module, ids, schema.leaves(), entries, provenance)
         self._handle = Handle(own.place, spec, own.settings, own.mode)
+        self._schema, self._is_pinned, self._knows_ids = schema, pins, True
         return self._handle
 
     @property
@@ -141,15 +146,17 @@ class Rows:
 
     def pack(self, ids: Any, view: int) -> _native.Keys:
         """The keys of ids, which settle their type if it is not known."""
-        if self._ids is None:
-            found = keys.listed(ids)
-            kind = keys.type_of(found)
-            if kind is None:
-                raise InvalidBatchError("there is no id in the batch, so their type is not known; declare `ids=`")
-            packed = keys.pack(ids, kind, view)
+        ids = keys.once(ids)
+        if not self._knows_ids:
+            kind = keys.type_of(keys.listed(ids))
             with self._opening:
-                self._ids = self._ids or kind
-            return packed
+                if not self._knows_ids:
+                    # Another process may have created the folder, for ids of another type.
+                    self._read_existing()
+                if not self._knows_ids:
+                    self._ids = kind or self._ids
+        if self._ids is None:
+            raise InvalidBatchError("there is no id in the batch, so their type is not known; declare `ids=`")
         return keys.pack(ids, self._ids, view)
 
     # Reading and computing.
@@ -186,23 +193,76 @@ class Rows:
 
     def columns(self, output: Any, rows: int) -> list[_native.Column]:
         """The columns of a computed output. The first one settles the schema, if it was not declared."""
+        self.settle(output, rows)
         if self._schema is None:
-            with self._opening:
-                if self._schema is None:
-                    schema = infer(output, rows)
-                    self._is_pinned = True
-                    columns = write(schema, output, rows)
-                    if self._ids is not None:
-                        self._open(schema, self._ids)
-                    self._schema = schema
-                    return columns
+            raise InvalidBatchError(f"module `{self.opening.module}`: the columns are not known")
         return write(self._schema, output, rows)
+
+    def settle(self, output: Any, rows: int) -> bool:
+        """Settles the schema by a computed output, if it is not known. Returns whether it has: not if it was known, or if another process has
+        created the folder since, whose schema holds then.
+
+        Raises:
+            InvalidOutputError: if the output has no columns, or others than those in the folder.
+            MismatchError: if the folder was created for another identity.
+        """
+        if self._schema is not None:
+            return False
+        with self._opening:
+            if self._schema is not None:
+                return False
+            self._read_existing()
+            if self._schema is None:
+                schema = infer(output, rows)
+                write(schema, output, rows)
+                if self._ids is None or self._opens_first(schema, self._ids):
+                    return self._handle is not None
+            settled = self._schema
+        if settled is not None:
+            # It names both sides, if they differ.
+            write(settled, output, rows)
+        return False
+
+    def settled(self, packed: _native.Keys, found: Found | None, output: Any, positions: list[int]) -> Found | None:
+        """The lookup that computed rows complete. ``None`` if the schema was not known when they were computed and another process has stored
+        rows since: it may have computed them too, or invalidated them, so that they are looked up, and computed again if they are missing.
+        """
+        if found is not None:
+            return found
+        if not self.settle(output, len(positions)):
+            return None
+        found = self.lookup_to_write(packed, None)
+        return found if found is not None and found.rows.distinct_missing() == positions else None
+
+    def _opens_first(self, schema: Schema, ids: str) -> bool:
+        """Opens the table with an inferred schema, unless another process has just created it."""
+        try:
+            self._open(schema, ids, is_pinned=True)
+        except MismatchError:
+            self._read_existing()
+            if self._schema is None:
+                # Open in this process, and not written yet. The same columns, which were declared there, are the same.
+                self._open(schema, ids, is_pinned=False)
+            return False
+        return True
+
+    def note_kept(self, is_kept: bool) -> None:
+        """Warns once of computed rows that are not kept because the folder is full. Where writing is off, the next flush says why."""
+        handle = self._handle
+        if is_kept or self._has_warned or handle is None or not handle.reader.is_full():
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"module `{self.opening.module}`: its folder has reached `max_bytes`: rows are computed and returned, but not stored; raise it, remove rows, or pass "
+            "`when_full=\"evict_oldest\"`",
+            stacklevel=4,
+        )
 
     # Keeping and removing.
 
     def coverage(self, ids: Any, view: int) -> Coverage:
         """Which of these ids have a row."""
-        found = keys.listed(ids)
+        found = keys.listed(keys.unordered(ids))
         distinct = list(dict.fromkeys(found))
         handle = self.handle
         if not distinct:
@@ -222,7 +282,7 @@ class Rows:
     def prefetch(self, ids: Any, view: int) -> int:
         """Brings rows into memory, and returns how many are stored."""
         handle = self.handle
-        packed = self.pack(ids, view)
+        packed = self.pack(keys.unordered(ids), view)
         return 0 if handle is None else handle.reader.prefetch(packed)
 
     @property
@@ -274,10 +334,10 @@ class Found:
         columns: list[_native.Column],
         seconds: float,
         attestation: _native.Attestation | None = None,
-    ) -> None:
-        """Adds computed rows."""
+    ) -> bool:
+        """Adds computed rows. Returns whether they are kept, as far as the handle keeps rows."""
         self.store.computed(len(positions), seconds)
-        self.store.insert(self.rows, positions, columns, attestation)
+        return self.store.insert(self.rows, positions, columns, attestation) or not self.handle.stores_rows
 
     def values(self) -> list[Any]:
         """The columns, when all rows are found."""
@@ -286,42 +346,6 @@ class Found:
     def output(self, schema: Schema) -> Any:
         """The rows, when all are found."""
         return schema.build(self.values())
-
-
-def _declared_before(spec: _native.Spec) -> Schema | None:
-    """The schema that the program declared which created the folder, if it was written in Python: whether numbers are tensors or lists is
-    not decided by the columns."""
-    try:
-        schema = Schema.parse(dict(spec.provenance)[PINNED])
-    except (KeyError, ValueError, Error):
-        return None
-    return schema if schema.leaves() == spec.leaves else None
-
-
-def from_leaves(leaves: list[Any]) -> Schema:
-    """The schema of columns that another program has declared: dicts by the dots of their names, and tensors."""
-    columns: list[tuple[str, Column]] = []
-    for name, kind, dtype, shape, is_optional in leaves:
-        is_sizes = columns and name == f"{columns[-1][0]}.sizes" and columns[-1][1].varying > 1
-        if is_sizes or name.startswith("__"):
-            continue
-        of = "tensor" if kind in ("dense", "ragged") else "str" if kind == "text" else "bytes"
-        columns.append((name, Column(of, dtype, tuple(shape), None, is_optional)))
-    if len(columns) == 1 and columns[0][0] == "value":
-        return Schema(columns[0][1])
-    tree: dict[str, Any] = {}
-    for name, column in columns:
-        *path, last = name.split(".")
-        place = tree
-        for part in path:
-            place = place.setdefault(part, {})
-        place[last] = column
-
-    def build(own: dict[str, Any]) -> Node:
-        fields = ((name, build(child) if isinstance(child, dict) else child) for name, child in own.items())
-        return Group("dict", tuple(fields))
-
-    return Schema(build(tree))
 
 
 def timed(compute: Callable[[], Any]) -> tuple[Any, float]:

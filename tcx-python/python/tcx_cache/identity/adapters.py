@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 _ACTIVE = ("active_adapters", "active_adapter", "_active_adapter", "disable_adapters", "_disable_adapters")
-_ATTRIBUTES = (*_ACTIVE, "merged_adapters", "merged")
+#: The factor of an adapter is no weight.
+_ATTRIBUTES = (*_ACTIVE, "merged_adapters", "merged", "scaling", "lora_alpha", "r", "use_rslora", "use_dora", "fan_in_fan_out")
 
 
 def adapters(module: Any) -> str:

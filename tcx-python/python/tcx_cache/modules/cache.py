@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from .. import _native
 from ..engine import settings as all_settings
 from ..engine.place import Place, directory
 from ..engine.rows import Opening
-from ..errors import ClosedError, InvalidSettingsError
+from ..errors import ClosedError, Error, InvalidSettingsError
 from ..identity.config import entries
 from ..tensors.memory import default_arrays
 from .table import Table, open_table
@@ -126,27 +126,22 @@ class Cache:
         return Opening(self._place, module, [], [], self._settings, chosen, arrays)
 
     def flush(self) -> None:
-        """Makes the rows of all modules and tables durable that were opened with this cache."""
-        for own in self._opened:
-            if not own.is_closed:
-                own.flush()
+        """Makes the rows of all modules and tables durable that were opened with this cache.
+
+        Raises:
+            Error: if some cannot be made durable, after all were tried; the message names each of them.
+        """
+        _for_all([own for own in self._opened if not own.is_closed], lambda own: own.flush())
 
     def close(self) -> None:
         """Flushes and closes all modules and tables that were opened with this cache.
 
         Raises:
-            Error: the first error, after all are closed.
+            Error: if rows are lost, after all are closed; the message names each reason.
         """
         self._is_closed = True
-        errors = []
-        for own in self._opened:
-            try:
-                own.close()
-            except Exception as error:
-                errors.append(error)
-        self._opened.clear()
-        if errors:
-            raise errors[0]
+        opened, self._opened = self._opened, []
+        _for_all(opened, lambda own: own.close())
 
     def __enter__(self) -> Cache:
         return self
@@ -161,6 +156,23 @@ class Cache:
         if not isinstance(self._place, str):
             raise InvalidSettingsError("a cache in memory belongs to this process: it cannot be pickled; use a directory")
         return _reopen, (self._place, self._mode, self._arrays, self._settings)
+
+
+def _for_all(opened: list[Upkeep], call: Callable[[Upkeep], None]) -> None:
+    """Calls a function with all of them, and raises what has gone wrong for any."""
+    errors: list[tuple[Upkeep, Exception]] = []
+    for own in opened:
+        try:
+            call(own)
+        except Exception as error:
+            errors.append((own, error))
+    if not errors:
+        return
+    first = errors[0][1]
+    if len(errors) == 1 or not isinstance(first, Error):
+        raise first
+    messages = (str(error) if f"`{own.id}`" in str(error) else f"module `{own.id}`: {error}" for own, error in errors)
+    raise type(first)(f"{len(errors)} modules or tables failed: {'; '.join(messages)}") from first
 
 
 def _directory(path: str | os.PathLike[str]) -> str:
@@ -193,6 +205,7 @@ _SETTINGS_OF_MODULES = frozenset(
         "allow_gradients",
         "recheck",
         "refuse_repeated_ids",
+        "after",
     }
 )
 
@@ -216,6 +229,7 @@ def cached(module: torch.nn.Module, directory: str | os.PathLike[str] | None, id
         allow_gradients: Whether parameters may require gradients. Rows have none in any case.
         recheck: The fraction of computed samples that is computed again as a check.
         refuse_repeated_ids: Whether an id that is twice in a batch with different inputs is an error, and not only a warning.
+        after: The cached module or table whose outputs are the inputs of this one, or a list of them: its identity becomes part of this one's.
         **options: The settings of :class:`Cache`.
 
     Raises:

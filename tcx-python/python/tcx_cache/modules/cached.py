@@ -89,6 +89,7 @@ class Cached(Upkeep, torch.nn.Module):
             ModuleViolationError: if weights have changed, or the module is not deterministic.
             InvalidOutputError: if the outputs are not as declared, or as those of the first batch.
         """
+        ids = keys.once(ids)
         listed = keys.listed(ids)
         split = plan(Inputs(*args, **kwargs), len(listed))
         packed = self._rows.pack(ids, self._view)
@@ -103,10 +104,15 @@ class Cached(Upkeep, torch.nn.Module):
         Raises:
             InvalidBatchError: if rows are missing and there is no ``load``; otherwise as :meth:`forward`.
         """
+        ids = keys.once(ids)
         packed = self._rows.pack(ids, self._view)
         found = self._lookup(packed)
         listed: list[Any] = []
         while found is None or found.missing:
+            # As late as possible: other threads and processes compute too, and a child of `fork` has the view of its parent so far.
+            found = self._rows.lookup_to_write(packed, found)
+            if found is not None and not found.missing:
+                break
             listed = listed or keys.listed(ids)
             positions = distinct_positions(listed) if found is None else found.rows.distinct_missing()
             loaded = _Loaded(self._load([listed[position] for position in positions], load), positions)
@@ -133,28 +139,32 @@ class Cached(Upkeep, torch.nn.Module):
     ) -> Found:
         """Computes the missing rows. With `has_all`, the inputs of all positions can be selected, those of repeated ids too."""
         computing = self._computing
-        if computing.lock.is_held_here:
+        self._refuse_itself()
+        with computing.lock:
+            while True:
+                found = self._rows.lookup_to_write(packed, found)
+                positions = distinct_positions(ids) if found is None else found.rows.distinct_missing()
+                if not positions and found is not None:
+                    return found
+                self._rows.check_any(positions)
+                inputs = select(positions)
+                if has_all and len(positions) < (len(ids) if found is None else found.missing):
+                    computing.check_repeated(ids, positions, select)
+                output, seconds = timed(lambda: computing.run(inputs))
+                found = self._rows.settled(packed, found, output, positions)
+                if found is not None:
+                    break
+            columns = self._rows.columns(output, len(positions))
+            self._check(output, [ids[position] for position in positions], lambda rows: select([positions[row] for row in rows]))
+            self._rows.note_kept(found.insert(positions, columns, seconds, computing.attestation()))
+            return found
+
+    def _refuse_itself(self) -> None:
+        if self._computing.lock.is_held_here:
             raise ModuleViolationError(
                 f"module `{self.id}`: `forward` used its own handle to compute samples: it would wait for itself forever; compute there without the handle, or "
                 "use another module"
             )
-        with computing.lock:
-            found = self._rows.lookup_to_write(packed, found)
-            positions = distinct_positions(ids) if found is None else found.rows.distinct_missing()
-            if not positions and found is not None:
-                return found
-            self._rows.check_any(positions)
-            inputs = select(positions)
-            if has_all and len(positions) < (len(ids) if found is None else found.missing):
-                computing.check_repeated(ids, positions, select)
-            output, seconds = timed(lambda: computing.run(inputs))
-            columns = self._rows.columns(output, len(positions))
-            self._check(output, [ids[position] for position in positions], lambda rows: select([positions[row] for row in rows]))
-            found = found or self._rows.lookup_to_write(packed, None)
-            if found is None:
-                raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
-            found.insert(positions, columns, seconds, computing.attestation())
-            return found
 
     def _check(self, output: Any, ids: list[Any], select: Select) -> None:
         """Checks a computed batch, before anything of it is stored."""
@@ -187,8 +197,10 @@ class Cached(Upkeep, torch.nn.Module):
             return []
         stored = self.fetch(stored_ids)
         computing = self._computing
+        inputs = self._load(stored_ids, load).whole
+        self._refuse_itself()
         with computing.lock:
-            output = computing.run(self._load(stored_ids, load).whole)
+            output = computing.run(inputs)
         batch = Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
         return difference(batch, output)
 
@@ -199,7 +211,9 @@ class Cached(Upkeep, torch.nn.Module):
         return schema
 
     def _device(self) -> torch.device:
-        return self._output_device or self._computing.device
+        own = self._output_device or self._computing.device
+        # A forked child of a process that has used CUDA cannot use it: it gets the rows on the CPU.
+        return torch.device("cpu") if own.type == "cuda" and torch.cuda._is_in_bad_fork() else own
 
     def _output(self, found: Found) -> Any:
         values = found.values()
@@ -213,7 +227,10 @@ class Cached(Upkeep, torch.nn.Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A network does not travel: another process reads the same rows.
-        return reopen, (*travel(self._rows), self._view)
+        return reopen, (*travel(self._rows), self._view, True)
+
+    def __copy__(self) -> Cached:
+        return Cached(self._computing, self._rows, self._view, self._output_device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Cached:
         own = self._computing

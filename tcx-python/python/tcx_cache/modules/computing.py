@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import platform
 import warnings
 from collections.abc import Mapping
@@ -14,7 +16,8 @@ from ..batch.same import are_same
 from ..batch.split import Inputs
 from ..errors import InvalidBatchError, InvalidWeightsError, ModuleViolationError
 from ..identity.adapters import adapters
-from ..identity.weights import Watch
+from ..identity.surroundings import Surroundings
+from ..identity.watch import Watch
 from ..runtime.locks import ProcessLock
 from .checks import VERSION, Checks
 
@@ -30,22 +33,35 @@ class Computing:
         allows_gradients: bool,
         recheck: float,
         refuses_repeated: bool,
+        surroundings: Surroundings,
     ) -> None:
-        self.module, self.name, self.shared = module, name, shared
+        # As the identity has it: the caller may change a list later.
+        self.module, self.name, self.shared = module, name, copy.deepcopy(shared)
         self.lock = ProcessLock()
+        self.surroundings = surroundings
         self.watch = Watch(module, allows_gradients)
-        self.adapters = adapters(module)
         self.checks = Checks(name, recheck)
         #: Whether it was looked up which checks an earlier process has recorded.
         self.is_looked_up = False
         self.allows_gradients, self.recheck, self.refuses_repeated = allows_gradients, recheck, refuses_repeated
         self._has_warned = False
         self._has_shown_gradients = allows_gradients
-        self._attestation: _native.Attestation | None = None
+        self._attestation: tuple[int, _native.Attestation] | None = None
 
     def copied(self, module: torch.nn.Module) -> Computing:
-        """The same for a copy of the module."""
-        return Computing(module, self.shared, self.name, self.allows_gradients, self.recheck, self.refuses_repeated)
+        """The same for a copy of the module.
+
+        Raises:
+            ModuleViolationError: if the copy has other weights or adapters than the rows were computed with.
+        """
+        own = Computing(inner(module), self.shared, self.name, self.allows_gradients, self.recheck, self.refuses_repeated, self.surroundings)
+        own.module = module
+        if own.watch.known != self.watch.known:
+            raise ModuleViolationError(
+                f"module `{self.name}`: its copy has other weights or adapters than the cached module was frozen with, so it cannot share its rows; copy the module "
+                "inside (`.module`), and cache the copy under another id"
+            )
+        return own
 
     @property
     def device(self) -> torch.device:
@@ -61,9 +77,10 @@ class Computing:
 
     def attestation(self) -> _native.Attestation:
         """What the writer asks before rows of this module become durable."""
-        if self._attestation is None:
-            self._attestation = _native.Attestation(self.watch.attest)
-        return self._attestation
+        # A child of `fork` has one of its own: the writer thread of its parent may have been using the other at that moment.
+        if self._attestation is None or self._attestation[0] != os.getpid():
+            self._attestation = os.getpid(), _native.Attestation(self.watch.attest)
+        return self._attestation[1]
 
     def run(self, inputs: Inputs) -> Any:
         """The output of the module, which is frozen before and after."""
@@ -73,8 +90,8 @@ class Computing:
         self.check()
         with torch.set_grad_enabled(not self._has_shown_gradients):
             # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
-            output = self.module(*inputs.args, **inputs.kwargs, **self.shared)
-        self.check()
+            output = self.module(*inputs.args, **inputs.kwargs, **copy.deepcopy(self.shared))
+        self.check(has_run=True)
         if not self._has_shown_gradients:
             self._refuse_gradients(output, inputs)
             self._has_shown_gradients = True
@@ -88,20 +105,22 @@ class Computing:
                 f"module `{self.name}`: an output tracks gradients, so a tensor that is no parameter of the module is trainable; call `requires_grad_(False)` on it"
             )
 
-    def check(self) -> None:
-        """Refuses weights or adapters that have changed.
+    def check(self, has_run: bool = False) -> None:
+        """Refuses weights, adapters or settings of torch that have changed; with `has_run`, after `forward` has run.
 
         Raises:
             ModuleViolationError: if they have.
         """
         try:
-            self.watch.check()
+            self.surroundings.check(self.device)
+            self.watch.check(has_run)
         except (InvalidWeightsError, ModuleViolationError) as error:
             raise ModuleViolationError(f"module `{self.name}`: {error}") from error
-        if adapters(self.module) != self.adapters:
+        found, expected = adapters(inner(self.module)), self.watch.known.adapters
+        if found != expected:
             raise ModuleViolationError(
-                f"module `{self.name}`: its adapters were switched, merged or disabled after it was frozen, found `{adapters(self.module)}`, expected "
-                f"`{self.adapters}`; freeze the module again after the last change, and bump the id"
+                f"module `{self.name}`: its adapters were switched, merged or disabled after it was frozen, found `{found}`, expected "
+                f"`{expected}`; freeze the module again after the last change, and bump the id"
             )
 
     def check_repeated(self, ids: list[Any], positions: list[int], select: Any) -> None:
@@ -125,6 +144,12 @@ class Computing:
                 self._has_warned = True
                 warnings.warn(message, stacklevel=4)
             return
+
+
+def inner(module: torch.nn.Module) -> torch.nn.Module:
+    """The module that has the weights: a compiled one has them under other names."""
+    found: torch.nn.Module = getattr(module, "_orig_mod", module) if type(module).__name__ == "OptimizedModule" else module
+    return found
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -11,12 +11,14 @@ import torch
 
 from .. import _native
 from ..engine.rows import Opening, Rows
-from ..errors import InvalidWeightsError
+from ..errors import InvalidSettingsError, InvalidWeightsError
 from ..identity.config import LONGEST_VALUE, Entries, digest, entries
+from ..identity.surroundings import Surroundings
 from ..identity.weights import WEIGHTS
 from .cached import Cached
-from .computing import Computing
+from .computing import Computing, inner
 from .table import declared, named
+from .upkeep import Upkeep
 
 
 def open_module(
@@ -33,6 +35,7 @@ def open_module(
     allow_gradients: bool = False,
     recheck: float = 0.0,
     refuse_repeated_ids: bool = False,
+    after: Any = None,
 ) -> Cached:
     """Opens the cache of a module; `opening` has no identity yet. See :meth:`tcx_cache.Cache.module`."""
     name = opening.module
@@ -40,15 +43,13 @@ def open_module(
         raise InvalidWeightsError(f"module `{name}`: expected a torch.nn.Module, found {type(module).__name__}; use `cache.table` for a function")
     if isinstance(module, Cached):
         raise InvalidWeightsError(f"module `{name}`: is cached already; pass the module inside (`.module`)")
-    # A compiled module has the weights of its own under other names.
-    inside = getattr(module, "_orig_mod", module) if type(module).__name__ == "OptimizedModule" else module
     try:
-        computing = Computing(inside, dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids)
+        computing = Computing(inner(module), dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids, Surroundings(config))
     except InvalidWeightsError as error:
         raise InvalidWeightsError(f"module `{name}`: {error}") from error
-    identity = _identity(computing, config, type_name, fields)
-    if inside is not module:
-        computing.module = module
+    identity = [*_identity(computing, config, type_name, fields), *_upstream(name, after)]
+    # A compiled module computes with the weights of the one inside.
+    computing.module = module
     opening = opening.of(identity, _provenance(computing))
     return Cached(computing, Rows(opening, declared(outputs), named(ids)), 0, output_device)
 
@@ -56,22 +57,46 @@ def open_module(
 def _identity(
     computing: Computing, config: Mapping[str, Any] | None, type_name: str | None, fields: Mapping[str, Any] | None
 ) -> Entries:
-    own, watch = type(computing.module), computing.watch
+    own, known = type(computing.module), computing.watch.known
     found: Entries = [("self", type_name or f"{own.__module__}.{own.__qualname__}")]
     if fields is None:
-        found.append(("weights", watch.fingerprint))
-        # Those that `state_dict` leaves out decide outputs as well.
-        found += [("buffers", watch.unsaved)] if watch.unsaved else []
+        # What `state_dict` leaves out decides outputs as well.
+        found += [("weights", known.weights), *known.unsaved]
     elif sum(value is WEIGHTS for value in fields.values()) != 1:
         raise InvalidWeightsError("`fields=` has the fields of the module in Rust, in order: exactly one of them has to be `tcx.WEIGHTS`")
+    elif known.not_in_rust:
+        raise InvalidWeightsError(
+            "`fields=` names the identity of a module in Rust, which has the weights of `state_dict` only, but this module has tensors that `state_dict` leaves "
+            f"out ({', '.join(known.not_in_rust)}): register them as persistent buffers, which the module in Rust has too, or leave `fields=` out"
+        )
     for name, value in (fields or {}).items():
-        found += [(f"{name}.weights", watch.fingerprint)] if value is WEIGHTS else entries(name, value)
-    if computing.adapters:
-        text = computing.adapters
+        found += [(f"{name}.weights", known.weights)] if value is WEIGHTS else entries(name, value)
+    if known.adapters:
+        text = known.adapters
         found.append(("adapters", text if len(text) <= LONGEST_VALUE else digest([text])))
     for label, part in (("config", config), ("shared", computing.shared)):
         for name, value in (part or {}).items():
             found += entries(f"{label}.{name}", value)
+    return [*found, *computing.surroundings.entries()]
+
+
+def _upstream(name: str, after: Any) -> Entries:
+    """The identities of those whose outputs are the inputs of this module, under their ids."""
+    found: Entries = []
+    for own in after if isinstance(after, (list, tuple)) else [] if after is None else [after]:
+        if not isinstance(own, Upkeep):
+            raise InvalidSettingsError(f"module `{name}`: `after=`: expected a cached module or a table, found {type(own).__name__}")
+        rows = own._rows
+        # The folder may have been created since.
+        schema = rows.schema or (rows.schema if rows.handle is not None else None)
+        if schema is None:
+            raise InvalidSettingsError(
+                f"module `{name}`: `after=`: the outputs of `{own.id}` are not known yet, and are part of the identity of this module; declare `outputs=` of "
+                f"`{own.id}`, or compute a batch with it before"
+            )
+        outputs = ", ".join(f"{column}: {of.described}" for column, of in schema.columns())
+        entered = [*rows.opening.entries, ("Outputs", outputs), *schema.entries()]
+        found += [(f"{own.id}/{path}", value) for path, value in entered]
     return found
 
 

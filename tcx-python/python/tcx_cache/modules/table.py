@@ -8,7 +8,7 @@ from typing import Any
 
 from ..engine import ids as keys
 from ..engine.rows import Found, Opening, Rows, batches, timed
-from ..errors import InvalidBatchError, ModuleViolationError
+from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
 from ..schema.tree import Schema, node
 from .upkeep import Upkeep, checked_view, progress
@@ -24,6 +24,8 @@ class WarmReport:
     samples: int
     #: Those of them that were computed.
     computed: int
+    #: Those that were computed and not kept, because the folder is full or writing is off.
+    not_kept: int = 0
 
 
 class Table(Upkeep):
@@ -38,14 +40,16 @@ class Table(Upkeep):
     [1, 2]
     """
 
-    def __init__(self, rows: Rows, view: int = 0, computing: ProcessLock | None = None) -> None:
+    def __init__(self, rows: Rows, view: int = 0, computing: ProcessLock | None = None, is_of_module: bool = False) -> None:
         self._rows = rows
         self._view = view
         self._computing = computing or ProcessLock()
+        # What a module computes from inputs, a function that loads inputs must not be taken for.
+        self._is_of_module = is_of_module
 
     def view(self, number: int) -> Table:
         """The same table for a variant of its samples, such as an augmentation: 0 is the sample itself."""
-        return Table(self._rows, checked_view(number), self._computing)
+        return Table(self._rows, checked_view(number), self._computing, self._is_of_module)
 
     def get(self, ids: Any) -> Any:
         """The values of these ids, if all of them are stored, and ``None`` if one is missing; :meth:`coverage` reports which.
@@ -64,6 +68,7 @@ class Table(Upkeep):
         Raises:
             InvalidBatchError: if one is missing; the message names it.
         """
+        ids = keys.once(ids)
         found = self.get(ids)
         if found is None:
             missing = self.coverage(ids).missing
@@ -84,6 +89,7 @@ class Table(Upkeep):
         """
         if compute is None:
             return self.stored(ids)
+        ids = keys.once(ids)
         packed = self._rows.pack(ids, self._view)
         found = self._rows.lookup(packed)
         if found is None or found.missing:
@@ -91,36 +97,59 @@ class Table(Upkeep):
         return found.output(self._schema())
 
     def _complete(self, ids: Any, packed: Any, found: Found | None, compute: Compute) -> Found:
-        if self._computing.is_held_here:
-            raise ModuleViolationError(
-                f"module `{self.id}`: the function that computes values used its own handle to compute: it would wait for itself forever; compute there "
-                "without the handle, or use another table"
+        if self._is_of_module:
+            missing = self.coverage(ids).missing
+            raise InvalidBatchError(
+                f"module `{self.id}`: {len(missing)} samples are missing, and this handle has the rows of a cached module without its network, which is not pickled: "
+                "compute them where the module is, or open it in this process with `tcx.cached`"
             )
+        self._refuse_itself()
         with self._computing:
-            found = self._rows.lookup_to_write(packed, found)
-            positions = distinct_positions(keys.listed(ids)) if found is None else found.rows.distinct_missing()
-            if not positions and found is not None:
-                return found
-            self._rows.check_any(positions)
             listed = keys.listed(ids)
-            missing = [listed[position] for position in positions]
-            values, seconds = timed(lambda: compute(missing))
+            while True:
+                found = self._rows.lookup_to_write(packed, found)
+                positions = distinct_positions(listed) if found is None else found.rows.distinct_missing()
+                if not positions and found is not None:
+                    return found
+                self._rows.check_any(positions)
+                missing = [listed[position] for position in positions]
+                values, seconds = timed(lambda: compute(missing))
+                found = self._rows.settled(packed, found, values, positions)
+                if found is not None:
+                    break
             columns = self._rows.columns(values, len(missing))
-            found = found or self._rows.lookup_to_write(packed, None)
-            if found is None:
-                raise InvalidBatchError(f"module `{self.id}`: the columns are not known")
-            found.insert(positions, columns, seconds)
+            self._rows.note_kept(found.insert(positions, columns, seconds))
             return found
 
+    def _refuse_itself(self) -> None:
+        if self._computing.is_held_here:
+            raise ModuleViolationError(
+                f"module `{self.id}`: the function that computes values used its own handle to compute or store values: it would wait for itself forever; "
+                "compute there without the handle, or use another table"
+            )
+
     def put(self, ids: Any, values: Any) -> int:
-        """Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are."""
+        """Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are.
+
+        Raises:
+            FullError: if the folder has reached `max_bytes`, or a value is larger than that; nothing is stored then.
+            InvalidBatchError: if an id is twice in the batch.
+            WrongModeError: if the mode of the handle stores nothing.
+        """
         return self._put(ids, values, replaces=False)
 
     def replace(self, ids: Any, values: Any) -> int:
-        """Stores the values of these ids, in the place of those that are stored."""
+        """Stores the values of these ids in the place of those that are stored, durably: also of those that another process has stored or
+        replaced.
+
+        Raises:
+            FullError: as :meth:`put`.
+            Error: if the values cannot be written and synced.
+        """
         return self._put(ids, values, replaces=True)
 
     def _put(self, ids: Any, values: Any, replaces: bool) -> int:
+        self._refuse_itself()
         listed = keys.listed(ids)
         packed = self._rows.pack(listed, self._view)
         columns = self._rows.columns(values, len(listed))
@@ -128,14 +157,7 @@ class Table(Upkeep):
             store = self._rows.changed()
             if len(set(listed)) != len(listed):
                 raise InvalidBatchError(f"module `{self.id}`: an id is twice in the batch, and one row cannot hold two values; pass each id once")
-            rows = store.lookup_to_put(packed)
-            if replaces:
-                missing = set(rows.all_missing())
-                store.reject(rows, [position for position in range(len(listed)) if position not in missing])
-            positions = rows.distinct_missing()
-            if positions:
-                store.insert(rows, positions, columns, None, True)
-            return len(positions)
+            return store.put(packed, columns, replaces)
 
     def warm(self, ids: Iterable[Any], compute: Compute, *, batch_size: int = 64, progress: bool = True) -> WarmReport:
         """Computes the missing values of these ids, in batches of this size, and shows a progress bar where tqdm is installed."""
@@ -151,17 +173,19 @@ class Table(Upkeep):
         return f"Table({self.id!r}, mode={self.mode!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reopen, (*travel(self._rows), self._view)
+        return reopen, (*travel(self._rows), self._view, self._is_of_module)
 
 
 def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], batch_size: int, shown: bool) -> WarmReport:
     """Fetches the batches of which some samples are missing."""
+    check_batch_size(batch_size)
     total = len(ids) if isinstance(ids, Sized) else None
     bar = progress(total, shown, f"warm {own.id}")
     samples = computed = 0
     waiting: list[Any] = []
+    before = not_kept(own)
     try:
-        for part in batches(ids, max(batch_size, 1)):
+        for part in batches(keys.unordered(ids), batch_size):
             missing = own.coverage(part).missing
             samples, computed = samples + len(part), computed + len(missing)
             waiting += missing
@@ -173,7 +197,23 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
             fetch(waiting)
     finally:
         bar.close()
-    return WarmReport(samples, computed)
+    return WarmReport(samples, computed, not_kept(own) - before)
+
+
+def check_batch_size(size: int) -> None:
+    """Refuses a number of samples that is no positive integer.
+
+    Raises:
+        InvalidBatchError: if it is none.
+    """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise InvalidBatchError(f"batch_size: expected a positive integer, found {size!r}")
+
+
+def not_kept(own: Upkeep) -> int:
+    """How many computed rows this process has not kept."""
+    stats = own.stats()
+    return max(int(stats.get("rows_dropped", 0)) - int(stats.get("rows_superseded", 0)), 0)
 
 
 def distinct_positions(ids: list[Any]) -> list[int]:
@@ -204,10 +244,16 @@ def named(ids: type | None) -> str | None:
 
 
 def travel(rows: Rows) -> tuple[Opening, Schema | None, str | None, bool]:
-    """What another process needs to open the same table: the path, the options and the identity."""
+    """What another process needs to open the same table: the path, the options and the identity.
+
+    Raises:
+        InvalidSettingsError: if the rows are in the memory of this process.
+    """
+    if not isinstance(rows.opening.place, str):
+        raise InvalidSettingsError(f"`{rows.opening.module}` is in a cache in memory, which belongs to this process: it cannot be pickled; use a directory")
     return rows.opening, rows.schema, rows.ids, rows.is_pinned
 
 
-def reopen(opening: Opening, schema: Schema | None, ids: str | None, is_pinned: bool, view: int) -> Table:
+def reopen(opening: Opening, schema: Schema | None, ids: str | None, is_pinned: bool, view: int, is_of_module: bool) -> Table:
     """The table in another process."""
-    return Table(Rows(opening, schema, ids, is_pinned), view)
+    return Table(Rows(opening, schema, ids, is_pinned), view, None, is_of_module)

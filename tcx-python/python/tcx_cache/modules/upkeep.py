@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
+from ..engine import ids as keys
 from ..engine.coverage import Coverage
 from ..engine.rows import Rows
 from ..errors import InvalidBatchError
@@ -74,7 +75,7 @@ class Upkeep:
             WrongModeError: if the handle changes nothing.
             IoError: if the invalidation cannot be written; it takes effect in this process, which writes it as soon as it can.
         """
-        self._rows.changed().invalidate(self._rows.pack(ids, 0))
+        self._rows.changed().invalidate(self._rows.pack(keys.unordered(ids), 0))
 
     def invalidate_prefix(self, prefix: str | bytes) -> None:
         """Invalidates the rows of every id that begins with this prefix."""

@@ -8,8 +8,6 @@ import sys
 import weakref
 from typing import Protocol
 
-from ..errors import Error
-
 
 class Flushes(Protocol):
     """What has rows to write."""
@@ -39,7 +37,8 @@ def _flush_all() -> None:
     for table in list(_OPEN.get(os.getpid(), ())):
         try:
             table.flush_at_exit()
-        except Error as error:
+        except Exception as error:
+            # The others are flushed all the same.
             print(f"tcx: rows are lost: {error}; call `flush` before the end to get this error", file=sys.stderr)
 
 

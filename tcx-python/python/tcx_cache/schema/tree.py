@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from dataclasses import dataclass
 from typing import Any, Union
 
-from ..errors import InvalidOutputError, MismatchError
+from ..errors import CorruptError, Error, InvalidOutputError
+from . import classes
 from .types import Column, NativeLeaf, column_of, is_column, parse
 
 Node = Union[Column, "Group", "Nothing"]
@@ -45,7 +45,7 @@ def struct(cls: type, /, **fields: Any) -> Group:
     >>> Features = namedtuple("Features", "pooled caption")
     >>> outputs = tcx.struct(Features, pooled=tcx.f32[2048], caption=str)
     """
-    return Group("struct", tuple((name, node(of)) for name, of in fields.items()), cls)
+    return Group("struct", tuple((name, node(of)) for name, of in fields.items()), classes.used(cls))
 
 
 def node(declared: Any) -> Node:
@@ -149,8 +149,18 @@ class Schema:
 
     @staticmethod
     def parse(text: str) -> Schema:
-        """The schema of such a line."""
-        return Schema(_decoded(json.loads(text)))
+        """The schema of such a line.
+
+        Raises:
+            MismatchError: if it names a class that this program has not used, and that may not be built: see :mod:`.classes`.
+            CorruptError: if it is not such a line.
+        """
+        try:
+            return Schema(_decoded(json.loads(text)))
+        except Error:
+            raise
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise CorruptError(f"the outputs in the cache are described by a text that cannot be read: {error}; declare `outputs=`") from error
 
 
 def where(path: str) -> str:
@@ -174,11 +184,11 @@ def parts(value: Any) -> list[tuple[str, Any]] | None:
 def group_like(value: Any, children: list[tuple[str, Node]]) -> Group:
     """The structure of a container, with these parts."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return Group("struct", tuple(children), type(value))
+        return Group("struct", tuple(children), classes.used(type(value)))
     if isinstance(value, dict):
         return Group("dict", tuple(children))
     if hasattr(value, "_fields"):
-        return Group("struct", tuple(children), type(value))
+        return Group("struct", tuple(children), classes.used(type(value)))
     return Group("tuple", tuple(children))
 
 
@@ -203,7 +213,7 @@ def _encoded(own: Node) -> Any:
         return repr(own)
     if isinstance(own, Nothing):
         return None
-    kind = own.kind if own.cls is None else f"struct {own.cls.__module__}:{own.cls.__qualname__}"
+    kind = own.kind if own.cls is None else f"struct {classes.name_of(own.cls)}"
     return {kind: [[name, _encoded(child)] for name, child in own.fields]}
 
 
@@ -213,21 +223,8 @@ def _decoded(data: Any) -> Node:
     if isinstance(data, str):
         return parse(data)
     ((kind, fields),) = data.items()
-    children = tuple((name, _decoded(child)) for name, child in fields)
+    children = tuple((_name(name), _decoded(child)) for name, child in fields)
     if kind in ("dict", "tuple"):
         return Group(kind, children)
-    return Group("struct", children, _loaded_class(kind.removeprefix("struct ")))
-
-
-def _loaded_class(name: str) -> type:
-    """The class of this name, if the program has loaded it. A cache imports nothing: opening one runs no code that it names."""
-    module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, type):
-        return found
-    raise MismatchError(
-        f"the outputs in the cache are `{path}` of module `{module}`, which is not imported: import it before the cache is opened, "
-        "or declare `outputs=`"
-    )
+    own = classes.named(kind.removeprefix("struct "), [name for name, _ in children])
+    return Group("struct", children, own)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..modules.cached import Cached
-from ..modules.table import Table
+from ..modules.table import Table, check_batch_size
 
 _END = object()
 
@@ -39,7 +39,8 @@ def epoch(
     Raises:
         Error: as ``fetch``, at the batch that fails.
     """
-    batches = [list(order[start : start + batch_size]) for start in range(0, len(order), max(batch_size, 1))]
+    check_batch_size(batch_size)
+    batches = [list(order[start : start + batch_size]) for start in range(0, len(order), batch_size)]
     if drop_last and batches and len(batches[-1]) < batch_size:
         batches.pop()
 

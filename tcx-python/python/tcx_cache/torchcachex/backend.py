@@ -10,9 +10,10 @@ import torch
 from .. import _native
 from ..engine import ids as keys
 from ..engine.rows import Opening, Rows
+from ..errors import InvalidOutputError
 from ..modules.cache import Cache
 from ..modules.table import Table
-from ..schema.tree import Schema, node, parts
+from ..schema.tree import Schema, node, parts, shown
 from ..torch.epoch import moved
 
 
@@ -144,12 +145,12 @@ def joined(values: list[Any]) -> Any:
     found = parts(tuple(first) if isinstance(first, list) else first)
     if found is None:
         return values
-    columns = [joined([_part(value, name) for value in values]) for name, _ in found]
-    return _like(first, [name for name, _ in found], columns)
-
-
-def _part(value: Any, name: str) -> Any:
-    return dict(parts(tuple(value) if isinstance(value, list) else value) or ())[name]
+    names = [name for name, _ in found]
+    fields = [dict(parts(tuple(value) if isinstance(value, list) else value) or ()) for value in values]
+    other = next((number for number, own in enumerate(fields) if own.keys() != set(names)), None)
+    if other is not None:
+        raise InvalidOutputError(f"sample {other} of the batch is {shown(values[other])}, and sample 0 is {shown(first)}: expected the same fields")
+    return _like(first, names, [joined([own[name] for own in fields]) for name in names])
 
 
 def _like(container: Any, names: list[str], values: list[Any]) -> Any:

@@ -91,6 +91,9 @@ class CacheModuleDecorator(torch.nn.Module):
                 f"module `{self.cache.module_id}`: has trainable parameters while rows are cached; call `requires_grad_(False)`, or pass `enforce_stateless=False`"
             )
         ids = self._ids(args, cache_ids, kwargs)
+        if self.module.training:
+            # It was trained while rows were not cached.
+            self.module.eval()
         cached = self._opened()
         before = cached.stats().get("rows_accepted", 0)
         output = cached(*args, ids=ids, **kwargs)
@@ -108,6 +111,10 @@ class CacheModuleDecorator(torch.nn.Module):
         if self.key_from_batch_fn is not None:
             return keys.listed(self.key_from_batch_fn(*args, **kwargs))
         raise InvalidBatchError("the batch has no ids: pass `cache_ids`, put `cache_ids` into the dict of the batch, or pass `key_from_batch_fn`")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy, and one in another process, opens the cache with its own module.
+        return {**self.__dict__, "_cached": None}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The weights of the module inside, under its own names."""

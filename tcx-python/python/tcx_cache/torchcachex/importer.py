@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import CorruptError, InvalidOutputError, InvalidPathError
+from ..errors import CorruptError, InvalidBatchError, InvalidOutputError, InvalidPathError
 from ..modules.cached import Cached
 from ..modules.table import Table
 from .backend import joined
@@ -65,18 +65,27 @@ def import_directory(
     for start in range(0, len(ids), batch_size):
         part = ids[start : start + batch_size]
         values = joined([rows[own] for own in part])
-        stored += table.put(part if table._rows.ids != "int" else [int(own) for own in part], values)
+        stored += table.put(part if table._rows.ids != "int" else [_integer(own) for own in part], values)
     return Imported(read, stored)
+
+
+def _integer(key: str) -> int:
+    try:
+        return int(key)
+    except ValueError:
+        raise InvalidBatchError(f"key {key!r} is no integer, and the ids of the target are; import into a table with `ids=str`") from None
 
 
 def _schema(path: str) -> tuple[str | None, dict[str, str]]:
     """The structure of the samples, and the metadata; both are also known from the columns, if the file is missing."""
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8") as file:
             found = json.load(file)
-        return found.get("output_structure"), dict(found.get("metadata") or {})
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None, {}
+    own = found if isinstance(found, dict) else {}
+    structure, metadata = own.get("output_structure"), own.get("metadata")
+    return structure if isinstance(structure, str) else None, dict(metadata) if isinstance(metadata, dict) else {}
 
 
 def _samples(path: str, structure: str | None, metadata: dict[str, str], without_pickled: bool) -> Iterator[tuple[str, Any]]:
@@ -90,7 +99,7 @@ def _samples(path: str, structure: str | None, metadata: dict[str, str], without
                 file.seek(0)
                 table = pa.ipc.open_stream(file).read_all()
             yield from _rows(path, table, structure, metadata, without_pickled)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise CorruptError(f"{path}: cannot be read as a file of Arrow: {error}; move it away to import the others") from error
 
 
@@ -107,22 +116,31 @@ def _rows(path: str, table: Any, structure: str | None, metadata: dict[str, str]
     fields = [name.removesuffix("_data") for name in names if name.endswith("_data")]
     own = {(key.decode() if isinstance(key, bytes) else key): value for key, value in (table.schema.metadata or {}).items()}
     dtypes = {**{key: value.decode() if isinstance(value, bytes) else value for key, value in own.items()}, **metadata}
+    is_numbered = all(_ITEM.match(name) for name in fields)
+    if is_numbered:
+        fields.sort(key=lambda name: int(name.removeprefix("item")))
+    is_sequence = structure in ("tuple", "list") or (structure is None and is_numbered)
     for number in range(table.num_rows):
         key = table.column("key")[number].as_py()
-        if "data" in names:
-            yield key, _tensor(table, "data", "shape", number, dtypes.get("torch_dtype"))
-            continue
-        parts = {name: _tensor(table, f"{name}_data", f"{name}_shape", number, None) for name in fields}
-        is_sequence = structure in ("tuple", "list") or (structure is None and all(_ITEM.match(name) for name in fields))
-        yield key, tuple(parts.values()) if is_sequence else parts
+        if not isinstance(key, str):
+            raise CorruptError(f"{path}: the key of row {number} is {type(key).__name__}, expected str; move the file away to import the others")
+        try:
+            if "data" in names:
+                sample: Any = _tensor(table, "data", "shape", number, dtypes.get("torch_dtype"))
+            else:
+                sample = {name: _tensor(table, f"{name}_data", f"{name}_shape", number, None) for name in fields}
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+            raise CorruptError(f"{path}: row {number} is no tensor with its shape: {error}; move the file away to import the others") from error
+        yield key, tuple(sample.values()) if is_sequence and isinstance(sample, dict) else sample
 
 
 def _tensor(table: Any, data: str, shape: str, number: int, dtype: str | None) -> Any:
     import numpy
     import torch
 
-    values = table.column(data)[number].values
-    array = numpy.array(values.to_numpy(zero_copy_only=False))
-    tensor = torch.from_numpy(array).reshape(table.column(shape)[number].as_py())
+    values, dims = table.column(data)[number].values, table.column(shape)[number].as_py()
+    if values is None or values.null_count or not isinstance(dims, list) or any(not isinstance(dim, int) or dim < 0 for dim in dims):
+        raise ValueError(f"found the shape {dims!r}, and {'no values' if values is None else f'{values.null_count} nulls'}")
+    tensor = torch.from_numpy(numpy.array(values.to_numpy(zero_copy_only=False))).reshape(dims)
     # torchcachex has stored bf16 as f32, which holds the same numbers.
     return tensor.bfloat16() if dtype == "torch.bfloat16" else tensor

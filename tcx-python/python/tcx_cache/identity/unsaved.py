@@ -1,0 +1,118 @@
+"""The tensors of a module, also those that its ``state_dict`` does not show: they decide outputs as well.
+
+These are buffers that are not persistent, parameters that a ``state_dict`` of one's own leaves out or returns otherwise, and tensors, arrays
+and modules that are attributes, or in lists, tuples, dicts and sets that are attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..tensors.memory import is_array, is_tensor
+
+#: The types of most attributes, which hold no tensor.
+_PLAIN = (bool, int, float, str, bytes, type(None), type, type(len), type(lambda: 0))
+
+
+class Scan:
+    """One walk through a module, its parts and the containers in its attributes, each once. It is made before and after each batch."""
+
+    def __init__(self, module: Any) -> None:
+        import torch
+
+        self._seen: set[int] = set()
+        self._module = torch.nn.Module
+        #: What every module has: its weights are known by their names.
+        self._own = frozenset(vars(torch.nn.Module()))
+        #: The module and its parts, also those that are not registered: `eval` does not reach them.
+        self.modules: list[tuple[str, Any]] = []
+        #: Parameters and buffers, by their names.
+        self.parameters: dict[str, Any] = {}
+        self.buffers: dict[str, Any] = {}
+        #: The other tensors and arrays, by the way that leads to them.
+        self.attributes: dict[str, Any] = {}
+        #: Parameters and buffers of modules that are not registered.
+        self._hidden: dict[str, Any] = {}
+        self._walk(module, "", self.parameters, self.buffers)
+        self.attributes = {**self._hidden, **self.attributes}
+
+    @property
+    def registered(self) -> dict[str, Any]:
+        """Parameters and buffers."""
+        return {**self.parameters, **self.buffers}
+
+    @property
+    def others(self) -> list[str]:
+        """The names of the attributes that are no parameters and buffers as well. After a move to another device, all of them may be others."""
+        known = {id(tensor) for tensor in self.registered.values()}
+        return [name for name, own in self.attributes.items() if id(own) not in known]
+
+    @property
+    def all(self) -> dict[str, Any]:
+        """All tensors and arrays."""
+        return {**self.parameters, **self.buffers, **self.attributes}
+
+    def _walk(self, module: Any, path: str, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
+        if id(module) in self._seen:
+            return
+        self._seen.add(id(module))
+        self.modules.append((path.removesuffix("."), module))
+        for found, into in ((module._parameters, parameters), (module._buffers, buffers)):
+            into.update({f"{path}{name}": tensor for name, tensor in list(found.items()) if tensor is not None})
+        for name, value in list(vars(module).items()):
+            if name not in self._own and not isinstance(value, _PLAIN):
+                self._attribute(value, f"{path}{name}")
+        for name, part in list(module._modules.items()):
+            if part is not None:
+                self._walk(part, f"{path}{name}.", parameters, buffers)
+
+    def _attribute(self, value: Any, path: str) -> None:
+        if is_tensor(value) or (is_array(value) and value.dtype.kind in "biufc"):
+            self.attributes[path] = value
+        elif isinstance(value, self._module):
+            self._walk(value, f"{path}.", self._hidden, self._hidden)
+        elif isinstance(value, dict):
+            self._items(value, ((f"{path}[{key!r}]", item) for key, item in list(value.items())))
+        elif isinstance(value, (list, tuple)):
+            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(value)))
+        elif isinstance(value, (set, frozenset)):
+            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(sorted(value, key=repr))))
+
+    def _items(self, container: Any, items: Iterable[tuple[str, Any]]) -> None:
+        if id(container) in self._seen:
+            return
+        self._seen.add(id(container))
+        for path, item in items:
+            if not isinstance(item, _PLAIN):
+                self._attribute(item, path)
+
+
+def left_out(scan: Scan, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a ``state_dict`` leaves out: buffers, and other tensors. A weight that it returns in other memory is left out too: its values
+    may be others."""
+
+    def missing(tensors: dict[str, Any]) -> dict[str, Any]:
+        return {name: own for name, own in tensors.items() if name not in state or not _is_same(state[name], own)}
+
+    return missing(scan.buffers), {**missing(scan.parameters), **scan.attributes}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    def form(tensor: Any) -> tuple[Any, ...]:
+        return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device
+
+    return one is other or form(one) == form(other)
+
+
+def as_tensor(value: Any) -> Any:
+    """A tensor, or an array as one, of the same memory where that is possible."""
+    if is_tensor(value):
+        return value
+    import numpy
+    import torch
+
+    is_native = value.dtype.isnative and all(stride >= 0 for stride in value.strides)
+    if not (isinstance(value, numpy.ndarray) and value.flags.writeable and is_native):
+        value = numpy.array(value, dtype=value.dtype.newbyteorder("="))
+    return torch.from_numpy(value)

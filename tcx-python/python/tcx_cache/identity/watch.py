@@ -1,0 +1,206 @@
+"""The watch that notices when the weights of a module change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _native
+from ..errors import InvalidWeightsError, ModuleViolationError
+from ..runtime.locks import ProcessLock
+from .adapters import adapters
+from .script import script
+from .unsaved import Scan, as_tensor, left_out
+from .weights import contiguous, fingerprint, refuse, saved
+
+#: Cache lines that are read before and after each computed batch, over all weights.
+_LINES = 1024
+#: The most names of tensors that an entry of an identity has.
+_NAMES = 8
+_REMEDY = "freeze the module again after the last change, and bump the id"
+_OF_FORWARD = "if `forward` keeps it for later, delete it before the module is cached; otherwise " + _REMEDY
+
+
+@dataclass
+class _Weight:
+    name: str
+    #: What the module has: a tensor, or an array.
+    source: Any
+    tensor: Any
+    #: Keeps the memory, also if the weight is given another.
+    alias: Any
+    version: int
+    form: tuple[Any, ...]
+    checksum: bytes
+
+    @staticmethod
+    def freeze(name: str, source: Any) -> _Weight:
+        tensor = as_tensor(source)
+        # The version first: a write at the same time is then noticed.
+        version, checksum = _version(tensor), _checksum(tensor, name)
+        return _Weight(name, source, tensor, tensor.detach(), version, _form(tensor), checksum)
+
+    def is_touched(self, source: Any) -> bool:
+        """Whether something was written to it through torch, or it has other memory, or is another tensor."""
+        return source is not self.source or _version(self.tensor) != self.version or _form(self.tensor) != self.form
+
+    def is_written(self) -> bool:
+        """Whether its memory has other values than when it was frozen."""
+        return _checksum(self.alias, self.name) != self.checksum
+
+
+def _version(tensor: Any) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _form(tensor: Any) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device
+
+
+def _checksum(tensor: Any, name: str) -> bytes:
+    owner = contiguous(tensor, name)
+    return _native.checksum(owner.data_ptr(), owner.nbytes)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What decides the outputs of a module, of its tensors and adapters."""
+
+    #: The fingerprint of its ``state_dict``.
+    weights: str
+    #: What the ``state_dict`` leaves out: the name of an entry of the identity, and its text.
+    unsaved: tuple[tuple[str, str], ...]
+    adapters: str
+    #: The names of what a module in Rust with the weights of the ``state_dict`` does not have.
+    not_in_rust: tuple[str, ...]
+
+    @staticmethod
+    def of(module: Any, scan: Scan) -> Known:
+        """That of a module as it is now, and as a walk through it has found it."""
+        state = saved(module)
+        buffers, others = left_out(scan, state)
+        parts = (("buffers", buffers), ("tensors", others))
+        entries = [(label, _entry(label, part)) for label, part in parts if part]
+        code = script(scan)
+        entries += [] if code is None else [("script", code)]
+        missing = sorted({*buffers, *others} - {*scan.attributes} | {*scan.others})
+        missing += [] if code is None else ["its script"]
+        return Known(fingerprint(state), tuple(entries), adapters(module), tuple(missing))
+
+
+def _entry(label: str, tensors: dict[str, Any]) -> str:
+    text = fingerprint(tensors)
+    if label == "buffers":
+        return text
+    names = sorted(tensors)
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"{', '.join(names[:_NAMES])}{more}, not in `state_dict`: {text}"
+
+
+def _classes(scan: Scan) -> dict[str, type]:
+    return {path: type(part) for path, part in scan.modules}
+
+
+class Watch:
+    """Notices that the weights of a module have changed since its identity was made.
+
+    It compares, before and after each computed batch, versions, addresses, dtypes and shapes, and 64 KiB of cache lines spread over all
+    weights on the CPU; and before rows become durable, the checksum of all weights. Weights that were moved, or loaded again with the
+    same values, are the same. Attributes that ``forward`` adds are its own.
+    """
+
+    def __init__(self, module: Any, allows_gradients: bool) -> None:
+        scan = Scan(module)
+        refuse(scan, allows_gradients)
+        self._module = module
+        self._allows_gradients = allows_gradients
+        self._changed: str | None = None
+        self._lock = ProcessLock()
+        self._attributes = scan.attributes.keys()
+        self._classes = _classes(scan)
+        self._weights = [_Weight.freeze(name, own) for name, own in scan.all.items()]
+        #: The attributes that appeared while `forward` ran.
+        self._of_forward: set[str] = set()
+        self._take_sample()
+        self.known = Known.of(module, scan)
+
+    def _take_sample(self) -> None:
+        lines = max(_LINES // max(len(self._weights), 1), 2)
+        here = [own.alias for own in self._weights if own.alias.device.type == "cpu" and own.alias.is_contiguous()]
+        self._sampled = [(own.data_ptr(), own.nbytes) for own in here], lines
+        self._sample = _native.sample(*self._sampled)
+
+    def check(self, has_run: bool = False) -> None:
+        """Looks at the weights, at small cost; with `has_run`, after `forward` has run.
+
+        Raises:
+            ModuleViolationError: if they have changed. This is final: restoring them later does not undo it.
+        """
+        scan = Scan(self._module)
+        refuse(scan, self._allows_gradients)
+        with self._lock:
+            self._check_known()
+            found = self._found(scan, has_run)
+            touched = [number for number, own in enumerate(self._weights) if own.is_touched(found[own.name])]
+            if touched:
+                self._look_closely(touched, found)
+            elif _native.sample(*self._sampled) != self._sample:
+                self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
+
+    def _found(self, scan: Scan, has_run: bool) -> dict[str, Any]:
+        """The tensors that the module has now, under the same names."""
+        known, found = scan.registered, scan.all
+        names = {own.name for own in self._weights}
+        changed = {name for name in found.keys() ^ names if name not in self._of_forward}
+        if has_run:
+            new = {name for name in changed if name not in known and name not in names}
+            self._of_forward |= new
+            changed -= new
+        if changed:
+            name = sorted(changed)[0]
+            self._fail(name, "was added or removed after it was frozen", is_attribute=name in scan.attributes)
+        classes = _classes(scan)
+        if has_run:
+            self._classes = {**classes, **self._classes}
+        if classes.items() ^ self._classes.items():
+            self._changed = f"a part of it was added, removed or replaced by one of another class after it was frozen; {_REMEDY}"
+            self._check_known()
+        return found
+
+    def _look_closely(self, touched: list[int], found: dict[str, Any]) -> None:
+        """Weights were touched: they are the same if all their values are."""
+        for number in touched:
+            before = self._weights[number]
+            try:
+                now = _Weight.freeze(before.name, found[before.name])
+            except InvalidWeightsError as error:
+                self._fail(before.name, f"changed after it was frozen: {error}")
+                return
+            is_same = (now.checksum, now.form[1:3]) == (before.checksum, before.form[1:3])
+            # Rows that wait were computed with the memory of before.
+            if not is_same or before.is_written():
+                self._fail(before.name, "changed after it was frozen, so that rows computed before and after would differ")
+            self._weights[number] = now
+        self._take_sample()
+
+    def _first_written(self) -> str:
+        return next((own.name for own in self._weights if own.is_written()), "?")
+
+    def _fail(self, name: str, what: str, is_attribute: bool = False) -> None:
+        self._changed = f"weight `{name}`: {what}; {_OF_FORWARD if is_attribute or name in self._attributes else _REMEDY}"
+        self._check_known()
+
+    def _check_known(self) -> None:
+        if self._changed:
+            raise ModuleViolationError(self._changed)
+
+    def attest(self) -> str | None:
+        """What has changed, of all values; the writer asks before rows become durable."""
+        with self._lock:
+            if self._changed is None:
+                changed = next((own for own in self._weights if own.is_written()), None)
+                if changed is not None:
+                    self._changed = (
+                        f"weight `{changed.name}`: changed in place after it was frozen, so that rows computed before and after would differ; {_REMEDY}"
+                    )
+            return self._changed

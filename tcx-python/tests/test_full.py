@@ -1,0 +1,86 @@
+"""Folders that are full: what is not stored is reported."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+import tcx_cache as tcx
+from tcx_cache.torchcachex import ArrowIPCCacheBackend
+
+LIMIT = 64 << 10
+
+
+def fill(table):
+    """Puts values until no more are stored, and returns how many are."""
+    for number in range(1000):
+        try:
+            table.put([f"row {number}"], torch.full((1, 1024), float(number)))
+        except tcx.FullError:
+            return number
+        table.flush()
+    raise AssertionError("the folder is never full")
+
+
+@pytest.fixture
+def full(directory):
+    with tcx.Cache(directory, max_bytes=LIMIT) as cache:
+        table = cache.table("f_v1", outputs=tcx.f32[1024])
+        assert fill(table) > 3
+        yield table
+
+
+def test_values_that_a_full_folder_refuses_are_an_error(full):
+    values = torch.ones(1, 1024)
+    for store in (full.put, full.replace):
+        with pytest.raises(tcx.FullError, match="module `f_v1`: its folder is full, so the values were not stored; raise `max_bytes`, or remove rows"):
+            store(["x"], values)
+        with pytest.raises(tcx.FullError):
+            store(["row 0", "x"], torch.ones(2, 1024))
+    assert full.coverage(["x"]).missing == ["x"]
+    assert full.stored(["row 0"])[0, 0] == 0
+    full.flush()
+
+
+def test_a_value_that_is_larger_than_the_folder_is_an_error(directory):
+    for when_full in ("stop_writing", "evict_oldest"):
+        with tcx.Cache(directory / when_full, max_bytes=1000, when_full=when_full) as cache:
+            table = cache.table("f_v1", outputs=bytes)
+            with pytest.raises(tcx.FullError, match="id 1 of the batch: `max_bytes` allows 1000 bytes for all values, this one has 1001"):
+                table.put(["a", "b"], [b"x", b"y" * 1001])
+
+
+def test_computed_rows_that_a_full_folder_refuses_are_returned_with_a_warning(full):
+    with pytest.warns(UserWarning, match="module `f_v1`: its folder has reached `max_bytes`: rows are computed and returned, but not stored"):
+        assert full.fetch(["y"], lambda missing: torch.full((1, 1024), 7.0))[0, 0] == 7
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        full.fetch(["z"], lambda missing: torch.zeros(1, 1024))
+        full.fetch(["row 0"], lambda missing: torch.zeros(1, 1024))
+    assert full.coverage(["y", "z"]).stored == 0
+    report = full.warm(["row 0", "u", "v"], lambda missing: torch.zeros(len(missing), 1024), progress=False)
+    assert (report.computed, report.not_kept) == (2, 2)
+
+
+def test_a_module_returns_what_a_full_folder_refuses_with_a_warning(directory):
+    linear = torch.nn.Linear(4, 2).eval().requires_grad_(False)
+    cached = tcx.cached(linear, directory, id="m_v1", max_bytes=0)
+    inputs = torch.randn(2, 4)
+    with pytest.warns(UserWarning, match="module `m_v1`: its folder has reached `max_bytes`"):
+        assert torch.equal(cached(inputs, ids=["a", "b"]), linear(inputs))
+    assert cached.coverage(["a", "b"]).stored == 0
+
+
+def test_the_backend_of_torchcachex_reports_a_full_folder(directory):
+    backend = ArrowIPCCacheBackend(directory, "b_v1", max_bytes=0)
+    with pytest.raises(tcx.FullError):
+        backend.put_batch({"a": torch.ones(3)})
+
+
+def test_no_warning_where_nothing_is_to_be_stored(directory):
+    for mode in ("read_only", "off"):
+        with warnings.catch_warnings(), tcx.Cache(directory / mode, mode=mode, max_bytes=0) as cache:
+            warnings.simplefilter("error")
+            assert cache.table("t_v1", outputs=int).fetch(["a"], lambda missing: [1]) == [1]
