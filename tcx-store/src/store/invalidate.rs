@@ -115,9 +115,11 @@ impl Store {
         let writer = self.writer()?;
         writer.flush()?;
         self.list_all()?;
+        let newest = self.core.live().changes.newest().unwrap_or_default();
         let mut rows = Vec::new();
-        let seen = self.core.each_key(Reach::There, |StoredRow { key, view, number, born }| {
-            if born < limit {
+        let seen = self.core.each_key(Reach::There, |StoredRow { key, view, number, born, is_served }| {
+            // A row that waits for a change of a number that was not given is not there for others either, and may never be.
+            if born < limit && (is_served || number <= newest) {
                 rows.push(DoomedRow { key: key.into(), view, number });
             }
         });
@@ -172,6 +174,8 @@ pub(crate) struct StoredRow<'a> {
     pub(crate) number: u64,
     /// When it was computed, in milliseconds since 1970.
     pub(crate) born: u64,
+    /// Whether this process serves it.
+    pub(crate) is_served: bool,
 }
 
 impl Core {
@@ -301,7 +305,7 @@ impl Core {
             };
             let (number, born) = (segment.base(), segment.born());
             keys.filter(|(key, view)| !is_dead(key, *view))
-                .for_each(|(key, view)| see(StoredRow { key: &key, view, number, born }));
+                .for_each(|(key, view)| see(StoredRow { key: &key, view, number, born, is_served }));
             if segment.failures() > failures
                 || is_damaged && is_served && reach == Reach::There && self.doubts(segment)
             {
@@ -311,7 +315,7 @@ impl Core {
         for (batch, rows) in &buffered {
             for &row in rows {
                 let (key, view) = (batch.keys.key(row), batch.keys.view());
-                see(StoredRow { key, view, number: u64::MAX, born: batch.born });
+                see(StoredRow { key, view, number: u64::MAX, born: batch.born, is_served: true });
             }
         }
         first_unread.map_or(Ok(()), |name| Err(unread(name)))

@@ -1,7 +1,7 @@
 //! Where the folders of modules are: in a cache directory, or in memory.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -70,6 +70,15 @@ impl Place<'_> {
     }
 }
 
+/// A path with one component more. What does not exist is no symbolic link, so `..` leads back to where it came from.
+fn without_parents(mut path: PathBuf, component: Component<'_>) -> PathBuf {
+    match component {
+        Component::ParentDir => _ = path.pop(),
+        component => path.push(component),
+    }
+    path
+}
+
 /// The path with its existing part made canonical, so that one folder has one name in this process.
 fn resolve(path: &Path) -> Result<PathBuf> {
     let failed = |e| Error::io("cannot resolve", path, e);
@@ -77,7 +86,7 @@ fn resolve(path: &Path) -> Result<PathBuf> {
     for existing in absolute.ancestors() {
         if let Ok(canonical) = existing.canonicalize() {
             let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
-            return Ok(canonical.join(rest));
+            return Ok(rest.components().fold(canonical, without_parents));
         }
     }
     Ok(absolute)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use super::uncommitted::killed_before_the_commit;
 use crate::testing::{
     Fault, Faulty, column, compute, go_ahead, keys, process, replace, seal_all, values, with_operations,
     without_change,
@@ -96,6 +97,24 @@ fn a_value_that_another_thread_puts_during_an_invalidation_by_age_stays_or_is_re
     let flushed = store.flush_for(&losses);
     let found = values(&process(dir.path()), &["x", "y"]);
     assert!(found == [1000, -1] || flushed.is_err() && found == [-1, -1], "{flushed:?}, {found:?}");
+}
+
+#[test]
+fn what_a_killed_process_has_not_committed_does_not_make_a_young_value_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    go_ahead(Duration::from_secs(1));
+    compute(&store, &["y"], 5);
+    seal_all(&store);
+    drop(store);
+    killed_before_the_commit(dir.path());
+    go_ahead(Duration::from_hours(2));
+    let store = process(dir.path());
+    let mut rows = store.lookup_to_put(keys(&["x"]), None).unwrap();
+    store.insert(&mut rows, &[0], column(&[50])).unwrap();
+    store.flush().unwrap();
+    an_hour_ago(&store).unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [50, -1]);
 }
 
 /// Another thread of the process that invalidates, which is about to put a row.
