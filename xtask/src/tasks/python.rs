@@ -64,7 +64,6 @@ fn wheel(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
         "-m",
         "maturin",
         "build",
-        "--release",
         "--quiet",
     ]);
     build.arg("--out").arg(&out).arg("--interpreter").arg(python);
