@@ -29,6 +29,12 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     types(workspace, &python)
 }
 
+/// The installed wheel, built with the pinned release of PyTorch.
+pub(super) fn package(workspace: &Workspace) -> Result<PathBuf> {
+    let python = pytorch::provide(workspace, Torch::Pinned)?;
+    installed(workspace, &wheel(workspace, &python)?)
+}
+
 /// The short form: the library as the other tests have it, one release of PyTorch, and few forks. Where PyTorch cannot be provided, it is
 /// skipped; where `TCX_REQUIRE` contains `pytorch`, that is a failure.
 pub(crate) fn short(workspace: &Workspace) -> Result<()> {
