@@ -18,7 +18,8 @@ use std::process::{Command, ExitCode};
 use data::workload::{W1, W2, W4};
 use phases::child::Phase;
 use phases::{
-    allocations, child, cli, cold, compressed, e2e, fill, growth, index, open, python, ragged, read, steady,
+    allocations, child, cli, cold, compressed, e2e, fill, growth, index, open, package, python, ragged, read,
+    steady,
 };
 use report::{Figures, Report};
 use settings::{Result, Settings};
@@ -29,6 +30,7 @@ const PHASES: &[Phase] = &[
     Phase { name: "w1.read", run: read::measure::<W1> },
     Phase { name: "w1.cold", run: cold::measure::<W1> },
     Phase { name: "w1.python", run: python::measure::<W1> },
+    Phase { name: "w1.package", run: package::measure::<W1> },
     Phase { name: "w1.steady", run: steady::measure::<W1> },
     Phase { name: "w1.done", run: fill::clear::<W1> },
     Phase { name: "w2.fill", run: fill::measure::<W2> },

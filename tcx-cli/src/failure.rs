@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 use serde::Serialize;
 use tcx_store::ErrorKind;
@@ -42,32 +41,18 @@ impl Code {
     }
 }
 
-impl From<Code> for ExitCode {
-    fn from(code: Code) -> Self {
-        Self::from(code as u8)
-    }
-}
-
-/// The verdict of a command that has done its work.
+/// The verdict of a command that has done its work, by its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Verdict {
-    Good,
+    Good = 0,
     /// Damage is left, ids are missing, something differs, or rows were left out.
-    Bad,
+    Bad = 1,
 }
 
 impl Verdict {
     pub(crate) fn good_if(is_good: bool) -> Self {
         if is_good { Self::Good } else { Self::Bad }
-    }
-}
-
-impl From<Verdict> for ExitCode {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Good => Self::SUCCESS,
-            Verdict::Bad => Self::from(1),
-        }
     }
 }
 

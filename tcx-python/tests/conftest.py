@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 import tcx_cache as tcx
+
+#: `cargo xtask python` draws this many examples at random; other runs draw few, and the same ones each time.
+EXAMPLES = os.environ.get("TCX_EXAMPLES")
+settings.register_profile(
+    "tcx", max_examples=int(EXAMPLES or 60), derandomize=EXAMPLES is None, deadline=None, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("tcx")
 
 
 @pytest.fixture

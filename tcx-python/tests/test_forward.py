@@ -11,7 +11,7 @@ from collections import namedtuple
 import numpy
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tcx_cache as tcx
@@ -139,7 +139,6 @@ def same(one, other):
 ids_of_batch = st.lists(st.integers(0, 9), min_size=1, max_size=5).map(lambda numbers: [f"sample {number}" for number in numbers])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     args=st.lists(structure, min_size=0, max_size=2),
     kwargs=st.dictionaries(st.sampled_from(["mask", "tokens"]), structure, max_size=2),
@@ -164,7 +163,6 @@ def test_structured_batches_give_each_id_its_own_row(args, kwargs, output, batch
     cached.close()
 
 
-@settings(max_examples=60, deadline=None)
 @given(batches=st.lists(ids_of_batch, min_size=1, max_size=8), views=st.lists(st.integers(0, 2), min_size=8, max_size=8))
 def test_partial_hits_and_duplicates_keep_the_order_asked(batches, views):
     module = Structured("dict").eval().requires_grad_(False)
@@ -180,6 +178,59 @@ def test_partial_hits_and_duplicates_keep_the_order_asked(batches, views):
             assert same(again.view(view).fetch(ids), module(inputs))
         assert again.stats()["misses"] == 0
         again.close()
+
+
+def selected(of, inputs, positions):
+    """The parts of some inputs that a loader would return for these positions of a batch."""
+    if isinstance(inputs, dict):
+        return {name: selected(child, part, positions) for child, (name, part) in zip(of[1], inputs.items())}
+    if isinstance(inputs, Record):
+        return Record(*(selected(child, part, positions) for child, part in zip(of[1], (inputs.first, inputs.second))))
+    if isinstance(of, tuple):
+        parts = [selected(child, part, positions) for child, part in zip(of[1], inputs)]
+        return Pair(*parts) if of[0] == "pair" else parts if of[0] == "list" else tuple(parts)
+    if of == "none":
+        return None
+    if of == "ragged":
+        return tcx.per_sample([inputs.items[position] for position in positions])
+    return [inputs[position] for position in positions] if of == "strings" else inputs[positions]
+
+
+@given(
+    args=st.lists(structure, min_size=1, max_size=2),
+    output=st.sampled_from(list(OUTPUTS)),
+    batches=st.lists(ids_of_batch, min_size=2, max_size=5),
+    loaded=st.lists(st.booleans(), min_size=5, max_size=5),
+    reopened=st.integers(0, 4),
+)
+def test_structured_batches_are_found_by_a_later_handle_whatever_was_stored(args, output, batches, loaded, reopened):
+    module = Structured(output, args).eval().requires_grad_(False)
+    options = {"id": "structured_v1", "outputs": OUTPUTS[output]}
+    computed = []
+    with tempfile.TemporaryDirectory() as directory:
+        cached = tcx.cached(module, directory, **options)
+        for number, (ids, is_loaded) in enumerate(zip(batches, loaded)):
+            if number == reopened:
+                cached.close()
+                cached = tcx.cached(module, directory, **options)
+            inputs = [batch(of, ids, place + 1) for place, of in enumerate(args)]
+            before = len(computed)
+
+            def load(missing, ids=ids, inputs=inputs):
+                computed.extend(missing)
+                positions = [ids.index(own) for own in missing]
+                return tcx.Inputs(*(selected(of, part, positions) for of, part in zip(args, inputs)))
+
+            try:
+                found = cached.fetch(ids, load) if is_loaded else cached(*inputs, ids=ids)
+            except tcx.InvalidBatchError:
+                # What can be split in two ways, or has no samples, is refused.
+                del computed[before:]
+                continue
+            assert same(found, module(*inputs)), (ids, found)
+            assert same(cached.fetch(ids), found)
+        cached.close()
+    assert len(set(computed)) == len(computed), "an id was loaded again"
 
 
 def test_only_missing_samples_are_computed_each_id_once(directory, linear):

@@ -111,13 +111,48 @@ def join(child, seconds=60):
     raise AssertionError("the child hung")
 
 
+class Guarded(torch.nn.Module):
+    """Has a mutex, as the tensors of torch have: a child of a fork never sees a thread of its parent release it."""
+
+    def __init__(self):
+        super().__init__()
+        self.mutex, self.started = threading.Lock(), threading.Event()
+
+    def forward(self, x):
+        with self.mutex:
+            self.started.set()
+            time.sleep(0.1)
+            return x * 2
+
+
+def test_a_fork_waits_until_no_thread_is_within_a_network(directory):
+    module = Guarded().eval()
+    cached = tcx.cached(module, directory, id="guarded_v1", outputs=tcx.f32[4])
+    thread = threading.Thread(target=lambda: cached(inputs([1]), ids=[1]))
+    thread.start()
+    module.started.wait()
+    assert join(in_child(lambda: cached(inputs([2]), ids=[2])), seconds=10) == 0
+    thread.join()
+
+
+def test_a_network_may_fork(directory):
+    class Forking(torch.nn.Module):
+        def forward(self, x):
+            assert join(in_child(lambda: None)) == 0
+            return x
+
+    cached = tcx.cached(Forking().eval(), directory, id="forking_v1", outputs=tcx.f32[4])
+    assert torch.equal(cached(inputs([1]), ids=[1]), inputs([1]))
+
+
 def test_forks_while_threads_look_up_and_compute_neither_hang_nor_lose_nor_mix_rows(directory):
     cached = tcx.cached(network(), directory, id="linear_v1", flush_interval=0.01, flush_bytes=4096)
-    expected = network()
+    # One for each thread and one for the children: a thread may be within its network at a fork, whose tensors stay locked in the child.
+    expected, *of_threads = network(), network(), network()
     stop, failures = threading.Event(), []
 
     def work(seed):
-        generator = torch.Generator().manual_seed(seed)
+        generator, expected = torch.Generator().manual_seed(seed), of_threads[seed]
         while not stop.is_set():
             numbers = torch.randint(0, 5000, (8,), generator=generator).tolist()
             if not torch.allclose(cached(inputs(numbers), ids=numbers), expected(inputs(numbers))):
@@ -145,7 +180,7 @@ def test_forks_while_threads_look_up_and_compute_neither_hang_nor_lose_nor_mix_r
     cached.refresh()
     own = list(range(100_000, 100_000 + FORKS))
     assert cached.coverage(own).is_complete, "rows that children have flushed are lost"
-    assert torch.allclose(cached.fetch(own), expected(inputs(own)))
+    assert torch.allclose(cached.fetch(own), network()(inputs(own)))
     cached.close()
 
 

@@ -32,8 +32,8 @@ commands:
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
   recipes           run the recipes of docs/recipes.md: MLflow, DVC and Snakemake with `tcx` (not part of `test`:
                     Python packages are large)
-  python [--short]  build the wheel of the Python package, and run its tests with two releases of PyTorch (`--short`, a part of
-                    `test`: with one, and without building the wheel)
+  python [--short]  build the wheel of the Python package, and run its tests with two releases of PyTorch, and the programs of
+                    examples/python (`--short`, a part of `test`: with one release, without those and without the wheel)
   package           pack the packages for the registry, and build each of them from what was packed (takes minutes;
                     `test` only packs them)
   test              provide everything, then check the format, lints, tests, documents and examples; ends with a list

@@ -10,6 +10,7 @@ pub(crate) mod fill;
 pub(crate) mod growth;
 pub(crate) mod index;
 pub(crate) mod open;
+pub(crate) mod package;
 pub(crate) mod python;
 pub(crate) mod ragged;
 pub(crate) mod read;

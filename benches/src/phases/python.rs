@@ -15,8 +15,7 @@ use crate::{Result, Settings};
 /// How much faster tcx is than each store that is installed.
 pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let (dir, rows) = (settings.dir.join(W::NAME), W::rows(settings));
-    let order: Vec<u8> = shuffled(rows).iter().flat_map(|row| (*row as u64).to_le_bytes()).collect();
-    std::fs::write(dir.join("order"), order)?;
+    write_order(&dir, rows)?;
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("rivals.py");
     let interpreter = std::env::var_os("TCX_PYTHON").unwrap_or_else(|| "python3".into());
     let mut python = Command::new(interpreter);
@@ -40,8 +39,14 @@ pub(crate) fn measure<W: Workload>(settings: &Settings, figures: &mut Figures) -
     Ok(())
 }
 
+/// Writes the order of the rows for a script.
+pub(super) fn write_order(dir: &Path, rows: usize) -> Result<()> {
+    let order: Vec<u8> = shuffled(rows).iter().flat_map(|row| (*row as u64).to_le_bytes()).collect();
+    Ok(std::fs::write(dir.join("order"), order)?)
+}
+
 /// The median time in which tcx reads all rows in shuffled batches.
-fn seconds_per_round<W: Workload>(dir: &Path, rows: usize) -> Result<f64> {
+pub(super) fn seconds_per_round<W: Workload>(dir: &Path, rows: usize) -> Result<f64> {
     let mut ours = Ours::<W>::new(dir)?;
     let batches = Batches::new(shuffled(rows));
     let times = in_turns(&mut [&mut ours], &batches)?;

@@ -28,6 +28,9 @@ impl std::fmt::Display for Reach {
 /// The goal of a figure, if it has one.
 pub(crate) fn of(figure: &str) -> Option<Reach> {
     use Reach::{AtLeast, AtMost};
+    if let Some(figure) = figure.strip_prefix("python.") {
+        return of_the_package(figure);
+    }
     Some(match figure {
         "w1.random_read.vs_raw_gather"
         | "w1.cold_read.fetch.vs_64_preads"
@@ -51,6 +54,21 @@ pub(crate) fn of(figure: &str) -> Option<Reach> {
         "w1.zstd.random_read.vs_uncompressed" => AtLeast(0.1),
         "w1.lz4.random_read.hot.vs_uncompressed" | "w1.zstd.random_read.hot.vs_uncompressed" => AtLeast(0.6),
         "w2.open.rss_mib" => AtMost(4.),
+        _ => return None,
+    })
+}
+
+/// The goal of a figure of the Python package.
+fn of_the_package(figure: &str) -> Option<Reach> {
+    use Reach::{AtLeast, AtMost};
+    Some(match figure {
+        "fetch.vs_rust" => AtLeast(0.9),
+        "fetch.vs_datasets" => AtLeast(8.),
+        "fetch.vs_safetensors" => AtLeast(3.),
+        "fetch.vs_torchcache" | "fetch.vs_torch_module_cache" => AtLeast(5.),
+        "loader.two_workers.vs_one" => AtLeast(1.6),
+        "first_epoch_overhead" => AtMost(1.05),
+        "second_epoch_speedup" => AtLeast(40.),
         _ => return None,
     })
 }

@@ -2,7 +2,7 @@
 
 The wheel of torch on the package index is linked with CUDA, whose packages are gigabytes. Tests on a machine without a GPU need
 none of it, but the loader needs libraries of these names, with these symbols and versions. In a stub, every function returns 35,
-which is the error "the driver is insufficient": torch then finds no GPU.
+which is the error "the driver is insufficient": torch then finds no GPU. Those that describe an error return a text.
 """
 
 import os
@@ -16,6 +16,9 @@ SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)\.so|ld-linux)"
 # The symbols without a version that are those of CUDA libraries; the others are those of Python and of C++.
 UNVERSIONED = re.compile(r"_?_?(cu|nv|nccl)")
 RETURNS_35 = "mov $35, %eax\nret\n"
+# Torch makes its exception of what these return.
+DESCRIBES = re.compile(r"Get(Error|Status)(String|Name)$")
+RETURNS_TEXT = 'lea 0f(%rip), %rax\nret\n0: .asciz "a stub of CUDA has no GPU"\n'
 
 
 def output(*command: str) -> str:
@@ -49,14 +52,19 @@ def versions(library: str) -> dict[str, str]:
     return found
 
 
+def labels(names: list[str]) -> str:
+    return "".join(f".globl {name}\n.type {name}, @function\n{name}:\n" for name in names)
+
+
 def stub(folder: str, library: str, by_version: dict[str, set[str]]) -> None:
     """Compiles a library with these symbols."""
     names = sorted(name for symbols in by_version.values() for name in symbols)
     with tempfile.TemporaryDirectory() as scratch:
         code, script = os.path.join(scratch, "stub.s"), os.path.join(scratch, "versions")
-        labels = "".join(f".globl {name}\n.type {name}, @function\n{name}:\n" for name in names)
+        texts = [name for name in names if DESCRIBES.search(name)]
+        others = [name for name in names if name not in texts]
         with open(code, "w") as file:
-            file.write(f'.text\n{labels}{RETURNS_35}.section .note.GNU-stack,"",@progbits\n')
+            file.write(f'.text\n{labels(texts)}{RETURNS_TEXT}{labels(others)}{RETURNS_35}.section .note.GNU-stack,"",@progbits\n')
         with open(script, "w") as file:
             for version, symbols in by_version.items():
                 if version:

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::failure::Result;
+use crate::failure::{OnPath, Result};
 use crate::process;
 use crate::provision::downloads::Downloads;
 use crate::provision::environment;
@@ -13,6 +13,8 @@ use crate::workspace::Workspace;
 
 /// The packages beside torch, each in one version.
 const REQUIREMENTS: &str = include_str!("pytorch.txt");
+/// The packages of the programs in `examples/python`, each in one version.
+const RECIPES: &str = include_str!("recipes.txt");
 /// Puts stubs of the CUDA libraries beside those of torch.
 const STUBS: &str = include_str!("cuda_stubs.py");
 
@@ -40,10 +42,27 @@ pub(crate) fn provide(workspace: &Workspace, torch: Torch) -> Result<PathBuf> {
     let requirements = format!("{}\n{REQUIREMENTS}", requirement(torch)?);
     environment::provide_with(&place, &requirements, "PyTorch", STUBS, |python| {
         let script = python.with_file_name("cuda_stubs.py");
-        std::fs::write(&script, STUBS).map_err(|error| crate::failure::Failure::new(error.to_string()))?;
+        std::fs::write(&script, STUBS).on("write", &script)?;
         let mut stubs = Command::new(python);
         process::run(stubs.arg(script).arg(libraries(python)?), "making stubs of the CUDA libraries")
     })
+}
+
+/// The Python of the programs in `examples/python`: further packages beside those of [`Torch::Pinned`].
+pub(crate) fn provide_recipes(workspace: &Workspace) -> Result<PathBuf> {
+    let torch = packages(&provide(workspace, Torch::Pinned)?)?;
+    let place = workspace.root().join("target/python-recipes");
+    environment::provide_with(&place, RECIPES, "the programs of examples/python", &torch, |python| {
+        let link = Path::new(&packages(python)?).join("torch.pth");
+        std::fs::write(&link, &torch).on("write", &link)
+    })
+}
+
+/// The folder of the packages of a Python.
+fn packages(python: &Path) -> Result<String> {
+    process::output(
+        Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
+    )
 }
 
 /// The kept wheel, where it is one of the Python that runs it, or a line for the index.

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use crate::failure::Result;
 use crate::process;
-use crate::provision::{libtorch, toolchain};
+use crate::provision::{libtorch, pytorch, toolchain};
+use crate::tasks::python;
 use crate::workspace::{Workspace, cargo};
 
 /// Measures reads, fills and epochs, with the rivals. `flag` is one of the program's own.
@@ -23,6 +24,13 @@ pub(crate) fn run(workspace: &Workspace, flag: Option<&str>) -> Result<ExitCode>
     let mut bench = cargo("run");
     bench.args(["--release", "--package", "tcx-benches", "--features", "full", "--manifest-path"]);
     bench.arg(workspace.root().join("Cargo.toml")).arg("--").args(flag);
+    // As with other stores, what cannot be provided is not measured.
+    match pytorch::provide_recipes(workspace).and_then(|python| Ok((python, python::package(workspace)?))) {
+        Ok((python, package)) => {
+            bench.env("TCX_BENCH_PYTHON", python).env("TCX_BENCH_PACKAGE", package);
+        }
+        Err(failure) => eprintln!("without the Python package: {failure}"),
+    }
     process::hand_over(&mut bench)
 }
 

@@ -76,14 +76,15 @@ mod tests {
     }
 
     #[test]
-    fn the_library_keeps_its_name() {
+    fn the_library_and_the_command_keep_their_name() {
         let members = members(&Workspace::find().unwrap());
-        let library = |package: &str| {
+        let target = |package: &str, kind: &str| {
             let member = members.iter().find(|member| member["name"] == package).unwrap();
-            member["targets"][0]["name"].as_str().unwrap()
+            let targets = member["targets"].as_array().unwrap();
+            targets.iter().find(|target| target["kind"][0] == kind).unwrap()["name"].clone()
         };
-        assert_eq!(library("tcx-cache"), "tcx");
-        assert_eq!(library("tcx-cli"), "tcx");
+        assert_eq!(target("tcx-cache", "lib"), "tcx");
+        assert_eq!(target("tcx-cli", "bin"), "tcx");
     }
 
     #[test]

@@ -9,22 +9,30 @@ use tcx_test_skips::{is_required, skip};
 use crate::failure::{Failure, OnPath, Result};
 use crate::process;
 use crate::provision::pytorch::{self, Torch};
+use crate::provision::{libtorch, model};
 use crate::tasks::suite::ALL;
 use crate::workspace::{Workspace, cargo};
 
 /// The largest wheel, in bytes.
 const LARGEST: u64 = 10 << 20;
 
-/// Builds the wheel, and tests it in a fresh environment with each release of PyTorch; then checks its types.
+/// Builds the wheel, and tests it in a fresh environment with each release of PyTorch; then the programs of `examples/python`, and its types.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let python = pytorch::provide(workspace, Torch::Newest)?;
     let wheel = wheel(workspace, &python)?;
+    let place = installed(workspace, &wheel)?;
     for torch in [Torch::Newest, Torch::Pinned] {
         let python = pytorch::provide(workspace, torch)?;
-        let place = installed(workspace, &wheel, torch)?;
-        test(workspace, &python, &place, true)?;
+        test(workspace, &python, &place, &LONG)?;
     }
+    recipes(workspace, &place)?;
     types(workspace, &python)
+}
+
+/// The installed wheel, built with the pinned release of PyTorch.
+pub(super) fn package(workspace: &Workspace) -> Result<PathBuf> {
+    let python = pytorch::provide(workspace, Torch::Pinned)?;
+    installed(workspace, &wheel(workspace, &python)?)
 }
 
 /// The short form: the library as the other tests have it, one release of PyTorch, and few forks. Where PyTorch cannot be provided, it is
@@ -47,7 +55,7 @@ pub(crate) fn short(workspace: &Workspace) -> Result<()> {
     let library = target(workspace).join("debug/lib_native.so");
     let native = place.join("tcx_cache/_native.abi3.so");
     fs::copy(&library, &native).on("copy", &library)?;
-    test(workspace, &python, &place, false)?;
+    test(workspace, &python, &place, &SHORT)?;
     types(workspace, &python)
 }
 
@@ -55,18 +63,38 @@ fn target(workspace: &Workspace) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root().join("target"), PathBuf::from)
 }
 
+/// The programs of `examples/python`, and all-MiniLM-L6-v2 in both languages.
+fn recipes(workspace: &Workspace, place: &Path) -> Result<()> {
+    model::provide(workspace)?;
+    libtorch::provide(workspace)?;
+    let mut build = cargo("build");
+    build.current_dir(workspace.root()).args(ALL).args(["--bin", "minilm"]);
+    process::run(&mut build, "`cargo build` of the example `minilm`")?;
+    let mut tests = tests(workspace, &pytorch::provide_recipes(workspace)?, place, &RECIPES);
+    tests.env("TCX_MINILM", target(workspace).join("debug/minilm"));
+    process::run(&mut tests, "`pytest` of the programs of examples/python")
+}
+
+/// Which tests run, and the variables that decide how long they take.
+struct Tests {
+    files: &'static [&'static str],
+    variables: &'static [(&'static str, &'static str)],
+}
+
+/// With two releases, 10,000 forks.
+const LONG: Tests = Tests { files: &[], variables: &[("TCX_FORKS", "5000"), ("TCX_EXAMPLES", "1000")] };
+const SHORT: Tests = Tests { files: &[], variables: &[("TCX_FORKS", "25")] };
+const RECIPES: Tests = Tests {
+    files: &["tests/test_recipes.py", "tests/test_minilm.py"],
+    variables: &[("TCX_REQUIRE", "recipes")],
+};
+
 /// Builds the wheel, for every Python from 3.10 on.
 fn wheel(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
     let out = workspace.root().join("target/wheels");
     let _ = fs::remove_dir_all(&out);
     let mut build = Command::new(python);
-    build.current_dir(workspace.root().join("tcx-python")).args([
-        "-m",
-        "maturin",
-        "build",
-        "--release",
-        "--quiet",
-    ]);
+    build.current_dir(workspace.root().join("tcx-python")).args(["-m", "maturin", "build", "--quiet"]);
     build.arg("--out").arg(&out).arg("--interpreter").arg(python);
     process::run(&mut build, "`maturin build`")?;
     let mut found = fs::read_dir(&out).on("list", &out)?.flatten().map(|entry| entry.path());
@@ -83,8 +111,8 @@ fn wheel(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
 }
 
 /// A folder with nothing but what the wheel has.
-fn installed(workspace: &Workspace, wheel: &Path, torch: Torch) -> Result<PathBuf> {
-    let place = workspace.root().join(format!("target/python-wheel-{}", torch.version()));
+fn installed(workspace: &Workspace, wheel: &Path) -> Result<PathBuf> {
+    let place = workspace.root().join("target/python-wheel");
     let _ = fs::remove_dir_all(&place);
     let mut pip = crate::provision::python::Python::find()?.command();
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"])
@@ -94,7 +122,11 @@ fn installed(workspace: &Workspace, wheel: &Path, torch: Torch) -> Result<PathBu
     Ok(place)
 }
 
-fn test(workspace: &Workspace, python: &Path, place: &Path, is_long: bool) -> Result<()> {
+fn test(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> Result<()> {
+    process::run(&mut tests(workspace, python, place, which), "`pytest` of the Python package")
+}
+
+fn tests(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> Command {
     let mut tests = Command::new(python);
     tests.current_dir(workspace.root().join("tcx-python")).args([
         "-m",
@@ -104,8 +136,8 @@ fn test(workspace: &Workspace, python: &Path, place: &Path, is_long: bool) -> Re
         "no:cacheprovider",
     ]);
     tests.env("PYTHONPATH", place).env("PYTHONDONTWRITEBYTECODE", "1");
-    tests.env("TCX_FORKS", if is_long { "1000" } else { "25" });
-    process::run(&mut tests, "`pytest` of the Python package")
+    tests.args(which.files).envs(which.variables.iter().copied());
+    tests
 }
 
 fn types(workspace: &Workspace, python: &Path) -> Result<()> {

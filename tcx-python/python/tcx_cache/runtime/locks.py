@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from types import TracebackType
 
@@ -18,6 +19,14 @@ class ProcessLock:
         self._own = threading.Lock()
         self._holder: tuple[int, int] | None = None
         _LOCKS.add(self)
+
+    def hold(self, seconds: float) -> bool:
+        """Takes it for a fork, if that is possible within this time and this thread does not have it."""
+        return not self.is_held_here and self._own.acquire(timeout=max(seconds, 0.0))
+
+    def release(self) -> None:
+        """After :meth:`hold`."""
+        self._own.release()
 
     def renew(self) -> None:
         """In a child of ``fork``, before it runs anything else."""
@@ -43,11 +52,28 @@ class ProcessLock:
 _LOCKS: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
 
 
+#: The seconds that a fork waits for threads at most: one of them may wait for the thread that forks.
+_PATIENCE = 1.0
+_held: dict[int, list[ProcessLock]] = {}
+
+
+def _hold_all() -> None:
+    """Waits until no thread is within a network. A child would find the mutexes of its tensors locked, and nothing releases them there."""
+    deadline = time.monotonic() + _PATIENCE
+    _held[threading.get_ident()] = [lock for lock in list(_LOCKS) if lock.hold(deadline - time.monotonic())]
+
+
+def _release_all() -> None:
+    for lock in _held.pop(threading.get_ident(), []):
+        lock.release()
+
+
 def _renew_all() -> None:
+    _held.clear()
     for lock in list(_LOCKS):
         lock.renew()
 
 
 # The child has one thread then.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_renew_all)
