@@ -69,7 +69,9 @@ impl KnownChanges {
         let number = self.create(storage, &Attempt::new(), |tombstones, _| tombstones.alive_of(rows))?;
         // Values that are put while this is written are younger, and the change kills them: `flush` reports them as those that other
         // processes invalidate.
-        number.into_iter().for_each(|number| self.tombstones.own.remove(number));
+        if let Some(number) = number {
+            self.tombstones.own.remove(number);
+        }
         self.make_durable(storage)
     }
 

@@ -424,8 +424,8 @@ fn a_path_that_leads_back_over_a_folder_that_does_not_exist_names_the_same_store
     let dir = tempfile::tempdir().unwrap();
     let hour = Duration::from_hours(1);
     let options = Options { refresh_every: hour, flush_interval: hour, ..Options::default() };
-    let one = Store::open(dir.path().join("absent/../cache"), spec(), &options).unwrap();
-    let two = Store::open(dir.path().join("cache"), spec(), &options).unwrap();
+    let one = Store::open(&dir.path().join("absent/../cache"), spec(), &options).unwrap();
+    let two = Store::open(&dir.path().join("cache"), spec(), &options).unwrap();
     compute(&one, &["x"], 1);
     assert_eq!(values(&two, &["x"]), [1]);
     two.invalidate(&keys(&["x"])).unwrap();
