@@ -6,8 +6,6 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
-use tch::TchError;
-
 pub use self::unloaded::LoadFailure;
 use self::unloaded::Unloaded;
 
@@ -72,6 +70,8 @@ pub enum ErrorKind {
     Loader,
     /// libtorch failed, in the module or while its outputs were copied.
     Libtorch,
+    /// Another tensor library than libtorch failed, or there is no memory for a tensor.
+    TensorLibrary,
     /// The file system failed. Check the disk; the cache resumes by itself when writing works again.
     Io,
     /// A file is damaged. The message names the file; `tcx verify` reports the details.
@@ -354,8 +354,9 @@ impl From<tcx_store::Error> for Error {
     }
 }
 
-impl From<TchError> for Error {
-    fn from(error: TchError) -> Self {
+#[cfg(feature = "tch")]
+impl From<tch::TchError> for Error {
+    fn from(error: tch::TchError) -> Self {
         Self::new(ErrorKind::Libtorch, "libtorch failed").with_source(error)
     }
 }

@@ -76,6 +76,7 @@ mod output;
 mod pipeline;
 mod table;
 mod tensor;
+pub mod testing;
 
 pub use cache::Cache;
 pub use cache::builder::CacheBuilder;
@@ -107,10 +108,11 @@ pub use module::missing::Missing;
 pub use module::partial::Partial;
 pub use output::CacheableOutput;
 pub use output::leaf::Ragged;
-pub use output::typed::{D0, D1, D2, D3, D4, D5, Element, Shape, Typed};
+pub use output::typed::{D0, D1, D2, D3, D4, D5, Shape, Typed};
 pub use table::{StampedTable, Table, TableBuilder};
 pub use tcx_store::{
-    BackgroundPriority, BatchTimes, Compression, DiskUsage, Eviction, EvictionCandidate, EvictionPolicy,
-    MemoryCachePolicy, MissCauses, OnMismatch, ReadMode, RowFacts, RowProcess, Stats, StoredStamp,
-    TierCounts, Tiers, Timings, WhenFull,
+    BackgroundPriority, BatchTimes, Compression, DType, DiskUsage, Eviction, EvictionCandidate,
+    EvictionPolicy, MemoryCachePolicy, MissCauses, OnMismatch, ReadMode, RowFacts, RowProcess, Stats,
+    StoredStamp, TierCounts, Tiers, Timings, WhenFull,
 };
+pub use tensor::{Device, Element, TensorLike, TensorMemory};

@@ -8,7 +8,6 @@ pub use core::{concat, file, fmt, line};
 pub use half::{bf16, f16};
 pub use inventory;
 pub use std::vec::Vec;
-pub use tch::Tensor;
 pub use tcx_store::{Column, ColumnType, DYNAMIC_DIM, Field};
 
 pub use crate::diagnostics::{OnePerSample, OutputField};
@@ -26,17 +25,23 @@ pub use crate::output::skipped::Skipped;
 pub use crate::output::typed::{D0, D1, D2, D3, D4, D5};
 pub use crate::output::value::{OptionalValue, SampleValue, Variants, variants};
 pub use crate::output::{CacheableOutput, ColumnReader, ColumnWriter};
+pub use crate::tensor::{AsTensor, DefaultTensor as Tensor, Fixed, NewMemory, Row};
 pub use crate::{register_module, single_value};
 
 use crate::output::shape::check_column;
+use crate::tensor::assert_fits;
 
 /// Compiles only for an output; the macros call it with the tokens of a field's type.
 pub const fn assert_output<T: CacheableOutput>() {
     check_column(&T::COLUMN);
 }
 
-/// Compiles only for a type of field that `#[tensor(..)]` can store.
-pub const fn assert_column<T: TensorField<C>, C>() {}
+/// Compiles only for a type of field that `#[tensor(..)]` can store, and whose tensors can hold what it declares.
+pub const fn assert_column<T: TensorField<C>, C>() {
+    if let Some((fixed, dtype, rank)) = T::FIXED {
+        assert_fits(fixed, dtype, rank);
+    }
+}
 
 /// Compiles only for what can fill a skipped field.
 pub const fn assert_skipped<T: Skipped>() {}

@@ -1,7 +1,8 @@
 //! Outputs with arbitrary bits, NaN included, that depend on the seed of each sample only; and what is compared of them.
 
-use tch::{Kind, Tensor, kind};
-use tcx::{Element, Shape, Typed};
+use tch::kind::INT64_CPU;
+use tch::{Kind, Tensor};
+use tcx::{DType, Element, Shape, Typed};
 
 /// Arbitrary bits for each of the samples. Not contiguous from rank 2 on: the same values in another order.
 pub fn bits(seeds: &Tensor, dims: &[usize], kind: Kind) -> Tensor {
@@ -11,7 +12,7 @@ pub fn bits(seeds: &Tensor, dims: &[usize], kind: Kind) -> Tensor {
         dims.swap(rank - 2, rank - 1);
     }
     let len: i64 = dims.iter().product();
-    let numbers = seeds.reshape([-1, 1]) * 1_000_003 + Tensor::arange(len, kind::INT64_CPU) * 7919;
+    let numbers = seeds.reshape([-1, 1]) * 1_000_003 + Tensor::arange(len, INT64_CPU) * 7919;
     let mixed = numbers * 6_364_136_223_846_793_005_i64;
     let mixed = mixed.bitwise_xor_tensor(&mixed.bitwise_right_shift_tensor_scalar(29));
     let size: Vec<i64> = seeds.size().into_iter().chain(dims).collect();
@@ -26,6 +27,23 @@ fn of_kind(numbers: &Tensor, kind: Kind) -> Tensor {
         Kind::Double => numbers.view_dtype(kind),
         Kind::Bool => numbers.bitwise_and(1).to_kind(Kind::Bool),
         _ => numbers.to_kind(kind),
+    }
+}
+
+/// The dtype as tch knows it.
+pub fn kind(dtype: DType) -> Kind {
+    match dtype {
+        DType::F16 => Kind::Half,
+        DType::BF16 => Kind::BFloat16,
+        DType::F32 => Kind::Float,
+        DType::F64 => Kind::Double,
+        DType::I8 => Kind::Int8,
+        DType::I16 => Kind::Int16,
+        DType::I32 => Kind::Int,
+        DType::I64 => Kind::Int64,
+        DType::U8 => Kind::Uint8,
+        DType::Bool => Kind::Bool,
+        other => panic!("tch has no {other}"),
     }
 }
 

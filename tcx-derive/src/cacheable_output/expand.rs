@@ -174,7 +174,7 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
         return TokenStream::new();
     }
     if field.skipped {
-        let assertion = over_type(runtime, "assert_skipped", ty);
+        let assertion = over_type(runtime, "assert_skipped", ty, None);
         return quote!(const _: () = #assertion;);
     }
     match &field.tensor {
@@ -185,24 +185,27 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
                 _ => None,
             });
             let constant = constant.into_iter();
+            let assertion = over_type(runtime, "assert_column", ty, Some(&column));
             quote! {
                 type #column = #marker;
-                const _: () = #runtime::assert_column::<#ty, #column>();
+                const _: () = #assertion;
                 #(const _: () = #constant;)*
             }
         }
         Tensor::No | Tensor::Wrong => {
-            let assertion = over_type(runtime, "assert_output", ty);
+            let assertion = over_type(runtime, "assert_output", ty, None);
             quote!(const _: () = #assertion;)
         }
     }
 }
 
-/// A call of an assertion with a type, at the place of the type; the type keeps its own tokens.
-fn over_type(runtime: &Runtime, assertion: &str, ty: &Type) -> TokenStream {
+/// A call of an assertion with a type, and its column if it has one, at the place of the type; the type keeps its own tokens.
+fn over_type(runtime: &Runtime, assertion: &str, ty: &Type, column: Option<&TokenStream>) -> TokenStream {
     let (start, end) = ends(ty);
+    let column = column.into_iter();
     let assertion = Ident::new(assertion, start);
-    let (before, after) = (quote_spanned!(start=> #runtime::#assertion::<), quote_spanned!(end=> >()));
+    let (before, after) =
+        (quote_spanned!(start=> #runtime::#assertion::<), quote_spanned!(end=> #(, #column)* >()));
     // The path of tcx is the user's own, or has the span of the derive.
     let before = before.into_iter().map(|mut token| {
         token.set_span(start);

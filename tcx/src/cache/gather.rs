@@ -3,13 +3,12 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-use tch::Device;
 use tcx_store::{Keys, Lookup, Process};
 
 use crate::Result;
 use crate::cache::mode::Rows;
 use crate::output::{CacheableOutput, ColumnReader};
-use crate::tensor::{NewTensor, TensorLeaf};
+use crate::tensor::{DenseLeaf, Device, NewRows, no_gradients};
 
 /// Gathers outputs of one type. Which tensors they have is known once one was gathered; from then on these are made before rows
 /// are looked up, so that each row is copied while the next ones are looked for.
@@ -17,16 +16,16 @@ use crate::tensor::{NewTensor, TensorLeaf};
 pub(crate) struct Gather {
     /// The numbers of the leaves that are read; `None` means all.
     leaves: Option<Arc<[usize]>>,
-    /// The tensors of an output.
-    tensors: OnceLock<Vec<TensorLeaf>>,
+    /// The leaves of which an output has tensors.
+    tensors: OnceLock<Vec<DenseLeaf>>,
     process: Process,
 }
 
-/// Rows that were looked up, and the tensors into which some of them were copied.
+/// Rows that were looked up, and the memory of tensors into which some of them were copied.
 #[derive(Debug)]
 pub(crate) struct Found {
     rows: Lookup,
-    tensors: Vec<NewTensor>,
+    tensors: Vec<NewRows>,
 }
 
 impl Gather {
@@ -39,10 +38,10 @@ impl Gather {
     pub(crate) fn look_up(&self, rows: &Rows, keys: Keys) -> Result<Found> {
         let known = self.tensors.get().filter(|_| rows.copies_what_it_finds()).into_iter().flatten();
         // Memory that cannot be had may not be needed: if it is, that is told later.
-        let tensors = known.map(|of| NewTensor::new(of, keys.len())).collect::<Result<Vec<_>>>();
+        let tensors = known.map(|of| NewRows::new(of, keys.len())).collect::<Result<Vec<_>>>();
         let mut tensors = tensors.unwrap_or_default();
         let rows =
-            NewTensor::lend(&mut tensors, |memory| rows.lookup_into(keys, self.leaves.as_ref(), memory))??;
+            NewRows::lend(&mut tensors, |memory| rows.lookup_into(keys, self.leaves.as_ref(), memory))?;
         Ok(Found { rows, tensors })
     }
 
@@ -50,9 +49,9 @@ impl Gather {
     pub(crate) fn read<O: CacheableOutput, P: CacheableOutput>(
         &self,
         found: Found,
-        device: Device,
+        device: &Device,
     ) -> Result<P> {
-        let _no_grad = tch::no_grad_guard();
+        let _no_grad = no_gradients();
         let mut reader = ColumnReader::new::<O>(&found.rows, device);
         reader.use_tensors(found.tensors);
         reader.read_leaves(self.leaves.as_deref());

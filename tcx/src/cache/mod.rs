@@ -21,7 +21,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tch::Device;
 use tcx_store::{OnMismatch, Process, Spec};
 
 use crate::cache::alone::Alone;
@@ -36,6 +35,7 @@ use crate::identity::Identity;
 use crate::identity::sources::Origin;
 use crate::ids::KeyKind;
 use crate::output::CacheableOutput;
+use crate::tensor::Device;
 use crate::{Error, ErrorKind, Result};
 
 /// A directory with the caches of any number of modules, shared by every process that opens it; or [memory](Self::in_memory).
@@ -185,7 +185,7 @@ impl Cache {
         &self,
         id: &str,
         identity: &Identity,
-        device: Device,
+        device: &Device,
     ) -> Result<Rows> {
         self.shared.check_usable()?;
         self.settings.check().map_err(|error| error.in_module(id))?;

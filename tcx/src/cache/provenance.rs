@@ -1,21 +1,22 @@
 //! Where the rows of a cache come from: kept with its identity for people to read, and no part of it.
 
-use tch::Device;
-
-use crate::tensor::device_name;
+use crate::tensor::Device;
 
 /// The version of tch that tcx is built with, and the libtorch that it takes; neither has its version in its API.
+#[cfg(feature = "tch")]
 const TCH: &str = "0.26 (libtorch 2.13)";
 
 /// The entries for a module whose outputs are computed on `device`.
-pub(crate) fn provenance(device: Device) -> Vec<(String, String)> {
+pub(crate) fn provenance(device: &Device) -> Vec<(String, String)> {
     let mut entries = vec![
         ("tcx", env!("CARGO_PKG_VERSION").to_owned()),
+        #[cfg(feature = "tch")]
         ("tch", TCH.to_owned()),
         ("platform", format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)),
-        ("device", device_name(device)),
+        ("device", device.name().to_owned()),
     ];
-    if let Device::Cuda(_) = device
+    #[cfg(feature = "tch")]
+    if let Some(tch::Device::Cuda(_)) = device.get()
         && tch::utils::has_cudart()
     {
         entries.push(("cuda", tch::utils::version_cudart().to_string()));
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn it_says_what_computed_the_rows_and_where() {
-        let entries = provenance(Device::Cpu);
+        let entries = provenance(&Device::CPU);
         let value = |name: &str| entries.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
         assert_eq!(value("tcx"), Some(env!("CARGO_PKG_VERSION")));
         assert_eq!(value("device"), Some("cpu"));

@@ -17,6 +17,7 @@ use crate::identity::watch::WeightWatch;
 use crate::module::batch::Batch;
 use crate::module::extractor::{CachedModule, Extractor};
 use crate::output::{CacheableOutput, ColumnWriter};
+use crate::tensor::{no_gradients, with_gradients};
 use crate::{Error, Result};
 
 /// A module and what is known of it.
@@ -121,18 +122,18 @@ impl<M: CachedModule> Compute<M> {
         let refuse = |checks: &Checks| checks.broken().map_or(Ok(()), |broken| Err(broken.error(M::ID)));
         refuse(&self.checks)?;
         let columns = if self.without_gradients {
-            let _no_grad = tch::no_grad_guard();
+            let _no_grad = no_gradients();
             run(module, inputs, ColumnWriter::new(rows), named)?
         } else {
             // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
-            with_grad(|| run(module, inputs, ColumnWriter::refusing_gradients(rows), named))?
+            with_gradients(|| run(module, inputs, ColumnWriter::refusing_gradients(rows), named))?
         };
         if !self.without_gradients {
             // Gradients are looked for in every process: that costs nothing.
             self.checks.trust(self.record.as_mut().map_or(Level::Nothing, Record::read));
             self.without_gradients = true;
         }
-        let _no_grad = tch::no_grad_guard();
+        let _no_grad = no_gradients();
         let leaves = M::Output::COLUMN.leaves();
         let batch = Ran { module, inputs, columns: &columns, rows, leaves: &leaves, named };
         self.checks.look_at(&batch, recheck)?;
@@ -207,12 +208,6 @@ impl<M: CachedModule> Computed for Ran<'_, M> {
         let (row, difference) = first_difference(self.leaves, rows, one, other, pairs, Tolerance::Repeated)?;
         Some(Broken::new(Tolerance::Repeated, &difference, &(self.named)(positions[row])))
     }
-}
-
-/// Runs with gradients on; what was before is restored even if the module panics.
-fn with_grad<T>(run: impl FnOnce() -> T) -> T {
-    let done = tch::with_grad(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)));
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn alone_failed<M: CachedModule>(rows: usize, some: usize, error: Error) -> Error {

@@ -24,7 +24,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tch::Device;
 use tcx_store::{Keys, Lookup, Store};
 
 use crate::cache::alone::{Alone, Held, Refused};
@@ -43,6 +42,7 @@ use crate::module::batch::Batch;
 use crate::module::extractor::CachedModule;
 use crate::module::inputs::{Selected, select};
 use crate::output::CacheableOutput;
+use crate::tensor::Device;
 use crate::{Error, Result};
 
 /// The number of samples that are computed together if the caller passes many.
@@ -137,8 +137,8 @@ impl<M: CachedModule> Cached<M> {
     ///
     /// If outputs cannot be copied there, the call that makes them returns an error; their rows are stored all the same.
     #[must_use]
-    pub fn output_device(mut self, device: Device) -> Self {
-        self.output_device = device;
+    pub fn output_device(mut self, device: impl Into<Device>) -> Self {
+        self.output_device = device.into();
         self
     }
 
@@ -325,7 +325,7 @@ impl<M: CachedModule> Cached<M> {
 
     /// The output that `gather` makes of the rows.
     pub(crate) fn output<O: CacheableOutput>(&self, gather: &Gather, found: Found) -> Result<O> {
-        gather.read::<M::Output, O>(found, self.output_device).map_err(|error| error.in_module(M::ID))
+        gather.read::<M::Output, O>(found, &self.output_device).map_err(|error| error.in_module(M::ID))
     }
 }
 

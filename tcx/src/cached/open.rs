@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tch::Device;
-
 use crate::Result;
 use crate::cache::Cache;
 use crate::cache::mode::Rows;
@@ -15,7 +13,7 @@ use crate::identity::Identity;
 use crate::identity::sources::Sources;
 use crate::module::extractor::CachedModule;
 use crate::module::registry::check_unique;
-use crate::tensor::check_device;
+use crate::tensor::Device;
 
 impl Cache {
     /// Opens the cache of a module.
@@ -32,11 +30,11 @@ impl Cache {
 
     /// Opens the cache of a module of this identity.
     pub(crate) fn module_of<M: CachedModule>(&self, identity: Identity, module: M) -> Result<Cached<M>> {
-        let device = identity.device().unwrap_or(Device::Cpu);
-        let rows = self.rows::<M>(&identity, device)?;
+        let device = identity.device().cloned().unwrap_or(Device::CPU);
+        let rows = self.rows::<M>(&identity, &device)?;
         let entries = identity.all_entries();
         let sources = self.sources::<M>(&identity)?;
-        let compute = Compute::new(module, identity, sources, Record::of(&rows, device));
+        let compute = Compute::new(module, identity, sources, Record::of(&rows, &device));
         Ok(Cached::new(self, rows, compute, entries, device))
     }
 
@@ -88,14 +86,15 @@ impl Cache {
     pub fn lazy_module<M: CachedModule>(
         &self,
         identity: Identity,
-        device: Device,
+        device: impl Into<Device>,
         build: impl FnMut() -> Result<M> + Send + 'static,
     ) -> Result<Cached<M>> {
-        check_device(device)?;
-        let rows = self.rows::<M>(&identity, device)?;
+        let device = device.into();
+        device.check()?;
+        let rows = self.rows::<M>(&identity, &device)?;
         let entries = identity.all_entries();
         let sources = self.sources::<M>(&identity)?;
-        let compute = Compute::lazy(identity, Box::new(build), sources, Record::of(&rows, device));
+        let compute = Compute::lazy(identity, Box::new(build), sources, Record::of(&rows, &device));
         Ok(Cached::new(self, rows, compute, entries, device))
     }
 
@@ -103,7 +102,7 @@ impl Cache {
         Ok(Sources::new(self.origin(M::ID, identity)?, identity.before.clone()))
     }
 
-    fn rows<M: CachedModule>(&self, identity: &Identity, device: Device) -> Result<Rows> {
+    fn rows<M: CachedModule>(&self, identity: &Identity, device: &Device) -> Result<Rows> {
         check_unique(M::ID)?;
         self.shared().check_usable()?;
         check_stamps::<M::Key>(M::ID, identity)?;

@@ -26,7 +26,11 @@ macro_rules! never_compiled {
     };
 }
 
+#[cfg(feature = "ndarray")]
+mod array;
 mod modules;
 mod outputs;
+#[cfg(feature = "tch")]
+mod torch;
 
 pub use outputs::{OnePerSample, OutputField};

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
 
-use tch::Tensor;
-
 use crate::output::CacheableOutput;
-use crate::output::typed::{Element, Shape, Typed};
+use crate::output::typed::{Shape, Typed};
 use crate::output::value::SampleValue;
+use crate::tensor::Element;
 
 /// A part of an output, of which the conditions below speak.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct OutputField<'a>(PhantomData<&'a ()>);
 
+#[cfg(any(feature = "tch", feature = "ndarray"))]
 #[diagnostic::on_unimplemented(
     message = "a bare `Tensor` has no compile-time dtype or shape, so it cannot be cached",
     label = "this `Tensor` has no declared dtype and shape",
@@ -22,12 +22,8 @@ pub struct OutputField<'a>(PhantomData<&'a ()>);
 )]
 #[doc(hidden)]
 pub trait HasDtypeAndShape<T> {}
+#[cfg(any(feature = "tch", feature = "ndarray"))]
 impl<E: Element, S: Shape> HasDtypeAndShape<Typed<E, S>> for OutputField<'_> {}
-#[doc(hidden)]
-#[rustfmt::skip]
-impl CacheableOutput for Tensor where for<'a> OutputField<'a>: HasDtypeAndShape<Tensor> {
-    never_compiled!(CacheableOutput);
-}
 
 #[diagnostic::on_unimplemented(
     message = "a map cannot be cached: its keys are only known at run time",

@@ -9,12 +9,12 @@ pub(crate) mod watch;
 use std::fmt;
 use std::sync::Arc;
 
-use tch::Device;
 use tcx_store::StampType;
 
 use crate::identity::sources::Sources;
 use crate::identity::stateless::Stateless;
 use crate::identity::watch::{Weight, WeightWatch};
+use crate::tensor::Device;
 
 /// Longer values are entered as their hash and their length.
 const LONGEST_VALUE: usize = 200;
@@ -155,8 +155,8 @@ impl Identity {
     }
 
     /// Enters frozen weights, and watches them from now on.
-    pub(crate) fn weights(&mut self, fingerprint: &str, device: Device, weights: &[Weight]) {
-        self.device.get_or_insert(device);
+    pub(crate) fn weights(&mut self, fingerprint: &str, device: &Device, weights: &[Weight]) {
+        self.device.get_or_insert_with(|| device.clone());
         self.unbuilt_weights(fingerprint);
         for weight in weights {
             let dot = if self.path.is_empty() || weight.name.is_empty() { "" } else { "." };
@@ -172,8 +172,8 @@ impl Identity {
     }
 
     /// The device of the first frozen weights.
-    pub(crate) fn device(&self) -> Option<Device> {
-        self.device
+    pub(crate) fn device(&self) -> Option<&Device> {
+        self.device.as_ref()
     }
 
     /// For the store of a module whose outputs `describe` enters.

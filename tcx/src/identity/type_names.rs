@@ -1,6 +1,8 @@
 //! The names that types have in identities: `std::any::type_name`, except that a type of tcx keeps the path under which its
 //! first caches were written. Otherwise a file that is moved or a type that is renamed here would empty its users' caches.
 
+use std::ops::Range;
+
 /// What paths begin with today, and what they began with in version 0.1. A longer one comes before those that it begins with.
 const MOVED: &[(&str, &str)] = &[
     ("tcx::cache::builder::", "tcx::builder::"),
@@ -48,6 +50,10 @@ const MOVED: &[(&str, &str)] = &[
     ("tcx_store::sys::fork::", "tcx_store::fork::"),
 ];
 
+/// Types that have parameters for the types of their tensors since more libraries than one are known, by the ends of their names,
+/// and how many other parameters come before. Rows do not depend on the library, and neither do identities.
+const OF_TENSORS: &[(&str, usize)] = &[("tcx::typed::Typed", 2), ("tcx::tensor::packed::Packed", 0)];
+
 /// The name of a type in an identity.
 pub(crate) fn type_name<T: ?Sized>() -> String {
     first_written(std::any::type_name::<T>())
@@ -66,14 +72,63 @@ pub(crate) fn first_written(name: &str) -> String {
             begins = false;
             continue;
         }
-        begins = !(c.is_alphanumeric() || c == '_' || c == ':');
+        begins = !continues_path(c);
         first.push(c);
         rest = &rest[c.len_utf8()..];
     }
-    first
+    without_tensors(first)
+}
+
+/// Leaves out the parameters of these types that are types of tensors.
+fn without_tensors(mut name: String) -> String {
+    for (of, kept) in OF_TENSORS {
+        let mut from = 0;
+        while let Some(at) = name[from..].find(of).map(|at| from + at) {
+            from = at + of.len();
+            let begins = name[..at].chars().next_back().is_none_or(|c| !continues_path(c));
+            if let Some(removed) = parameters(&name[from..], *kept).filter(|_| begins) {
+                name.replace_range(
+                    from + removed.start..from + removed.end,
+                    if *kept > 0 { ">" } else { "" },
+                );
+            }
+        }
+    }
+    name
+}
+
+/// Where, in a text that begins with a list of parameters, those behind the first `kept` are, with the brackets that then have to go.
+fn parameters(list: &str, kept: usize) -> Option<Range<usize>> {
+    if !list.starts_with('<') {
+        return None;
+    }
+    let (mut depth, mut commas) = (0_usize, 0);
+    let mut start = (kept == 0).then_some(0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '<' | '(' | '[' => depth += 1,
+            // The end of an arrow.
+            '>' if list[..at].ends_with('-') => {}
+            '>' | ')' | ']' => depth -= 1,
+            ',' if depth == 1 => commas += 1,
+            _ => {}
+        }
+        if start.is_none() && kept > 0 && commas == kept {
+            start = Some(at);
+        }
+        if depth == 0 {
+            return Some(start?..at + 1);
+        }
+    }
+    None
+}
+
+fn continues_path(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == ':'
 }
 
 #[cfg(test)]
+#[cfg(feature = "tch")]
 mod tests {
     use std::marker::PhantomData;
 
@@ -145,6 +200,22 @@ mod tests {
         assert_eq!(first_written("my::tcx::ids::Id"), "my::tcx::ids::Id");
         assert_eq!(first_written("my_tcx::ids::Id<tcx::ids::Id>"), "my_tcx::ids::Id<tcx::id::Id>");
         assert_eq!(first_written("&tcx::ids::Id"), "&tcx::id::Id");
+    }
+
+    #[test]
+    fn the_library_of_a_tensor_is_in_no_name() {
+        struct Other<T>(PhantomData<T>);
+        assert_names! {
+            tcx::Typed<f32, tcx::D2<3, 4>, Other<(u8, fn(i8) -> u8)>> => "tcx::typed::Typed<f32, tcx::typed::D2<3, 4>>",
+            (tcx::Ragged<Other<u8>, Other<u8>>, u8) => "(tcx::tensor::packed::Packed, u8)",
+            Vec<tcx::Ragged> => "alloc::vec::Vec<tcx::tensor::packed::Packed>",
+            Vec<tcx::Typed<u8, tcx::D0, tcx::Ragged<u8>>> => "alloc::vec::Vec<tcx::typed::Typed<u8, tcx::typed::D0>>",
+        }
+        assert_eq!(first_written("my::tcx::typed::Typed<A, B, C>"), "my::tcx::typed::Typed<A, B, C>");
+        assert_eq!(
+            first_written("tcx::output::typed::TypedOther<A, B, C>"),
+            "tcx::typed::TypedOther<A, B, C>"
+        );
     }
 
     trait Step: Stateless {}

@@ -7,10 +7,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tch::{Device, Kind, Tensor};
 use tcx_store::Attestation;
 
-use crate::tensor::{Sample, checksum};
+use crate::tensor::{State, Watched, WatchedMemory};
 use crate::{Error, ErrorKind, Result};
 
 /// The cache lines that a sample reads of all weights of one network together: 64 KiB.
@@ -19,51 +18,35 @@ const LINES: usize = 1024;
 /// The tensors of another device of which each forward pass reads a sample: each takes a few kernel launches.
 const PER_FORWARD: usize = 4;
 
-/// A frozen tensor under its name, and what it was when it was frozen.
+/// A frozen tensor under its name.
 #[derive(Debug)]
 pub(crate) struct Weight {
     pub(crate) name: String,
-    /// The one that the network has.
-    pub(crate) tensor: Tensor,
-    /// How often it had been written to.
-    version: i64,
-    memory: Memory,
-    form: Form,
-    sample: Sample,
+    pub(crate) tensor: Box<dyn Watched>,
 }
 
 impl Weight {
-    /// A weight of a network that has this many.
-    pub(crate) fn freeze(name: String, tensor: Tensor, of: usize) -> Result<Self> {
-        // The version first: a write meanwhile is then noticed.
-        let version = tensor.f_internal_version()?;
-        let memory = Memory { tensor: tensor.f_detach()?, checksum: checksum(&tensor)? };
-        let sample = Sample::of(&tensor, (LINES / of.max(1)).max(2))?;
-        Ok(Self { name, form: Form::of(&tensor)?, tensor, version, memory, sample })
+    /// The number of cache lines in the sample of each weight, in a network that has this many.
+    pub(crate) fn lines(of: usize) -> usize {
+        (LINES / of.max(1)).max(2)
     }
 
     /// The same weight under another name.
     pub(crate) fn named(&self, name: String) -> Self {
-        Self {
-            name,
-            tensor: self.tensor.shallow_clone(),
-            version: self.version,
-            memory: self.memory.share(),
-            form: self.form.clone(),
-            sample: self.sample,
-        }
+        Self { name, tensor: self.tensor.share() }
     }
 
     /// What is wrong with it, as far as its version and its form show.
     fn check(&self) -> Result<Option<Violation>> {
-        if self.tensor.f_internal_version()? != self.version {
-            return Ok(Some(changed));
-        }
-        Ok((Form::of(&self.tensor)? != self.form).then_some(replaced))
+        Ok(match self.tensor.state()? {
+            State::Same => None,
+            State::Changed => Some(changed),
+            State::Replaced => Some(replaced),
+        })
     }
 
     fn check_gradients(&self) -> Result<()> {
-        if self.tensor.requires_grad() {
+        if self.tensor.tracks_gradients() {
             let error = violation(&self.name, "tracks gradients again after it was frozen");
             return Err(error.with_remedy("do not set its `requires_grad`"));
         }
@@ -72,44 +55,14 @@ impl Weight {
 
     /// What is wrong with it, as far as a sample shows.
     fn check_sample(&self) -> Result<Option<Violation>> {
-        Ok((!self.sample.is_of(&self.tensor)?).then_some(changed))
-    }
-}
-
-/// Where a tensor is, and how its elements lie there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Form {
-    address: usize,
-    kind: Kind,
-    size: Vec<i64>,
-    stride: Vec<i64>,
-}
-
-impl Form {
-    fn of(tensor: &Tensor) -> Result<Self> {
-        let (kind, size, stride) = (tensor.f_kind()?, tensor.size(), tensor.stride());
-        Ok(Self { address: tensor.data_ptr().addr(), kind, size, stride })
-    }
-}
-
-/// The memory of a weight, in a tensor that no one else has. As long as that is there, the memory is not freed, so that a
-/// tensor which is given other memory has another address.
-#[derive(Debug)]
-struct Memory {
-    tensor: Tensor,
-    checksum: blake3::Hash,
-}
-
-impl Memory {
-    fn share(&self) -> Self {
-        Self { tensor: self.tensor.shallow_clone(), checksum: self.checksum }
+        Ok((!self.tensor.has_same_sample()?).then_some(changed))
     }
 }
 
 /// The memory of all weights of a module, for the thread that writes rows.
 pub(crate) struct Memories {
-    /// `Tensor` is not `Sync`.
-    weights: Mutex<Vec<(String, Memory)>>,
+    /// A tensor need not be `Sync`.
+    weights: Mutex<Vec<(String, Box<dyn WatchedMemory>)>>,
     verdict: Arc<Verdict>,
 }
 
@@ -184,10 +137,8 @@ impl Memories {
     /// were computed in between may still exist.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_known()?;
-        for (name, Memory { tensor, checksum: frozen }) in
-            &*self.weights.lock().unwrap_or_else(PoisonError::into_inner)
-        {
-            if checksum(tensor).map_err(|error| error.in_module(self.verdict.module))? != *frozen {
+        for (name, memory) in &*self.weights.lock().unwrap_or_else(PoisonError::into_inner) {
+            if !memory.is_same().map_err(|error| error.in_module(self.verdict.module))? {
                 self.verdict.changed.get_or_init(|| (name.clone(), changed));
                 return self.check_known();
             }
@@ -231,7 +182,7 @@ impl WeightWatch {
         check_known(&self.changed)?;
         self.look(&self.weights, Weight::check)?;
         self.weights.iter().try_for_each(Weight::check_gradients)?;
-        let here = self.weights.iter().filter(|weight| weight.tensor.device() == Device::Cpu);
+        let here = self.weights.iter().filter(|weight| weight.tensor.is_on_cpu());
         self.look(here, Weight::check_sample)
     }
 
@@ -258,8 +209,7 @@ impl WeightWatch {
     /// As [`check`](Self::check).
     pub(crate) fn check_after(&self) -> Result<()> {
         self.check()?;
-        let elsewhere: Vec<_> =
-            self.weights.iter().filter(|weight| weight.tensor.device() != Device::Cpu).collect();
+        let elsewhere: Vec<_> = self.weights.iter().filter(|weight| !weight.tensor.is_on_cpu()).collect();
         let first = self.next.get();
         self.next.set(first.wrapping_add(PER_FORWARD));
         let places =
@@ -274,7 +224,7 @@ impl WeightWatch {
         }
         let attest = || {
             let weights =
-                self.weights.iter().map(|weight| (weight.name.clone(), weight.memory.share())).collect();
+                self.weights.iter().map(|weight| (weight.name.clone(), weight.tensor.memory())).collect();
             let (changed, is_followed) = (self.changed.clone(), AtomicBool::new(false));
             let verdict = Arc::new(Verdict { module: id, changed, is_followed, ended: OnceLock::new() });
             let memories = Arc::new(Memories { weights: Mutex::new(weights), verdict });

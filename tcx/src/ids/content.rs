@@ -3,10 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use tch::Tensor;
-
 use crate::ids::{BytesId, BytesIds, StringId, StringIds};
-use crate::{Error, ErrorKind, Result, tensor};
+use crate::tensor::{AsTensor, TensorLike};
+use crate::{Error, ErrorKind, Result};
 
 /// An id derived from the content of a sample: a BLAKE3 hash. Samples with the same content share it. An edited sample gets
 /// another id, so it is a miss.
@@ -69,14 +68,10 @@ impl ContentId {
     /// # Errors
     ///
     /// Returns an error if the tensor is sparse, quantized or undefined: it has no plain values.
-    pub fn of_tensor(tensor: &Tensor) -> Result<Self> {
-        if !tensor.defined() {
-            return Err(Error::batch(
-                "the content id of a tensor: expected a dense tensor, found an undefined one",
-            ));
-        }
-        let dense = tensor::dense(tensor).map_err(|found| no_content(&found))?;
-        tensor::with_bytes(&dense, |bytes| of_values(&dense, &dense.size(), bytes))
+    pub fn of_tensor(tensor: &(impl AsTensor + ?Sized)) -> Result<Self> {
+        let tensor = tensor.as_tensor();
+        let content = |bytes: &[u8]| Ok(of_values(tensor.dtype_number()?, &tensor.shape(), bytes));
+        tensor.with_bytes(content).flatten().map_err(|found| no_content(&found))
     }
 
     /// The id of each sample of a batch, along the first dimension.
@@ -84,15 +79,15 @@ impl ContentId {
     /// # Errors
     ///
     /// As [`of_tensor`](Self::of_tensor). Also returns an error if the tensor has no dimensions.
-    pub fn of_samples(batch: &Tensor) -> Result<Vec<Self>> {
-        let samples = tensor::samples(batch)?;
-        let dense = tensor::dense(batch).map_err(|found| no_content(&found))?;
-        let size = dense.size();
-        tensor::with_bytes(&dense, |bytes| {
-            let width = bytes.len().checked_div(samples).unwrap_or(0);
-            let sample = |sample| of_values(&dense, &size[1..], &bytes[sample * width..][..width]);
-            (0..samples).map(sample).collect()
-        })
+    pub fn of_samples(batch: &(impl AsTensor + ?Sized)) -> Result<Vec<Self>> {
+        let batch = batch.as_tensor();
+        let (samples, shape) = (batch.samples()?, batch.shape());
+        let contents = |bytes: &[u8]| {
+            let (dtype, width) = (batch.dtype_number()?, bytes.len().checked_div(samples).unwrap_or(0));
+            let sample = |sample| of_values(dtype, &shape[1..], &bytes[sample * width..][..width]);
+            Ok((0..samples).map(sample).collect())
+        };
+        batch.with_bytes(contents).flatten().map_err(|found| no_content(&found))
     }
 
     /// The 64 hex digits.
@@ -116,20 +111,19 @@ impl ContentId {
     }
 }
 
-/// The id of these values, with the dtype of `tensor` and this shape. Every part has a length of its own or is
+/// The id of these values, with the number of their dtype and this shape. Every part has a length of its own or is
 /// preceded by it.
-fn of_values(tensor: &Tensor, shape: &[i64], values: &[u8]) -> ContentId {
+fn of_values(dtype: u8, shape: &[usize], values: &[u8]) -> ContentId {
     let mut hasher = blake3::Hasher::new_derive_key(TENSOR);
-    // Bools have become bytes.
-    hasher.update(&[tensor.kind() as u8, shape.len() as u8]);
+    hasher.update(&[dtype, shape.len() as u8]);
     for dim in shape {
-        hasher.update(&dim.to_le_bytes());
+        hasher.update(&(*dim as i64).to_le_bytes());
     }
     hasher.update(values);
     ContentId::new(hasher.finalize())
 }
 
-fn no_content(found: &str) -> Error {
+fn no_content(found: &Error) -> Error {
     Error::batch(format!("the content id of a tensor: expected a dense tensor, found {found}"))
 }
 
@@ -158,8 +152,9 @@ impl BytesId<ContentId> for BytesIds {
 }
 
 #[cfg(test)]
+#[cfg(feature = "tch")]
 mod tests {
-    use tch::{Device, Kind};
+    use tch::{Device, Kind, Tensor};
 
     use super::*;
 

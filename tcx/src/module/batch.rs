@@ -1,9 +1,8 @@
 //! Batches of inputs: counting their samples, and selecting those that are missing from the cache.
 
-use tch::Tensor;
-
-use crate::module::same::{same_samples, same_tensors};
-use crate::{Error, Result, tensor};
+use crate::module::same::same_samples;
+use crate::tensor::TensorLike;
+use crate::{Error, Result};
 
 /// A batch of samples.
 ///
@@ -53,20 +52,19 @@ pub trait Batch: Sized {
     }
 }
 
-impl Batch for Tensor {
+// The message of `Batch` says more about a type that is none than one about `TensorLike`.
+#[diagnostic::do_not_recommend]
+impl<T: TensorLike> Batch for T {
     fn rows(&self) -> Result<usize> {
-        tensor::samples(self)
+        self.samples()
     }
 
     fn select(&self, rows: &[usize]) -> Result<Self> {
-        let rows: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
-        let rows = Tensor::from_slice(&rows).f_to_device(self.device())?;
-        Ok(self.f_index_select(0, &rows)?)
+        TensorLike::select_samples(self, rows)
     }
 
     fn is_same(&self, a: usize, b: usize) -> Option<bool> {
-        let sample = |row: usize| self.f_select(0, row as i64).ok();
-        same_tensors(&sample(a)?, &sample(b)?)
+        self.same_samples(a, b)
     }
 }
 
@@ -142,7 +140,10 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
 #[cfg(test)]
+#[cfg(feature = "tch")]
 mod tests {
+    use tch::Tensor;
+
     use super::*;
 
     #[test]

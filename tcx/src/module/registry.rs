@@ -71,6 +71,7 @@ fn taken(id: &str, message: String, remedy: &str) -> Error {
 }
 
 #[cfg(test)]
+#[cfg(feature = "tch")]
 mod tests {
     use tch::Tensor;
 

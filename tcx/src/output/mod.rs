@@ -8,15 +8,14 @@ pub(crate) mod skipped;
 pub(crate) mod typed;
 pub(crate) mod value;
 
-use tch::{Device, Tensor};
 use tcx_store::{Column, ColumnType, Field, Lookup};
 
 use crate::identity::Identity;
 use crate::output::leaf::{Dense, TensorField};
 use crate::output::shape::assert_column_shape;
-use crate::output::typed::{Element, Shape, Typed};
+use crate::output::typed::{Shape, Typed};
 use crate::output::value::SampleValue;
-use crate::tensor::{NewTensor, TensorLeaf};
+use crate::tensor::{DenseLeaf, Device, Element, NewRows, TensorLike, TensorMemory};
 use crate::{Error, ErrorKind, Result};
 
 /// A batch of outputs whose columns are known at compile time.
@@ -149,18 +148,23 @@ pub struct ColumnReader<'a> {
     leaf: usize,
     /// The numbers of the leaves that are read. `None` means all.
     leaves: Option<&'a [usize]>,
-    device: Device,
-    /// Tensors that were made before the rows were looked up.
-    tensors: Vec<NewTensor>,
-    /// The rows to gather.
-    asked: Vec<TensorLeaf>,
+    device: &'a Device,
+    /// Memory that was allocated before the rows were looked up.
+    tensors: Vec<NewRows>,
+    /// The leaves of which tensors were asked for.
+    asked: Vec<DenseLeaf>,
 }
 
 impl<'a> ColumnReader<'a> {
     /// For the rows of `rows`, of an output `O`; tensors are put on `device`.
-    pub fn new<O: CacheableOutput>(rows: &'a Lookup, device: Device) -> Self {
+    pub fn new<O: CacheableOutput>(rows: &'a Lookup, device: &'a Device) -> Self {
+        Self::of(rows, &O::COLUMN, device)
+    }
+
+    /// For the rows of these columns.
+    pub(crate) fn of(rows: &'a Lookup, columns: &'static ColumnType, device: &'a Device) -> Self {
         let (tensors, asked) = (Vec::new(), Vec::new());
-        Self { rows, columns: &O::COLUMN, leaf: 0, leaves: None, device, tensors, asked }
+        Self { rows, columns, leaf: 0, leaves: None, device, tensors, asked }
     }
 
     /// Reads only these leaves, as those of another output.
@@ -169,21 +173,22 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Rows may be in these already.
-    pub(crate) fn use_tensors(&mut self, tensors: Vec<NewTensor>) {
+    pub(crate) fn use_tensors(&mut self, tensors: Vec<NewRows>) {
         self.tensors = tensors;
     }
 
-    /// A tensor for the rows of a leaf.
-    pub(crate) fn tensor(&mut self, of: TensorLeaf) -> Result<NewTensor> {
+    /// The rows of a leaf, in memory for a tensor.
+    pub(crate) fn memory(&mut self, of: DenseLeaf) -> Result<TensorMemory> {
         self.asked.push(of);
-        match self.tensors.iter().position(|tensor| tensor.leaf == of.leaf) {
-            Some(made) => Ok(self.tensors.swap_remove(made)),
-            None => NewTensor::new(&of, self.rows.len()),
-        }
+        let made = match self.tensors.iter().position(|made| made.leaf() == of.leaf()) {
+            Some(made) => self.tensors.swap_remove(made),
+            None => NewRows::new(&of, self.rows.len())?,
+        };
+        Ok(made.with_rows(self.rows))
     }
 
-    /// The tensors that were asked for.
-    pub(crate) fn into_asked(self) -> Vec<TensorLeaf> {
+    /// The leaves of which tensors were asked for.
+    pub(crate) fn into_asked(self) -> Vec<DenseLeaf> {
         self.asked
     }
 
@@ -191,7 +196,7 @@ impl<'a> ColumnReader<'a> {
         self.rows
     }
 
-    pub(crate) fn device(&self) -> Device {
+    pub(crate) fn device(&self) -> &'a Device {
         self.device
     }
 
@@ -220,19 +225,19 @@ impl<'a> ColumnReader<'a> {
     }
 }
 
-impl<E: Element, S: Shape> CacheableOutput for Typed<E, S> {
+impl<E: Element, S: Shape, T: TensorLike> CacheableOutput for Typed<E, S, T> {
     const COLUMN: ColumnType = {
         // What the derive sees to for a field.
         assert_column_shape::<Dense<E, S>>();
-        <Tensor as TensorField<Dense<E, S>>>::COLUMN
+        <T as TensorField<Dense<E, S>>>::COLUMN
     };
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
-        <Tensor as TensorField<Dense<E, S>>>::write(self.as_ref(), writer)
+        <T as TensorField<Dense<E, S>>>::write(self.as_ref(), writer)
     }
 
     fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
-        Ok(<Tensor as TensorField<Dense<E, S>>>::read(reader)?.into())
+        Ok(<T as TensorField<Dense<E, S>>>::read(reader)?.into())
     }
 }
 
@@ -291,4 +296,5 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
 #[cfg(test)]
+#[cfg(feature = "tch")]
 mod tests;

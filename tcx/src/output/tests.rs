@@ -109,7 +109,7 @@ fn tensors_without_plain_memory_are_refused_by_name() {
 
 /// The bytes that would be written.
 fn bytes(tensor: &Tensor) -> Vec<u8> {
-    crate::tensor::with_bytes(&crate::tensor::dense(tensor).unwrap(), <[u8]>::to_vec).unwrap()
+    crate::TensorLike::with_bytes(tensor, <[u8]>::to_vec).unwrap()
 }
 
 fn floats(values: &[f32]) -> Vec<u8> {
@@ -187,7 +187,7 @@ fn a_number_that_is_no_variant_is_an_error() {
     store.insert(&mut rows, &[0, 1, 2], vec![Column::dense(&[0, 1, 0]), Column::dense(&numbers)]).unwrap();
     let read = |ids: &[i64]| {
         let rows = store.lookup(Keys::ints(ids.iter().copied(), 0)).unwrap();
-        Output::read(&mut super::ColumnReader::new::<Output>(&rows, Device::Cpu))
+        Output::read(&mut super::ColumnReader::new::<Output>(&rows, &crate::Device::CPU))
     };
     assert_eq!(read(&[2, 1]).unwrap().1, [Label::Dog, Label::Cat]);
     let error = read(&[1, 3]).unwrap_err().to_string();

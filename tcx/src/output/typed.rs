@@ -4,38 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use half::{bf16, f16};
-use tch::{Kind, Tensor};
-use tcx_store::DType;
+use crate::tensor::{AsTensor, DefaultTensor, TensorLike};
 
 mod sealed {
     pub trait Sealed {}
-}
-
-/// The type of a tensor's elements: [`f16`](crate::f16), [`bf16`](crate::bf16), `f32`, `f64`, `i8`,
-/// `i16`, `i32`, `i64`, `u8` or `bool`.
-///
-/// ```
-/// use tcx::{D1, Element, Typed, bf16};
-///
-/// fn vectors<E: Element>(tensor: tch::Tensor) -> Typed<E, D1<2>> {
-///     tensor.into()
-/// }
-/// let zeros = tch::Tensor::zeros([3, 2], (tch::Kind::BFloat16, tch::Device::Cpu));
-/// assert_eq!(vectors::<bf16>(zeros).size(), [3, 2]);
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the dtype of a tensor",
-    label = "not a dtype",
-    note = "a dtype is one of `tcx::f16`, `tcx::bf16`, `f32`, `f64`, `i8`, `i16`, `i32`, `i64`, `u8`, `bool`"
-)]
-pub trait Element: sealed::Sealed + Copy + 'static {
-    /// The dtype as the store knows it.
-    #[doc(hidden)]
-    const DTYPE: DType;
-    /// The dtype as libtorch knows it.
-    #[doc(hidden)]
-    const KIND: Kind;
 }
 
 /// The per-sample shape of a tensor, without the batch dimension: [`D0`] to [`D5`].
@@ -59,29 +31,6 @@ pub trait Shape: sealed::Sealed + 'static {
     /// The sizes of the dimensions.
     #[doc(hidden)]
     const DIMS: &'static [usize];
-}
-
-macro_rules! elements {
-    ($($element:ty => $dtype:ident $kind:ident),* $(,)?) => {$(
-        impl sealed::Sealed for $element {}
-        impl Element for $element {
-            const DTYPE: DType = DType::$dtype;
-            const KIND: Kind = Kind::$kind;
-        }
-    )*};
-}
-
-elements! {
-    f16 => F16 Half,
-    bf16 => BF16 BFloat16,
-    f32 => F32 Float,
-    f64 => F64 Double,
-    i8 => I8 Int8,
-    i16 => I16 Int16,
-    i32 => I32 Int,
-    i64 => I64 Int64,
-    u8 => U8 Uint8,
-    bool => Bool Bool,
 }
 
 macro_rules! shapes {
@@ -145,38 +94,54 @@ shapes! {
 /// Cache::open("cache")?.module(Nothing)?;
 /// # Ok::<(), tcx::Error>(())
 /// ```
-pub struct Typed<E, S> {
-    tensor: Tensor,
+pub struct Typed<E, S, T = DefaultTensor> {
+    tensor: T,
     declared: PhantomData<fn() -> (E, S)>,
 }
 
-impl<E, S> From<Tensor> for Typed<E, S> {
-    fn from(tensor: Tensor) -> Self {
+impl<E, S, T> Typed<E, S, T> {
+    /// The tensor.
+    pub fn into_inner(self) -> T {
+        self.tensor
+    }
+}
+
+impl<E, S, T> From<T> for Typed<E, S, T> {
+    fn from(tensor: T) -> Self {
         Self { tensor, declared: PhantomData }
     }
 }
 
-impl<E, S> From<Typed<E, S>> for Tensor {
+#[cfg(feature = "tch")]
+impl<E, S> From<Typed<E, S>> for tch::Tensor {
     fn from(typed: Typed<E, S>) -> Self {
         typed.tensor
     }
 }
 
-impl<E, S> AsRef<Tensor> for Typed<E, S> {
-    fn as_ref(&self) -> &Tensor {
+impl<E, S, T> AsRef<T> for Typed<E, S, T> {
+    fn as_ref(&self) -> &T {
         &self.tensor
     }
 }
 
-impl<E, S> Deref for Typed<E, S> {
-    type Target = Tensor;
+impl<E, S, T> Deref for Typed<E, S, T> {
+    type Target = T;
 
-    fn deref(&self) -> &Tensor {
+    fn deref(&self) -> &T {
         &self.tensor
     }
 }
 
-impl<E, S> fmt::Debug for Typed<E, S> {
+impl<E, S, T: TensorLike> AsTensor for Typed<E, S, T> {
+    type Tensor = T;
+
+    fn as_tensor(&self) -> &T {
+        &self.tensor
+    }
+}
+
+impl<E, S, T: fmt::Debug> fmt::Debug for Typed<E, S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.tensor, f)
     }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use tch::Device;
-
 use super::Table;
 use super::validate::Validate;
 use crate::Result;
@@ -16,7 +14,7 @@ use crate::ids::stamp::{StampKind, Stamped};
 use crate::ids::{KeyKind, StringIds};
 use crate::module::registry::check_no_module;
 use crate::output::CacheableOutput;
-use crate::tensor::check_device;
+use crate::tensor::Device;
 
 /// The settings of a [`Table`] that decide its values and how they are checked. Limits, a time to live or a compression of its own:
 /// [`Cache::with_settings`].
@@ -57,7 +55,7 @@ impl Cache {
 impl<T: CacheableOutput> TableBuilder<T> {
     pub(super) fn new(id: Box<str>) -> Self {
         let (metadata, validate, keys) = (Vec::new(), None, PhantomData);
-        Self { id, metadata, validate, output_device: Device::Cpu, keys }
+        Self { id, metadata, validate, output_device: Device::CPU, keys }
     }
 
     /// The type of the ids, instead of strings: [`I64Ids`](crate::I64Ids) or [`BytesIds`](crate::BytesIds). It is part of the table's
@@ -131,8 +129,8 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
     }
 
     /// Where tensors are put (the CPU).
-    pub fn output_device(mut self, device: Device) -> Self {
-        self.output_device = device;
+    pub fn output_device(mut self, device: impl Into<Device>) -> Self {
+        self.output_device = device.into();
         self
     }
 
@@ -150,8 +148,8 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
             identity.field(name, value);
         }
         check_no_module(&id)?;
-        check_device(output_device)?;
-        let rows = cache.open_rows::<T, K>(&id, &identity, Device::Cpu)?;
+        output_device.check()?;
+        let rows = cache.open_rows::<T, K>(&id, &identity, &Device::CPU)?;
         let shared = cache.shared().clone();
         let (gather, computing) = (Gather::default(), Alone::default());
         let max_bytes = cache.settings().limit();

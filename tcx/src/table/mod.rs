@@ -12,7 +12,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use tch::Device;
 use tcx_store::{Column, Keys, Lookup, RecomputeSession, RowFacts, Stats, Store};
 
 use validate::{Validate, select};
@@ -26,6 +25,7 @@ use crate::ids::name::name;
 use crate::ids::stamp::Stamped;
 use crate::ids::{Id, KeyKind, PrefixKind, StringIds};
 use crate::output::{CacheableOutput, ColumnWriter, REMEDY};
+use crate::tensor::{Device, no_gradients};
 use crate::{Error, ErrorKind, Result};
 
 /// A typed store as modules have it, for values of any function: decoded images, tokens, statistics. Made by
@@ -303,7 +303,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     }
 
     fn columns(&self, values: &T, rows: usize) -> Result<Vec<Column>> {
-        let _no_grad = tch::no_grad_guard();
+        let _no_grad = no_gradients();
         let mut writer = ColumnWriter::new(rows);
         values.write(&mut writer).map_err(|error| not_as_declared(error).in_module(&self.id))?;
         Ok(writer.finish())
@@ -339,7 +339,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     }
 
     fn read(&self, rows: Found) -> Result<T> {
-        let values = self.gather.read::<T, T>(rows, self.output_device);
+        let values = self.gather.read::<T, T>(rows, &self.output_device);
         values.map_err(|error| error.in_module(&self.id))
     }
 }

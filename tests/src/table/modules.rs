@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use tch::{Kind, Tensor};
 use tcx::{CacheableOutput, D0, D1, D2, D3, D4, D5, Element, Extractor, Shape, Typed, cached_module};
 
-use crate::bits::{Part, Parts, bits, tensor};
+use crate::bits::{Part, Parts, bits, kind, tensor};
 
 /// An output that can be made from seeds.
 pub trait Made: CacheableOutput + Parts {
@@ -35,7 +35,7 @@ impl<O: Made> Extractor for Makes<O> {
 
 impl<E: Element, S: Shape> Made for Typed<E, S> {
     fn made(seeds: &Tensor) -> Self {
-        bits(seeds, S::DIMS, E::KIND).into()
+        bits(seeds, S::DIMS, kind(E::DTYPE)).into()
     }
 }
 

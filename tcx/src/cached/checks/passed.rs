@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use tch::Device;
 use tcx_store::Store;
 
 use crate::cache::mode::Rows;
 use crate::cache::provenance::provenance;
+use crate::tensor::Device;
 
 /// Another number where the checks of this version find more than those before.
 const CHECKS: u32 = 2;
@@ -37,7 +37,7 @@ pub(crate) struct Record {
 impl Record {
     /// None without a store, and where the program cannot be distinguished from another build of it: code that has changed under one id would
     /// not be checked.
-    pub(crate) fn of(rows: &Rows, device: Device) -> Option<Self> {
+    pub(crate) fn of(rows: &Rows, device: &Device) -> Option<Self> {
         let (store, writes) = (rows.store()?, rows.writes());
         let conditions = format!("checks {CHECKS}, {}, {}", libraries(device), program()?);
         Some(Self { store: store.clone(), writes, conditions, recorded: Level::Nothing })
@@ -75,7 +75,7 @@ impl Record {
 }
 
 /// The versions of what computes, and on what. The host is left out: it has another name in each container.
-fn libraries(device: Device) -> String {
+fn libraries(device: &Device) -> String {
     let entries = provenance(device).into_iter().filter(|(name, _)| name != "host" && name != "program");
     entries.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use crate::tensor::kind_name;
+use crate::tensor::torch::kind_name;
 use crate::{Error, Result};
 
 /// Gives a variable the dtype that its weight has in the file; its values come later.

@@ -1,26 +1,31 @@
 //! Weights that can no longer change, and their fingerprint.
 
+#[cfg(feature = "tch")]
 mod dtype;
+#[cfg_attr(not(feature = "tch"), expect(dead_code, reason = "networks are made by libraries"))]
 mod refuse;
+#[cfg_attr(feature = "tch", cfg(test))]
+mod safetensors;
+#[cfg(feature = "tch")]
 mod script;
+#[cfg(feature = "tch")]
+mod torch;
 mod weights;
 
 pub use weights::Weights;
 
 use std::any::type_name;
-use std::borrow::Borrow;
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 
-use tch::nn::{self, VarStore};
-use tch::{Device, Tensor};
-
 use crate::identity::Identity;
 use crate::identity::stateless::Stateless;
 use crate::identity::watch::Weight;
-use crate::{Error, Result, tensor};
+#[cfg(feature = "ndarray")]
+use crate::tensor::Element;
+use crate::tensor::{AsTensor, Device, TensorLike, TensorMemory, Watched, WatchedElements};
+use crate::{Error, Result};
 
 /// A network whose weights never change: the only form in which a cached module may hold weights.
 ///
@@ -75,102 +80,34 @@ pub struct Frozen<M> {
     fingerprint: String,
     device: Device,
     /// Whether `weights` is all there is, so that it can be saved.
+    #[cfg_attr(not(feature = "tch"), expect(dead_code, reason = "only networks of tch are saved"))]
     complete: bool,
 }
 
 impl<M> Frozen<M> {
-    /// Builds a network on `device` and loads its weights from a file: `.safetensors`, `.pt` and `.bin` (a
-    /// pickled dictionary of tensors), or libtorch's own format (any other ending).
-    ///
-    /// Weights take the dtype they have in the file. A view of a weight that `build` makes and keeps, such as its transpose, follows
-    /// only if the variable has that dtype already (`path.set_kind(Kind::BFloat16)` before the view is made). Otherwise the view
-    /// becomes NaN, or the lowest number of an integer type, and so do the outputs. A copy of a weight, such as a contiguous
-    /// transpose, never follows: it keeps the initial values. So make views and copies in the forward pass.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read, lacks a weight of the network, or contains one in another shape, or in
-    /// another dtype than a variable of truth values, or if libtorch does not have the device. Refuses the networks that
-    /// [`build`](Self::build) refuses.
-    pub fn load(
+    /// Freezes the tensors of a network, under their names; `watch` begins to watch one, with a sample of that many cache lines.
+    fn of<T: TensorLike, W: Watched + 'static>(
+        module: M,
+        mut variables: Vec<(String, T)>,
         device: Device,
-        file: impl AsRef<Path>,
-        build: impl FnOnce(&nn::Path<'_>) -> M,
+        watch: impl Fn(T, usize) -> Result<W>,
     ) -> Result<Self> {
-        let file = file.as_ref();
-        refuse::check::<M>()?;
-        tensor::check_device(device)?;
-        let mut variables = VarStore::new(device);
-        let module = build(&variables.root());
-        let held = read(file)?;
-        fill(&variables, &held, file)?;
-        variables.freeze();
-        Self::from_parts(module, variables.variables().into_iter().collect(), device)
-    }
-
-    /// Builds a network in a variable store of the caller's and freezes it. The store is taken by value,
-    /// so that no caller can thaw it.
-    ///
-    /// A network that exists already, trained a moment ago, is handed over with the store it lives in:
-    ///
-    /// ```
-    /// use tcx::Frozen;
-    /// use tch::{Device, nn};
-    ///
-    /// let store = nn::VarStore::new(Device::Cpu);
-    /// let fc = nn::linear(store.root() / "fc", 4, 2, Default::default());
-    /// // … training …
-    /// let fc = Frozen::build(store, |_| fc)?;
-    /// # Ok::<(), tcx::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store had variables before and `build` adds others, because libtorch would give the new ones new
-    /// names and fresh values. A store without variables is refused, because two networks would share one identity. So is a
-    /// weight that another thread writes to during this call. So is a network that contains a TorchScript module, a `Cell`, a
-    /// `Mutex` or the like, if the name of its type shows it. So is a store on a device that libtorch does not have.
-    pub fn build(mut variables: VarStore, build: impl FnOnce(&nn::Path<'_>) -> M) -> Result<Self> {
-        refuse::check::<M>()?;
-        tensor::check_device(variables.device())?;
-        let before = variables.variables();
-        let module = build(&variables.root());
-        let mut after: Vec<_> = variables.variables().into_iter().collect();
-        if after.is_empty() {
-            return Err(refuse::weightless::<M>());
-        }
-        after.sort_by(|(a, _), (b, _)| a.cmp(b));
-        if let (false, Some((added, _))) =
-            (before.is_empty(), after.iter().find(|(name, _)| !before.contains_key(name)))
-        {
-            return Err(Error::weights(
-                format!("weight `{added}`"),
-                format!(
-                    "was created in a variable store that already had variables ({}), so its values would be newly initialized: \
-                     return the existing network from the closure (`|_| network`), or build in an empty store",
-                    before.len()
-                ),
-            ));
-        }
-        variables.freeze();
-        let device = variables.device();
-        Self::from_parts(module, after, device)
-    }
-
-    fn from_parts(module: M, mut variables: Vec<(String, Tensor)>, device: Device) -> Result<Self> {
         variables.sort_by(|(a, _), (b, _)| a.cmp(b));
-        if let Some((name, _)) = variables.iter().find(|(_, tensor)| tensor.requires_grad()) {
+        if let Some((name, _)) = variables.iter().find(|(_, tensor)| tensor.tracks_gradients()) {
             return Err(Error::weights(
                 format!("weight `{name}`"),
                 "tracks gradients: expected a variable of the store, found a tensor computed from others; detach it",
             ));
         }
-        let before = fingerprint(variables.iter().map(|(name, tensor)| (name, tensor)))?;
-        let of = variables.len();
-        let weights = variables.into_iter().map(|(name, tensor)| Weight::freeze(name, tensor, of));
-        let weights = weights.collect::<Result<Vec<_>>>()?;
+        let before = fingerprint(variables.iter().map(|(name, tensor)| (name.as_str(), tensor)))?;
+        let lines = Weight::lines(variables.len());
+        let freeze = |(name, tensor)| Ok(Weight { name, tensor: Box::new(watch(tensor, lines)?) });
+        let weights = variables.into_iter().map(freeze).collect::<Result<Vec<_>>>()?;
         // Another thread may write to them: what is watched from here on has to be what the fingerprint says.
-        let fingerprint = fingerprint(weights.iter().map(|weight| (&weight.name, &weight.tensor)))?;
+        let fingerprint =
+            fingerprint(weights.iter().filter_map(|weight| {
+                Some((weight.name.as_str(), weight.tensor.own().downcast_ref::<T>()?))
+            }))?;
         if fingerprint != before {
             let message = "another thread wrote to a weight during the call";
             return Err(Error::weights(format!("network `{}`", type_name::<M>()), message)
@@ -184,64 +121,33 @@ impl<M> Frozen<M> {
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
-
-    /// The device that holds the weights.
-    pub fn device(&self) -> Device {
-        self.device
-    }
-
-    /// Writes the weights into a file for [`load`](Self::load); the ending chooses the format, and
-    /// `.safetensors` is the one to choose.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be written, or if this is a TorchScript network, whose file exists already.
-    pub fn save(&self, file: impl AsRef<Path>) -> Result<()> {
-        let file = file.as_ref();
-        if !self.complete {
-            let message = "contains code besides its weights: copy the file that it was loaded from";
-            return Err(Error::weights("a TorchScript network", message));
-        }
-        let tensors =
-            self.weights.iter().map(|weight| Ok((&weight.name, dense(&weight.name, &weight.tensor)?)));
-        let tensors = tensors.collect::<Result<Vec<_>>>()?;
-        let written = if is_safetensors(file) {
-            Tensor::write_safetensors(&tensors, file)
-        } else {
-            Tensor::save_multi(&tensors, file)
-        };
-        written.map_err(|error| unusable(file, "cannot be written").with_source(tensor::brief(error)))
-    }
 }
 
-impl Frozen<Tensor> {
-    /// A tensor of constants: class prototypes, a mean image. It is copied, so that no one else can write
-    /// to it.
+impl<T: TensorLike + Clone + Send> Frozen<T> {
+    /// A tensor of constants, of any library: class prototypes, a mean image. It is copied, so that no one else can write to it.
+    ///
+    /// Its fingerprint is that of the same tensor in every other library.
     ///
     /// ```
-    /// let mean = tcx::Frozen::tensor(tch::Tensor::from_slice(&[0.485f32, 0.456, 0.406]))?;
-    /// assert_eq!(mean.size(), [3]);
+    /// # #[cfg(feature = "ndarray")]
+    /// # {
+    /// let mean = tcx::Frozen::constant(&ndarray::arr1(&[0.485_f32, 0.456, 0.406]))?;
+    /// assert_eq!(mean.len(), 3);
+    /// # }
     /// # Ok::<(), tcx::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Returns an error if the tensor is sparse, quantized or undefined: it has no plain memory.
-    pub fn tensor(tensor: impl Borrow<Tensor>) -> Result<Self> {
-        let _no_grad = tch::no_grad_guard();
-        let tensor = tensor.borrow();
-        if !tensor.defined() {
-            return Err(Error::weights("tensor", "is undefined"));
-        }
-        let refused = |found| Error::weights("tensor", format!("expected a dense tensor, found {found}"));
-        tensor::check_dense(tensor).map_err(refused)?;
-        let copied = tensor.f_zeros_like().and_then(|mut copy| copy.f_copy_(tensor).map(|()| copy));
-        let copy = copied.map_err(|error| match tensor::compressed(tensor) {
-            Some(found) => refused(found.to_owned()),
-            None => error.into(),
-        })?;
-        let (own, device) = (copy.shallow_clone(), copy.device());
-        Self::from_parts(own, vec![(String::new(), copy)], device)
+    /// Returns an error if the tensor has no plain elements.
+    pub fn constant(tensor: &T) -> Result<Self> {
+        let (dtype, shape, device) = (tensor.dtype(), tensor.shape(), tensor.device());
+        let refused =
+            |error: Error| Error::weights("tensor", format!("expected a dense tensor, found {error}"));
+        let memory =
+            tensor.with_bytes(|bytes| TensorMemory::copied(dtype?, bytes)).flatten().map_err(refused)?;
+        let copy = T::from_memory(memory, &shape)?.move_to(&device)?;
+        Self::of(copy.clone(), vec![(String::new(), copy)], device, WatchedElements::freeze)
     }
 }
 
@@ -253,9 +159,17 @@ impl<M> Deref for Frozen<M> {
     }
 }
 
+impl<T: TensorLike> AsTensor for Frozen<T> {
+    type Tensor = T;
+
+    fn as_tensor(&self) -> &T {
+        &self.module
+    }
+}
+
 impl<M> Stateless for Frozen<M> {
     fn identity(&self, identity: &mut Identity) {
-        identity.weights(&self.fingerprint, self.device, &self.weights);
+        identity.weights(&self.fingerprint, &self.device, &self.weights);
     }
 }
 
@@ -269,116 +183,53 @@ impl<M> fmt::Debug for Frozen<M> {
     }
 }
 
-fn is_safetensors(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| ending == "safetensors")
-}
-
-/// The tensors in a file.
-fn read(file: &Path) -> Result<HashMap<String, Tensor>> {
-    // libtorch's own message for a missing file does not say which.
-    if let Err(error) = std::fs::File::open(file) {
-        return Err(unusable(file, "cannot be read").with_source(error));
-    }
-    let tensors = match file.extension().and_then(|ending| ending.to_str()) {
-        Some("safetensors") => Tensor::read_safetensors(file),
-        Some("pt" | "bin") => Tensor::loadz_multi_with_device(file, Device::Cpu),
-        _ => Tensor::load_multi_with_device(file, Device::Cpu),
-    };
-    let tensors = tensors.map_err(|error| {
-        unusable(file, "cannot be read as a file of tensors").with_source(tensor::brief(error))
-    })?;
-    Ok(tensors.into_iter().collect())
-}
-
 fn unusable(file: &Path, what: &str) -> Error {
     Error::weights(format!("weights file `{}`", file.display()), what)
 }
 
-/// Copies the weights into the variables.
-fn fill(variables: &VarStore, held: &HashMap<String, Tensor>, file: &Path) -> Result<()> {
-    let mut variables: Vec<_> = variables.variables().into_iter().collect();
-    variables.sort_by(|(a, _), (b, _)| a.cmp(b));
-    check(&variables, held).map_err(|message| unusable(file, &message))?;
-    let _no_grad = tch::no_grad_guard();
-    // All of them first: one may be a view of another, and takes its values from the file all the same.
-    for (name, variable) in &mut variables {
-        let Some(weight) = held.get(name.as_str()) else { continue };
-        dtype::take(name, variable, weight.f_kind()?)?;
+/// Enters the dtype, the shape and the elements: the array cannot change as long as a module holds it. It enters what a
+/// [`Frozen`] tensor of the same elements does.
+#[cfg(feature = "ndarray")]
+impl<E: Element, D: ndarray::Dimension + 'static> Stateless for ndarray::Array<E, D> {
+    fn identity(&self, identity: &mut Identity) {
+        let mut hasher = blake3::Hasher::new();
+        let _ = self.with_bytes(|bytes| enter(&mut hasher, ["", E::DTYPE.name()], self.shape(), bytes));
+        identity.unbuilt_weights(&named(&hasher));
     }
-    for (name, variable) in &mut variables {
-        let Some(weight) = held.get(name.as_str()) else { continue };
-        // Across devices, if need be.
-        variable.f_copy_(weight)?;
-    }
-    Ok(())
-}
-
-/// Whether a file holds every variable, in its shape; `copy_` alone would stretch a smaller one silently.
-fn check(variables: &[(String, Tensor)], held: &HashMap<String, Tensor>) -> Result<(), String> {
-    if variables.is_empty() {
-        return Err(
-            "the network uses none of its weights: create the network's variables in the path that the closure gets".into(),
-        );
-    }
-    let missing: Vec<_> = variables.iter().filter(|(name, _)| !held.contains_key(name)).collect();
-    if !missing.is_empty() {
-        let mut names: Vec<_> = held.keys().collect();
-        names.sort();
-        return Err(format!(
-            "lacks {} of the network's {} weights: {}; it contains {}",
-            missing.len(),
-            variables.len(),
-            few(missing.iter().map(|(name, _)| name)),
-            few(names.into_iter()),
-        ));
-    }
-    for (name, variable) in variables {
-        let (expected, found) = (variable.size(), held[name.as_str()].size());
-        if expected != found {
-            return Err(format!("weight `{name}`: expected shape {expected:?}, found {found:?}"));
-        }
-        if variable.is_floating_point() && !held[name.as_str()].is_floating_point() {
-            let found = tensor::kind_name(held[name.as_str()].kind());
-            return Err(format!("weight `{name}`: expected floating-point numbers, found {found}"));
-        }
-    }
-    Ok(())
-}
-
-/// The first names of a list, and how many more there are.
-fn few<'a>(mut names: impl Iterator<Item = &'a String>) -> String {
-    let first: Vec<_> = names.by_ref().take(4).map(|name| format!("`{name}`")).collect();
-    match (first.len(), names.count()) {
-        (0, _) => "nothing".to_owned(),
-        (_, 0) => first.join(", "),
-        (_, more) => format!("{} and {more} more", first.join(", ")),
-    }
-}
-
-fn dense(name: &str, tensor: &Tensor) -> Result<Tensor> {
-    tensor::dense(tensor).map_err(|found| {
-        Error::weights(format!("weight `{name}`"), format!("expected a dense tensor, found {found}"))
-    })
 }
 
 /// The canonical hash of some tensors: in the order of their names, each with its name, dtype, shape and
-/// little-endian values, every part preceded by its length.
-fn fingerprint<'a>(tensors: impl Iterator<Item = (&'a String, &'a Tensor)>) -> Result<String> {
+/// little-endian values, every part preceded by its length. It is the same in every library.
+fn fingerprint<'a, T: TensorLike>(tensors: impl Iterator<Item = (&'a str, &'a T)>) -> Result<String> {
     let mut tensors: Vec<_> = tensors.collect();
     tensors.sort_by_key(|(name, _)| *name);
     let mut hasher = blake3::Hasher::new();
     for (name, tensor) in tensors {
-        let mut part = |bytes: &[u8]| {
-            hasher.update(&(bytes.len() as u64).to_le_bytes());
-            hasher.update(bytes);
-        };
-        part(name.as_bytes());
-        part(tensor::kind_name(tensor.f_kind()?).as_bytes());
-        part(&tensor.size().into_iter().flat_map(i64::to_le_bytes).collect::<Vec<_>>());
-        tensor::with_bytes(&dense(name, tensor)?, part)?;
+        let (dtype, shape) = (tensor.dtype_name()?, tensor.shape());
+        tensor.with_bytes(|bytes| enter(&mut hasher, [name, &dtype], &shape, bytes)).map_err(|found| {
+            Error::weights(format!("weight `{name}`"), format!("expected a dense tensor, found {found}"))
+        })?;
     }
-    Ok(format!("blake3:{}", hasher.finalize()))
+    Ok(named(&hasher))
+}
+
+/// Enters a tensor, by its name, its dtype, its shape and its values.
+fn enter(hasher: &mut blake3::Hasher, names: [&str; 2], shape: &[usize], values: &[u8]) {
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    for name in names {
+        part(name.as_bytes());
+    }
+    part(&shape.iter().flat_map(|&dim| (dim as i64).to_le_bytes()).collect::<Vec<_>>());
+    part(values);
+}
+
+fn named(hasher: &blake3::Hasher) -> String {
+    format!("blake3:{}", hasher.finalize())
 }
 
 #[cfg(test)]
+#[cfg(feature = "tch")]
 mod tests;

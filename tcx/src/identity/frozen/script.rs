@@ -5,7 +5,8 @@ use std::path::Path;
 use tch::{CModule, Device};
 
 use super::{Frozen, unusable};
-use crate::{Result, tensor};
+use crate::Result;
+use crate::tensor::torch as tensor;
 
 impl Frozen<CModule> {
     /// Reads a TorchScript network onto `device`, in evaluation mode.

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{fingerprint, read};
+#[cfg(not(feature = "tch"))]
+use super::safetensors;
+#[cfg(feature = "tch")]
+use super::{fingerprint, torch};
 use crate::Result;
 use crate::identity::Identity;
 use crate::identity::stateless::Stateless;
@@ -42,8 +45,8 @@ impl Weights {
     ///
     /// Returns an error if the file cannot be read.
     pub fn of_part(file: impl AsRef<Path>, used: impl Fn(&str) -> bool) -> Result<Self> {
-        let tensors = read(file.as_ref())?;
-        let fingerprint = fingerprint(tensors.iter().filter(|(name, _)| used(name)))?;
+        let file = file.as_ref();
+        let fingerprint = fingerprint_of(file, used)?;
         Ok(Self { fingerprint })
     }
 
@@ -57,4 +60,17 @@ impl Stateless for Weights {
     fn identity(&self, identity: &mut Identity) {
         identity.unbuilt_weights(&self.fingerprint);
     }
+}
+
+#[cfg(feature = "tch")]
+fn fingerprint_of(file: &Path, used: impl Fn(&str) -> bool) -> Result<String> {
+    let tensors = torch::read(file)?;
+    let tensors = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
+    fingerprint(tensors.filter(|(name, _)| used(name)))
+}
+
+/// Without libtorch, only `.safetensors` can be read.
+#[cfg(not(feature = "tch"))]
+fn fingerprint_of(file: &Path, used: impl Fn(&str) -> bool) -> Result<String> {
+    safetensors::fingerprint(file, used)
 }

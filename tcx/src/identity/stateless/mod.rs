@@ -150,6 +150,7 @@ impl Stateless for Duration {
     }
 }
 
+#[cfg(feature = "tch")]
 impl Stateless for tch::Kind {
     fn identity(&self, identity: &mut Identity) {
         identity.value(format_args!("Kind::{self:?}"));
@@ -157,6 +158,7 @@ impl Stateless for tch::Kind {
 }
 
 /// Enters nothing: a module computes the same on every device.
+#[cfg(feature = "tch")]
 impl Stateless for tch::Device {
     fn identity(&self, _: &mut Identity) {}
 }
@@ -269,4 +271,5 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
 #[cfg(test)]
+#[cfg(feature = "tch")]
 mod tests;

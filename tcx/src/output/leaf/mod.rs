@@ -3,16 +3,16 @@
 
 mod optional;
 mod ragged;
+mod rows;
 mod storage;
 mod varying;
 
-use tch::Tensor;
-use tcx_store::{Column, ColumnType, DYNAMIC_DIM};
+use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM};
 
 use crate::identity::Identity;
-use crate::output::typed::{Element, Shape};
+use crate::output::typed::Shape;
 use crate::output::{ColumnReader, ColumnWriter};
-use crate::tensor::{TensorLeaf, dense, kind_name, with_bytes};
+use crate::tensor::{DenseLeaf, Element, Fixed, TensorLike};
 use crate::{ErrorKind, Result};
 
 pub use ragged::Ragged;
@@ -30,6 +30,9 @@ pub trait TensorField<C>: Sized {
     /// The column.
     const COLUMN: ColumnType;
 
+    /// What the type of the tensors fixes, and the dtype and the rank that the column needs of them.
+    const FIXED: Option<(Fixed, DType, usize)>;
+
     /// Copies the rows into the columns.
     fn write(&self, writer: &mut ColumnWriter) -> Result<()>;
 
@@ -45,12 +48,15 @@ pub trait TensorField<C>: Sized {
 #[derive(Debug)]
 pub struct Dense<E, S, T = E>(std::marker::PhantomData<(E, S, T)>);
 
-impl<E: Element, S: Shape, T: Element> TensorField<Dense<E, S, T>> for Tensor {
+// The message of `TensorField` says more about a type that is none than one about `TensorLike`.
+#[diagnostic::do_not_recommend]
+impl<E: Element, S: Shape, T: Element, V: TensorLike> TensorField<Dense<E, S, T>> for V {
     const COLUMN: ColumnType = ColumnType::Dense { dtype: storage::of::<E, T>(), shape: S::DIMS };
+    const FIXED: Option<(Fixed, DType, usize)> = Some((Fixed::by::<V>(), E::DTYPE, S::DIMS.len() + 1));
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
         let shape: Vec<usize> = std::iter::once(writer.rows()).chain(S::DIMS.iter().copied()).collect();
-        check::<E>(self, &shape, None, writer)?;
+        check::<E, V>(self, &shape, None, writer)?;
         let column = with_elements(self, writer, |bytes| Column::dense(&storage::narrow::<E, T>(bytes)))?;
         writer.push(column);
         Ok(())
@@ -58,9 +64,9 @@ impl<E: Element, S: Shape, T: Element> TensorField<Dense<E, S, T>> for Tensor {
 
     fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
         let leaf = reader.next_leaf();
-        let tensor = reader.tensor(TensorLeaf { leaf, dims: S::DIMS, kind: storage::kind::<T>() })?;
-        let tensor = tensor.with_rows(reader.rows())?;
-        storage::widen::<E, T>(tensor, reader.device())
+        let memory = reader.memory(DenseLeaf::of::<V>(leaf, S::DIMS, T::DTYPE))?;
+        let shape: Vec<usize> = std::iter::once(reader.rows().len()).chain(S::DIMS.iter().copied()).collect();
+        V::from_stored(memory, &shape, E::DTYPE, reader.device())
     }
 
     fn describe(identity: &mut Identity) {
@@ -69,8 +75,8 @@ impl<E: Element, S: Shape, T: Element> TensorField<Dense<E, S, T>> for Tensor {
 }
 
 /// Compares a tensor with its declaration; `shape` has [`DYNAMIC_DIM`] where it may have any size. It may be that of one sample.
-fn check<E: Element>(
-    value: &Tensor,
+fn check<E: Element, V: TensorLike>(
+    value: &V,
     shape: &[usize],
     sample: Option<usize>,
     writer: &ColumnWriter,
@@ -81,27 +87,24 @@ fn check<E: Element>(
         let of = sample.map_or_else(String::new, |sample| format!(" for sample {sample} of the batch"));
         writer.mismatch(format!("{} [{}]", E::DTYPE, dims.join(", ")), format!("{found}{of}"))
     };
-    if !value.defined() {
-        return Err(mismatch("an undefined tensor".to_owned()));
-    }
-    let (kind, size) = (value.f_kind(), value.size());
+    let dtype = value.dtype().map_err(|error| mismatch(error.to_string()))?;
+    let size = value.shape();
     let fits = size.len() == shape.len()
-        && size.iter().zip(shape).all(|(&found, &dim)| dim == DYNAMIC_DIM || found == dim as i64);
-    match kind {
-        Ok(kind) if kind == E::KIND && fits => Ok(()),
-        Ok(kind) => Err(mismatch(format!("{} {size:?}", kind_name(kind)))),
-        Err(_) => Err(mismatch(format!("a dtype unknown to tch, {size:?}"))),
-    }
+        && size.iter().zip(shape).all(|(&found, &dim)| dim == DYNAMIC_DIM || found == dim);
+    if dtype == E::DTYPE && fits { Ok(()) } else { Err(mismatch(format!("{dtype} {size:?}"))) }
 }
 
 /// The bytes of a tensor's elements in row-major order, given to `use_bytes` for the time of a call.
-fn with_elements<T>(tensor: &Tensor, writer: &ColumnWriter, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
-    if writer.refuses_gradients() && tensor.requires_grad() {
+fn with_elements<R>(
+    tensor: &impl TensorLike,
+    writer: &ColumnWriter,
+    use_bytes: impl FnOnce(&[u8]) -> R,
+) -> Result<R> {
+    if writer.refuses_gradients() && tensor.tracks_gradients() {
         let found = "one that does: a trainable tensor takes part";
         let error = writer.mismatch("a tensor that tracks no gradients", found);
         let error = error.of_kind(ErrorKind::ModuleViolation);
         return Err(error.with_remedy("hold it in `Frozen`, or detach the inputs"));
     }
-    let dense = dense(tensor).map_err(|error| writer.mismatch("a dense tensor", error))?;
-    with_bytes(&dense, use_bytes)
+    tensor.with_bytes(use_bytes).map_err(|error| writer.mismatch("a dense tensor", error.to_string()))
 }

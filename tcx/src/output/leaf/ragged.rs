@@ -1,14 +1,13 @@
 //! Tensors that differ in their first dimension, joined along it.
 
-use tch::{Kind, Tensor};
-use tcx_store::{Column, ColumnType, DYNAMIC_DIM};
+use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM};
 
 use super::{TensorField, Varying, check, storage, with_elements};
 use crate::Result;
 use crate::identity::Identity;
-use crate::output::typed::{Element, Shape};
+use crate::output::typed::Shape;
 use crate::output::{ColumnReader, ColumnWriter};
-use crate::tensor::{self, kind_name};
+use crate::tensor::{self, DefaultTensor, Element, Fixed, TensorLike, assert_fits};
 
 /// The samples of a batch, which differ in their first dimension, joined along it into one tensor. Use it instead of
 /// `Vec<Tensor>` for a field with a shape like `[_, 768]`; both read the same rows.
@@ -28,23 +27,30 @@ use crate::tensor::{self, kind_name};
 /// let tokens = Ragged { values, offsets: Tensor::from_slice(&[0i64, 2, 2, 3]) };
 /// # let _ = Features { tokens };
 /// ```
+///
+/// `V` is the type of the values, and `O` that of the offsets, for a library whose types fix their elements:
+/// `Ragged<Array2<f32>, Array1<i64>>`.
 #[derive(Debug)]
-pub struct Ragged {
+pub struct Ragged<V = DefaultTensor, O = V> {
     /// The samples, one after the other: `[sum of their sizes, 768]`.
-    pub values: Tensor,
+    pub values: V,
     /// Where each sample begins in `values`, and where the last one ends: an `i64` tensor with one more element than there are
     /// samples.
-    pub offsets: Tensor,
+    pub offsets: O,
 }
 
-impl<E: Element, S: Shape, T: Element> TensorField<Varying<E, S, T>> for Ragged {
+impl<E: Element, S: Shape, T: Element, V: TensorLike, O: TensorLike> TensorField<Varying<E, S, T>>
+    for Ragged<V, O>
+{
     const COLUMN: ColumnType = {
         check_first(S::DIMS);
+        assert_fits(Fixed::by::<O>(), DType::I64, 1);
         Varying::<E, S, T>::COLUMN
     };
+    const FIXED: Option<(Fixed, DType, usize)> = Some((Fixed::by::<V>(), E::DTYPE, S::DIMS.len()));
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
-        check::<E>(&self.values, S::DIMS, None, writer)?;
+        check::<E, V>(&self.values, S::DIMS, None, writer)?;
         let ends = self.ends(writer)?;
         let width = S::DIMS.iter().skip(1).product::<usize>() * T::DTYPE.size();
         let values =
@@ -66,11 +72,11 @@ impl<E: Element, S: Shape, T: Element> TensorField<Varying<E, S, T>> for Ragged 
             }
             offsets.push(offsets[row] + (bytes / width) as i64);
         }
-        let mut size: Vec<i64> = S::DIMS.iter().map(|&dim| dim as i64).collect();
-        size[0] = offsets[count];
-        let values = tensor::rows(rows, leaf, 0..count, &size, storage::kind::<T>())?;
-        let values = storage::widen::<E, T>(values, reader.device())?;
-        let offsets = tensor::to_device(&Tensor::f_from_slice(&offsets)?, reader.device(), Kind::Int64)?;
+        let mut shape = S::DIMS.to_vec();
+        shape[0] = offsets[count] as usize;
+        let values = tensor::rows::<V>(rows, leaf, 0..count, &shape, T::DTYPE)?;
+        let values = V::from_stored(values, &shape, E::DTYPE, reader.device())?;
+        let offsets = O::from_stored(offsets.into(), &[count + 1], DType::I64, reader.device())?;
         Ok(Self { values, offsets })
     }
 
@@ -79,23 +85,20 @@ impl<E: Element, S: Shape, T: Element> TensorField<Varying<E, S, T>> for Ragged 
     }
 }
 
-impl Ragged {
+impl<V: TensorLike, O: TensorLike> Ragged<V, O> {
     /// Where each sample ends in `values`, after comparing the offsets with the samples and with them.
     fn ends(&self, writer: &ColumnWriter) -> Result<Vec<usize>> {
         let Self { values, offsets } = self;
         let samples = writer.rows();
-        let total = values.size()[0];
+        let total = values.shape()[0] as i64;
         let mismatch = |found: String| {
             let expected = format!("offsets: i64 [{}], ascending from 0 to {total}", samples + 1);
             writer.mismatch(expected, format!("offsets: {found}"))
         };
-        if !offsets.defined() {
-            return Err(mismatch("an undefined tensor".to_owned()));
-        }
-        let (kind, size) =
-            (offsets.f_kind().map_or_else(|_| "unknown".to_owned(), kind_name), offsets.size());
-        if offsets.f_kind().ok() != Some(Kind::Int64) || size != [samples as i64 + 1] {
-            return Err(mismatch(format!("{kind} {size:?}")));
+        let dtype = offsets.dtype().map_err(|error| mismatch(error.to_string()))?;
+        let size = offsets.shape();
+        if dtype != DType::I64 || size != [samples + 1] {
+            return Err(mismatch(format!("{dtype} {size:?}")));
         }
         let offsets: Vec<i64> = with_elements(offsets, writer, |bytes| {
             bytes.as_chunks().0.iter().map(|chunk| i64::from_le_bytes(*chunk)).collect()

@@ -4,13 +4,10 @@ use std::borrow::Cow;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use tch::{Device, Kind, Tensor};
 use tcx_store::DType;
 
-use crate::Result;
 use crate::identity::Identity;
-use crate::output::typed::Element;
-use crate::tensor::to_device;
+use crate::tensor::Element;
 
 /// The dtype of a column of `E` that is stored as `T`.
 pub(super) const fn of<E: Element, T: Element>() -> DType {
@@ -44,24 +41,9 @@ fn rounded<H: bytemuck::NoUninit>(bytes: &[u8], zero: H, round: impl FnOnce(&mut
     bytemuck::cast_slice(&halves).to_vec()
 }
 
-/// The kind of a tensor that takes the stored bytes. A byte of a bool that is neither 0 nor 1 would be undefined behaviour
-/// in libtorch, and a file may contain any byte; so they are read as bytes, and compared.
-pub(super) fn kind<T: Element>() -> Kind {
-    match T::KIND {
-        Kind::Bool => Kind::Uint8,
-        kind => kind,
-    }
-}
-
-/// The elements as they were declared, on their device, from a tensor that took the stored bytes.
-pub(super) fn widen<E: Element, T: Element>(tensor: Tensor, device: Device) -> Result<Tensor> {
-    let tensor = if T::KIND == Kind::Bool { tensor.f_ne(0)? } else { tensor };
-    to_device(&tensor, device, E::KIND)
-}
-
 /// Enters that elements are not stored as they are.
 pub(super) fn describe<E: Element, T: Element>(identity: &mut Identity) {
-    if E::KIND != T::KIND {
+    if E::DTYPE != T::DTYPE {
         identity.value(format!("{}, stored as {}", E::DTYPE, T::DTYPE));
     }
 }
@@ -112,16 +94,5 @@ mod tests {
     #[test]
     fn what_is_stored_as_it_is_is_not_copied() {
         assert!(matches!(narrow::<f16, f16>(&[1, 2]), Cow::Borrowed([1, 2])));
-    }
-
-    #[test]
-    fn every_half_is_widened_exactly() {
-        let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        let wide = widen::<f32, f16>(Tensor::from_slice(&halves), Device::Cpu).unwrap();
-        let wide = Vec::<f32>::try_from(wide).unwrap();
-        let same = |(half, wide): (&f16, &f32)| {
-            half.is_nan() && wide.is_nan() || half.to_f32().to_bits() == wide.to_bits()
-        };
-        assert!(halves.iter().zip(&wide).all(same));
     }
 }

@@ -2,15 +2,14 @@
 
 use std::marker::PhantomData;
 
-use tch::Tensor;
-use tcx_store::{Column, ColumnType, DYNAMIC_DIM};
+use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM};
 
 use super::{TensorField, check, storage, with_elements};
 use crate::Result;
 use crate::identity::Identity;
-use crate::output::typed::{Element, Shape};
+use crate::output::typed::Shape;
 use crate::output::{ColumnReader, ColumnWriter};
-use crate::tensor;
+use crate::tensor::{self, Element, Fixed, TensorLike};
 
 /// Marks tensors of one dtype whose shape has dimensions of [`DYNAMIC_DIM`] size, stored as `T`.
 #[doc(hidden)]
@@ -25,19 +24,19 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
         S::DIMS.iter().filter(|&&dim| dim == DYNAMIC_DIM).count()
     }
 
-    fn write<'a>(
-        tensors: impl Iterator<Item = Option<&'a Tensor>>,
+    pub(super) fn write<'a, V: TensorLike>(
+        tensors: impl Iterator<Item = Option<&'a V>>,
         writer: &mut ColumnWriter,
     ) -> Result<(Column, Option<Column>)> {
         let (mut values, mut ends, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
         for (sample, tensor) in tensors.enumerate() {
             if let Some(tensor) = tensor {
-                check::<E>(tensor, S::DIMS, Some(sample), writer)?;
+                check::<E, V>(tensor, S::DIMS, Some(sample), writer)?;
                 with_elements(tensor, writer, |bytes| {
                     values.extend_from_slice(&storage::narrow::<E, T>(bytes));
                 })?;
-                let own = tensor.size().into_iter().zip(S::DIMS).filter(|(_, dim)| **dim == DYNAMIC_DIM);
-                sizes.extend(own.flat_map(|(size, _)| size.to_le_bytes()));
+                let own = tensor.shape().into_iter().zip(S::DIMS).filter(|(_, dim)| **dim == DYNAMIC_DIM);
+                sizes.extend(own.flat_map(|(size, _)| (size as i64).to_le_bytes()));
             } else {
                 sizes.resize(sizes.len() + Self::varying() * size_of::<i64>(), 0);
             }
@@ -53,18 +52,22 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
         (leaf, (Self::varying() > 1).then(|| reader.next_leaf()))
     }
 
-    fn read(reader: &ColumnReader<'_>, leaves: (usize, Option<usize>), row: usize) -> Result<Tensor> {
-        let size = Self::size(reader, leaves, row)?;
-        let tensor = tensor::rows(reader.rows(), leaves.0, row..row + 1, &size, storage::kind::<T>())?;
-        storage::widen::<E, T>(tensor, reader.device())
+    fn read<V: TensorLike>(
+        reader: &ColumnReader<'_>,
+        leaves: (usize, Option<usize>),
+        row: usize,
+    ) -> Result<V> {
+        let shape = Self::shape(reader, leaves, row)?;
+        let memory = tensor::rows::<V>(reader.rows(), leaves.0, row..row + 1, &shape, T::DTYPE)?;
+        V::from_stored(memory, &shape, E::DTYPE, reader.device())
     }
 
     /// The shape of a row, which is as large as its elements are many.
-    fn size(
+    fn shape(
         reader: &ColumnReader<'_>,
         (leaf, sizes): (usize, Option<usize>),
         row: usize,
-    ) -> Result<Vec<i64>> {
+    ) -> Result<Vec<usize>> {
         let elements = reader.rows().bytes(leaf, row).len() / T::DTYPE.size();
         let known: usize = S::DIMS.iter().filter(|&&dim| dim != DYNAMIC_DIM).product();
         let sizes: Vec<i64> = match sizes {
@@ -79,7 +82,7 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
         let size: Vec<i64> = S::DIMS.iter().map(dim).collect();
         let whole = size.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim.try_into().ok()?));
         if whole == Some(elements) {
-            return Ok(size);
+            return Ok(size.into_iter().map(|dim| dim as usize).collect());
         }
         Err(reader.mismatch(
             leaf,
@@ -89,8 +92,11 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
     }
 }
 
-impl<E: Element, S: Shape, T: Element> TensorField<Varying<E, S, T>> for Vec<Tensor> {
+// The message of `TensorField` says more about a type that is none than one about `TensorLike`.
+#[diagnostic::do_not_recommend]
+impl<E: Element, S: Shape, T: Element, V: TensorLike> TensorField<Varying<E, S, T>> for Vec<V> {
     const COLUMN: ColumnType = Varying::<E, S, T>::COLUMN;
+    const FIXED: Option<(Fixed, DType, usize)> = Some((Fixed::by::<V>(), E::DTYPE, S::DIMS.len()));
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
         writer.check_rows(self.len())?;
@@ -109,8 +115,9 @@ impl<E: Element, S: Shape, T: Element> TensorField<Varying<E, S, T>> for Vec<Ten
     }
 }
 
-impl<E: Element, S: Shape, T: Element> TensorField<Varying<E, S, T>> for Vec<Option<Tensor>> {
+impl<E: Element, S: Shape, T: Element, V: TensorLike> TensorField<Varying<E, S, T>> for Vec<Option<V>> {
     const COLUMN: ColumnType = ColumnType::Optional(&Varying::<E, S, T>::COLUMN);
+    const FIXED: Option<(Fixed, DType, usize)> = Some((Fixed::by::<V>(), E::DTYPE, S::DIMS.len()));
 
     fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
         writer.check_rows(self.len())?;

@@ -4,9 +4,8 @@ use half::{bf16, f16};
 use tcx_store::{Column, ColumnType, DType, Lookup};
 
 use crate::output::shape::MOST_DIMS;
-use crate::output::typed::Element;
 use crate::output::{ColumnReader, ColumnWriter};
-use crate::tensor::{fill_numbers, numbers};
+use crate::tensor::{Element, fill_numbers, numbers};
 
 /// The dimensions of an array; those beyond `rank` are not there. One too many is kept, to be complained about.
 #[doc(hidden)]

@@ -1,15 +1,14 @@
-//! The bytes of tensors and of numbers. The facade's only unsafe code: every caller hands over what is
-//! checked here, and gets a slice that cannot outlive the checked value.
+//! The bytes of tensors: every caller hands over what is checked here, and gets a slice that cannot outlive the checked value.
 
 #![expect(unsafe_code, reason = "libtorch gives addresses, the store takes slices")]
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::slice;
 
 use tch::{Device, Kind, Tensor};
-use tcx_store::{Destination, Lookup};
+use tcx_store::DType;
 
+use crate::tensor::NewMemory;
 use crate::{Error, Result};
 
 /// The bytes of a dense CPU tensor, in order, given to `use_bytes` for the time of a call.
@@ -64,100 +63,27 @@ pub(crate) fn plain_len(tensor: &Tensor) -> Option<usize> {
     memory(tensor).ok().map(|memory| memory.map_or(0, |(_, len)| len))
 }
 
-/// A tensor of which each row is one of a dense leaf.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TensorLeaf {
-    /// The number of the leaf.
-    pub(crate) leaf: usize,
-    /// The shape of a row.
-    pub(crate) dims: &'static [usize],
-    pub(crate) kind: Kind,
-}
-
-/// A new CPU tensor for the rows of a dense leaf, whose bytes may not have been written yet: no other code has it before
-/// [`with_rows`](Self::with_rows) has written them all.
-#[derive(Debug)]
-pub(crate) struct NewTensor {
-    pub(crate) leaf: usize,
-    tensor: Tensor,
-    was_lent: bool,
-}
-
-impl NewTensor {
-    /// For `rows` rows.
-    pub(crate) fn new(of: &TensorLeaf, rows: usize) -> Result<Self> {
-        let size: Vec<i64> = std::iter::once(&rows).chain(of.dims).map(|&dim| dim as i64).collect();
-        let tensor = Tensor::f_empty(size, (of.kind, Device::Cpu))?;
-        Ok(Self { leaf: of.leaf, tensor, was_lent: false })
-    }
-
-    /// Gives the memory of these tensors to `look_up`, for the time of a call.
-    pub(crate) fn lend<T>(
-        tensors: &mut [Self],
-        look_up: impl FnOnce(&mut [Destination<'_>]) -> T,
-    ) -> Result<T> {
-        let mut destinations = Vec::with_capacity(tensors.len());
-        for Self { leaf, tensor, was_lent } in tensors {
-            *was_lent = true;
-            // SAFETY: `tensor` is borrowed mutably until `look_up` has returned, and cannot be dropped meanwhile.
-            destinations.push(Destination { leaf: *leaf, bytes: unsafe { new_bytes(tensor) }? });
-        }
-        Ok(look_up(&mut destinations))
-    }
-
-    /// The tensor with all the rows: those that `rows`, for which it was [lent](Self::lend), has not copied into it are now.
-    pub(crate) fn with_rows(self, rows: &Lookup) -> Result<Tensor> {
-        // SAFETY: `tensor` is owned here, and dropped or returned after the bytes were used.
-        let bytes = unsafe { new_bytes(&self.tensor) }?;
-        // The memory of a tensor that was not lent may be that of one that was and is gone.
-        if self.was_lent {
-            rows.copy_rest(self.leaf, bytes);
-        } else {
-            rows.copy_dense(self.leaf, bytes);
-        }
-        Ok(self.tensor)
-    }
-}
-
-/// The bytes of a new tensor.
-///
-/// # Safety
-///
-/// No other code has the tensor, and it outlives the slice.
-unsafe fn new_bytes<'t>(tensor: &Tensor) -> Result<&'t mut [MaybeUninit<u8>]> {
-    let Some((address, len)) = memory(tensor)? else { return Ok(&mut []) };
-    // SAFETY: as in `with_bytes`, but the caller ensures that no other code has the tensor. Its bytes may be uninitialised, which
-    // `MaybeUninit` allows; they are written before a user gets the tensor, by `NewTensor::with_rows` or `copy_rows`.
-    Ok(unsafe { slice::from_raw_parts_mut(address.cast(), len) })
-}
-
-/// Some rows of leaf number `leaf`, one after the other in a new CPU tensor, which has room for exactly them.
-pub(crate) fn rows(
-    rows: &Lookup,
-    leaf: usize,
-    positions: Range<usize>,
-    size: &[i64],
-    kind: Kind,
-) -> Result<Tensor> {
+/// The memory of a new CPU tensor, whose bytes were not written yet.
+pub(super) fn new_memory(dtype: DType, kind: Kind, shape: &[usize]) -> Result<NewMemory> {
+    let size: Vec<i64> = shape.iter().map(|&dim| dim as i64).collect();
     let tensor = Tensor::f_empty(size, (kind, Device::Cpu))?;
-    // SAFETY: it was made in the line before, and is returned after the bytes were used.
-    rows.copy_rows(leaf, positions, unsafe { new_bytes(&tensor) }?);
+    let (address, len) = memory(&tensor)?.unwrap_or((std::ptr::null_mut(), 0));
+    // SAFETY: `memory` gives the start and the length of the elements of the tensor that was made above. No other code has that
+    // tensor, and it frees them when it is dropped.
+    Ok(unsafe { NewMemory::of_object(dtype, address, len, tensor) })
+}
+
+/// A new CPU tensor of these elements.
+pub(super) fn copy_of(bytes: &[u8], kind: Kind, size: &[i64]) -> Result<Tensor> {
+    let tensor = Tensor::f_empty(size, (kind, Device::Cpu))?;
+    let (address, len) = memory(&tensor)?.unwrap_or((std::ptr::null_mut(), 0));
+    assert_eq!(bytes.len(), len, "the elements have the shape");
+    if len > 0 {
+        // SAFETY: `memory` gives the start and the length of the elements of the tensor that was made above, which no other code has,
+        // so that they do not overlap `bytes`; the lengths were compared.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address, len) };
+    }
     Ok(tensor)
-}
-
-/// The rows of dense leaf number `leaf`, each of one number; there are `len`.
-pub(crate) fn numbers<E: bytemuck::Pod>(len: usize, rows: &Lookup, leaf: usize) -> Vec<E> {
-    let mut values = vec![E::zeroed(); len];
-    fill_numbers(&mut values, rows, leaf);
-    values
-}
-
-/// Copies the rows of dense leaf number `leaf` to `values`, which has room for exactly them.
-pub(crate) fn fill_numbers<E: bytemuck::Pod>(values: &mut [E], rows: &Lookup, leaf: usize) {
-    let bytes = std::ptr::from_mut::<[u8]>(bytemuck::cast_slice_mut(values));
-    // SAFETY: the bytes of `values`, borrowed exclusively; `MaybeUninit<u8>` has the layout of `u8`, and
-    // `copy_dense` only writes the initialised bytes of rows, so that `values` stays initialised.
-    rows.copy_dense(leaf, unsafe { &mut *(bytes as *mut [MaybeUninit<u8>]) });
 }
 
 /// Where the elements of a dense, contiguous CPU tensor are, and their size in bytes; nothing for a tensor
@@ -179,8 +105,6 @@ fn memory(tensor: &Tensor) -> Result<Option<(*mut u8, usize)>> {
     Ok(Some((address, len)))
 }
 
-#[cfg(test)]
-mod destination_tests;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,15 +1,15 @@
 //! Rows that are copied into a tensor while they are looked up are those that are copied afterwards.
 
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 use tcx_store::{
-    Column, ColumnType, Compression, DType, Field, Identity, KeyType, Keys, Lookup, LookupOptions, Options,
-    Spec, Store,
+    Column, ColumnType, Compression, Field, Identity, KeyType, Keys, LookupOptions, Options, Spec, Store,
 };
 
-use super::{NewTensor, with_bytes};
+use super::*;
 
 const SMALL: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[3] };
 const WIDE: ColumnType = ColumnType::Dense { dtype: DType::U8, shape: &[700] };
@@ -56,51 +56,56 @@ fn add(store: &Store, ids: &[i64]) {
     store.insert(&mut rows, &missing, columns(&ids)).unwrap();
 }
 
-fn tensors(leaves: &[(usize, usize)], rows: usize) -> Vec<NewTensor> {
-    let tensor = |&(leaf, width): &(usize, usize)| {
-        let size = [rows as i64, width as i64];
-        let tensor = Tensor::full(size, i64::from(UNWRITTEN), (Kind::Uint8, Device::Cpu));
-        NewTensor { leaf, tensor, was_lent: false }
+fn memory(leaves: &[(usize, usize)], rows: usize) -> Vec<NewRows> {
+    let new = |&(leaf, width): &(usize, usize)| {
+        let mut memory = Tensor::allocate(DType::U8, &[rows, width]).unwrap();
+        memory.bytes_mut().fill(MaybeUninit::new(UNWRITTEN));
+        NewRows { leaf, memory, was_lent: false }
     };
-    leaves.iter().map(tensor).collect()
+    leaves.iter().map(new).collect()
 }
 
-fn bytes(tensor: &Tensor) -> Vec<u8> {
-    with_bytes(tensor, <[u8]>::to_vec).unwrap()
+/// The bytes, all of which [`memory`] has written.
+fn bytes(rows: &mut NewRows) -> Vec<u8> {
+    // SAFETY: see above.
+    rows.memory.bytes_mut().iter().map(|byte| unsafe { byte.assume_init() }).collect()
 }
 
-fn look_up(store: &Store, ids: &[i64], view: u32, tensors: &mut [NewTensor]) -> Lookup {
+fn tensor(memory: TensorMemory, rows: usize, width: usize) -> Vec<u8> {
+    Tensor::from_memory(memory, &[rows, width]).unwrap().with_bytes(<[u8]>::to_vec).unwrap()
+}
+
+fn look_up(store: &Store, ids: &[i64], view: u32, tensors: &mut [NewRows]) -> Lookup {
     let wanted: Arc<[usize]> = tensors.iter().map(|tensor| tensor.leaf).collect();
     let keys = Keys::ints(ids.iter().copied(), view);
-    NewTensor::lend(tensors, |memory| {
+    NewRows::lend(tensors, |memory| {
         store.lookup_with(
             keys,
             LookupOptions { leaves: Some(&wanted), destinations: memory, ..LookupOptions::default() },
         )
     })
     .unwrap()
-    .unwrap()
 }
 
 /// The rows of these ids come into every tensor, whether while they are looked up or, after those that are missing were
 /// completed, afterwards; returns how many were there by then.
 fn check(store: &Store, ids: &[i64], leaves: &[(usize, usize)]) -> usize {
-    let mut lent = tensors(leaves, ids.len());
+    let mut lent = memory(leaves, ids.len());
     let mut rows = look_up(store, ids, 0, &mut lent);
     store.lookup_again(&mut rows).unwrap();
     let missing = rows.distinct_missing_positions();
     let computed: Vec<i64> = missing.iter().map(|&position| ids[position]).collect();
     rows.complete(&missing, columns(&computed)).unwrap();
-    let mut others = tensors(leaves, ids.len());
-    NewTensor::lend(&mut others, |_| ()).unwrap();
+    let mut others = memory(leaves, ids.len());
+    NewRows::lend(&mut others, |_| ());
     let mut copied = None;
-    for ((lent, other), &(leaf, width)) in lent.into_iter().zip(others).zip(leaves) {
-        let (found, expected) = (bytes(&lent.tensor), rows_of(leaf, width, ids));
+    for ((mut lent, other), &(leaf, width)) in lent.into_iter().zip(others).zip(leaves) {
+        let (found, expected) = (bytes(&mut lent), rows_of(leaf, width, ids));
         let there = found.chunks(width).zip(expected.chunks(width)).filter(|(a, b)| a == b).count();
         assert_eq!(*copied.get_or_insert(there), there, "all leaves of a row are copied, or none");
-        assert!(bytes(&lent.with_rows(&rows).unwrap()) == expected, "leaf {leaf}");
+        assert!(tensor(lent.with_rows(&rows), ids.len(), width) == expected, "leaf {leaf}");
         // What was lent for something else has none of the rows.
-        assert!(bytes(&other.with_rows(&rows).unwrap()) == expected, "leaf {leaf}");
+        assert!(tensor(other.with_rows(&rows), ids.len(), width) == expected, "leaf {leaf}");
     }
     copied.unwrap_or_default()
 }
@@ -134,9 +139,9 @@ fn rows_come_into_their_tensors_whatever_way_they_are_found() {
         // Rows that may be without a value are not copied before that is looked at, as it is when a row is decompressed.
         let expected = mixed.iter().filter(|id| **id < 300 && compression != Compression::None).count();
         assert_eq!(check(&store, &mixed, &WIDTHS), expected, "{compression:?}");
-        let mut none = tensors(&WIDTHS[..1], 400);
+        let mut none = memory(&WIDTHS[..1], 400);
         assert_eq!(look_up(&store, &ids, 1, &mut none).missing(), 400, "they are of another view");
-        assert!(bytes(&none[0].tensor).iter().all(|&byte| byte == UNWRITTEN));
+        assert!(bytes(&mut none[0]).iter().all(|&byte| byte == UNWRITTEN));
     }
 }
 
@@ -150,9 +155,9 @@ fn rows_that_a_tombstone_has_killed_are_not_copied() {
     check(&store, &[1, 2, 3], &WIDTHS[..1]);
     assert_eq!(check(&store, &[1, 2, 3], &WIDTHS[..1]), 3);
     store.invalidate(&Keys::ints([2], 0)).unwrap();
-    let mut lent = tensors(&WIDTHS[..1], 3);
+    let mut lent = memory(&WIDTHS[..1], 3);
     assert_eq!(look_up(&store, &[1, 2, 3], 0, &mut lent).distinct_missing_positions(), [1]);
-    assert_eq!(bytes(&lent[0].tensor)[3..6], [UNWRITTEN; 3]);
+    assert_eq!(bytes(&mut lent[0])[3..6], [UNWRITTEN; 3]);
     check(&store, &[3, 2, 1], &WIDTHS[..1]);
 }
 
@@ -177,7 +182,7 @@ fn what_was_copied_before_damage_was_met_stays_and_nothing_of_the_damage_does() 
     std::fs::write(&segment, bytes).unwrap();
     let store = open(dir.path(), Compression::None);
     let shuffled: Vec<i64> = (0..600).map(|i| i * 7 % 600).collect();
-    let missing = look_up(&store, &shuffled, 0, &mut tensors(&WIDTHS[1..2], 600)).missing();
+    let missing = look_up(&store, &shuffled, 0, &mut memory(&WIDTHS[1..2], 600)).missing();
     assert!((1..600).contains(&missing), "{missing}");
     assert_eq!(store.stats().damaged_segments, 1);
     for _ in 0..2 {

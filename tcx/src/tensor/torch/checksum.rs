@@ -3,17 +3,13 @@
 //! They are compared within one process only: how they are made may change with any release. The hash is BLAKE3, since it is as fast
 //! in a build without optimization, where xxh3 takes a hundred times as long.
 
-use std::ops::Range;
-
 use blake3::{Hash, Hasher};
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::raw::{copy_ranges, plain_len};
 use super::{dense, with_bytes};
 use crate::Result;
-
-/// The bytes read at each place of a sample: a cache line.
-const LINE: usize = 64;
+use crate::tensor::spread;
 
 /// The elements read of a tensor that is not in plain memory of this machine.
 const ELEMENTS: i64 = 32;
@@ -116,18 +112,6 @@ fn sampled(tensor: &Tensor, places: usize) -> Result<Hash> {
         hasher.update(bytes);
     })?;
     Ok(hasher.finalize())
-}
-
-/// Lines from the first to the last, at equal distances.
-fn spread(len: usize, places: usize) -> impl Iterator<Item = Range<usize>> {
-    let all = len <= places * LINE;
-    let last = len.saturating_sub(LINE);
-    let line = move |place: usize| {
-        let start = (last as u128 * place as u128 / (places.max(2) as u128 - 1)) as usize;
-        start..start + LINE
-    };
-    let (whole, lines) = if all { (Some(0..len), 0..0) } else { (None, 0..places) };
-    whole.into_iter().chain(lines.map(line))
 }
 
 #[cfg(test)]
@@ -241,15 +225,5 @@ mod tests {
                 assert!(sample.is_of(&tensor).unwrap());
             }
         }
-    }
-
-    #[test]
-    fn a_sample_of_a_small_tensor_is_all_of_it() {
-        for count in [0, 1, 15, 16, 17, 64] {
-            let mut places = spread(count * 4, 4);
-            assert_eq!((places.next(), places.next()), (Some(0..count * 4), None), "{count}");
-        }
-        assert_eq!(spread(257, 4).collect::<Vec<_>>(), [0..64, 64..128, 128..192, 193..257]);
-        assert_eq!(spread(257, 1).next(), Some(0..64));
     }
 }
