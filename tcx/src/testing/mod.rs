@@ -1,4 +1,4 @@
-//! Tests for implementations of [`TensorLike`](crate::TensorLike): call [`check_backend`] in a test of your own.
+//! Tests for implementations of [`TensorLike`]: call [`check_backend`] in a test of your own.
 
 mod forms;
 mod plain;

@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 use tcx_store::DType;
 
 use crate::tensor::NewMemory;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The bytes of a dense CPU tensor, in order, given to `use_bytes` for the time of a call.
 ///
@@ -74,10 +74,18 @@ pub(super) fn new_memory(dtype: DType, kind: Kind, shape: &[usize]) -> Result<Ne
 }
 
 /// A new CPU tensor of these elements.
+///
+/// # Errors
+///
+/// Returns an error if the elements do not have this size, or if there is no memory.
 pub(super) fn copy_of(bytes: &[u8], kind: Kind, size: &[i64]) -> Result<Tensor> {
     let tensor = Tensor::f_empty(size, (kind, Device::Cpu))?;
     let (address, len) = memory(&tensor)?.unwrap_or((std::ptr::null_mut(), 0));
-    assert_eq!(bytes.len(), len, "the elements have the shape");
+    if bytes.len() != len {
+        let message =
+            format!("a tensor of {size:?} has {len} bytes, found {} bytes of elements", bytes.len());
+        return Err(Error::new(ErrorKind::TensorLibrary, message));
+    }
     if len > 0 {
         // SAFETY: `memory` gives the start and the length of the elements of the tensor that was made above, which no other code has,
         // so that they do not overlap `bytes`; the lengths were compared.
