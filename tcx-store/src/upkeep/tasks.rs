@@ -1,6 +1,7 @@
 //! What the writer does when no caller waits: it merges index runs and changes, joins segments, and removes reclaimable
 //! files.
 
+use std::collections::BTreeSet;
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::io;
@@ -142,8 +143,8 @@ impl Core {
     /// Returns an error if a write fails; segments that were joined before stay joined.
     pub(crate) fn compact(&self, effort: Effort) -> Result<bool> {
         let _alone = lock(&self.upkeep);
-        let mut any = false;
-        while !self.gives_up() && compact(self, effort)? {
+        let (mut any, mut left_out) = (false, BTreeSet::new());
+        while !self.gives_up() && compact(self, effort, &mut left_out)? {
             any = true;
         }
         Ok(any)

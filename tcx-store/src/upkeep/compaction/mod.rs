@@ -6,7 +6,7 @@ mod collect;
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,26 +37,30 @@ struct Compaction {
     tombstones: Arc<Tombstones>,
 }
 
-/// Joins segments once, if any are worth it; returns whether it did.
+/// Joins segments once, if any are worth it; returns whether it did. Damaged segments are added to `left_out` and not joined: one that may
+/// be sound at another look is served again after the next listing, and would be chosen without end.
 ///
 /// # Errors
 ///
 /// Returns an error if a write fails; nothing has changed then.
-pub(crate) fn compact(core: &Core, effort: Effort) -> Result<bool> {
+pub(crate) fn compact(core: &Core, effort: Effort, left_out: &mut BTreeSet<SegmentName>) -> Result<bool> {
     core.check()?;
-    let Some(compaction) = plan(core, effort)? else { return Ok(false) };
+    let Some(compaction) = plan(core, effort, left_out)? else { return Ok(false) };
     let span =
         tracing::debug_span!("compaction", module = core.spec.module_id, inputs = compaction.inputs.len());
     let joined = span.in_scope(|| join(core, &compaction));
-    let damaged = joined.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData);
-    if damaged && drop_damaged(core, &compaction.inputs) {
-        // The others are chosen anew.
-        return Ok(true);
+    if joined.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+        let damaged = drop_damaged(core, &compaction.inputs);
+        if !damaged.is_empty() {
+            left_out.extend(damaged);
+            // The others are chosen anew.
+            return Ok(true);
+        }
     }
     joined.map_err(|e| Error::io("cannot compact segments in", core.storage.path(), e))
 }
 
-fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
+fn plan(core: &Core, effort: Effort, left_out: &BTreeSet<SegmentName>) -> Result<Option<Compaction>> {
     let (served, identity, base, tombstones) = {
         let mut live = core.live();
         if live.refresh()? {
@@ -64,7 +68,7 @@ fn plan(core: &Core, effort: Effort) -> Result<Option<Compaction>> {
         }
         let Some((mut served, identity)) = live.compactable() else { return Ok(None) };
         let oldest_kept = core.retention.oldest_kept();
-        served.retain(|segment| segment.born() >= oldest_kept);
+        served.retain(|segment| segment.born() >= oldest_kept && !left_out.contains(&segment.name()));
         let base = live.changes.newest().unwrap_or(0);
         (served, identity, base, live.changes.tombstones().clone())
     };
@@ -187,11 +191,11 @@ pub(crate) fn may_replace(core: &Core, instance: Random, inputs: &[Arc<Segment>]
     Ok(true)
 }
 
-/// Takes the damaged ones out of service, as a lookup of such a row would; returns whether there were any.
-fn drop_damaged(core: &Core, inputs: &[Arc<Segment>]) -> bool {
+/// Takes the damaged ones out of service, as a lookup of such a row would; their names.
+fn drop_damaged(core: &Core, inputs: &[Arc<Segment>]) -> Vec<SegmentName> {
     let is_damaged = |input: &&Arc<Segment>| matches!(input.judge_all(), Verdict::Damaged(_));
     let segments: Vec<_> = inputs.iter().filter(is_damaged).cloned().collect();
-    let any = !segments.is_empty();
+    let names = segments.iter().map(|segment| segment.name()).collect();
     core.drop_damaged(&DamagedFiles { segments, ..DamagedFiles::default() });
-    any
+    names
 }
