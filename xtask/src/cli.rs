@@ -27,7 +27,7 @@ commands:
                     `--report` a report in Markdown; TCX_REQUIRE=all makes a skipped trial a failure)
   simulate [--seeds N] [--first SEED]
                     simulate processes on a folder in memory; a seed decides their order, failures and deaths. Runs
-                    N seeds (100000) from SEED on, each in three ways, until a run serves a wrong row or loses a row
+                    N seeds (100000) from SEED on, each in four ways, until a run serves a wrong row or loses a row
   foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
   recipes           run the recipes of docs/recipes.md: MLflow, DVC and Snakemake with `tcx` (not part of `test`:

@@ -111,9 +111,15 @@ impl Store {
     /// As [`invalidate_where`](Self::invalidate_where) and [`flush`](Self::flush). Also returns an error while a change cannot be read that
     /// may have replaced rows. If the invalidation cannot be written, it has no effect in this process either: call this again.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
-        let limit = clock::millis(time);
         let writer = self.writer()?;
         writer.flush()?;
+        let invalidated = self.invalidate_stored_before(clock::millis(time));
+        writer.tidy();
+        invalidated
+    }
+
+    /// Invalidates what is stored and was computed before this time, in milliseconds since 1970.
+    pub(crate) fn invalidate_stored_before(&self, limit: u64) -> Result<()> {
         self.list_all()?;
         let newest = self.core.live().changes.newest().unwrap_or_default();
         let mut rows = Vec::new();
@@ -125,7 +131,6 @@ impl Store {
         });
         // What was seen is dead all the same.
         self.core.kill_rows(&rows)?;
-        writer.tidy();
         seen
     }
 

@@ -21,25 +21,55 @@ pub(super) struct Committed {
     pub(super) base: u64,
 }
 
-/// The rows that this change commits.
-pub(super) fn rows_committed(folder: &State, change: &[u8]) -> Vec<Committed> {
-    let nonce = change[NONCE..NONCE + 16].iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    let files =
-        folder.files.iter().filter(|(name, file)| name.starts_with("seg-") && file.synced && file.named);
-    files.filter_map(|(_, file)| rows_of_segment(&file.bytes, &nonce)).flatten().collect()
+/// A segment in the folder, with its rows.
+struct Stored {
+    base: u64,
+    /// When the oldest of its rows was computed, in milliseconds since 1970.
+    born: u64,
+    /// The nonce of the change that commits it, if it waits for one.
+    commit: Option<String>,
+    rows: Vec<Committed>,
 }
 
-/// The rows of a segment of the simulation; `None` if this nonce does not commit it.
-fn rows_of_segment(bytes: &[u8], nonce: &str) -> Option<Vec<Committed>> {
+/// The rows that this change commits.
+pub(super) fn rows_committed(folder: &State, change: &[u8]) -> Vec<Committed> {
+    let nonce = nonce(change);
+    let files =
+        folder.files.iter().filter(|(name, file)| name.starts_with("seg-") && file.synced && file.named);
+    let segments = files.filter_map(|(_, file)| segment(&file.bytes));
+    segments.filter(|own| own.commit.as_deref() == Some(&nonce)).flat_map(|own| own.rows).collect()
+}
+
+/// The rows of the segments, one row of which was computed before this time; those for which another change came instead of their own do
+/// not count.
+pub(super) fn rows_older_than(folder: &State, millis: u64) -> Vec<Committed> {
+    let files = folder.files.iter().filter(|(name, _)| name.starts_with("seg-"));
+    let old = files.filter_map(|(_, file)| segment(&file.bytes)).filter(|own| own.born < millis);
+    let counts = |own: &Stored| {
+        let change = folder.files.get(&format!("change-{:020}", own.base));
+        // One that is merged is another file.
+        own.commit.as_ref().is_none_or(|commit| change.is_none_or(|file| nonce(&file.bytes) == *commit))
+    };
+    old.filter(counts).flat_map(|own| own.rows).collect()
+}
+
+/// The nonce of a change, as segments write it.
+fn nonce(change: &[u8]) -> String {
+    change.iter().skip(NONCE).take(16).fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// A segment of the simulation; `None` if it is damaged.
+fn segment(bytes: &[u8]) -> Option<Stored> {
     let reader = FileReader::try_new(Cursor::new(bytes), None).ok()?;
     let metadata = reader.custom_metadata();
-    if metadata.get("tcx.commit")? != nonce || metadata.get("tcx.format")? != "3" {
+    if metadata.get("tcx.format")? != "3" {
         return None;
     }
-    let base = metadata.get("tcx.base")?.parse().ok()?;
+    let (base, born) = (metadata.get("tcx.base")?.parse().ok()?, metadata.get("tcx.born")?.parse().ok()?);
+    let commit = metadata.get("tcx.commit").cloned();
     let mut rows = Vec::new();
     for batch in reader {
         let batch = batch.ok()?;
@@ -51,7 +81,7 @@ fn rows_of_segment(bytes: &[u8], nonce: &str) -> Option<Vec<Committed>> {
             Committed { key, view, value, base }
         }));
     }
-    Some(rows)
+    Some(Stored { base, born, commit, rows })
 }
 
 /// Where the parts of a change are, and the marks of an entry: see `docs/format.md`.
@@ -60,13 +90,29 @@ const NONCE: usize = 24;
 const TABLE: usize = 48;
 const ENTRIES: usize = TABLE + 32;
 const ENTRY: usize = 24;
+const TOMBSTONE: u32 = 1;
 const TOMBSTONE_OF_VIEWS: u32 = 3;
 const MARKS: u64 = 3 << 62;
 const VIEW: u64 = 1 << 62;
 
 /// The keys that a tombstone names in one view, each with the view; nothing of any other change.
 pub(super) fn rows_named(change: &[u8]) -> Vec<(String, u32)> {
-    if Bytes::new(&change[KIND..]).u32() != Some(TOMBSTONE_OF_VIEWS) {
+    let of_views = names(change, TOMBSTONE_OF_VIEWS, VIEW).into_iter();
+    let name = |(key, behind): (String, &[u8])| {
+        let view = u32::from_le_bytes(behind[..4].try_into().expect("four bytes"));
+        (key, view)
+    };
+    of_views.map(name).collect()
+}
+
+/// The keys that a tombstone names in all their views, and nothing else; nothing of any other change.
+pub(super) fn keys_named(change: &[u8]) -> Vec<String> {
+    names(change, TOMBSTONE, 0).into_iter().map(|(key, _)| key).collect()
+}
+
+/// The keys of those entries of a change of this kind that have these marks, each with the bytes behind it.
+fn names(change: &[u8], kind: u32, marks: u64) -> Vec<(String, &[u8])> {
+    if change.len() < KIND || Bytes::new(&change[KIND..]).u32() != Some(kind) {
         return Vec::new();
     }
     let number = |at| u64_at(change, at).expect("a tombstone of the simulation is complete") as usize;
@@ -74,13 +120,11 @@ pub(super) fn rows_named(change: &[u8]) -> Vec<(String, u32)> {
     let entries = ENTRIES + 2 * lengths;
     let names = entries + len * ENTRY;
     let places = (0..len).map(|entry| number(entries + entry * ENTRY + 16) as u64);
-    let of_views = places.filter(|place| place & MARKS == VIEW);
     let name = |place: u64| {
         let at = names + (place & !MARKS) as usize;
         let len = usize::from(u16::from_le_bytes([change[at], change[at + 1]]));
-        let (key, view) = change[at + 2..][..len + 4].split_at(len);
-        let view = u32::from_le_bytes(view.try_into().expect("four bytes"));
-        (String::from_utf8(key.to_vec()).expect("keys of the simulation are text"), view)
+        let (key, behind) = change[at + 2..].split_at(len);
+        (String::from_utf8(key.to_vec()).expect("keys of the simulation are text"), behind)
     };
-    of_views.map(name).collect()
+    places.filter(|place| place & MARKS == marks).map(name).collect()
 }

@@ -12,6 +12,9 @@ pub(super) enum Matcher {
     Prefix(&'static str),
     /// That of a key and a view: a recomputed row takes its place.
     Row(&'static str, u32),
+    /// Those that were computed before this time of the folder, in milliseconds: of those that were stored by then, every one. What else
+    /// dies with them, a tombstone of [`Keys`](Self::Keys) tells.
+    OlderThan(u64),
 }
 
 impl Matcher {
@@ -21,6 +24,7 @@ impl Matcher {
             Self::Keys(keys) => keys.contains(&key),
             Self::Prefix(prefix) => key.starts_with(prefix),
             Self::Row(own, of) => *own == key && *of == view,
+            Self::OlderThan(_) => false,
         }
     }
 }
@@ -95,6 +99,10 @@ pub(super) struct Invalidation {
 impl Invalidation {
     /// Whether the row is dead for a process that knows this.
     pub(super) fn kills(&self, number: usize, row: &Row) -> bool {
+        if let Matcher::OlderThan(limit) = self.matcher {
+            let was_stored = row.acknowledged.is_some_and(|at| at < self.begun);
+            return was_stored && row.born < limit && row.place.is_some() && row.place == self.place;
+        }
         // A row that waits to take the place of others gets its number later than its lookup.
         let is_late = row.recompute.is_some() && row.acknowledged.is_none_or(|at| at >= self.begun);
         row.looked < self.begun && !is_late && self.may_kill(number, row)

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::committed::{rows_committed, rows_named};
+use super::committed::{keys_named, rows_committed, rows_named, rows_older_than};
 use super::folder::{File, State};
 use super::pieces::Pieces;
 use super::process::World;
 use super::schedule::{self, Clock, Fault};
 use super::weather::Weather;
 use crate::storage::{Draft, FileInfo, Held, Sealed, Stamp, Storage};
+use crate::sys::clock;
 use crate::sys::mmap::Mapped;
 
 /// The folder as one process sees it.
@@ -335,8 +336,9 @@ impl Draft for MemoryDraft {
 
     fn create(self: Box<Self>, name: &str) -> io::Result<bool> {
         let Self { storage, inode, bytes, .. } = *self;
-        let named = rows_named(&bytes);
-        let mut committed = None;
+        let (named, keys) = (rows_named(&bytes), keys_named(&bytes));
+        let limit = storage.world.oracle().age_limit(storage.process).filter(|_| !keys.is_empty());
+        let (mut committed, mut old) = (None, None);
         let created = storage.change("create", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
@@ -344,6 +346,7 @@ impl Draft for MemoryDraft {
             let absent = !state.files.contains_key(name);
             if absent {
                 committed = (!named.is_empty()).then(|| rows_committed(state, &bytes));
+                old = limit.map(|millis| rows_older_than(state, clock::millis(Clock::wall(millis))));
                 let file = File { bytes: bytes.into(), synced: true, named: false, written: 0 };
                 state.add(name, file, storage.process, storage.world.folder.clock.millis());
             }
@@ -352,9 +355,12 @@ impl Draft for MemoryDraft {
             }
             Ok(absent)
         });
+        let MemoryStorage { world, process, .. } = &storage;
         if let Some(committed) = committed {
-            let MemoryStorage { world, process, .. } = &storage;
             world.oracle().replaces(*process, name, &named, &committed);
+        }
+        if let Some(old) = old {
+            world.oracle().ages(*process, &keys, &old);
         }
         created
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::history::Matcher;
 use super::process::{Pending, Process, Session};
-use super::schedule::{fresh, in_process};
+use super::schedule::{Clock, fresh, in_process};
+use crate::sys::clock;
 use crate::upkeep::compaction::Effort;
 use crate::upkeep::tasks::{merge_changes, merge_runs};
 use crate::{Column, ErrorKind, Keys, LookupOptions};
@@ -46,6 +47,8 @@ pub(super) enum Operation {
         fresh: bool,
     },
     Invalidate(Matcher),
+    /// Invalidates what was computed before this time of the folder, in milliseconds.
+    InvalidateOlderThan(u64),
     /// Makes what is buffered durable.
     Seal,
     /// As [`Seal`](Self::Seal), and asks what of its rows a handle has lost.
@@ -104,6 +107,13 @@ const OF_THE_WRITER: [(usize, Choice); 8] = [
 const OF_A_TRIMMER: [(usize, Choice); 1] =
     [(6, |chance, _| Operation::Trim { segment: chance.below(KEYS.len()), rows: chance.below(KEYS.len()) })];
 
+/// What it does as well, if it invalidates by age.
+const OF_AN_AGER: [(usize, Choice); 1] = [(6, |chance, process| {
+    let now = process.millis();
+    let age = chance.pick(&[0, 1, 50, 2000, 60_000]).min(now);
+    Operation::InvalidateOlderThan(now - chance.below(age as usize + 1) as u64)
+})];
+
 fn lookup_any(chance: &mut Chance, process: &Process) -> Operation {
     let mut keys = KEYS.to_vec();
     chance.shuffle(&mut keys);
@@ -128,7 +138,8 @@ impl Operation {
         }
         let of_the_writer = if writes { &OF_THE_WRITER[..] } else { &[] };
         let of_a_trimmer = if writes && process.habits().trims { &OF_A_TRIMMER[..] } else { &[] };
-        let choices = || OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_trimmer);
+        let of_an_ager = if writes && process.habits().ages { &OF_AN_AGER[..] } else { &[] };
+        let choices = || OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_trimmer).chain(of_an_ager);
         let mut at = chance.below(choices().map(|(weight, _)| weight).sum());
         for (weight, choice) in choices() {
             if at < *weight {
@@ -185,6 +196,7 @@ impl Operation {
             }
             (Self::Trim { segment, rows }, Some(session)) => trim(process, session, segment, rows),
             (Self::Invalidate(matcher), Some(session)) => invalidate(process, session, matcher),
+            (Self::InvalidateOlderThan(limit), Some(session)) => age(process, session, limit),
             (Self::Refresh { fresh: true }, Some(session)) => refresh(process, session),
             (Self::Refresh { fresh: false }, Some(session)) => {
                 let refreshed = session.store.refresh();
@@ -205,6 +217,7 @@ fn inherited(process: &Process, session: &Session, operation: &Operation) {
         Operation::Close => return process.close(),
         Operation::Refresh { .. } => return,
         Operation::Invalidate(_) => store.invalidate_all(),
+        Operation::InvalidateOlderThan(limit) => store.invalidate_older_than(Clock::wall(*limit)),
         Operation::Compact(_) => store.compact(),
         Operation::Collect(age) => store.collect(*age).map(drop),
         Operation::Trim { rows, .. } => store.trim_segment(NO_SEGMENT, *rows as u64).map(drop),
@@ -343,6 +356,7 @@ fn invalidate(process: &Process, session: &Session, matcher: Matcher) {
         Matcher::Prefix(prefix) => store.invalidate_prefix(prefix.as_bytes()),
         Matcher::Keys(keys) => store.invalidate(&Keys::text(keys, 0).unwrap()),
         Matcher::Row(..) => unreachable!("only what recomputes invalidates one view"),
+        Matcher::OlderThan(_) => unreachable!("an operation of its own"),
     };
     match invalidated {
         Ok(()) => process.world.oracle().invalidated(invalidation),
@@ -353,6 +367,22 @@ fn invalidate(process: &Process, session: &Session, matcher: Matcher) {
             process.failed(&error);
         }
     }
+}
+
+/// Invalidates by age, as [`Store::invalidate_older_than`](crate::Store::invalidate_older_than) does once its writer has sealed what is
+/// buffered.
+fn age(process: &Process, session: &Session, limit: u64) {
+    if !seal(process, session) {
+        return;
+    }
+    let matcher = Matcher::OlderThan(limit);
+    let invalidation = process.world.oracle().invalidate(Some(session.number()), matcher);
+    let before = (process.unread_changes().1, process.faulty_listings().1);
+    let aged = session.store.invalidate_stored_before(clock::millis(Clock::wall(limit)));
+    process.see_misled(session);
+    let is_sure = before == (process.unread_changes().1, process.faulty_listings().1);
+    process.world.oracle().aged(invalidation, aged.is_ok() && is_sure);
+    aged.unwrap_or_else(|error| process.failed(&error));
 }
 
 fn refresh(process: &Process, session: &Session) {

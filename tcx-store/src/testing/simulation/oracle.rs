@@ -3,6 +3,7 @@
 //! Every computation makes a value of its own, so that a value tells which row it is. An operation has a beginning
 //! and an end; what lies between may have happened at any time in between, and is never held against the engine.
 
+mod aged;
 mod replaced;
 mod tests;
 mod verdict;

@@ -92,6 +92,8 @@ pub(super) struct Habits {
     pub(super) recomputes: usize,
     /// Whether it cuts segments down.
     pub(super) trims: bool,
+    /// Whether it invalidates by age.
+    pub(super) ages: bool,
 }
 
 /// What is gone when the process dies.

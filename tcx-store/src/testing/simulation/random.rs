@@ -56,23 +56,52 @@ fn setup(chance: &mut Chance, traced: bool) -> Setup {
         time_to_live: chance
             .permille(100)
             .then(|| chance.pick(&[Duration::from_secs(5), Duration::from_mins(1)])),
-        habits: Habits { recomputes: chance.pick(&[60, 60, 500]), trims: false },
+        habits: Habits { recomputes: chance.pick(&[60, 60, 500]), trims: false, ages: false },
         refresh_every: chance.pick(&[Duration::ZERO, Duration::from_secs(1), Duration::from_hours(1)]),
         grain: chance.pick(&[1, 1000, 2000]),
         traced,
     }
 }
 
-/// What cannot be read for a moment, of a thousand times. Rows are missed then, and none is lost.
+/// What happens in the runs of a seed beside what happens in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Plain,
+    /// A change cannot be read for a moment, or a segment when it is opened, or a piece of it. Rows are missed then, and none is lost.
+    Unreadable(Unreadable),
+    /// Processes invalidate by age.
+    ByAge,
+}
+
+/// Of a thousand times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unreadable {
     pub(super) change: usize,
-    /// A segment when it is opened, or a piece of it.
     pub(super) segment: usize,
 }
 
+impl Way {
+    fn unreadable(self, seed: u64) -> Unreadable {
+        match self {
+            Self::Plain => Unreadable::default(),
+            Self::Unreadable(unreadable) => unreadable,
+            Self::ByAge => {
+                let change = Unreadable { change: 100, segment: 0 };
+                let segment = Unreadable { change: 0, segment: 50 };
+                Chance::new(seed.rotate_left(32)).pick(&[
+                    Unreadable::default(),
+                    Unreadable::default(),
+                    change,
+                    segment,
+                ])
+            }
+        }
+    }
+}
+
 /// Runs a simulation of `steps` steps, then compares what is there with what should be.
-pub(super) fn run(seed: u64, steps: usize, traced: bool, unreadable: Unreadable) -> Run {
+pub(super) fn run(seed: u64, steps: usize, traced: bool, way: Way) -> Run {
+    let unreadable = way.unreadable(seed);
     let mut chance = Chance::new(seed);
     let events = Events {
         crash: some(&mut chance, 5, 30),
@@ -90,6 +119,7 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool, unreadable: Unreadable)
     setup.weather.unreadable_segment = unreadable.segment;
     // Drawn apart: the runs of other seeds stay as they were before there were trims.
     setup.habits.trims = Chance::new(!seed).permille(100);
+    setup.habits.ages = way == Way::ByAge;
     let mut simulation = Simulation::new(&setup, &mut chance);
     if chance.permille(100) {
         simulation.world.oracle().may_refuse = true;

@@ -28,7 +28,7 @@ impl Script {
             threads: 1,
             weather: Weather::default(),
             time_to_live: None,
-            habits: Habits { recomputes: 0, trims: false },
+            habits: Habits { recomputes: 0, trims: false, ages: false },
             refresh_every: Duration::ZERO,
             grain: 1,
             traced: true,

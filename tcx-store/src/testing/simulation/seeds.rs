@@ -41,7 +41,7 @@ impl Seeds {
         #[cfg(target_os = "linux")]
         stay_on_one_processor(worker);
         while let Some(seed) = self.next() {
-            let run = || RUNS.into_iter().for_each(|unreadable| check(seed, unreadable));
+            let run = || RUNS.into_iter().for_each(|way| check(seed, way));
             catch_unwind(AssertUnwindSafe(run))
                 .inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
             self.done.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Many runs of chance.
 
-use super::random::{self, Unreadable};
+use super::random::{self, Unreadable, Way};
 
 /// Seeds that have failed once.
 const FAILED: [u64; 13] =
@@ -15,21 +15,22 @@ const FAILED_TO_READ_SEGMENTS: [u64; 2] = [79, 2823];
 
 const STEPS: usize = 300;
 
-/// What cannot be read in the three runs of a seed.
-pub(super) const RUNS: [Unreadable; 3] = [
-    Unreadable { change: 0, segment: 0 },
-    Unreadable { change: 100, segment: 0 },
-    Unreadable { change: 0, segment: 50 },
+/// The four runs of a seed.
+pub(super) const RUNS: [Way; 4] = [
+    Way::Plain,
+    Way::Unreadable(Unreadable { change: 100, segment: 0 }),
+    Way::Unreadable(Unreadable { change: 0, segment: 50 }),
+    Way::ByAge,
 ];
 
 /// Runs a seed. If a wrong row is served or a row is lost, panics with the end of the trace.
-pub(super) fn check(seed: u64, unreadable: Unreadable) {
-    if random::run(seed, STEPS, false, unreadable).violation.is_none() {
+pub(super) fn check(seed: u64, way: Way) {
+    if random::run(seed, STEPS, false, way).violation.is_none() {
         return;
     }
-    let run = random::run(seed, STEPS, true, unreadable);
+    let run = random::run(seed, STEPS, true, way);
     let last = &run.trace[run.trace.len().saturating_sub(2000)..];
-    panic!("{}\nseed {seed}, {unreadable:?}: {}", last.join("\n"), run.violation.unwrap_or_default());
+    panic!("{}\nseed {seed}, {way:?}: {}", last.join("\n"), run.violation.unwrap_or_default());
 }
 
 #[test]
@@ -48,9 +49,14 @@ fn segments_that_cannot_be_read_for_a_moment_cost_misses_and_no_acknowledged_row
 }
 
 #[test]
+fn invalidations_by_age_kill_what_is_old_and_nothing_else() {
+    (0..200).for_each(|seed| check(seed, RUNS[3]));
+}
+
+#[test]
 fn a_seed_replays_exactly() {
-    for (seed, unreadable) in (0..20).map(|seed| (seed, RUNS[0])).chain((0..5).map(|seed| (seed, RUNS[2]))) {
-        let run = || random::run(seed, STEPS, true, unreadable);
+    for (seed, way) in (0..20).map(|seed| (seed, RUNS[0])).chain((0..5).map(|seed| (seed, RUNS[2]))) {
+        let run = || random::run(seed, STEPS, true, way);
         let (one, two) = (run(), run());
         assert!(one.trace.len() > 100);
         for (line, (one, two)) in one.trace.iter().zip(&two.trace).enumerate() {
