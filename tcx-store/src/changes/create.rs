@@ -75,6 +75,17 @@ impl KnownChanges {
         self.make_durable(storage)
     }
 
+    /// Makes every change durable, also those that could not be written before.
+    pub(crate) fn write_all(&mut self, storage: &dyn Storage) -> io::Result<()> {
+        self.write_pending(storage)?;
+        self.make_durable(storage)
+    }
+
+    /// Whether there is nothing to write.
+    pub(crate) fn are_durable(&self) -> bool {
+        self.tombstones.pending.is_empty() && !self.are_unsynced()
+    }
+
     /// Writes what could not be written before.
     pub(crate) fn write_pending(&mut self, storage: &dyn Storage) -> io::Result<()> {
         self.announce();

@@ -150,7 +150,7 @@ impl Store {
     }
 
     fn kill_keys(&self, keys: Vec<Box<[u8]>>) -> Result<()> {
-        if keys.is_empty() { self.core.check() } else { self.kill(Doomed::Keys(keys)) }
+        if keys.is_empty() { self.core.write_invalidations() } else { self.kill(Doomed::Keys(keys)) }
     }
 
     fn kill(&self, doomed: Doomed) -> Result<()> {
@@ -206,16 +206,30 @@ impl Core {
 
     /// Makes the keys of these rows dead, but those of which each row is dead by then.
     fn kill_rows(&self, rows: &[DoomedRow]) -> Result<()> {
-        self.check()?;
         if rows.is_empty() {
-            return Ok(());
+            return self.write_invalidations();
         }
+        self.check()?;
         let mut live = self.live();
         let killed = self
             .ready_to_kill(&mut live)?
             .and_then(|()| live.changes.kill_rows(&*self.storage, rows).map_err(|e| self.not_written(e)));
         self.install(&mut live);
         killed
+    }
+
+    /// Makes durable what has killed rows here, for which there is nothing left to kill: it may have failed to be written.
+    fn write_invalidations(&self) -> Result<()> {
+        self.check()?;
+        let mut live = self.live();
+        if live.changes.are_durable() {
+            return Ok(());
+        }
+        let written = self
+            .ready_to_kill(&mut live)?
+            .and_then(|()| live.changes.write_all(&*self.storage).map_err(|e| self.not_written(e)));
+        self.install(&mut live);
+        written
     }
 
     /// Learns of all changes before another is made. The inner error may be over in a moment; the outer one is final.

@@ -23,7 +23,9 @@ pub(crate) struct Stored {
 impl Live {
     pub(crate) fn stored(&mut self) -> Stored {
         let replaced = self.segments.replaced(&self.changes);
-        let served: Vec<_> = self.segments.served(&self.changes, &replaced).into_values().collect();
+        let mut served: Vec<_> = self.segments.served(&self.changes, &replaced).into_values().collect();
+        // A run of the simulation replays.
+        served.sort_unstable_by_key(|segment| segment.name());
         let mut others = self.waiting();
         // No segment is known before the identity is.
         let (damaged, unread) =

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, SystemTime};
 
 use crate::changes::Doomed;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_operations};
 use crate::upkeep::tasks::merge_changes;
-use crate::{RecomputeSession, Store};
+use crate::{RecomputeSession, Result, Store};
 
 /// A store on a disk that is full while the switch is on.
 fn on_a_full_disk(dir: &Path) -> (Store, Arc<AtomicBool>) {
@@ -43,6 +44,28 @@ fn a_row_that_is_computed_after_a_failed_invalidation_outlives_it() {
     assert_eq!(values(&other, &["sealed", "buffered", "stays"]), [2, 2, 1]);
     other.compact().unwrap();
     assert_eq!(values(&other, &["sealed", "buffered", "stays"]), [2, 2, 1], "compacted");
+}
+
+#[test]
+fn invalidations_of_what_is_stored_succeed_when_one_is_written_that_has_failed_and_left_nothing_to_invalidate()
+ {
+    let how: [fn(&Store) -> Result<()>; 2] = [
+        |store| store.invalidate_where(|_| true),
+        |store| store.invalidate_older_than(SystemTime::now() + Duration::from_hours(1)),
+    ];
+    for invalidate in how {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, full) = on_a_full_disk(dir.path());
+        compute(&store, &["x"], 1);
+        store.flush().unwrap();
+        full.store(true, SeqCst);
+        store.invalidate_all().unwrap_err();
+        invalidate(&store).unwrap_err();
+        assert_eq!(values(&process(dir.path()), &["x"]), [1]);
+        full.store(false, SeqCst);
+        invalidate(&store).unwrap();
+        assert_eq!(values(&process(dir.path()), &["x"]), [-1]);
+    }
 }
 
 #[test]
