@@ -40,15 +40,18 @@ pub(super) fn rows_committed(folder: &State, change: &[u8]) -> Vec<Committed> {
     segments.filter(|own| own.commit.as_deref() == Some(&nonce)).flat_map(|own| own.rows).collect()
 }
 
-/// The rows of the segments, one row of which was computed before this time; those for which another change came instead of their own do
-/// not count.
+/// The rows of the segments, one row of which was computed before this time. Those do not count that wait for a change which has not come,
+/// or in whose place another has come.
 pub(super) fn rows_older_than(folder: &State, millis: u64) -> Vec<Committed> {
     let files = folder.files.iter().filter(|(name, _)| name.starts_with("seg-"));
     let old = files.filter_map(|(_, file)| segment(&file.bytes)).filter(|own| own.born < millis);
-    let counts = |own: &Stored| {
-        let change = folder.files.get(&format!("change-{:020}", own.base));
-        // One that is merged is another file.
-        own.commit.as_ref().is_none_or(|commit| change.is_none_or(|file| nonce(&file.bytes) == *commit))
+    let number = |name: &String| name.strip_prefix("change-").or(name.strip_prefix("merged-"))?.parse().ok();
+    let newest: u64 = folder.files.keys().filter_map(number).max().unwrap_or(0);
+    let counts = |own: &Stored| match (&own.commit, folder.files.get(&format!("change-{:020}", own.base))) {
+        (None, _) => true,
+        (Some(commit), Some(change)) => nonce(&change.bytes) == *commit,
+        // It is merged.
+        (Some(_), None) => own.base <= newest,
     };
     old.filter(counts).flat_map(|own| own.rows).collect()
 }

@@ -1,5 +1,6 @@
 //! Interleavings by name: handles that recompute, and rows of one key and view that come several times.
 
+use std::cell::Cell;
 use std::io::ErrorKind;
 
 use super::operation::{KEYS, Operation};
@@ -85,6 +86,52 @@ fn the_newest_of_several_rows_lives_before_and_after_it_is_sealed() {
         assert_eq!(script.values(1, &["a1", "b1"]), newest);
     });
     assert!(calls > 6 && KEYS.len() > 2, "{calls} calls");
+}
+
+/// An invalidation of what was computed before a moment that is told later.
+fn older_than(limit: &Cell<u64>) -> Operation {
+    Operation::InvalidateOlderThan(limit.get())
+}
+
+fn now(script: &Script) -> u64 {
+    script.0.process(0).millis()
+}
+
+#[test]
+fn what_replaces_an_old_row_at_any_call_of_an_invalidation_by_age_stays() {
+    let limit = Cell::new(0);
+    let prepare = |script: &mut Script| {
+        script.write(0, &["a1", "b1"]);
+        script.refresh(1);
+        limit.set(now(script) + 1);
+    };
+    let meanwhile = |script: &mut Script| {
+        script.refresh(1);
+        script.replace(1, &["a1"]);
+        script.seal(1);
+        script.0.finish_all();
+        script.refresh(2);
+        assert_eq!(script.values(2, &["a1", "b1"]), [Some(2), None]);
+    };
+    let calls = at_every_call(prepare, || older_than(&limit), meanwhile);
+    assert!(calls > 6, "{calls} calls");
+}
+
+#[test]
+fn what_a_process_has_not_committed_when_it_dies_makes_no_young_row_old() {
+    let mut script = Script::new(2);
+    script.write(0, &["b1"]);
+    script.refresh(1);
+    script.replace(1, &["a1"]);
+    script.pause(1, Operation::Seal, "create", "change-");
+    script.0.crash(1);
+    let limit = now(&script) + 1;
+    script.write(0, &["a1"]);
+    script.run(0, Operation::InvalidateOlderThan(limit));
+    assert_eq!(script.values(0, &["a1", "b1"]), [Some(2), None]);
+    script.open(1);
+    assert_eq!(script.values(1, &["a1", "b1"]), [Some(2), None]);
+    script.end();
 }
 
 #[test]
