@@ -212,6 +212,14 @@ pub enum LeafKind {
 }
 
 impl LeafKind {
+    /// Dimensions of a row; 0 of one number, text or byte string.
+    pub(crate) fn dimensions(&self) -> usize {
+        match self {
+            Self::Dense { shape, .. } | Self::Ragged { shape, .. } => shape.len(),
+            Self::Text | Self::Bytes => 0,
+        }
+    }
+
     /// Elements of a row, if all rows have the same number.
     pub(crate) fn elements(&self) -> Option<usize> {
         match self {

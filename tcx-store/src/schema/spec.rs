@@ -9,6 +9,9 @@ use crate::schema::leaf::{ColumnType, Leaf};
 use crate::schema::stamp::{StampType, stamp_leaf};
 use crate::storage::name::check_module_id;
 
+/// The most dimensions that change 0 has room for.
+const MAX_DIMENSIONS: usize = u8::MAX as usize;
+
 /// The module, keys, schema and identity that a store is opened for.
 ///
 /// ```
@@ -36,7 +39,8 @@ impl Spec {
     /// # Errors
     ///
     /// Returns an error if the module id cannot name a folder, or if two columns have the same name or one has a name of tcx's
-    /// own (`__…`). Also returns an error if a row has no elements, or 2³¹ and more, which Arrow cannot store.
+    /// own (`__…`). Also returns an error if a row has no elements, or 2³¹ and more, which Arrow cannot store, or more than 255
+    /// dimensions.
     pub fn new(
         module_id: &str,
         key_type: KeyType,
@@ -125,6 +129,15 @@ fn check_leaves(leaves: &[Leaf]) -> Result<()> {
                 format!("two columns have the name `{name}`; rename one of the fields"),
             ));
         }
+        if kind.dimensions() > MAX_DIMENSIONS {
+            return Err(Error::of_kind(
+                ErrorKind::InvalidColumns,
+                format!(
+                    "column `{name}`: a row has {} dimensions: expected at most {MAX_DIMENSIONS}; reshape the tensor",
+                    kind.dimensions()
+                ),
+            ));
+        }
         if kind.unit() == 0 {
             return Err(Error::of_kind(
                 ErrorKind::InvalidColumns,
@@ -139,4 +152,31 @@ fn check_leaves(leaves: &[Leaf]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, LeafKind, Options, Store};
+
+    fn of_dimensions(dimensions: usize) -> Result<Spec> {
+        let kind = LeafKind::Dense { dtype: DType::U8, shape: vec![1; dimensions] };
+        let leaves = vec![Leaf { name: "value".to_owned(), kind, optional: false }];
+        Spec::of_leaves("m_v1", KeyType::Int, leaves, Identity::default(), Vec::new())
+    }
+
+    #[test]
+    fn rows_of_more_dimensions_than_a_folder_can_describe_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            let store = Store::open(dir.path(), of_dimensions(255).unwrap(), &Options::default()).unwrap();
+            store.invalidate_all().unwrap();
+        }
+        let refused = of_dimensions(256).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidColumns);
+        assert!(
+            refused.to_string().contains("column `value`: a row has 256 dimensions: expected at most 255"),
+            "{refused}"
+        );
+    }
 }
