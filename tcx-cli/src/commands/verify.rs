@@ -124,6 +124,7 @@ fn kind_name(kind: DamagedFile) -> &'static str {
         DamagedFile::Run => "run",
         DamagedFile::Merged => "merged",
         DamagedFile::Change => "change",
+        DamagedFile::Stray => "stray",
         _ => "file",
     }
 }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Chooses the segments that make room for new rows, for [`WhenFull::EvictBy`](crate::WhenFull::EvictBy).
 ///
-/// It is asked by a background thread when the folder exceeds its limit, and only orders what may go. It cannot remove anything
+/// It is asked by a background thread, or by the one that opens the store, when the folder exceeds its limit, and only orders what may go. It cannot remove anything
 /// else, nor keep the folder above the limit:
 ///
 /// - The candidates are the segments that are served, without the newest: those that this process has sealed since the last

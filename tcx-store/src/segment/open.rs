@@ -25,6 +25,8 @@ use crate::sys::mmap::Mapped;
 pub(super) const CLOSING: usize = 10;
 /// The end-of-stream marker before the footer.
 pub(super) const END_OF_STREAM: usize = 8;
+/// The most bytes of a footer: the largest that is written has the checksums of the first version for a row of many GiB.
+const MAX_FOOTER: usize = 64 << 20;
 /// The most bytes that a segment is taken to have when it is not compressed, whatever it says.
 const MOST_BYTES: usize = 1 << 40;
 
@@ -127,7 +129,7 @@ pub(super) fn tail_len(file: &[u8]) -> Option<usize> {
     let closing = file.len().checked_sub(CLOSING)?;
     let len = u32::from_le_bytes(*file[closing..].first_chunk()?);
     (file[closing + 4..] == *b"ARROW1").then_some(())?;
-    usize::try_from(len).ok()?.checked_add(CLOSING + END_OF_STREAM)
+    usize::try_from(len).ok().filter(|len| *len <= MAX_FOOTER)?.checked_add(CLOSING + END_OF_STREAM)
 }
 
 pub(super) fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata, SegmentError> {
@@ -137,4 +139,17 @@ pub(super) fn footer_metadata(footer: &arrow_ipc::Footer<'_>) -> Result<Metadata
         MetadataError::Version(what) => SegmentError::Unknown(what),
         MetadataError::Entry(name) => damaged(format!("its entry `{name}` is missing or malformed")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_footer_that_says_to_be_huge_is_none() {
+        let end = |len: usize| [&(len as u32).to_le_bytes()[..], b"ARROW1"].concat();
+        assert_eq!(tail_len(&end(MAX_FOOTER)), Some(MAX_FOOTER + CLOSING + END_OF_STREAM));
+        assert_eq!(tail_len(&end(MAX_FOOTER + 1)), None);
+        assert_eq!(tail_len(&end(i32::MAX as usize)), None);
+    }
 }

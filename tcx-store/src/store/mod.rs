@@ -19,7 +19,8 @@ mod trim;
 pub(crate) mod upkeep;
 
 use std::any::Any;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
@@ -32,6 +33,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::schema::spec::Spec;
 use crate::stats::{Stats, Work};
+#[cfg(test)]
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::store::inherited::Reopened;
@@ -103,8 +105,26 @@ impl Store {
     /// Opens the folder of `spec`'s module, wherever it is.
     pub(crate) fn open_at(place: &Place<'_>, spec: Spec, options: &Options) -> Result<Arc<Self>> {
         let open = place.open_stores().get();
-        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = separate::folder(place, &open, &spec, options)?;
+        let (store, is_new_writer) = {
+            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            let store = Self::open_or_share(place, &mut open, spec, options)?;
+            let is_new_writer = !options.read_only && store.allow_writing()?;
+            (store, is_new_writer)
+        };
+        if is_new_writer {
+            // Without the lock: an eviction policy may open a store.
+            store.core.keep_within_limits()?;
+        }
+        Ok(store)
+    }
+
+    fn open_or_share(
+        place: &Place<'_>,
+        open: &mut HashMap<PathBuf, Vec<Weak<Self>>>,
+        spec: Spec,
+        options: &Options,
+    ) -> Result<Arc<Self>> {
+        let folder = separate::folder(place, open, &spec, options)?;
         let dir = place.folder(&folder);
         // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
         // gets a new one.
@@ -113,18 +133,21 @@ impl Store {
             return store.shared_with(&spec, options);
         }
         let storage = place.storage(&folder, options.read_mode)?;
-        let store = Arc::new(Self::with_storage(storage, spec, options)?);
-        open.values_mut().for_each(|stores| stores.retain(|store| store.strong_count() > 0));
+        let store = Arc::new(Self::of(Core::open(storage, spec, options)?, options));
+        for stores in open.values_mut() {
+            stores.retain(|store| store.strong_count() > 0);
+        }
         open.retain(|_, stores| !stores.is_empty());
         open.entry(dir).or_default().push(Arc::downgrade(&store));
         Ok(store)
     }
 
     /// A store that is not shared.
+    #[cfg(test)]
     pub(crate) fn with_storage(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let store = Self::of(Core::open(storage, spec, options)?, options);
-        if !options.read_only {
-            store.allow_writing()?;
+        if !options.read_only && store.allow_writing()? {
+            store.core.keep_within_limits()?;
         }
         Ok(store)
     }
@@ -151,19 +174,20 @@ impl Store {
         }
     }
 
-    /// Starts the writer, unless there is one. A caller that shares a store holds the lock of the open ones.
-    fn allow_writing(&self) -> Result<()> {
-        if self.writer.get().is_none() {
+    /// Starts the writer, unless there is one; whether it did. Who did must [keep the store within its limits](Core::keep_within_limits).
+    /// A caller that shares a store holds the lock of the open ones.
+    fn allow_writing(&self) -> Result<bool> {
+        let is_new = self.writer.get().is_none();
+        if is_new {
             let writer = Writer::start(self.core.clone(), self.times)?;
             // Elsewhere `std::process::exit` calls nothing.
             #[cfg(unix)]
             at_exit::flush_at_exit();
-            self.core.keep_within_limits()?;
             self.core.allow_writing();
             // There was none.
             let _ = self.writer.set(writer);
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// A value that all users of this store in this process share, made for the first of them: what they must agree on beside
@@ -234,9 +258,6 @@ impl Store {
                  has opened one"
                 ),
             ));
-        }
-        if !options.read_only {
-            self.allow_writing()?;
         }
         Ok(self)
     }

@@ -81,16 +81,22 @@ enum Command {
 }
 
 thread_local! {
-    static IS_WRITER: Cell<bool> = const { Cell::new(false) };
+    /// The address of the engine whose rows this thread writes.
+    static WRITES_FOR: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Whether the calling thread is that of a writer.
 #[cfg(unix)]
 pub(crate) fn is_writer_thread() -> bool {
-    IS_WRITER.get()
+    WRITES_FOR.get().is_some()
 }
 
-/// The handle of the writer's thread. Dropped, it seals what is buffered and waits for the thread to end.
+/// From now on the calling thread is one that writes the rows of this engine.
+pub(crate) fn writes_for(core: &Arc<Core>) {
+    WRITES_FOR.set(Some(Arc::as_ptr(core).addr()));
+}
+
+/// The handle of the writer's thread. Dropped, it seals what is buffered and waits for the thread to end, unless it is dropped there.
 #[derive(Debug)]
 pub(crate) struct Writer {
     commands: Option<UnboundedSender<Command>>,
@@ -108,7 +114,7 @@ impl Writer {
         let (commands, receiver) = unbounded_channel();
         let shared = core.clone();
         let task = move || {
-            IS_WRITER.set(true);
+            writes_for(&shared);
             // The threads that it starts have its priority.
             priority::lower(shared.background_priority.of(Background::Writing));
             let _writes = Writes::begin();
@@ -141,8 +147,12 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// Returns an error if accepted rows cannot be made durable, or were lost.
+    /// Returns an error if accepted rows cannot be made durable, or were lost, or if one of its own threads asks.
     pub(crate) fn flush(&self) -> Result<()> {
+        if self.is_own_thread() {
+            let message = "an attestation asks to flush the store whose rows it attests, which waits for it: flush it elsewhere";
+            return Err(Error::invalid(message));
+        }
         let (done, flushed) = oneshot::channel();
         self.tell(Command::Flush(done));
         wait(flushed).unwrap_or_else(|_| Err(stopped(&self.core)))
@@ -150,10 +160,18 @@ impl Writer {
 
     /// Waits until the session is recorded, or could not be.
     pub(crate) fn end_session(&self) {
+        if self.is_own_thread() {
+            return;
+        }
         let (done, ended) = oneshot::channel();
         self.tell(Command::End(done));
         // A writer that has stopped has nothing to add.
         let _ = wait(ended);
+    }
+
+    /// Whether the calling thread is one that would wait for itself.
+    fn is_own_thread(&self) -> bool {
+        WRITES_FOR.get() == Some(Arc::as_ptr(&self.core).addr())
     }
 
     fn tell(&self, command: Command) {
@@ -167,6 +185,10 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.commands.take());
+        if self.is_own_thread() {
+            // What an attestation held was the last handle: the writer ends by itself.
+            return;
+        }
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             let path = self.core.storage.path().display();
             tracing::error!(%path, "the background writer panicked");

@@ -1,6 +1,6 @@
 //! Reading every byte of a folder.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -16,6 +16,9 @@ use crate::segment::{Segment, Verdict};
 use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::mmap::Mapped;
+
+/// So many changes may be missing one after the other.
+const WIDEST_GAP: u64 = 1000;
 
 /// A verification that is going on.
 pub(super) struct Check<'a> {
@@ -89,43 +92,44 @@ impl Check<'_> {
 
     /// Every change from 1 to the newest that something counts on, and the merged ones.
     pub(super) fn changes(&mut self, listing: &Listing) {
-        let listed = listing.changes.changes.last().into_iter().chain(listing.changes.merged.last()).copied();
-        let segments = self.inspection.segments.iter().filter_map(|own| own.segment.as_ref());
+        let (changes, merged) = (&listing.changes.changes, &listing.changes.merged);
         // One that has to be committed has its name before the change.
-        let needs = segments.map(|segment| segment.needs()).filter(|needs| needs.commit.is_none());
-        let newest = listed.chain(needs.map(|needs| needs.base)).max().unwrap_or(0);
-        for number in 0..=newest {
-            let name = FileName::Change(number);
-            let map = match self.map(name) {
-                File::Read(map) => map,
-                File::Unreadable => continue,
-                File::WrongLength(what) => {
-                    self.damaged(&name, DamagedFile::Change, what);
-                    continue;
-                }
-                File::Gone => {
-                    self.damaged(
-                        &name,
-                        DamagedFile::Change,
-                        "it is missing, and other changes or rows depend on it",
-                    );
-                    continue;
-                }
-            };
-            self.verified.changes += 1;
-            self.read(map.len());
-            if is_written_by_another_version(&map) {
-                let why = "it is of another version of tcx".to_owned();
-                self.verified.foreign.push((name.to_string(), why));
+        let needs = |own: &&Inspected| {
+            let needs = own.segment.as_ref()?.needs();
+            needs.commit.is_none().then_some(needs.base)
+        };
+        let inspection = self.inspection;
+        let counted = inspection.segments.iter().filter_map(|own| needs(&own));
+        let known: BTreeSet<u64> = changes.iter().chain(merged).copied().chain(counted).collect();
+        let mut given = 0..0;
+        for &number in &known {
+            // Each number was given after the one before it: behind a wide gap nothing is a change of this folder, whatever it is called.
+            if number - given.end.min(number) > WIDEST_GAP {
+                break;
+            }
+            given.end = number.saturating_add(1);
+        }
+        given.clone().for_each(|number| self.change(number));
+        for &number in changes.iter().filter(|number| !given.contains(number)) {
+            let what =
+                format!("the changes before it are missing: the newest is {}", given.end.saturating_sub(1));
+            self.damaged(&FileName::Change(number), DamagedFile::Stray, what);
+        }
+        for own in
+            inspection.segments.iter().filter(|own| needs(own).is_some_and(|base| !given.contains(&base)))
+        {
+            let what = format!(
+                "it counts on a change that was not made: the newest is {}",
+                given.end.saturating_sub(1)
+            );
+            self.damaged(&own.facts.name, DamagedFile::Segment, what);
+        }
+        for &number in merged {
+            let name = FileName::Merged(number);
+            if !given.contains(&number) {
+                self.damaged(&name, DamagedFile::Merged, "the changes that it merges were not made");
                 continue;
             }
-            // Change 0 has been read: there would be no inspection without it.
-            if let (1.., Err(what)) = (number, check_change(number, map)) {
-                self.damaged(&name, DamagedFile::Change, what);
-            }
-        }
-        for &number in &listing.changes.merged {
-            let name = FileName::Merged(number);
             let map = match self.map(name) {
                 File::Read(map) => map,
                 File::Gone | File::Unreadable => continue,
@@ -151,6 +155,31 @@ impl Check<'_> {
                 }
                 Err(what) => self.damaged(&name, DamagedFile::Merged, what),
             }
+        }
+    }
+
+    /// Every byte of a change that was made.
+    fn change(&mut self, number: u64) {
+        let name = FileName::Change(number);
+        let map = match self.map(name) {
+            File::Read(map) => map,
+            File::Unreadable => return,
+            File::WrongLength(what) => return self.damaged(&name, DamagedFile::Change, what),
+            File::Gone => {
+                let what = "it is missing, and other changes or rows depend on it";
+                return self.damaged(&name, DamagedFile::Change, what);
+            }
+        };
+        self.verified.changes += 1;
+        self.read(map.len());
+        if is_written_by_another_version(&map) {
+            let why = "it is of another version of tcx".to_owned();
+            self.verified.foreign.push((name.to_string(), why));
+            return;
+        }
+        // Change 0 has been read: there would be no inspection without it.
+        if let (1.., Err(what)) = (number, check_change(number, map)) {
+            self.damaged(&name, DamagedFile::Change, what);
         }
     }
 

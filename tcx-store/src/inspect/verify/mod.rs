@@ -50,6 +50,8 @@ pub enum DamagedFile {
     Merged,
     /// All rows before it count as invalidated. Repairing puts a tombstone for just that in its place.
     Change,
+    /// It has the name of a change that was never made. Repairing moves it into the folder `damaged`.
+    Stray,
 }
 
 /// A file that does not hold what was written, or does not fit the others.

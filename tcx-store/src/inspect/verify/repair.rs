@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};
 
-/// Where damaged segments are moved, in the module's folder.
+/// Where damaged segments and stray files are moved, in the module's folder.
 pub(crate) const DAMAGED: &str = "damaged";
 
 pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
@@ -21,7 +21,7 @@ pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
             replace_change(&storage, number).map_err(failed)?;
             "replaced by a tombstone for everything before it"
         }
-        (DamagedFile::Segment, _) => {
+        (DamagedFile::Segment | DamagedFile::Stray, _) => {
             move_aside(dir, &damage.file).map_err(failed)?;
             "moved into `damaged`"
         }

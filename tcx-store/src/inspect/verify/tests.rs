@@ -127,6 +127,26 @@ fn a_lost_change_that_only_rows_count_on_is_told_and_repaired() {
 }
 
 #[test]
+fn a_file_with_the_name_of_a_change_that_was_never_made_is_told_and_moved_away() {
+    let dir = filled();
+    let folder = dir.path().join("m_v1");
+    for name in ["change-18446744073709551614", "change-00000000000000005000", "merged-18446744073709551613"]
+    {
+        fs::write(folder.join(name), "x").unwrap();
+    }
+    process(dir.path()).invalidate_all().unwrap_err();
+    let mut done: Vec<_> = repaired(dir.path()).into_iter().map(|own| (own.damage.kind, own.done)).collect();
+    done.sort_by_key(|(kind, _)| *kind != DamagedFile::Stray);
+    let kinds: Vec<_> = done.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, [DamagedFile::Stray, DamagedFile::Stray, DamagedFile::Merged]);
+    assert_eq!(done[0].1, "moved into `damaged`");
+    let store = process(dir.path());
+    assert_eq!(values(&store, &["a", "b", "c"]), [7, 7, 7]);
+    store.invalidate_all().unwrap();
+    assert_eq!(values(&process(dir.path()), &["a"]), [-1]);
+}
+
+#[test]
 fn a_damaged_identity_cannot_be_repaired() {
     let dir = filled();
     damage(&dir.path().join("m_v1/change-00000000000000000000"));

@@ -2,14 +2,16 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use crate::LookupOptions;
+use crate::testing::spec;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, values, with_operations};
 use crate::{Attestation, Losses, RecomputeSession, Result, Store};
+use crate::{LookupOptions, Options};
 
 /// A source, and what changes it.
 fn source() -> (Arc<Attestation>, Arc<AtomicBool>) {
@@ -52,6 +54,47 @@ fn rows_of_a_changed_source_are_dropped_and_the_flush_says_why() {
     assert_eq!(durable(dir.path(), &["a", "b"]), [-1, 2]);
     assert_eq!(store.stats().rows_dropped, 1);
     store.flush().unwrap();
+}
+
+#[test]
+fn a_store_whose_last_handle_an_attestation_holds_writes_its_rows_and_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { flush_interval: Duration::from_millis(20), ..Options::default() };
+    let store = Store::open(dir.path(), spec(), &options).unwrap();
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let (go_on, goes_on) = std::sync::mpsc::channel();
+    let (held, goes_on) = (store.clone(), Mutex::new(goes_on));
+    let attestation = Attestation::new(move || {
+        let _ = held.path();
+        asked.send(()).unwrap();
+        goes_on.lock().unwrap().recv().map_err(|error| error.to_string())
+    });
+    insert(&store, "a", 1, &attestation).unwrap();
+    drop(attestation);
+    is_asked.recv().unwrap();
+    compute(&store, &["b"], 2);
+    let is_open = Arc::downgrade(&store);
+    drop(store);
+    go_on.send(()).unwrap();
+    let start = Instant::now();
+    while is_open.strong_count() > 0 || durable(dir.path(), &["a", "b"]) != [1, 2] {
+        assert!(start.elapsed() < Duration::from_mins(1), "its threads wait for each other");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_attestation_that_flushes_its_own_store_gets_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), spec(), &Options::default()).unwrap();
+    let flushes = Arc::downgrade(&store);
+    let attestation = Attestation::new(move || {
+        let error = flushes.upgrade().map(|store| store.flush().unwrap_err().to_string());
+        Err(error.unwrap_or_default())
+    });
+    insert(&store, "a", 1, &attestation).unwrap();
+    let error = format!("{:#}", store.flush().unwrap_err());
+    assert!(error.contains("an attestation asks to flush the store whose rows it attests"), "{error}");
 }
 
 #[test]

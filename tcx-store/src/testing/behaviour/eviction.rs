@@ -231,6 +231,38 @@ fn a_policy_that_answers_nothing_or_panics_does_not_keep_the_folder_above_its_li
 }
 
 #[test]
+fn a_policy_may_open_a_store_while_one_is_opened() {
+    struct Opens(std::path::PathBuf);
+    impl EvictionPolicy for Opens {
+        fn name(&self) -> &'static str {
+            "opens"
+        }
+
+        fn choose(&self, _: &[EvictionCandidate], _: u64) -> Vec<usize> {
+            drop(Store::open(&self.0, spec(), &Options::default()).unwrap());
+            Vec::new()
+        }
+    }
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (_writer, ids) = fill(dir.path());
+    let policy: &Opens = Box::leak(Box::new(Opens(other.path().to_owned())));
+    let max_bytes = Some(bytes(dir.path()) / 2);
+    let when_full = WhenFull::EvictBy(Eviction::new(policy));
+    let path = dir.path().to_owned();
+    let opened = std::thread::spawn(move || {
+        let options = Options { max_bytes, when_full, ..Options::default() };
+        Store::open(&path, spec(), &options).map(drop).unwrap();
+    });
+    let start = std::time::Instant::now();
+    while !opened.is_finished() {
+        assert!(start.elapsed() < Duration::from_mins(1), "it waits for itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    opened.join().unwrap();
+    assert!(left(dir.path(), &ids).len() < SEGMENTS as usize);
+}
+
+#[test]
 fn random_rows_make_room_and_not_the_same_in_every_folder() {
     let runs: Vec<Vec<usize>> = (0..4)
         .map(|_| {
