@@ -7,7 +7,7 @@ use super::Figures;
 use super::reach::Reach::{self, AtLeast, AtMost};
 
 /// Figures, the worst that is accepted, and what they show.
-const FLOORS: [(&str, Reach, &str); 28] = [
+const FLOORS: [(&str, Reach, &str); 31] = [
     ("w1.fill.vs_raw_write_fsync", AtLeast(0.15), "filling, of a file that is written in order"),
     ("w1.random_read.vs_raw_gather", AtLeast(0.5), "wide rows, of a loop that copies them"),
     ("w1.random_read.two_threads.vs_raw_gather", AtLeast(0.6), "the same by two threads"),
@@ -19,6 +19,9 @@ const FLOORS: [(&str, Reach, &str); 28] = [
     ("w2.random_read.vs_memmap_hash_map", AtLeast(1.5), "the same, of a hash map and that loop"),
     ("w2.random_read.vs_lmdb", AtLeast(4.), "the same, of LMDB"),
     ("w2.cold_read.fetch.vs_64_preads", AtLeast(0.5), "cold narrow rows, of the same"),
+    ("w3.cold_read.fetch.bytes_vs_pages", AtMost(1.25), "little is read beside cold rows that differ in size"),
+    ("w4.cold_read.fetch.bytes_vs_pages", AtMost(1.15), "or beside cold rows of 300 KiB"),
+    ("w4.cold_read.fetch.vs_64_preads", AtLeast(0.4), "cold rows of 300 KiB, of 64 threads with `pread`"),
     ("w3.random_read.vs_raw_gather", AtLeast(0.5), "rows that differ in size, of a loop"),
     ("w2.allocations_per_batch.1024_rows", AtMost(40.), "known shapes are allocated once"),
     ("w2.allocations_per_batch.1024_vs_64_rows", AtMost(1.2), "allocations do not grow with rows"),

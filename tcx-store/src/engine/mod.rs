@@ -356,7 +356,8 @@ impl Core {
         while lookup.missing() > 0 {
             // Loaded after the buffer was searched: a row that was sealed in between is in this snapshot.
             let snapshot = self.snapshot();
-            let damaged = self.read_ahead.around(lookup, &snapshot, |lookup| {
+            let before = (&**snapshot, &*self.storage);
+            let damaged = self.read_ahead.around(lookup, destinations, before, |lookup, destinations| {
                 lookup_stored(lookup, destinations, &snapshot, &self.memory_cache)
             });
             self.counters.failed_reads.add(damaged.unread);

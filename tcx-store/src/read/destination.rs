@@ -1,6 +1,9 @@
 //! Memory of the caller to which rows are copied as soon as they are confirmed, while the next ones are probed.
 
+use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
+
+use crate::storage::name::SegmentName;
 
 /// Memory for the rows of a dense leaf, one after the other in the order of the keys; one of
 /// [`LookupOptions::destinations`](crate::LookupOptions::destinations).
@@ -41,6 +44,20 @@ pub(crate) struct Destinations<'a, 'd> {
     /// Bytes of a row of each.
     widths: Vec<usize>,
     copied: Copied,
+    /// `None` for nearly every lookup: it is the only thing that rows which are not read cost.
+    read: Option<Box<ReadRows>>,
+}
+
+/// A row of a segment.
+pub(crate) type StoredRow = (SegmentName, u32);
+
+/// Rows that were read before they are found, because they are expected to be those of the keys.
+#[derive(Debug, Default)]
+pub(crate) struct ReadRows {
+    /// The verified rows in the destinations, by the number of the destination and the position.
+    pub(crate) filled: HashMap<(usize, usize), StoredRow>,
+    /// Rows that the file system could not read.
+    pub(crate) unread: HashSet<StoredRow>,
 }
 
 /// Rows that were copied when they were found.
@@ -60,7 +77,7 @@ impl<'a, 'd> Destinations<'a, 'd> {
         // The caller has checked that each has room for exactly these rows. Without rows, the width does not matter.
         let widths = all.iter().map(|destination| destination.bytes.len() / rows.max(1)).collect();
         let rows = if all.is_empty() { Vec::new() } else { vec![false; rows] };
-        Self { all, widths, copied: Copied { leaves, rows } }
+        Self { all, widths, copied: Copied { leaves, rows }, read: None }
     }
 
     /// The leaves, by number, and how many bytes a row of each has.
@@ -80,6 +97,72 @@ impl<'a, 'd> Destinations<'a, 'd> {
         }
         // Last: a row counts as copied only when every destination has it.
         copied.fill(true);
+    }
+
+    /// As [`copy`](Self::copy), of one row. A destination that it was read to has it already.
+    #[cold]
+    pub(crate) fn copy_unless_read<'v>(
+        &mut self,
+        position: usize,
+        row: StoredRow,
+        leaves: impl Iterator<Item = &'v [u8]>,
+    ) {
+        let Some(copied) = self.copied.rows.get_mut(position) else { return };
+        for (number, ((destination, width), bytes)) in
+            self.all.iter_mut().zip(&self.widths).zip(leaves).enumerate()
+        {
+            if !self.read.as_ref().is_some_and(|read| read.has(number, position, row)) {
+                destination.bytes[position * width..][..bytes.len()].write_copy_of_slice(bytes);
+            }
+        }
+        // Last: a row counts as copied only when every destination has it.
+        *copied = true;
+    }
+
+    /// The row at `position` is found: it counts as copied if it was read to every destination.
+    #[inline]
+    pub(crate) fn found(&mut self, position: usize, row: StoredRow) {
+        let Some(read) = &self.read else { return };
+        if let Some(copied) = self.copied.rows.get_mut(position)
+            && (0..self.all.len()).all(|number| read.has(number, position, row))
+        {
+            *copied = true;
+        }
+    }
+
+    /// The rows that were read before they are found, if any were.
+    #[inline]
+    pub(crate) fn read(&self) -> Option<&ReadRows> {
+        self.read.as_deref()
+    }
+
+    /// Adds rows that were read.
+    pub(crate) fn add_read(&mut self) -> &mut ReadRows {
+        self.read.get_or_insert_default()
+    }
+
+    /// What was read is of a snapshot that is not used any more.
+    pub(crate) fn forget_read(&mut self) {
+        self.read = None;
+    }
+
+    /// The memory of the destinations with these numbers and positions, in this order, each once.
+    pub(crate) fn memory(&mut self, wanted: &[(usize, usize)]) -> Vec<&mut [MaybeUninit<u8>]> {
+        let mut found = Vec::with_capacity(wanted.len());
+        let mut wanted = wanted.iter().copied().peekable();
+        for (number, (destination, &width)) in self.all.iter_mut().zip(&self.widths).enumerate() {
+            let (mut rest, mut next) = (&mut *destination.bytes, 0);
+            while let Some((_, position)) = wanted.next_if(|&(own, _)| own == number) {
+                let row = rest.split_off_mut(..(position + 1 - next) * width);
+                let Some((_, row)) = row.and_then(|row| row.split_at_mut_checked((position - next) * width))
+                else {
+                    return found;
+                };
+                found.push(row);
+                next = position + 1;
+            }
+        }
+        found
     }
 
     /// Copies the leaves of the row at `position`, which `leaf` returns by their numbers. A row of another width than a
@@ -104,6 +187,16 @@ impl<'a, 'd> Destinations<'a, 'd> {
     }
 }
 
+impl ReadRows {
+    pub(crate) fn is_unread(&self, row: StoredRow) -> bool {
+        self.unread.contains(&row)
+    }
+
+    fn has(&self, destination: usize, position: usize, row: StoredRow) -> bool {
+        self.filled.get(&(destination, position)) == Some(&row)
+    }
+}
+
 impl Copied {
     /// The row is to be copied again, from where it is found next.
     pub(crate) fn forget(&mut self, position: usize) {
@@ -116,5 +209,43 @@ impl Copied {
     pub(crate) fn rows_in(&self, leaf: usize, memory: &[MaybeUninit<u8>]) -> Option<&[bool]> {
         // An address says nothing of what was freed and allocated in between; `Lookup::copy_rest` says so to its caller.
         self.leaves.contains(&(leaf, memory.as_ptr().addr())).then_some(&*self.rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_row_is_its_own_part_of_its_destination() {
+        let mut memory = [vec![MaybeUninit::uninit(); 12], vec![MaybeUninit::uninit(); 4]];
+        let starts = memory.each_ref().map(|memory| memory.as_ptr().addr());
+        let [first, second] = &mut memory;
+        let all = &mut [Destination { leaf: 3, bytes: first }, Destination { leaf: 0, bytes: second }];
+        let mut destinations = Destinations::new(all, 4);
+        let wanted = [(0, 1), (0, 2), (1, 0), (1, 3)];
+        let found: Vec<(usize, usize)> =
+            destinations.memory(&wanted).iter().map(|row| (row.as_ptr().addr(), row.len())).collect();
+        let expected = [(starts[0] + 3, 3), (starts[0] + 6, 3), (starts[1], 1), (starts[1] + 3, 1)];
+        assert_eq!(found, expected);
+        assert!(destinations.memory(&[(0, 4)]).is_empty() && destinations.memory(&[(2, 0)]).is_empty());
+    }
+
+    #[test]
+    fn a_row_that_was_read_counts_as_copied_only_if_it_is_found_and_is_copied_if_another_is() {
+        let (own, other) = ([1, 2].map(MaybeUninit::new), [3, 4]);
+        let mut memory = own;
+        let address = memory.as_ptr().addr();
+        let all = &mut [Destination { leaf: 0, bytes: &mut memory }];
+        let mut destinations = Destinations::new(all, 2);
+        let name = SegmentName { random: crate::sys::bytes::Random([7; 16]), tail: 9 };
+        destinations.add_read().filled.extend([((0, 0), (name, 5)), ((0, 1), (name, 6))]);
+        destinations.found(0, (name, 5));
+        destinations.found(1, (name, 7));
+        assert_eq!(destinations.copied.rows, [true, false]);
+        destinations.copy_unless_read(0, (name, 5), [&other[..1]].into_iter());
+        destinations.copy_unless_read(1, (name, 7), [&other[1..]].into_iter());
+        let copied = destinations.into_copied();
+        assert_eq!((copied.rows, copied.leaves), (vec![true, true], vec![(0, address)]));
     }
 }

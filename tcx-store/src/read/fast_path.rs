@@ -14,6 +14,7 @@ use crate::read::destination::Destinations;
 use crate::read::lookup::Lookup;
 use crate::schema::key::KeyHash;
 use crate::segment::{MappedKey, MappedRows};
+use crate::storage::name::SegmentName;
 
 /// Keys that take a step together: enough for memory to answer before the next step, and few enough that what was prefetched
 /// stays in the second-level cache while wide rows are copied.
@@ -68,6 +69,7 @@ struct PendingProbe {
 /// A segment to which a key has led.
 struct ProbedSegment<'a> {
     rows: MappedRows<'a>,
+    name: SegmentName,
     /// Its number in the lookup.
     source: u32,
 }
@@ -102,7 +104,11 @@ impl<'a> FastPath<'a> {
         request.lookup.hash_keys(self.indexed.run.seed());
         let (table, lookup) = (self.table, &*request.lookup);
         // A recompute session needs the newest tombstone of each row, which this path never reads. Positions are kept in 32 bits.
-        if lookup.recompute().is_some() || u32::try_from(lookup.len()).is_err() {
+        // Nor does it look for rows that could not be read.
+        if lookup.recompute().is_some()
+            || u32::try_from(lookup.len()).is_err()
+            || request.destinations.read().is_some_and(|read| !read.unread.is_empty())
+        {
             return rest.extend(lookup.all_missing_positions());
         }
         self.probes.reserve(lookup.missing() + STEP);
@@ -205,7 +211,7 @@ impl<'a> FastPath<'a> {
         let destinations = request.destinations.leaves();
         let rows = segment.mapped_rows(lookup.keys().view(), lookup.wanted(), destinations)?;
         self.numbers[number] = self.segments.len() as u32;
-        self.segments.push(ProbedSegment { rows, source: lookup.add_source(segment) });
+        self.segments.push(ProbedSegment { rows, name: segment.name(), source: lookup.add_source(segment) });
         Some(self.numbers[number])
     }
 
@@ -257,6 +263,14 @@ impl<'a> FastPath<'a> {
         // Without rows, as at first, the segment of number 0 may not be there.
         let Confirmed { position, segment, row, rows } = std::mem::take(&mut self.uncopied);
         if let Some(segment) = self.segments.get(segment as usize).filter(|_| rows > 0) {
+            if request.destinations.read().is_some() {
+                for number in 0..rows {
+                    let (position, row) = (position + number as usize, row + number);
+                    let leaves = segment.rows.copied(row as usize..row as usize + 1);
+                    request.destinations.copy_unless_read(position, (segment.name, row), leaves);
+                }
+                return;
+            }
             let rows = row as usize..(row + rows) as usize;
             request.destinations.copy(position, rows.len(), segment.rows.copied(rows));
         }

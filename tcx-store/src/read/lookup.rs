@@ -103,6 +103,8 @@ pub struct Lookup {
     /// The leaves that are wanted; all, if none is said.
     wanted: Option<Arc<[usize]>>,
     copied: Copied,
+    /// Whether wide rows were read from the disk. They are in memory now, but not in the map of this process.
+    is_cold: bool,
     sample: Sample,
 }
 
@@ -128,6 +130,7 @@ impl Lookup {
             recompute,
             wanted: None,
             copied: Copied::default(),
+            is_cold: false,
             sample: Sample::default(),
         }
     }
@@ -173,6 +176,11 @@ impl Lookup {
     /// These rows were copied when they were found.
     pub(crate) fn with_copied(self, copied: Copied) -> Self {
         Self { copied, ..self }
+    }
+
+    /// Wide rows were read from the disk.
+    pub(crate) fn has_cold_rows(&mut self) {
+        self.is_cold = true;
     }
 
     /// The leaves that are wanted; all, if none is said.

@@ -12,6 +12,7 @@ pub(crate) mod lookup;
 pub(crate) mod lookup_options;
 pub(crate) mod read_ahead;
 mod slow_path;
+pub(crate) mod wide_rows;
 
 use crate::live::damage::DamagedFiles;
 use crate::live::snapshot::Snapshot;

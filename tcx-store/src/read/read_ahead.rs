@@ -14,8 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::changes::Tombstones;
 use crate::index::Table;
 use crate::live::snapshot::{IndexedRun, Snapshot};
+use crate::read::destination::Destinations;
 use crate::read::lookup::Lookup;
-use crate::segment::Segment;
+use crate::read::wide_rows::{Readers, WIDE, WideRow};
+use crate::segment::{Needed, Segment};
+use crate::storage::Storage;
 use crate::sys::mmap::Mapped;
 use crate::sys::residency::{is_resident, major_faults};
 
@@ -54,13 +57,14 @@ pub(crate) enum Plan {
 pub(crate) struct ReadAhead {
     /// 0 for [`Plan::Nothing`] and 1 for [`Plan::Missing`]. A greater one is for [`Plan::All`], and one more than its lookups.
     state: AtomicU32,
+    readers: Readers,
 }
 
 impl Default for ReadAhead {
     /// The first lookup reads ahead: rows are on the disk until the opposite is known. Each of its waits may cost more than a page,
     /// because the system reads much around it until it notices that the program reads here and there.
     fn default() -> Self {
-        Self { state: AtomicU32::new(1) }
+        Self { state: AtomicU32::new(1), readers: Readers::default() }
     }
 }
 
@@ -70,21 +74,43 @@ impl ReadAhead {
         self.state.fetch_max(1, Ordering::Relaxed);
     }
 
+    /// The next lookups take nothing for being in memory, whatever the system says.
+    #[cfg(test)]
+    pub(crate) fn expect_nothing_in_memory(&self) {
+        self.state.store(1 + UNKNOWN, Ordering::Relaxed);
+    }
+
+    /// The next lookup asks what is in memory.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.state.store(1, Ordering::Relaxed);
+    }
+
     /// Calls `find` for the missing rows of a lookup; before that, the bytes that it will need are announced if they are to be
     /// expected on the disk.
     pub(crate) fn around<T>(
         &self,
         lookup: &mut Lookup,
-        snapshot: &Snapshot,
-        find: impl FnOnce(&mut Lookup) -> T,
+        destinations: &mut Destinations<'_, '_>,
+        (snapshot, storage): (&Snapshot, &dyn Storage),
+        find: impl FnOnce(&mut Lookup, &mut Destinations<'_, '_>) -> T,
     ) -> T {
         if lookup.missing() < FEWEST_ROWS || snapshot.runs.is_empty() {
-            return find(lookup);
+            return find(lookup, destinations);
         }
         let plan = self.plan();
-        let was_missing = plan != Plan::Nothing && announce(lookup, snapshot, plan == Plan::All);
+        let mut are_cold = false;
+        let mut read = |rows: Vec<WideRow<'_>>| {
+            are_cold = true;
+            self.readers.read(&rows, storage, destinations);
+        };
+        let was_missing = plan != Plan::Nothing && announce(lookup, snapshot, plan == Plan::All, &mut read);
         let before = major_faults();
-        let found = find(lookup);
+        let found = find(lookup, destinations);
+        if are_cold {
+            lookup.has_cold_rows();
+        }
+        destinations.forget_read();
         self.learn(plan, was_missing, major_faults().saturating_sub(before));
         found
     }
@@ -120,12 +146,21 @@ impl ReadAhead {
 
 /// Announces what is needed to find and read the missing rows, as far as it is not in memory or is `unknown` to be; whether it
 /// announced anything.
-pub(crate) fn announce(lookup: &mut Lookup, snapshot: &Snapshot, unknown: bool) -> bool {
-    let mut pieces = Pieces { unknown, added: Vec::new(), announced: 0 };
+pub(crate) fn announce(
+    lookup: &mut Lookup,
+    snapshot: &Snapshot,
+    unknown: bool,
+    read: &mut dyn FnMut(Vec<WideRow<'_>>),
+) -> bool {
+    let mut pieces = Pieces { unknown, added: Vec::new(), announced: 0, wide: Vec::new() };
     let missing: Vec<usize> = lookup.all_missing_positions().collect();
     for positions in missing.chunks(TOGETHER) {
         // Until all are announced, or nothing of the first ones was missing, or too much was.
         pieces.announce_rows(lookup, snapshot, positions.to_vec());
+        let wide = pieces.missing_wide_rows();
+        if !wide.is_empty() {
+            read(wide);
+        }
         if !(1..MOST_BYTES).contains(&pieces.announced) {
             break;
         }
@@ -164,6 +199,8 @@ struct Pieces<'a> {
     announced: usize,
     /// Whether it is not known what is in memory.
     unknown: bool,
+    /// Rows that are read instead.
+    wide: Vec<WideRow<'a>>,
 }
 
 impl<'a> Pieces<'a> {
@@ -171,6 +208,31 @@ impl<'a> Pieces<'a> {
         if !range.is_empty() && map.is_file() {
             self.added.push((map, range));
         }
+    }
+
+    fn add_needed(&mut self, (position, segment, row): (usize, &'a Segment, usize), needed: Needed) {
+        let range = match needed {
+            Needed::Leaf(leaf, range) if range.len() >= WIDE && segment.is_plain() => {
+                if let Some((blocks, table)) = segment.whole_blocks(range.clone()) {
+                    self.wide.push(WideRow { position, segment, row: row as u32, leaf, range, blocks });
+                    return table.into_iter().for_each(|table| self.add(segment.map(), table));
+                }
+                range
+            }
+            Needed::Leaf(_, range) | Needed::Rest(range) => range,
+        };
+        segment.with_unverified(range, &mut |range| self.add(segment.map(), range));
+    }
+
+    /// The wide rows that are not in memory.
+    fn missing_wide_rows(&mut self) -> Vec<WideRow<'a>> {
+        let mut wide = std::mem::take(&mut self.wide);
+        wide.retain(|row| {
+            let bytes = row.segment.map().get(row.range.clone()).unwrap_or_default();
+            self.unknown || !is_resident(bytes)
+        });
+        self.announced += wide.iter().map(|row| row.range.len()).sum::<usize>();
+        wide
     }
 
     /// Announces what is needed of the rows of the keys at these positions.
@@ -187,19 +249,21 @@ impl<'a> Pieces<'a> {
             // The next runs have what this one has not.
             open.retain(|&position| {
                 match candidate(lookup, (indexed, &table), &snapshot.tombstones, position) {
-                    Some(row) => {
-                        rows.push(row);
+                    Some((segment, row)) => {
+                        rows.push((position, segment, row));
                         false
                     }
                     None => true,
                 }
             });
-            for &(segment, row) in &rows {
-                segment.needed_at_first(row, lookup.wanted(), &mut |range| self.add(segment.map(), range));
+            for &(position, segment, row) in &rows {
+                let place = (position, segment, row);
+                segment.needed_at_first(row, lookup.wanted(), &mut |needed| self.add_needed(place, needed));
             }
             self.announce();
-            for &(segment, row) in &rows {
-                segment.needed_by_offsets(row, lookup.wanted(), &mut |range| self.add(segment.map(), range));
+            for &(position, segment, row) in &rows {
+                let place = (position, segment, row);
+                segment.needed_by_offsets(row, lookup.wanted(), &mut |needed| self.add_needed(place, needed));
             }
             self.announce();
         }

@@ -281,6 +281,7 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
             probed.source = self.lookup.add_source(probed.segment);
         }
         self.lookup.found(candidate.position, probed.source, candidate.row);
+        self.destinations.found(candidate.position, (probed.segment.name(), candidate.row));
     }
 
     /// Whether the candidate is the row: the same key and view, alive, and every wanted byte of it as it was written.
@@ -304,6 +305,12 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
             && let Some((_, number, _)) = packed_rows(segment, row)
         {
             return self.copy_unpacked(position, segment, (part, number)).is_some();
+        }
+        // A page that could not be read would end the process.
+        let stored = (segment.name(), candidate.row);
+        if same.is_some() && self.destinations.read().is_some_and(|read| read.is_unread(stored)) {
+            self.damaged.unread += 1;
+            return false;
         }
         if same.is_none() || !segment.has_intact_leaves(row, self.lookup.wanted()) {
             return self.confirm_indirect(position, segment, row);

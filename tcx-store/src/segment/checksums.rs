@@ -14,7 +14,7 @@ use crate::sys::verified_blocks::{CHECKSUM, ChecksumTable, Checksums, TABLE_PART
 /// - Many rows share a page: larger reads bring rows that are wanted soon.
 /// - A row is a few pages: it is read by itself.
 /// - A row is many pages: little is read beside them.
-const BLOCKS: [(usize, usize); 3] = [(4 << 10, CHECKSUM_BLOCK), (64 << 10, 4 << 10), (usize::MAX, 16 << 10)];
+const BLOCKS: [(usize, usize); 3] = [(4 << 10, CHECKSUM_BLOCK), (256 << 10, 4 << 10), (usize::MAX, 16 << 10)];
 
 /// What the footer says of them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod open;
 mod pack;
 mod packed;
 mod piece;
+mod plain;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -45,9 +46,11 @@ pub(crate) use columns::arrow_schema;
 pub(crate) use limits::tests::MOST_ROWS;
 pub(crate) use limits::{MAX_SEGMENT_BYTES, most_rows};
 pub(crate) use mapped_rows::{MappedKey, MappedRows};
+pub(crate) use needed::Needed;
 #[cfg(any(test, fuzzing))]
 pub(crate) use pack::MOST_UNPACKED;
 pub(crate) use piece::{Piece, PieceRows, PieceSource};
+pub(crate) use plain::LARGEST_BLOCK;
 #[cfg(test)]
 pub(crate) use tests::forged::forged;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};

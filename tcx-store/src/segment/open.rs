@@ -20,6 +20,7 @@ use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
 use crate::sys::checksum::{CHECKSUM_BLOCK, checksum};
 use crate::sys::mmap::Mapped;
+use crate::sys::verified_blocks::VerifiedBlocks;
 
 /// The end of an Arrow IPC file: the footer's length and the magic.
 pub(super) const CLOSING: usize = 10;
@@ -67,6 +68,7 @@ impl Segment {
         let (blocks, body) = metadata.checksums.open(tail).map_err(damaged)?;
         let (codec, unpacked) = metadata.codec.unzip();
         let batches = Batches::new(&footer, body, metadata.rows, metadata.batch_rows).map_err(damaged)?;
+        announce_header(&map, &batches, &blocks);
         let read = |range: Range<usize>| verified(&map, reader.as_ref(), &blocks, range);
         let failed = || reader.as_ref().is_some_and(|reader| reader.failures() > 0);
         let batch = batches.read(0, (schema, leaves), codec, read).map_err(|what| {
@@ -103,6 +105,14 @@ impl Segment {
             map,
         })
     }
+}
+
+/// Announces the header of the first record batch, and the checksums by which it is verified: a large table of checksums begins far
+/// before the tail.
+fn announce_header(map: &Mapped, batches: &Batches, blocks: &VerifiedBlocks) {
+    let Some((header, _)) = batches.ranges(0) else { return };
+    let (header, table) = blocks.with_unverified(header);
+    [Some(header), table].into_iter().flatten().for_each(|range| map.announce(range));
 }
 
 /// The tail of a file, which is not verified.

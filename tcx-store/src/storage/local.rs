@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::held::LocalHeld;
 use super::operations::{FileOperations, Stamp};
 use super::remote::is_remote;
-use super::sealed::{LocalFile, Sealed};
+use super::sealed::{LocalFile, MappedFile, ReadAt, Sealed};
 use super::{Draft, FileInfo, Held, Storage};
 use crate::options::ReadMode;
 use crate::storage::name::FileName;
@@ -130,6 +130,11 @@ impl<S: FileOperations + Clone> Storage for LocalStorage<S> {
         }
         let file = LocalFile::open(self.dir.join(name), self.steps.clone())?;
         Ok(Sealed::Read(Box::new(file)))
+    }
+
+    fn beside(&self, name: &str, map: &Mapped) -> io::Result<Option<Box<dyn ReadAt>>> {
+        let file = self.steps.open(&self.dir.join(name))?;
+        Ok(if map.is_of(&file)? { Some(Box::new(MappedFile::new(self.steps.clone(), file))) } else { None })
     }
 
     fn make(&self) -> io::Result<()> {

@@ -62,6 +62,12 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
         self.map(name).map(Sealed::Mapped)
     }
 
+    /// The file of this name, to be read beside the map of it; `None` if it is not the one that is mapped, or not in a file system.
+    fn beside(&self, name: &str, map: &Mapped) -> io::Result<Option<Box<dyn ReadAt>>> {
+        let _ = (name, map);
+        Ok(None)
+    }
+
     /// Makes the folder, durably, if it does not exist.
     fn make(&self) -> io::Result<()>;
 

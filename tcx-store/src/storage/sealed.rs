@@ -86,21 +86,6 @@ impl<S: FileOperations> LocalFile<S> {
         self.read_at(&mut bytes, 0)?;
         Ok(bytes)
     }
-
-    fn fill(&self, file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.steps.read_at(file, bytes, at) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    bytes = &mut bytes[read..];
-                    at += read as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<S: FileOperations> ReadAt for LocalFile<S> {
@@ -110,14 +95,55 @@ impl<S: FileOperations> ReadAt for LocalFile<S> {
 
     fn read_at(&self, bytes: &mut [u8], at: usize) -> io::Result<()> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match self.fill(&file, bytes, at as u64) {
+        match fill(&self.steps, &file, bytes, at as u64) {
             // The server has forgotten the handle, not the file: under its name there is another.
             Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => {
                 let file = std::sync::Arc::new(self.steps.open(&self.path)?);
                 *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file.clone();
-                self.fill(&file, bytes, at as u64)
+                fill(&self.steps, &file, bytes, at as u64)
             }
             other => other,
         }
     }
+}
+
+/// A file that is mapped as well. Its bytes are those of the map, so it is never opened again.
+#[derive(Debug)]
+pub(super) struct MappedFile<S> {
+    steps: S,
+    file: File,
+}
+
+impl<S: FileOperations> MappedFile<S> {
+    pub(super) fn new(steps: S, file: File) -> Self {
+        // What is around a row would be read with it, as if the next row were wanted next. A hint: who does not take it reads more.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
+        Self { steps, file }
+    }
+}
+
+impl<S: FileOperations> ReadAt for MappedFile<S> {
+    fn bytes(&self) -> usize {
+        self.file.metadata().map_or(0, |metadata| usize::try_from(metadata.len()).unwrap_or(usize::MAX))
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: usize) -> io::Result<()> {
+        fill(&self.steps, &self.file, bytes, at as u64)
+    }
+}
+
+fn fill(steps: &impl FileOperations, file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match steps.read_at(file, bytes, at) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                bytes = &mut bytes[read..];
+                at += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Mapping a sealed file into memory: the only place where the store maps.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(crate) struct Mapped(Bytes);
 enum Bytes {
     /// Nothing is mapped for an empty file: the system refuses a mapping of no bytes.
     Nothing,
-    /// A map of a file.
-    File(Mmap),
+    /// A map of a file, and which file it is.
+    File(Mmap, FileId),
     /// A copy in anonymous memory.
     Copy(Mmap),
     /// A file that is in memory itself, shared and not copied.
@@ -32,17 +32,32 @@ enum Bytes {
     Simulated(Arc<[u8]>),
 }
 
+/// The device of a file and its number there.
+type FileId = (u64, u64);
+
+#[cfg(unix)]
+fn file_id(metadata: &Metadata) -> FileId {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn file_id(_: &Metadata) -> FileId {
+    (0, 0)
+}
+
 impl Mapped {
     /// Maps the whole of `file`.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
-        if file.metadata()?.len() == 0 {
+        let metadata = file.metadata()?;
+        if metadata.len() == 0 {
             return Ok(Self::nothing());
         }
         #[expect(unsafe_code, reason = "mapping is unsafe: the file could be changed by another program")]
         // SAFETY: the map is only ever read as bytes, each checked before it is used as anything else, and the
         // file is sealed (see the type's documentation): its bytes stay as they are while it is mapped.
         let map = unsafe { Mmap::map(file)? };
-        Ok(Self(Bytes::File(map)))
+        Ok(Self(Bytes::File(map, file_id(&metadata))))
     }
 
     /// A copy of these bytes in anonymous memory.
@@ -69,14 +84,24 @@ impl Mapped {
     #[cfg(unix)]
     fn map(&self) -> Option<&Mmap> {
         match &self.0 {
-            Bytes::File(map) | Bytes::Copy(map) => Some(map),
+            Bytes::File(map, _) | Bytes::Copy(map) => Some(map),
             _ => None,
         }
     }
 
     /// Whether the bytes are a file's, so that they may be on the disk.
     pub(crate) fn is_file(&self) -> bool {
-        matches!(self.0, Bytes::File(_))
+        matches!(self.0, Bytes::File(..))
+    }
+
+    /// Whether `file` is the one that is mapped, whatever its name is now. A file that is mapped keeps its number, which no other
+    /// file gets as long as the map exists.
+    pub(crate) fn is_of(&self, file: &File) -> io::Result<bool> {
+        match &self.0 {
+            // Other systems do not say it.
+            Bytes::File(_, own) if cfg!(unix) => Ok(file_id(&file.metadata()?) == *own),
+            _ => Ok(false),
+        }
     }
 
     /// Advises the system that these bytes are needed soon: it reads them while the program goes on.
@@ -94,7 +119,7 @@ impl Mapped {
     /// is there when it is read again. Where the system keeps a file in huge pages, one byte that was looked at holds 2 MiB.
     pub(crate) fn let_go(&self) {
         #[cfg(unix)]
-        if let Bytes::File(map) = &self.0 {
+        if let Bytes::File(map, _) = &self.0 {
             #[expect(unsafe_code, reason = "in other maps than this one it would change the bytes")]
             // SAFETY: the map is a shared one of a file and was never written to: what the system takes from it are copies of
             // the file's bytes, which it brings again when they are read, and which stay as they are (see the type's
@@ -117,7 +142,7 @@ impl Deref for Mapped {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Bytes::File(map) | Bytes::Copy(map) => map,
+            Bytes::File(map, _) | Bytes::Copy(map) => map,
             Bytes::Shared(bytes) => bytes,
             Bytes::Nothing => &[],
             #[cfg(test)]
@@ -138,6 +163,20 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&BYTES).unwrap();
         Mapped::new(&file).unwrap()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_map_is_of_the_file_that_was_mapped_and_of_no_other_with_the_same_bytes() {
+        let file = || {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&BYTES).unwrap();
+            file
+        };
+        let (own, other) = (file(), file());
+        let map = Mapped::new(&own).unwrap();
+        assert!(map.is_of(&own.try_clone().unwrap()).unwrap() && !map.is_of(&other).unwrap());
+        assert!(!Mapped::copied(&BYTES).unwrap().is_of(&own).unwrap());
     }
 
     #[test]

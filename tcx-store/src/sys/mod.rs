@@ -8,6 +8,7 @@ pub(crate) mod cache_line;
 pub(crate) mod checksum;
 pub(crate) mod clock;
 pub(crate) mod fork;
+pub(crate) mod helpers;
 pub(crate) mod memory;
 pub(crate) mod mmap;
 pub(crate) mod notice;

@@ -3,6 +3,8 @@
 //! Both questions have an answer on Linux. Elsewhere nothing is known to be missing, and reads wait for the disk one after the
 //! other.
 
+use std::mem::MaybeUninit;
+
 /// How often this thread had to wait for a page that was on the disk.
 pub(crate) fn major_faults() -> u64 {
     #[cfg(target_os = "linux")]
@@ -19,6 +21,27 @@ pub(crate) fn major_faults() -> u64 {
     }
     #[cfg(not(target_os = "linux"))]
     0
+}
+
+/// Makes the pages of memory that is going to be written, in one step: otherwise the first write to each of them stops the thread.
+pub(crate) fn make_pages(memory: &mut [MaybeUninit<u8>]) {
+    #[cfg(target_os = "linux")]
+    {
+        let page = rustix::param::page_size();
+        let start = memory.as_ptr().addr().next_multiple_of(page) - memory.as_ptr().addr();
+        // Only pages of which all is in the memory.
+        let len = memory.len().saturating_sub(start) / page * page;
+        if let Some(whole) = memory.get_mut(start..start + len).filter(|whole| !whole.is_empty()) {
+            #[expect(unsafe_code, reason = "the C library has the only way to ask")]
+            // SAFETY: the range is whole pages of memory that is borrowed to be written. The advice makes its pages as a write would
+            // that changes no byte. A system that does not know it, or has no memory, changes nothing.
+            unsafe {
+                libc::madvise(whole.as_mut_ptr().cast(), len, libc::MADV_POPULATE_WRITE);
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
 }
 
 /// Pages that are asked for with one call.

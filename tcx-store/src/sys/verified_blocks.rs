@@ -206,6 +206,29 @@ impl VerifiedBlocks {
         (first << self.shift..((end + 1) << self.shift).min(self.len), table)
     }
 
+    /// Whole blocks, which are those of this range, and what is needed of the table to verify them.
+    pub(crate) fn whole(&self, range: Range<usize>) -> Option<(Range<usize>, Option<Range<usize>>)> {
+        if range.is_empty() || range.end > self.len {
+            return None;
+        }
+        let blocks = self.numbers(&range);
+        let table = match &self.checksums {
+            Checksums::Known(_) => None,
+            Checksums::InFile(table) => table.unverified(blocks.clone()),
+        };
+        Some((blocks.start << self.shift..(blocks.end << self.shift).min(self.len), table))
+    }
+
+    /// Whether whole blocks of the file, which were read from `start` on, are as they were written. `map` is the same file.
+    pub(crate) fn verify_read(&self, map: &[u8], start: usize, read: &[u8]) -> bool {
+        let first = start >> self.shift;
+        start == first << self.shift
+            && read.chunks(self.block()).zip(first..).all(|(bytes, block)| {
+                let good = self.is_block(block, bytes, |range| map.get(range).map(Cow::Borrowed));
+                good && self.remember(block)
+            })
+    }
+
     #[inline(never)]
     fn verify_now(&self, bytes: &[u8], start: usize, end: usize) -> bool {
         if start >= end || end > self.len {
@@ -266,10 +289,15 @@ impl VerifiedBlocks {
     fn verify_block(&self, bytes: &[u8], block: usize) -> bool {
         let good = self.is_intact(bytes, block);
         // Only good blocks are remembered: a bad one is computed again each time, and never served.
-        if good && self.verified.add(block) {
+        good && self.remember(block)
+    }
+
+    /// The block was verified.
+    fn remember(&self, block: usize) -> bool {
+        if self.verified.add(block) {
             self.full.add(block / 64);
         }
-        good
+        true
     }
 }
 

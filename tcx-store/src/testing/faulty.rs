@@ -18,6 +18,12 @@ pub(crate) enum Fault {
     LostReply,
     /// Of what was written, only a half arrives.
     ShortWrite,
+    /// Of what was to be read, only a half arrives.
+    ShortRead,
+    /// There is nothing to read: the file has become shorter.
+    EndOfFile,
+    /// A byte that was read is another one.
+    Misread,
 }
 
 /// Which steps fail: by their number, what they do, and to which file.
@@ -99,7 +105,7 @@ impl FileOperations for Faulty {
             Some(Fault::LostReply) => {
                 System.write(file, bytes).and(Err(io::Error::other("the reply was lost")))
             }
-            None => System.write(file, bytes),
+            _ => System.write(file, bytes),
         }
     }
 
@@ -164,6 +170,24 @@ impl FileOperations for Faulty {
     }
 
     fn read_at(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
-        self.step("read_at", Path::new(OPEN_FILE), || System.read_at(file, bytes, at))
+        let (step, path) = ("read_at", Path::new(OPEN_FILE));
+        match self.fault(step, path) {
+            Some(Fault::Refused(kind)) => Err(kind.into()),
+            Some(Fault::EndOfFile) => Ok(0),
+            Some(Fault::ShortRead) => {
+                let half = bytes.len().div_ceil(2);
+                System.read_at(file, &mut bytes[..half], at)
+            }
+            fault => {
+                let read = System.read_at(file, bytes, at)?;
+                self.happened.lock().unwrap().push((step, path.to_owned()));
+                match fault {
+                    Some(Fault::Misread) => bytes[0] ^= 1,
+                    Some(Fault::LostReply) => return Err(io::Error::other("the reply was lost")),
+                    _ => {}
+                }
+                Ok(read)
+            }
+        }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::{Address, Lookup, Source};
 use crate::error::{Error, Result};
 use crate::schema::leaf::LeafKind;
 use crate::segment::memory_cache::CachedPart;
+use crate::sys::helpers::{processors, take, with_helpers};
+use crate::sys::residency::make_pages;
 
 impl Lookup {
     fn width(&self, leaf: usize) -> usize {
@@ -123,6 +125,9 @@ impl Lookup {
     ///
     /// As [`bytes`](Self::bytes); if `dst` has not room for exactly these rows.
     pub fn copy_rows(&self, leaf: usize, positions: Range<usize>, dst: &mut [MaybeUninit<u8>]) {
+        if self.is_cold && dst.len() > SHARE {
+            return self.copy_cold_rows(leaf, positions, dst);
+        }
         let mut rest = dst;
         for position in positions {
             let row = self.bytes(leaf, position);
@@ -131,6 +136,34 @@ impl Lookup {
             rest = behind;
         }
         assert!(rest.is_empty(), "the destination has room for these rows only");
+    }
+
+    /// As [`copy_rows`](Self::copy_rows), of rows whose pages are in no map yet, to memory that has no pages yet: making them takes longer
+    /// than the copies, and several threads can.
+    fn copy_cold_rows(&self, leaf: usize, positions: Range<usize>, dst: &mut [MaybeUninit<u8>]) {
+        let (mut shares, mut rest, mut first, mut bytes) = (Vec::new(), dst, positions.start, 0);
+        for position in positions.clone() {
+            bytes += self.bytes(leaf, position).len();
+            if bytes >= SHARE || position + 1 == positions.end {
+                let (to, behind) = rest.split_at_mut(bytes);
+                shares.push((first..position + 1, to));
+                (rest, first, bytes) = (behind, position + 1, 0);
+            }
+        }
+        assert!(rest.is_empty(), "the destination has room for these rows only");
+        let helpers = shares.len().min(processors()).saturating_sub(1);
+        let shares = Mutex::new(shares.into_iter());
+        with_helpers("tcx-copy", helpers, || {
+            while let Some((positions, mut rest)) = take(&shares) {
+                make_pages(rest);
+                for position in positions {
+                    let row = self.bytes(leaf, position);
+                    let (to, behind) = rest.split_at_mut(row.len());
+                    to.write_copy_of_slice(row);
+                    rest = behind;
+                }
+            }
+        });
     }
 
     /// One row of a text leaf.
@@ -151,6 +184,9 @@ impl Lookup {
         })
     }
 }
+
+/// Of rows that are copied by several threads, what one takes at a time.
+const SHARE: usize = 1 << 20;
 
 /// A leaf of a row that was decompressed, and whether it has a value.
 fn unpacked(rows: &[(Arc<CachedPart>, u32)], leaf: usize, row: usize) -> (&[u8], bool) {

@@ -40,4 +40,5 @@ mod unread_commit;
 mod unread_segment;
 mod upkeep;
 mod variants;
+mod wide_rows;
 mod write_failures;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::read::read_ahead::{Plan, announce};
+use crate::read::wide_rows::WideRow;
 use crate::sys::mmap::Mapped;
 use crate::sys::residency::{is_resident, major_faults};
 use crate::testing::behaviour::compression::{add, check, open_with, options, spec};
@@ -41,14 +42,15 @@ fn what_was_read_ahead_is_looked_up_without_waiting_for_the_disk() {
         let Some((store, _dir)) = on_disk(compression) else { return };
         let ids: Vec<i64> = (0..ROWS).map(|id| id * 7_919 % ROWS).collect();
         let (mut lookup, snapshot) = (spec().empty_lookup(Keys::ints(ids.clone(), 0)), store.core.snapshot());
-        assert!(announce(&mut lookup, &snapshot, false), "{compression:?}: nothing was on the disk");
+        let read = &mut |_: Vec<WideRow<'_>>| panic!("the rows are narrow");
+        assert!(announce(&mut lookup, &snapshot, false, read), "{compression:?}: nothing was on the disk");
         let start = Instant::now();
-        while announce(&mut lookup, &snapshot, false) {
+        while announce(&mut lookup, &snapshot, false, read) {
             assert!(start.elapsed() < Duration::from_mins(1), "{compression:?} is not read");
             std::thread::yield_now();
         }
         assert!(
-            announce(&mut lookup, &snapshot, true),
+            announce(&mut lookup, &snapshot, true, read),
             "{compression:?}: everything is announced if nothing is known"
         );
         let before = major_faults();
