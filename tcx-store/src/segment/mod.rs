@@ -29,6 +29,7 @@ mod tests;
 mod unpacked;
 mod uses;
 mod verdict;
+mod verify;
 mod writer;
 
 use std::borrow::Cow;
@@ -50,6 +51,7 @@ pub(crate) use pack::MOST_UNPACKED;
 pub(crate) use piece::{Piece, PieceRows, PieceSource};
 #[cfg(test)]
 pub(crate) use tests::forged::forged;
+pub(crate) use verify::verify_segment;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
 use crate::changes::{Needs, Tombstones};

@@ -113,7 +113,7 @@ impl Store {
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let limit = clock::millis(time);
         let writer = self.writer()?;
-        writer.flush()?;
+        writer.flush(false)?;
         self.list_all()?;
         let newest = self.core.live().changes.newest().unwrap_or_default();
         let mut rows = Vec::new();
