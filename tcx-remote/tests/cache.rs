@@ -221,6 +221,27 @@ fn while_the_store_is_away_rows_are_found_and_kept_and_they_are_sent_when_it_is_
 }
 
 #[test]
+fn rows_are_not_kept_when_too_much_waits_and_flush_says_so() {
+    let server = Server::start();
+    let mut one = Machine::new(&server);
+    one.store = None;
+    one.cache = one.cache.clone().spool_bytes(0);
+    one.open();
+    one.compute(&[1], 10);
+    one.store().flush().unwrap();
+    deny_segments(&server);
+    one.compute(&[2], 20);
+    one.store().flush_local().unwrap();
+    one.compute(&[3], 30);
+    let full = format!("{:#}", one.store().flush_local().unwrap_err());
+    assert!(full.contains("bytes wait in"), "{full}");
+    assert_eq!(one.values(&[1, 2, 3]), [Some(10), Some(20), Some(30)]);
+    server.forget_planned();
+    one.store().flush().unwrap();
+    assert_eq!(Machine::new(&server).values(&[1, 2, 3]), [Some(10), Some(20), Some(30)]);
+}
+
+#[test]
 fn rows_that_wait_die_by_an_invalidation_that_came_before_they_were_sent() {
     let server = Server::start();
     let (one, other) = (Machine::new(&server), Machine::new(&server));

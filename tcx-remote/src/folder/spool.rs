@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tcx_store::unstable::{Mapped, verify_file};
+use tcx_store::{Trouble, notice};
 
 use super::reach::is_away;
 use super::{Inner, RemoteFolder, SHORT};
@@ -25,22 +26,21 @@ impl Inner {
     /// Gives a segment its name: it waits here, durably, and is sent. If the store is away, it goes on waiting, which is no error.
     pub(super) fn publish(self: &Arc<Self>, from: &Path, name: &str) -> io::Result<()> {
         let origin = self.origin()?;
-        let waiting: u64 = self.near.spooled()?.iter().map(|own| own.bytes).sum();
-        if waiting > self.spool_bytes {
-            let what = format!(
-                "{waiting} bytes wait in {} to be sent to {}; make sure that the store can be reached",
-                self.near.dir().display(),
-                self.path().display()
-            );
-            return Err(io::Error::new(ErrorKind::StorageFull, what));
-        }
+        self.check_room()?;
         let spooled = self.near.to_spool(from, &origin, name)?;
         self.state(|state| state.own.insert(name.to_owned()))?;
         let sent = self.check_time().and_then(|()| self.send_one(&spooled, SHORT));
         match sent {
             Err(error) if is_away(&error) => {
-                tracing::debug!(segment = name, "waits to be sent: {error}");
-                self.start_sending();
+                if self.start_sending() {
+                    let path = self.path().display();
+                    tracing::warn!(%path, "rows wait on this machine to be sent: {error}; retrying");
+                    let waiting = format_args!(
+                        "cannot send rows to {path}: {error}; they wait in {} and are sent as soon as that works; `flush` waits for it",
+                        self.near.dir().display()
+                    );
+                    notice(Trouble::Failing, waiting);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -50,6 +50,19 @@ impl Inner {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    fn check_room(&self) -> io::Result<()> {
+        let waiting: u64 = self.near.spooled()?.iter().map(|own| own.bytes).sum();
+        if waiting <= self.spool_bytes {
+            return Ok(());
+        }
+        let what = format!(
+            "{waiting} bytes wait in {} to be sent to {}; make sure that the store can be reached",
+            self.near.dir().display(),
+            self.path().display()
+        );
+        Err(io::Error::new(ErrorKind::StorageFull, what))
     }
 
     /// Sends everything that waits.
@@ -118,10 +131,10 @@ impl Inner {
         Err(io::Error::new(ErrorKind::InvalidData, what))
     }
 
-    /// Starts a thread that sends what waits as soon as that works, unless there is one.
-    pub(super) fn start_sending(self: &Arc<Self>) {
+    /// Starts a thread that sends what waits as soon as that works; `false` if there is one.
+    pub(super) fn start_sending(self: &Arc<Self>) -> bool {
         if self.is_sending.swap(true, Ordering::AcqRel) {
-            return;
+            return false;
         }
         let folder = Arc::downgrade(self);
         let started =
@@ -130,6 +143,7 @@ impl Inner {
             // The next flush sends it.
             self.is_sending.store(false, Ordering::Release);
         }
+        true
     }
 }
 
@@ -149,6 +163,7 @@ fn keep_sending(folder: &Weak<Inner>) {
         let Some(folder) = folder.upgrade() else { return };
         let settled = folder.settle();
         if !settled.is_err_and(|error| is_away(&error)) {
+            tracing::info!(path = %folder.path().display(), "the store can be reached again");
             folder.is_sending.store(false, Ordering::Release);
             return;
         }

@@ -12,13 +12,28 @@ const WAIT_AT_MOST: Duration = Duration::from_mins(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// A lock that is held.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that was forked from this one has it open as well.
+        let _ = self.0.unlock();
+    }
+}
+
 /// A lock that is held until this is dropped. `None` if another process holds it for too long: what it protects may then be done twice.
-pub(crate) fn lock(path: &Path) -> io::Result<Option<File>> {
+///
+/// # Errors
+///
+/// Returns an error if there is no such directory, or if it cannot be written.
+pub(crate) fn lock(path: &Path) -> io::Result<Option<Lock>> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     let start = Instant::now();
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
+            Ok(()) => return Ok(Some(Lock(file))),
             Err(TryLockError::WouldBlock) if start.elapsed() < WAIT_AT_MOST => sleep(PAUSE),
             Err(TryLockError::WouldBlock) => return Ok(None),
             // A file system without locks: each process does its work.
