@@ -53,7 +53,13 @@ impl Inner {
     }
 
     fn check_room(&self) -> io::Result<()> {
-        let waiting: u64 = self.near.spooled()?.iter().map(|own| own.bytes).sum();
+        let bytes = || io::Result::Ok(self.near.spooled()?.iter().map(|own| own.bytes).sum::<u64>());
+        if bytes()? <= self.spool_bytes {
+            return Ok(());
+        }
+        // What cannot be sent waits on.
+        let _ = self.check_time().and_then(|()| self.settle());
+        let waiting = bytes()?;
         if waiting <= self.spool_bytes {
             return Ok(());
         }

@@ -260,6 +260,9 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             Some(Command::Seal) => seal_queue.seal_all(),
             Some(Command::Published(published)) => published,
             Some(Command::Flush { done, there }) => {
+                if there {
+                    core.storage.try_now();
+                }
                 let written = seal_queue.seal_all_in_time();
                 let flushed = written.clone().and_then(|()| seal_queue.sync_names());
                 let flushed = flushed.and_then(|()| if there { seal_queue.settle() } else { Ok(()) });
