@@ -14,6 +14,9 @@ use tcx_remote::{ClientOptions, Location, RemoteCache};
 use tcx_store::{Column, ColumnType, DType, ErrorKind, Identity, KeyType, Keys, Options, Spec, Store};
 use tcx_test_s3::{Fault, Operation, Server};
 
+/// Of calls while the store is away: long enough for a busy machine as long as it is not.
+const GIVES_UP: Duration = Duration::from_secs(2);
+
 fn cache_at(url: &str, near: &Path, client: ClientOptions) -> RemoteCache {
     match Location::parse(url).unwrap() {
         Location::Store(url) => RemoteCache::new(url, near, client).unwrap(),
@@ -40,7 +43,7 @@ impl Machine {
 
     /// One that waits for the store for a moment only.
     fn impatient(server: &Server) -> Self {
-        Self::with(&server.url("p"), options(server).deadline(Duration::from_millis(300)))
+        Self::with(&server.url("p"), options(server).deadline(GIVES_UP))
     }
 
     fn with(url: &str, client: ClientOptions) -> Self {
@@ -312,7 +315,7 @@ fn a_module_cannot_be_opened_while_the_store_is_away_and_the_error_names_it() {
     let server = Server::start();
     server.fail(|faults| faults.is_away = true);
     let near = tempfile::tempdir().unwrap();
-    let client = options(&server).deadline(Duration::from_millis(300));
+    let client = options(&server).deadline(GIVES_UP);
     let failed = cache_at(&server.url("p"), near.path(), client).open(spec(), &Options::default());
     let failed = format!("{:#}", failed.unwrap_err());
     assert!(failed.contains(&server.url("p/m_v1")), "{failed}");
@@ -323,7 +326,7 @@ fn a_server_that_is_killed_and_started_again_has_what_was_acknowledged_and_gets_
     let dir = tempfile::tempdir().unwrap();
     let server = Server::with_directory("127.0.0.1:0", dir.path()).unwrap();
     let (url, address) = (server.url("p"), server.url("").split('/').nth(2).unwrap().to_owned());
-    let one = Machine::with(&url, options(&server).deadline(Duration::from_millis(300)));
+    let one = Machine::with(&url, options(&server).deadline(GIVES_UP));
     one.compute(&[1], 10);
     one.store().flush().unwrap();
     drop(server);
