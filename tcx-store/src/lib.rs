@@ -60,6 +60,7 @@ pub use schema::variants::Variant;
 pub use sessions::{Session, sessions};
 pub use stats::batch_times::BatchTimes;
 pub use stats::causes::MissCauses;
+pub use stats::traffic::Traffic;
 pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Timings};
 pub use storage::name::{check_module_id, module_of_folder};
 pub use store::Store;
@@ -67,3 +68,12 @@ pub use store::describe::{RowFacts, RowProcess, StoredStamp};
 pub use store::memory::Memory;
 pub use sys::fork::Process;
 pub use sys::notice::{Trouble, has_listener, notice, notices_on_stderr};
+
+/// What a crate needs that keeps the files of modules elsewhere. It may change with every version.
+#[doc(hidden)]
+pub mod unstable {
+    pub use crate::inspect::verify::file::verify_file;
+    pub use crate::storage::{Draft, FileInfo, Held, ReadAt, Sealed, Stamp, Storage, directory};
+    pub use crate::store::place::Folders;
+    pub use crate::sys::mmap::Mapped;
+}

@@ -19,7 +19,11 @@ const FLOORS: [(&str, Reach, &str); 31] = [
     ("w2.random_read.vs_memmap_hash_map", AtLeast(1.5), "the same, of a hash map and that loop"),
     ("w2.random_read.vs_lmdb", AtLeast(4.), "the same, of LMDB"),
     ("w2.cold_read.fetch.vs_64_preads", AtLeast(0.5), "cold narrow rows, of the same"),
-    ("w3.cold_read.fetch.bytes_vs_pages", AtMost(1.25), "little is read beside cold rows that differ in size"),
+    (
+        "w3.cold_read.fetch.bytes_vs_pages",
+        AtMost(1.25),
+        "little is read beside cold rows that differ in size",
+    ),
     ("w4.cold_read.fetch.bytes_vs_pages", AtMost(1.15), "or beside cold rows of 300 KiB"),
     ("w4.cold_read.fetch.vs_64_preads", AtLeast(0.4), "cold rows of 300 KiB, of 64 threads with `pread`"),
     ("w3.random_read.vs_raw_gather", AtLeast(0.5), "rows that differ in size, of a loop"),

@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -29,7 +29,7 @@ pub use create::Created;
 /// The objects under one prefix of a store. Every method waits for the store, within the deadline of the
 /// [options](ClientOptions::deadline), in synchronous code and inside any runtime. Clones share their connections and counters.
 #[derive(Clone)]
-pub struct Bucket(Arc<Inner>);
+pub struct Bucket(Arc<Inner>, Duration);
 
 struct Inner {
     url: StoreUrl,
@@ -66,10 +66,22 @@ impl Bucket {
     ///
     /// Returns an error if a setting is not known or is missing.
     pub fn new(url: StoreUrl, options: ClientOptions) -> io::Result<Self> {
+        let deadline = options.deadline;
         let inner = Inner { url, options, counters: Arc::default(), client: PerProcess::new() };
-        let bucket = Self(Arc::new(inner));
+        let bucket = Self(Arc::new(inner), deadline);
         bucket.client()?;
         Ok(bucket)
+    }
+
+    /// The same one, whose calls take at most this time with all their retries.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self(self.0.clone(), deadline)
+    }
+
+    /// The longest time that a call may take, but for a second for each MiB that it transfers.
+    pub fn deadline(&self) -> Duration {
+        self.1
     }
 
     /// Where it is.
@@ -115,7 +127,7 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let (client, deadline) = (self.client()?, self.0.options.deadline);
+        let (client, deadline) = (self.client()?, self.1);
         let place = self.0.url.show(name);
         let action = action.to_owned();
         // The time begins with the first request, not while the thread waits for its runtime.

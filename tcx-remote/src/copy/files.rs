@@ -2,15 +2,15 @@
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Change(u64),
-    Merged,
+    Merged(u64),
     Segment,
     Run,
 }
 
 /// What the file of this name is; `None` if it is no file of a module, or one that is still being written.
-pub(super) fn kind(name: &str) -> Option<Kind> {
+pub(crate) fn kind(name: &str) -> Option<Kind> {
     let number = |digits: &str| {
         let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then(|| digits.parse().ok())?.filter(|number: &u64| *number < u64::MAX)
@@ -19,7 +19,7 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
         return number(digits).map(Kind::Change);
     }
     if let Some(digits) = name.strip_prefix("merged-") {
-        return number(digits).map(|_| Kind::Merged);
+        return number(digits).map(Kind::Merged);
     }
     if let Some(rest) = name.strip_prefix("run-") {
         return rest.strip_suffix(".idx").filter(|own| is_hex(own, 32)).map(|_| Kind::Run);
@@ -33,7 +33,7 @@ fn is_hex(text: &str, length: usize) -> bool {
 }
 
 /// The name of a change.
-pub(super) fn change(number: u64) -> String {
+pub(crate) fn change(number: u64) -> String {
     format!("change-{number:020}")
 }
 
@@ -45,7 +45,7 @@ mod tests {
     fn files_of_a_module_are_known_by_their_names_and_others_are_not() {
         let (random, tail) = ("0123456789abcdef".repeat(2), "0123456789abcdef");
         assert_eq!(kind(&change(7)), Some(Kind::Change(7)));
-        assert_eq!(kind("merged-00000000000000000007"), Some(Kind::Merged));
+        assert_eq!(kind("merged-00000000000000000007"), Some(Kind::Merged(7)));
         assert_eq!(kind(&format!("run-{random}.idx")), Some(Kind::Run));
         assert_eq!(kind(&format!("seg-{random}-{tail}.arrow")), Some(Kind::Segment));
         let others = ["change-7", "change-18446744073709551615", "run-.idx", "notes.txt", "seg-a-b.arrow"];

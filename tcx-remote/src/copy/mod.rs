@@ -6,7 +6,7 @@
 //! knows one of them would be taken for one that knows the other.
 
 mod changes;
-mod files;
+pub(crate) mod files;
 mod local;
 mod pull;
 mod push;

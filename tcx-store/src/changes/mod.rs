@@ -115,6 +115,15 @@ fn decode(number: u64, bytes: &[u8]) -> Result<Change<'_>, String> {
     Ok(Change { kind, nonce, payload: &body[HEADER..] })
 }
 
+/// Whether these are the bytes of change `number`, or of changes merged up to it, as they were written. Those of another version pass.
+///
+/// # Errors
+///
+/// Returns what is wrong.
+pub(crate) fn verify_change(number: u64, bytes: &[u8]) -> Result<(), String> {
+    if is_written_by_another_version(bytes) { Ok(()) } else { decode(number, bytes).map(drop) }
+}
+
 /// Whether another version of tcx has written these bytes of a change: they are as they were written, and their version or kind is not
 /// known here.
 pub(crate) fn is_written_by_another_version(bytes: &[u8]) -> bool {

@@ -100,6 +100,7 @@ impl Core {
             rebuilt_runs: counters.rebuilt_runs.get(),
             write_failures: counters.write_failures.get(),
             is_writing_off: self.buffer.write_failure().is_some(),
+            traffic: self.storage.traffic(),
             hit_times: counters.hit_times.times(),
             miss_times: counters.miss_times.times(),
             compute_times: times(Work::Compute),

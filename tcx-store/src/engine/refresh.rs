@@ -90,6 +90,7 @@ impl Core {
 
     /// Lists the folder in any case.
     pub(crate) fn refresh_now(&self) -> Result<bool> {
+        self.storage.try_now();
         let mut refresh = lock(&self.refresh);
         self.refresh_with(&mut refresh, true)
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::changes::instance::{KnownIdentity, refuse_other};
 use crate::changes::{Compared, KnownChanges, MergePlan, Replacement, ReplacementPlace, Shown};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Run, Stale, build_run};
 use crate::live::damage::DamagedFiles;
 use crate::live::listing::Listing;
@@ -109,6 +109,23 @@ impl Live {
             }
         }
         Ok(self.has_new_files || self.changes.shown() != self.shown)
+    }
+
+    /// As [`refresh`](Self::refresh), before rows are sealed. While the files cannot be reached, rows are sealed with the changes that are
+    /// known: a change that is not known yet kills them, wherever they wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`refresh`](Self::refresh).
+    pub(crate) fn refresh_to_seal(&mut self) -> Result<bool> {
+        match self.refresh() {
+            Err(error)
+                if error.kind() == ErrorKind::Io && self.identity.is_some() && self.storage.is_away() =>
+            {
+                Ok(false)
+            }
+            refreshed => refreshed,
+        }
     }
 
     /// One listing; whether another has to be made: a file of it had vanished, so that what took its place is in a newer one, or it

@@ -359,6 +359,7 @@ impl SegmentSet {
 
     /// A damaged segment is opened again after the next listing if it may be sound then. It is reported once.
     fn note_damage(&mut self, name: SegmentName, what: &str) {
+        self.storage.distrust(&name.to_string());
         let is_known = self.damaged.contains_key(&name);
         let since = self.damaged.entry(name).or_insert_with(runtime::now);
         // It was sound in between: what is damaged for good is not opened again.

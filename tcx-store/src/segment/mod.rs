@@ -30,6 +30,7 @@ mod tests;
 mod unpacked;
 mod uses;
 mod verdict;
+mod verify;
 mod writer;
 
 use std::borrow::Cow;
@@ -53,6 +54,7 @@ pub(crate) use piece::{Piece, PieceRows, PieceSource};
 pub(crate) use plain::LARGEST_BLOCK;
 #[cfg(test)]
 pub(crate) use tests::forged::forged;
+pub(crate) use verify::verify_segment;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
 use crate::changes::{Needs, Tombstones};

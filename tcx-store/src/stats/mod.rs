@@ -5,12 +5,14 @@ pub(crate) mod causes;
 pub(crate) mod display;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
+pub(crate) mod traffic;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::stats::batch_times::{BatchClock, BatchTimes};
 use crate::stats::causes::MissCauses;
+use crate::stats::traffic::Traffic;
 
 /// Counters of one store in this process.
 ///
@@ -93,6 +95,8 @@ pub struct Stats {
     pub write_failures: u64,
     /// Whether writing is off now.
     pub is_writing_off: bool,
+    /// What was asked of the object store; nothing, if the rows are in a directory or in memory.
+    pub traffic: Traffic,
     /// Lookups that found all of their rows: from the packed keys until the rows are found and verified, and copied if they have a
     /// [`Destination`](crate::Destination).
     pub hit_times: BatchTimes,

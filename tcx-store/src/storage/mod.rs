@@ -1,5 +1,5 @@
-//! Where the files of a module live. Everything above speaks to [`Storage`] only, so that an object store can
-//! implement it later; [`LocalStorage`] is a directory of a file system, [`MemoryStorage`] is in memory.
+//! Where the files of a module live. Everything above speaks to [`Storage`] only: [`LocalStorage`] is a directory of a file system,
+//! [`MemoryStorage`] is in memory, and the crate `tcx-remote` has one of an object store.
 
 pub(crate) mod held;
 mod local;
@@ -14,15 +14,18 @@ pub(crate) mod warn_once;
 use std::fmt;
 use std::fs::Metadata;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 pub(crate) use local::LocalStorage;
 pub(crate) use memory::MemoryStorage;
-pub(crate) use operations::{FileOperations, Stamp, System};
+pub use operations::Stamp;
+pub(crate) use operations::{FileOperations, System};
 pub(crate) use read_only::ReadOnlyStorage;
-pub(crate) use sealed::{ReadAt, Sealed};
+pub use sealed::{ReadAt, Sealed};
 
+use crate::stats::traffic::Traffic;
 use crate::sys::mmap::Mapped;
 use crate::sys::runtime;
 
@@ -44,7 +47,7 @@ pub(crate) fn may_be_sound(storage: &dyn Storage, name: &str, since: Instant) ->
 }
 
 /// One folder of immutable files.
-pub(crate) trait Storage: Send + Sync + fmt::Debug {
+pub trait Storage: Send + Sync + fmt::Debug {
     /// What error messages call the folder.
     fn path(&self) -> &Path;
 
@@ -117,10 +120,38 @@ pub(crate) trait Storage: Send + Sync + fmt::Debug {
 
     /// Makes `bytes` readable without leaving anything in the folder, for folders that cannot be written.
     fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped>;
+
+    /// Whether the files are on another machine that could not be reached a moment ago. Until it can be, segments that are published
+    /// wait on this one, and a folder that is known is taken for the same.
+    fn is_away(&self) -> bool {
+        false
+    }
+
+    /// A caller waits for the files of other machines: the next request is made, however lately one has failed.
+    fn try_now(&self) {}
+
+    /// Brings files that wait on this machine to where they belong.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if some still wait.
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A file does not verify as it was read: if that was a copy, it is not used again.
+    fn distrust(&self, name: &str) {
+        let _ = name;
+    }
+
+    /// What was asked of another machine since the folder was opened.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
 }
 
 /// One folder, by itself and not by its path: what is done in it happens there, whatever comes in its place.
-pub(crate) trait Held {
+pub trait Held {
     /// What the file system says of a file.
     fn info(&self, name: &str) -> io::Result<FileInfo>;
 
@@ -131,14 +162,20 @@ pub(crate) trait Held {
     fn remove(&self, name: &str) -> io::Result<()>;
 }
 
+/// The files of a directory of this machine, which is not made.
+pub fn directory(dir: PathBuf) -> Arc<dyn Storage> {
+    Arc::new(LocalStorage::new(dir, System))
+}
+
 /// What a file system says of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileInfo {
-    pub(crate) bytes: u64,
+pub struct FileInfo {
+    /// Its length.
+    pub bytes: u64,
     /// How long ago it was written, by the clock of the file system.
-    pub(crate) age: Duration,
+    pub age: Duration,
     /// When it was last changed, and which file it is.
-    pub(crate) stamp: Stamp,
+    pub stamp: Stamp,
 }
 
 impl FileInfo {
@@ -156,7 +193,7 @@ impl FileInfo {
 }
 
 /// A file that is being written. Dropped before it has a name, it is removed.
-pub(crate) trait Draft: Write + Send {
+pub trait Draft: Write + Send {
     /// Makes what was written durable, so that only the name is left to give.
     fn sync(&mut self) -> io::Result<()>;
 

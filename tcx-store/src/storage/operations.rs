@@ -11,9 +11,11 @@ use super::held::Dir;
 
 /// When a folder or a file last changed and which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) modified: SystemTime,
-    pub(crate) inode: u64,
+pub struct Stamp {
+    /// When it last changed.
+    pub modified: SystemTime,
+    /// Which it is, as far as that can be said.
+    pub inode: u64,
 }
 
 impl Stamp {

@@ -10,7 +10,7 @@ use crate::sys::mmap::Mapped;
 
 /// A sealed file.
 #[derive(Debug)]
-pub(crate) enum Sealed {
+pub enum Sealed {
     /// All of its bytes are mapped.
     Mapped(Mapped),
     /// They are read when they are wanted.
@@ -48,7 +48,7 @@ impl Sealed {
 }
 
 /// A file that is read at chosen places.
-pub(crate) trait ReadAt: Send + Sync + std::fmt::Debug {
+pub trait ReadAt: Send + Sync + std::fmt::Debug {
     /// Its size.
     fn bytes(&self) -> usize;
 

@@ -112,7 +112,7 @@ impl Store {
     /// may have replaced rows. If the invalidation cannot be written, it has no effect in this process either: call this again.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let writer = self.writer()?;
-        writer.flush()?;
+        writer.flush(false)?;
         let invalidated = self.invalidate_stored_before(clock::millis(time));
         writer.tidy();
         invalidated

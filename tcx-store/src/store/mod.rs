@@ -279,14 +279,40 @@ impl Store {
     ///
     /// As [`flush`](Self::flush).
     pub fn flush_for(&self, losses: &Losses) -> Result<()> {
-        let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
-        if let Some(writer) = self.writer_if_any()? {
-            let start = Instant::now();
-            let flushed = writer.flush();
-            self.core.took(Work::Flush, start);
-            flushed?;
-        }
+        self.flush_to(true)?;
         losses.take()
+    }
+
+    /// As [`flush`](Self::flush), for a store whose files are on another machine: rows that survive kill -9 and power loss of this machine
+    /// are enough. They are sent as soon as the other one can be reached. For other stores it does the same as `flush`.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Memory, Options, Spec, Store};
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open_in_memory(&Memory::new(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::ints([1], 0))?;
+    /// store.insert(&mut rows, &[0], vec![Column::dense(&[10])])?;
+    /// store.flush_local()?;
+    /// assert_eq!(store.stats().rows_sealed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn flush_local(&self) -> Result<()> {
+        self.flush_to(false)?;
+        self.losses.take()
+    }
+
+    fn flush_to(&self, there: bool) -> Result<()> {
+        let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
+        let Some(writer) = self.writer_if_any()? else { return Ok(()) };
+        let start = Instant::now();
+        let flushed = writer.flush(there);
+        self.core.took(Work::Flush, start);
+        flushed
     }
 
     /// Lists the folder now, to find rows of other processes.

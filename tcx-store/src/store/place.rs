@@ -1,11 +1,13 @@
-//! Where the folders of modules are: in a cache directory, or in memory.
+//! Where the folders of modules are: in a cache directory, in memory, or wherever another crate keeps them.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::ReadMode;
+use crate::options::{Options, ReadMode};
+use crate::schema::spec::Spec;
 use crate::storage::{LocalStorage, Storage, System};
 use crate::store::Store;
 use crate::store::memory::Memory;
@@ -22,6 +24,32 @@ pub(crate) enum Place<'a> {
     /// The path is absolute, and its existing part is canonical.
     Directory(PathBuf),
     Memory(&'a Memory),
+    Other(&'a dyn Folders),
+}
+
+/// Folders whose files another crate keeps.
+pub trait Folders {
+    /// By what this process knows a folder: two stores of one name are the same.
+    fn key(&self, name: &str) -> PathBuf;
+
+    /// The files of a folder, which need not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they cannot be reached by any means.
+    fn storage(&self, name: &str) -> io::Result<Arc<dyn Storage>>;
+}
+
+impl Store {
+    /// As [`open`](Self::open), in folders of another crate.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    #[doc(hidden)]
+    pub fn open_in_folders(folders: &dyn Folders, spec: Spec, options: &Options) -> Result<Arc<Self>> {
+        Self::open_at(&Place::Other(folders), spec, options)
+    }
 }
 
 impl Place<'_> {
@@ -36,7 +64,7 @@ impl Place<'_> {
 
     pub(crate) fn open_stores(&self) -> &OpenStores {
         match self {
-            Self::Directory(_) => &OPEN,
+            Self::Directory(_) | Self::Other(_) => &OPEN,
             Self::Memory(memory) => memory.open_stores(),
         }
     }
@@ -46,6 +74,7 @@ impl Place<'_> {
         match self {
             Self::Directory(cache) => cache.join(name),
             Self::Memory(memory) => memory.path().join(name),
+            Self::Other(folders) => folders.key(name),
         }
     }
 
@@ -58,6 +87,10 @@ impl Place<'_> {
         let dir = match self {
             Self::Directory(_) => self.folder(name),
             Self::Memory(memory) => return Ok(memory.storage(name)),
+            Self::Other(folders) => {
+                let failed = |error| Error::io("cannot open", self.folder(name), error);
+                return folders.storage(name).map_err(failed);
+            }
         };
         if dir.is_symlink() {
             let message = format!(

@@ -15,7 +15,7 @@ use super::aligned_bytes::AlignedBytes;
 /// before they get their name, and only ever unlinked, which leaves a mapping as it is. The other half of
 /// the contract is the user's: no other program edits the files of a cache directory.
 #[derive(Debug)]
-pub(crate) struct Mapped(Bytes);
+pub struct Mapped(Bytes);
 
 #[derive(Debug)]
 enum Bytes {
@@ -48,7 +48,11 @@ fn file_id(_: &Metadata) -> FileId {
 
 impl Mapped {
     /// Maps the whole of `file`.
-    pub(crate) fn new(file: &File) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be mapped.
+    pub fn new(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         if metadata.len() == 0 {
             return Ok(Self::nothing());
@@ -61,7 +65,11 @@ impl Mapped {
     }
 
     /// A copy of these bytes in anonymous memory.
-    pub(crate) fn copied(bytes: &[u8]) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no memory for them.
+    pub fn copied(bytes: &[u8]) -> io::Result<Self> {
         if bytes.is_empty() {
             return Ok(Self::nothing());
         }

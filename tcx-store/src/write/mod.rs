@@ -76,8 +76,8 @@ enum Command {
     Record,
     /// The session is over.
     End(oneshot::Sender<()>),
-    /// Everything accepted so far has to be durable.
-    Flush(oneshot::Sender<Result<()>>),
+    /// Everything accepted so far has to be durable; where the folder is on another machine, there or on this one.
+    Flush { done: oneshot::Sender<Result<()>>, there: bool },
 }
 
 thread_local! {
@@ -143,18 +143,18 @@ impl Writer {
         self.tell(Command::Tidy);
     }
 
-    /// Waits until everything accepted so far is durable.
+    /// Waits until everything accepted so far is durable: in the folder if `there`, else at least on this machine.
     ///
     /// # Errors
     ///
     /// Returns an error if accepted rows cannot be made durable, or were lost, or if one of its own threads asks.
-    pub(crate) fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self, there: bool) -> Result<()> {
         if self.is_own_thread() {
             let message = "an attestation asks to flush the store whose rows it attests, which waits for it: flush it elsewhere";
             return Err(Error::invalid(message));
         }
         let (done, flushed) = oneshot::channel();
-        self.tell(Command::Flush(done));
+        self.tell(Command::Flush { done, there });
         wait(flushed).unwrap_or_else(|_| Err(stopped(&self.core)))
     }
 
@@ -281,9 +281,13 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
             Some(Command::Seal) if retry.is_none() => seal_queue.write_all(),
             Some(Command::Seal) => seal_queue.seal_all(),
             Some(Command::Published(published)) => published,
-            Some(Command::Flush(done)) => {
+            Some(Command::Flush { done, there }) => {
+                if there {
+                    core.storage.try_now();
+                }
                 let written = seal_queue.seal_all_in_time();
                 let flushed = written.clone().and_then(|()| seal_queue.sync_names());
+                let flushed = flushed.and_then(|()| if there { seal_queue.settle() } else { Ok(()) });
                 // The caller may have gone.
                 let _ = done.send(flushed);
                 // Names of others that cannot be synced do not keep own rows waiting.
@@ -294,6 +298,9 @@ async fn run(core: &Arc<Core>, mut commands: UnboundedReceiver<Command>, times: 
                 upkeep.end();
                 if result.is_ok() && core.counters.rows_sealed.get() > 0 {
                     core.tidy_at_the_end();
+                }
+                if let Err(error) = seal_queue.settle_at_the_end() {
+                    tracing::warn!("rows wait on this machine, and the next process sends them: {error:#}");
                 }
                 core.write_passed();
                 recorder.record(true);

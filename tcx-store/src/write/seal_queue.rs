@@ -83,6 +83,25 @@ impl SealQueue {
         synced.map_err(|e| Error::io("cannot sync", self.core.storage.path(), e))
     }
 
+    /// Brings what waits on this machine to the folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if some of it still waits.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let settled = self.core.storage.settle();
+        settled.map_err(|e| Error::io("cannot write to", self.core.storage.path(), e))
+    }
+
+    /// As [`settle`](Self::settle), unless the folder has just been out of reach: nothing is lost by what waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle).
+    pub(crate) fn settle_at_the_end(&self) -> Result<()> {
+        if self.core.storage.is_away() { Ok(()) } else { self.settle() }
+    }
+
     /// Writes everything that has been accepted. It is durable once what is being published [is](Self::published).
     ///
     /// # Errors

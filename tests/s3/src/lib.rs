@@ -108,6 +108,11 @@ impl Server {
         self.state.faults().planned.push((operation, part.to_owned(), fault));
     }
 
+    /// No fault is planned any more.
+    pub fn forget_planned(&self) {
+        self.state.faults().planned.clear();
+    }
+
     /// How many faults that were [planned](Self::fail_next) have not happened.
     #[must_use]
     pub fn planned(&self) -> usize {

@@ -4,6 +4,7 @@
 //! damaged: it is reported and left in place.
 
 mod check;
+pub(crate) mod file;
 mod repair;
 mod segments;
 #[cfg(test)]

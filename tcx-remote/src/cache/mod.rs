@@ -1,0 +1,116 @@
+//! A cache in an object store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tcx_store::unstable::{Folders, Storage};
+use tcx_store::{Options, Spec, Store};
+
+use crate::bucket::Bucket;
+use crate::folder::RemoteFolder;
+use crate::near::Near;
+use crate::options::ClientOptions;
+use crate::url::StoreUrl;
+
+/// Files that compaction has replaced stay so long, unless the options say something else. Machines list a store seldom.
+const GC_GRACE: Duration = Duration::from_hours(1);
+
+/// The most bytes that may wait to be sent if nothing else is set.
+const SPOOL_BYTES: u64 = 64 << 30;
+
+/// A cache whose files are in an object store, with a *near tier*: a directory of this machine that keeps copies of what was received, and
+/// rows that wait to be sent. All processes of a machine should use the same near tier, and one near tier may serve several caches.
+///
+/// A module that is [opened](Self::open) has the same methods as one in a directory. `docs/remote.md` describes what differs.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use tcx_remote::{ClientOptions, Location, RemoteCache};
+/// # use tcx_store::{ColumnType, DType, Identity, KeyType, Keys, Options, Spec};
+/// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+/// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+///
+/// let Location::Store(url) = Location::parse("s3://features/imagenet")? else { panic!() };
+/// let cache = RemoteCache::new(url, Path::new("/var/cache/tcx"), ClientOptions::default())?;
+/// let store = cache.open(spec, &Options::default())?;
+/// let rows = store.lookup(Keys::ints([1, 2], 0))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RemoteCache {
+    url: StoreUrl,
+    near: PathBuf,
+    client: ClientOptions,
+    spool_bytes: u64,
+}
+
+impl RemoteCache {
+    /// A cache under this URL. `near` is the directory of the near tier, which is made if it does not exist. No request is made yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a setting is unknown or missing, or if the directory cannot be made.
+    pub fn new(url: StoreUrl, near: &Path, client: ClientOptions) -> io::Result<Self> {
+        Bucket::new(url.clone(), client.clone())?;
+        let failed = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot create the near tier {}: {error}", near.display()))
+        };
+        std::fs::create_dir_all(near).map_err(failed)?;
+        let near = near.canonicalize().map_err(failed)?;
+        Ok(Self { url, near, client, spool_bytes: SPOOL_BYTES })
+    }
+
+    /// The most bytes of a module that may wait in the near tier while the store cannot be reached, 64 GiB if nothing else is set. Rows
+    /// that are computed beyond that are not kept, and [`Store::flush`] says so.
+    #[must_use]
+    pub fn spool_bytes(mut self, bytes: u64) -> Self {
+        self.spool_bytes = bytes;
+        self
+    }
+
+    /// Opens a module, as [`Store::open`] does in a directory. If the options have the default [`gc_grace`](Options::gc_grace), replaced
+    /// files stay for an hour.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`]. Also returns an error if the store cannot be reached.
+    pub fn open(&self, spec: Spec, options: &Options) -> tcx_store::Result<Arc<Store>> {
+        let mut options = options.clone();
+        if options.gc_grace == Options::default().gc_grace {
+            options.gc_grace = GC_GRACE;
+        }
+        let modules = Modules { cache: self, resumes: !options.read_only };
+        Store::open_in_folders(&modules, spec, &options)
+    }
+}
+
+/// The folders of the modules, for one call.
+struct Modules<'a> {
+    cache: &'a RemoteCache,
+    /// Whether what waits to be sent is sent.
+    resumes: bool,
+}
+
+impl Modules<'_> {
+    fn near(&self, module: &str) -> Near {
+        Near::new(&self.cache.near, &self.cache.url.to_string(), module)
+    }
+}
+
+impl Folders for Modules<'_> {
+    fn key(&self, name: &str) -> PathBuf {
+        self.near(name).dir().to_owned()
+    }
+
+    fn storage(&self, name: &str) -> io::Result<Arc<dyn Storage>> {
+        let RemoteCache { url, client, spool_bytes, .. } = self.cache;
+        let bucket = Bucket::new(url.clone(), client.clone())?;
+        let folder = RemoteFolder::new(bucket, name, self.near(name), *spool_bytes);
+        if self.resumes {
+            folder.resume();
+        }
+        Ok(Arc::new(folder))
+    }
+}

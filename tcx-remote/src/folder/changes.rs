@@ -1,0 +1,167 @@
+//! Changes: which copy is that of the object, and what is known of them while the store is away.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use tcx_store::unstable::{FileInfo, Mapped, verify_file};
+
+use super::held::remove;
+use super::reach::is_away;
+use super::{Inner, SHORT, info, info_of};
+use crate::bucket::{Created, Object};
+use crate::copy::files::{Kind, change, kind};
+
+/// Where a change has its nonce, by which its writer recognises it (`docs/format.md`).
+const NONCE: std::ops::Range<usize> = 24..40;
+
+/// The most bytes of a tag in the name of a copy, which has a length and a time besides.
+const MOST_TAG: usize = 40;
+
+/// A change as it was at the last look.
+#[derive(Clone, Debug)]
+pub(super) struct KnownChange {
+    /// Its copy.
+    path: PathBuf,
+    bytes: u64,
+    modified: SystemTime,
+    tag: Option<String>,
+    nonce: [u8; 16],
+}
+
+impl Inner {
+    /// The bytes of a change as it is in the store now. While that is away, those of the last look.
+    pub(super) fn map_change(&self, name: &str) -> io::Result<Mapped> {
+        match self.map_change_there(name) {
+            // A copy that is gone says nothing of the object.
+            Err(error) if is_away(&error) => match self.known(name)?.map(|known| File::open(known.path)) {
+                Some(Ok(copy)) => Mapped::new(&copy),
+                _ => Err(error),
+            },
+            mapped => mapped,
+        }
+    }
+
+    /// As [`map_change`](Self::map_change), and an error while the store is away.
+    pub(super) fn map_change_there(&self, name: &str) -> io::Result<Mapped> {
+        let Some(object) = self.ask(|bucket| bucket.head(&self.key(name)))? else {
+            self.state(|state| state.changes.remove(name))?;
+            return Err(ErrorKind::NotFound.into());
+        };
+        let path = self.near.file(&copy_name(name, &object));
+        let is_known = self.known(name)?.is_some_and(|known| known.path == path);
+        if let Ok(file) = File::open(&path) {
+            let map = Mapped::new(&file)?;
+            if is_known || map.len() as u64 == object.bytes && verify_file(name, &map).is_ok() {
+                self.learn(name, &object, path, &map)?;
+                return Ok(map);
+            }
+            // The copy is damaged, and the object need not be.
+            remove(&path)?;
+        }
+        let map = self.fetch_to(name, object.bytes, &path)?;
+        self.learn(name, &object, path, &map)?;
+        Ok(map)
+    }
+
+    pub(super) fn change_info(&self, name: &str) -> io::Result<FileInfo> {
+        match self.ask(|bucket| bucket.head(&self.key(name))) {
+            Ok(Some(object)) => Ok(info_of(&object)),
+            Ok(None) => Err(ErrorKind::NotFound.into()),
+            Err(error) if is_away(&error) => match self.known(name)? {
+                Some(known) => Ok(info(known.bytes, known.modified, known.tag.as_deref())),
+                None => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn known(&self, name: &str) -> io::Result<Option<KnownChange>> {
+        self.state(|state| state.changes.get(name).cloned())
+    }
+
+    fn learn(&self, name: &str, object: &Object, path: PathBuf, map: &Mapped) -> io::Result<()> {
+        let Some(nonce) = map.get(NONCE).and_then(|nonce| nonce.try_into().ok()) else { return Ok(()) };
+        let Object { bytes, modified, ref tag, .. } = *object;
+        let known = KnownChange { path, bytes, modified, tag: tag.clone(), nonce };
+        self.state(|state| drop(state.changes.insert(name.to_owned(), known)))
+    }
+
+    /// The copies of the changes as they are known.
+    pub(super) fn copies(&self) -> io::Result<Vec<PathBuf>> {
+        self.state(|state| state.changes.values().map(|known| known.path.clone()).collect())
+    }
+
+    /// Creates a change, or merged changes; `false` if there is one of this name. What waits is sent before: a change may count on it.
+    pub(super) fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        if !matches!(kind(name), Some(Kind::Change(_) | Kind::Merged(_))) {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        self.settle()?;
+        let short = self.bucket.deadline().min(SHORT);
+        if !self.state(|state| state.is_probed)? {
+            self.send(|bucket| bucket.with_deadline(short).check_conditional_puts())?;
+            self.state(|state| state.is_probed = true)?;
+        }
+        let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes))?;
+        Ok(created == Created::Own)
+    }
+
+    /// The history of the module as this process knows it, as a name: the nonce of change 0, and the number and the nonce of the newest
+    /// change. Two modules with the same have the same changes up to that one. The nonce is not known of a change that this process
+    /// knows by merged changes only; then its number says as much as it does to the engine.
+    pub(super) fn origin(&self) -> io::Result<String> {
+        let origin = self.state(|state| {
+            let nonce = |known: &KnownChange| format!("{:032x}", u128::from_le_bytes(known.nonce));
+            let zero = nonce(state.changes.get(&change(0))?);
+            let known = state.changes.iter().filter_map(|(name, known)| match kind(name)? {
+                Kind::Change(number) => Some((number, nonce(known))),
+                Kind::Merged(number) => Some((number, String::new())),
+                Kind::Segment | Kind::Run => None,
+            });
+            // The nonce of a change says more than that it was merged.
+            known.max().map(|(number, newest)| format!("{zero}-{number}-{newest}"))
+        })?;
+        origin.ok_or_else(|| io::Error::other("change 0 was not read yet"))
+    }
+
+    /// Whether the store has the module of this history now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if that cannot be said.
+    pub(super) fn has_origin(&self, origin: &str) -> io::Result<bool> {
+        let mut parts = origin.split('-');
+        let (Some(zero), Some(number), Some(newest), None) =
+            (parts.next(), parts.next().and_then(|number| number.parse().ok()), parts.next(), parts.next())
+        else {
+            return Ok(false);
+        };
+        Ok(self.has_nonce(0, zero)? && (number == 0 || self.has_nonce(number, newest)?))
+    }
+
+    /// Whether there is a change of this number, with this nonce unless it is empty.
+    fn has_nonce(&self, number: u64, nonce: &str) -> io::Result<bool> {
+        match self.map_change_there(&change(number)) {
+            Ok(map) => {
+                let found = map.get(NONCE).and_then(|found| found.try_into().ok()).map(u128::from_le_bytes);
+                Ok(nonce.is_empty() || found.is_some_and(|found| format!("{found:032x}") == nonce))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The name of the copy of an object: another one for each object that had this name.
+fn copy_name(name: &str, object: &Object) -> String {
+    let since = object.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut copy = format!("{name}@{}-{}", object.bytes, since.as_millis());
+    for byte in object.tag.iter().flat_map(|tag| tag.bytes()).take(MOST_TAG) {
+        // Writing to a string cannot fail.
+        let _ = write!(copy, "-{byte:02x}");
+    }
+    copy
+}

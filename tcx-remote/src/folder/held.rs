@@ -1,0 +1,59 @@
+//! The folder while files are removed from it. Names of segments are never given twice, so each file is the one that was meant.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+
+use tcx_store::unstable::{FileInfo, Held};
+
+use super::{Inner, info, info_of};
+use crate::copy::files::{Kind, kind};
+
+pub(super) struct RemoteHeld(pub(super) Arc<Inner>);
+
+impl Held for RemoteHeld {
+    /// What the store says: a segment that waits to be sent is not there.
+    fn info(&self, name: &str) -> io::Result<FileInfo> {
+        match kind(name) {
+            Some(Kind::Run) | None => self.0.local_info(name),
+            Some(_) => {
+                let object = self.0.ask(|bucket| bucket.head(&self.0.key(name)))?;
+                object.map(|object| info_of(&object)).ok_or_else(|| ErrorKind::NotFound.into())
+            }
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+}
+
+impl Inner {
+    pub(super) fn local_info(&self, name: &str) -> io::Result<FileInfo> {
+        let metadata = fs::symlink_metadata(self.near.file(name))?;
+        Ok(info(metadata.len(), metadata.modified()?, None))
+    }
+
+    /// Removes a file wherever it is. What waits to be sent first: it must not come back.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        if let Some(waiting) = self.near.find_spooled(name) {
+            remove(&waiting)?;
+        }
+        if let Some(Kind::Segment | Kind::Change(_) | Kind::Merged(_)) = kind(name) {
+            self.ask(|bucket| bucket.delete(&self.key(name)))?;
+        }
+        remove(&self.near.file(name))
+    }
+}
+
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,74 @@
+//! What the folder contains.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::Inner;
+use crate::copy::files::{Kind, change, kind};
+
+/// A copy whose object is gone is removed at this age: another process may have just sent it.
+const STAY: Duration = Duration::from_hours(1);
+
+/// The near tier is cleaned at most this often.
+const CLEAN_EVERY: Duration = Duration::from_mins(10);
+
+impl Inner {
+    /// The objects of the store, the segments that wait to be sent, and the index runs of the near tier. Nothing, if the store has no
+    /// change 0: then the module does not exist.
+    pub(super) fn list(&self) -> io::Result<Vec<String>> {
+        // A large module has many pages.
+        let objects = self.ask_within(Duration::MAX, |bucket| bucket.list(&self.module, None))?;
+        let listed: HashMap<_, _> =
+            objects.into_iter().map(|object| (object.name, (object.bytes, object.modified))).collect();
+        if !listed.contains_key(&change(0)) {
+            self.state(|state| state.listed.clear())?;
+            return Ok(Vec::new());
+        }
+        let mut names: Vec<String> =
+            listed.keys().filter(|name| kind(name) != Some(Kind::Run)).cloned().collect();
+        let segments: Vec<_> =
+            names.iter().filter(|name| kind(name) == Some(Kind::Segment)).cloned().collect();
+        let is_due = self.state(|state| {
+            state.listed = listed;
+            let is_due = state.cleaned.is_none_or(|cleaned| cleaned.elapsed() >= CLEAN_EVERY);
+            if is_due {
+                state.cleaned = Some(Instant::now());
+            }
+            is_due
+        })?;
+        if is_due {
+            self.clean()?;
+        }
+        self.fetch_all(&segments);
+        names.extend(self.waiting()?.into_iter().filter(|name| !segments.contains(name)));
+        names.extend(self.near.runs()?);
+        Ok(names)
+    }
+
+    /// The segments that wait to be sent, of the history that the store has: in another one, the changes that they know are not those of
+    /// these numbers.
+    fn waiting(&self) -> io::Result<Vec<String>> {
+        let mut of_origins: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for spooled in self.near.spooled()? {
+            if kind(&spooled.name) == Some(Kind::Segment) {
+                of_origins.entry(spooled.origin).or_default().push(spooled.name);
+            }
+        }
+        let mut waiting = Vec::new();
+        for (origin, names) in of_origins {
+            if self.has_origin(&origin)? {
+                waiting.extend(names);
+            }
+        }
+        Ok(waiting)
+    }
+
+    fn clean(&self) -> io::Result<()> {
+        let changes = self.copies()?;
+        let listed: HashSet<String> = self.state(|state| state.listed.keys().cloned().collect())?;
+        self.near
+            .clean(STAY, |name| listed.contains(name) || changes.iter().any(|path| path.ends_with(name)));
+        Ok(())
+    }
+}

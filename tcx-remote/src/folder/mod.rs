@@ -1,0 +1,146 @@
+//! The files of one module in a store, as the engine sees them: through copies in the near tier.
+//!
+//! - **Segments** have names of their own, and their content never changes. A copy is as good as the object, so each is received once.
+//! - **Changes** decide which rows are right. A copy counts only if the store says that the object is the same, by its tag, at each look.
+//! - **New segments** go to the spool first, where they are durable, and are sent from there. While the store is away they stay there.
+//! - **Index runs** stay in the near tier: they are derived from segments.
+
+mod changes;
+mod draft;
+mod fetch;
+mod held;
+mod listing;
+mod reach;
+mod spool;
+mod storage;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tcx_store::unstable::{FileInfo, Stamp};
+
+use self::changes::KnownChange;
+use self::reach::Reach;
+use crate::bucket::{Bucket, Object};
+use crate::client::runtime::PerProcess;
+use crate::near::Near;
+
+/// The longest time of a request that moves few bytes: a lookup may wait for it.
+const SHORT: Duration = Duration::from_secs(10);
+
+/// The same, if the last request has failed.
+const PROBE: Duration = Duration::from_secs(2);
+
+/// One module. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteFolder(Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    bucket: Bucket,
+    module: String,
+    /// What messages call it.
+    path: PathBuf,
+    near: Near,
+    spool_bytes: u64,
+    reach: Reach,
+    /// Whether a thread sends what waits.
+    is_sending: AtomicBool,
+    state: PerProcess<Mutex<State>>,
+}
+
+/// What this process knows of the objects.
+#[derive(Debug, Default)]
+struct State {
+    /// The last listing.
+    listed: HashMap<String, (u64, SystemTime)>,
+    /// The changes that were looked at, as they were then.
+    changes: HashMap<String, KnownChange>,
+    /// Segments that this process has put into the spool.
+    own: HashSet<String>,
+    /// Whether the store is known to create objects conditionally.
+    is_probed: bool,
+    /// When the near tier was cleaned last.
+    cleaned: Option<Instant>,
+}
+
+impl RemoteFolder {
+    pub(crate) fn new(bucket: Bucket, module: &str, near: Near, spool_bytes: u64) -> Self {
+        Self(Arc::new(Inner {
+            path: PathBuf::from(format!("{}/{module}", bucket.url())),
+            module: module.to_owned(),
+            bucket,
+            near,
+            spool_bytes,
+            reach: Reach::new(),
+            is_sending: AtomicBool::new(false),
+            state: PerProcess::new(),
+        }))
+    }
+}
+
+impl Inner {
+    /// The name of an object under the prefix of the cache.
+    fn key(&self, name: &str) -> String {
+        format!("{}/{name}", self.module)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> io::Result<T> {
+        let state = self.state.get(|| Ok(Mutex::default()))?;
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(look(&mut state))
+    }
+
+    /// A short request, unless the last one has just failed.
+    fn ask<T>(&self, request: impl FnOnce(&Bucket) -> io::Result<T>) -> io::Result<T> {
+        self.ask_within(SHORT, request)
+    }
+
+    /// A request that takes at most this time, unless the last one has just failed.
+    fn ask_within<T>(
+        &self,
+        longest: Duration,
+        request: impl FnOnce(&Bucket) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.check_time()?;
+        let longest = if self.reach.is_away() { PROBE } else { longest };
+        self.send(|bucket| request(&bucket.with_deadline(bucket.deadline().min(longest))))
+    }
+
+    /// Any request, now.
+    fn send<T>(&self, request: impl FnOnce(&Bucket) -> io::Result<T>) -> io::Result<T> {
+        let answer = request(&self.bucket);
+        self.reach.note(&answer);
+        answer
+    }
+
+    fn check_time(&self) -> io::Result<()> {
+        if self.reach.is_time() {
+            return Ok(());
+        }
+        let what = format!("{} could not be reached a moment ago; trying again soon", self.bucket.url());
+        Err(io::Error::new(ErrorKind::NotConnected, what))
+    }
+}
+
+/// What the store says of an object.
+fn info_of(object: &Object) -> FileInfo {
+    info(object.bytes, object.modified, object.tag.as_deref())
+}
+
+fn info(bytes: u64, modified: SystemTime, tag: Option<&str>) -> FileInfo {
+    let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+    let inode = tag
+        .unwrap_or_default()
+        .bytes()
+        .fold(0_u64, |hash, byte| hash.wrapping_mul(0x0100_0000_01b3).wrapping_add(u64::from(byte)));
+    FileInfo { bytes, age, stamp: Stamp { modified, inode } }
+}

@@ -1,0 +1,134 @@
+//! What the engine asks of a folder.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use tcx_store::Traffic;
+use tcx_store::unstable::{Draft, FileInfo, Held, Mapped, Stamp, Storage, directory};
+
+use super::draft::RemoteDraft;
+use super::held::{RemoteHeld, remove};
+use super::{RemoteFolder, info};
+use crate::client::requests::Requests;
+use crate::copy::files::{Kind, kind};
+
+impl Storage for RemoteFolder {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    /// Always the same: a store has no time of its last change, and a listing a second costs money. So the engine lists when its time
+    /// for that has come, or when a caller wants it.
+    fn stamp(&self) -> io::Result<Option<Stamp>> {
+        Ok(Some(Stamp { modified: SystemTime::UNIX_EPOCH, inode: 0 }))
+    }
+
+    fn map(&self, name: &str) -> io::Result<Mapped> {
+        match kind(name) {
+            Some(Kind::Change(_) | Kind::Merged(_)) => self.0.map_change(name),
+            Some(Kind::Segment) => self.0.map_segment(name),
+            Some(Kind::Run) | None => Mapped::new(&File::open(self.0.near.file(name))?),
+        }
+    }
+
+    fn make(&self) -> io::Result<()> {
+        self.0.near.make()
+    }
+
+    fn draft(&self) -> io::Result<Box<dyn Draft>> {
+        Ok(Box::new(RemoteDraft::new(self.0.clone())?))
+    }
+
+    fn create_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        self.0.create(name, bytes)
+    }
+
+    /// What a store has acknowledged is durable.
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn info(&self, name: &str) -> io::Result<FileInfo> {
+        match kind(name) {
+            Some(Kind::Change(_) | Kind::Merged(_)) => self.0.change_info(name),
+            Some(Kind::Segment) => {
+                let listed = self.0.state(|state| state.listed.get(name).copied())?;
+                if let Some((bytes, modified)) = listed {
+                    return Ok(info(bytes, modified, None));
+                }
+                if let Some(waiting) = self.0.near.find_spooled(name) {
+                    let metadata = std::fs::metadata(waiting)?;
+                    return Ok(info(metadata.len(), metadata.modified()?, None));
+                }
+                self.hold()?.info(name)
+            }
+            Some(Kind::Run) | None => self.0.local_info(name),
+        }
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn hold(&self) -> io::Result<Box<dyn Held>> {
+        Ok(Box::new(RemoteHeld(self.0.clone())))
+    }
+
+    fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
+        self.0.near.make()?;
+        directory(self.0.near.dir().to_owned()).folder(name)
+    }
+
+    fn existing_folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
+        directory(self.0.near.dir().to_owned()).existing_folder(name)
+    }
+
+    fn map_unnamed(&self, bytes: &[u8]) -> io::Result<Mapped> {
+        directory(self.0.near.dir().to_owned()).map_unnamed(bytes)
+    }
+
+    fn is_away(&self) -> bool {
+        self.0.reach.is_away()
+    }
+
+    fn try_now(&self) {
+        self.0.reach.try_now();
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        self.0.settle()
+    }
+
+    fn distrust(&self, name: &str) {
+        if kind(name) == Some(Kind::Segment) {
+            // Received again when it is opened again.
+            let _ = remove(&self.0.near.file(name));
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        let Requests { puts, lists, gets, heads, deletes, sent, received } = self.0.bucket.requests();
+        let waiting = self.0.near.spooled().unwrap_or_default();
+        Traffic {
+            puts,
+            lists,
+            gets,
+            heads,
+            deletes,
+            bytes_sent: sent,
+            bytes_received: received,
+            waiting_files: waiting.len() as u64,
+            waiting_bytes: waiting.iter().map(|own| own.bytes).sum(),
+        }
+    }
+}

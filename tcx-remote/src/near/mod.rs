@@ -1,0 +1,209 @@
+//! The near tier: a directory of this machine with copies of the files of a store, and those that wait to be sent. All processes of the
+//! machine may share it.
+//!
+//! A module has one folder in it:
+//!
+//! - `files`: copies of sealed files under their names, and index runs, which are in no store; `tmp-…` are being written. A change has the
+//!   tag of its object in its name: another change of this number is another file.
+//! - `spool`: segments that are not known to be in the store, in a folder that names the history they belong to;
+//! - `locks`: of one file each.
+
+pub(crate) mod lock;
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The longest name of a folder of the near tier.
+const MOST_NAME: usize = 160;
+
+/// Temporary files of this age are those of killed processes.
+const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
+
+/// The folder of one module.
+#[derive(Clone, Debug)]
+pub(crate) struct Near {
+    dir: PathBuf,
+}
+
+/// A segment that waits to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Spooled {
+    /// The name of the folder that it is in.
+    pub(crate) origin: String,
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+}
+
+impl Near {
+    /// Nothing is made yet.
+    pub(crate) fn new(tier: &Path, url: &str, module: &str) -> Self {
+        Self { dir: tier.join(folder_name(url)).join(module) }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn make(&self) -> io::Result<()> {
+        ["files", "spool", "locks"]
+            .into_iter()
+            .try_for_each(|folder| fs::create_dir_all(self.dir.join(folder)))
+    }
+
+    fn files(&self) -> PathBuf {
+        self.dir.join("files")
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.files().join(name)
+    }
+
+    pub(crate) fn lock(&self, name: &str) -> PathBuf {
+        self.dir.join("locks").join(name)
+    }
+
+    /// A new file under a temporary name.
+    pub(crate) fn create_temporary(&self) -> io::Result<(PathBuf, File)> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits).map_err(io::Error::other)?;
+        let path = self.file(&format!("tmp-{:032x}", u128::from_le_bytes(bits)));
+        let create = || OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = match create() {
+            // It was removed with all that was in it, or was not made yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => self.make().and_then(|()| create())?,
+            created => created?,
+        };
+        Ok((path, file))
+    }
+
+    /// The names of the index runs.
+    pub(crate) fn runs(&self) -> io::Result<Vec<String>> {
+        let mut names = names(&self.files())?;
+        names.retain(|name| name.starts_with("run-"));
+        Ok(names)
+    }
+
+    fn spool(&self) -> PathBuf {
+        self.dir.join("spool")
+    }
+
+    /// The segments that wait.
+    pub(crate) fn spooled(&self) -> io::Result<Vec<Spooled>> {
+        let mut spooled = Vec::new();
+        for origin in names(&self.spool())? {
+            let dir = self.spool().join(&origin);
+            for name in names(&dir)? {
+                let path = dir.join(&name);
+                // Another process may have sent it.
+                let Ok(metadata) = fs::metadata(&path) else { continue };
+                spooled.push(Spooled { origin: origin.clone(), name, path, bytes: metadata.len() });
+            }
+        }
+        Ok(spooled)
+    }
+
+    /// Where the segment of this name waits, if it does.
+    pub(crate) fn find_spooled(&self, name: &str) -> Option<PathBuf> {
+        let origins = names(&self.spool()).ok()?;
+        let mut paths = origins.into_iter().map(|origin| self.spool().join(origin).join(name));
+        paths.find(|path| path.exists())
+    }
+
+    /// Moves a complete and durable file to the spool, durably.
+    pub(crate) fn to_spool(&self, from: &Path, origin: &str, name: &str) -> io::Result<Spooled> {
+        let dir = self.spool().join(origin);
+        if !dir.exists() {
+            fs::create_dir_all(&dir)?;
+            sync(&self.spool())?;
+            sync(&self.dir)?;
+            self.dir.ancestors().skip(1).take(2).try_for_each(sync)?;
+        }
+        let path = dir.join(name);
+        fs::rename(from, &path)?;
+        sync(&dir)?;
+        let bytes = fs::metadata(&path)?.len();
+        Ok(Spooled { origin: origin.to_owned(), name: name.to_owned(), path, bytes })
+    }
+
+    /// Removes copies of files that are not in the store any more, by `is_kept`, and what killed processes have left, if they are older
+    /// than `grace`. Best effort.
+    pub(crate) fn clean(&self, grace: Duration, is_kept: impl Fn(&str) -> bool) {
+        let remove_old = |dir: PathBuf, is_kept: &dyn Fn(&str) -> bool| {
+            for name in names(&dir).unwrap_or_default() {
+                let path = dir.join(&name);
+                let stay = if name.starts_with("tmp-") { TEMPORARY_FILES_STAY.max(grace) } else { grace };
+                if !is_kept(&name) && age(&path).is_some_and(|age| age >= stay) {
+                    let _ = fs::remove_file(path);
+                }
+            }
+        };
+        remove_old(self.files(), &|name| name.starts_with("run-") || is_kept(name));
+        remove_old(self.dir.join("locks"), &|_| false);
+    }
+}
+
+fn age(path: &Path) -> Option<Duration> {
+    SystemTime::now().duration_since(fs::metadata(path).ok()?.modified().ok()?).ok()
+}
+
+/// The names in a directory; none if there is no such directory.
+fn names(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+    names.filter_map(io::Result::transpose).collect()
+}
+
+/// Makes the names in a directory durable.
+fn sync(dir: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    File::open(dir)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = dir;
+    Ok(())
+}
+
+/// The name of the folder of a URL: another one for each.
+fn folder_name(url: &str) -> String {
+    let mut name = String::with_capacity(url.len());
+    for byte in url.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' => name.push(char::from(byte)),
+            other => {
+                // Writing to a string cannot fail.
+                let _ = write!(name, "_{other:02x}");
+            }
+        }
+    }
+    if name.len() > MOST_NAME {
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        name.truncate(MOST_NAME - 17);
+        let _ = write!(name, "~{hash:016x}");
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_url_has_a_folder_of_its_own_whose_name_is_a_plain_one() {
+        let long = format!("s3://b/{}", "a/".repeat(300));
+        let urls =
+            ["s3://b/p", "s3://b/p/q", "s3://b/p_q", "s3://b_2fp", "gs://b/p", &long, &format!("{long}b")];
+        let mut names: Vec<_> = urls.iter().map(|url| folder_name(url)).collect();
+        assert!(names.iter().all(|name| name.len() <= MOST_NAME && !name.contains('/')), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), urls.len());
+    }
+}
