@@ -248,6 +248,63 @@ fn a_child_that_records_checks_waits_for_no_lock_of_its_parent() {
     });
 }
 
+/// Drops the pages of all files; `false` if the system cannot.
+#[cfg(target_os = "linux")]
+fn drop_pages(dir: &Path) -> bool {
+    let drop_pages_of = |path: &Path| {
+        let file = std::fs::File::open(path)?;
+        file.sync_all()?;
+        Ok::<_, std::io::Error>(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
+    };
+    files(dir, "seg-").iter().all(|path| drop_pages_of(path).is_ok())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_reads_wide_rows_though_threads_of_the_parent_were_reading_some_at_the_fork() {
+    use std::mem::MaybeUninit;
+    use tcx_store::{Column, ColumnType, DType, Destination, Identity, KeyType, Spec};
+    const WIDTH: usize = 50_000;
+    const ROWS: i64 = 64;
+    let output = ColumnType::Dense { dtype: DType::U8, shape: &[WIDTH] };
+    let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new()).unwrap();
+    // On a disk: of a folder in memory nothing can be dropped.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = Store::open(dir.path(), spec, &options()).unwrap();
+    let row = |id: i64| vec![id as u8; WIDTH];
+    let mut rows = store.lookup(Keys::ints(0..ROWS, 0)).unwrap();
+    let positions: Vec<usize> = (0..rows.len()).collect();
+    let values: Vec<u8> = (0..ROWS).flat_map(row).collect();
+    store.insert(&mut rows, &positions, vec![Column::dense(&values)]).unwrap();
+    store.flush().unwrap();
+    let check = || {
+        let rows = store.lookup(Keys::ints(0..ROWS, 0)).unwrap();
+        assert_eq!(rows.missing(), 0);
+        (0..ROWS).for_each(|id| assert!(rows.bytes(0, id as usize) == row(id), "row {id}"));
+    };
+    // Looks at no page of the map, or the system would not drop it.
+    let read = || {
+        let mut bytes = vec![MaybeUninit::uninit(); WIDTH * ROWS as usize];
+        let destinations = &mut [Destination { leaf: 0, bytes: &mut bytes }];
+        let options = LookupOptions { destinations, ..LookupOptions::default() };
+        assert_eq!(store.lookup_with(Keys::ints(0..ROWS, 0), options).unwrap().missing(), 0);
+    };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) && drop_pages(dir.path()) {
+                    read();
+                }
+            });
+        }
+        let _done = Done(&done);
+        for _ in 0..20 {
+            in_child(dir.path(), || (0..3).for_each(|_| check()));
+        }
+    });
+}
+
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
