@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "support/buckets.rs"]
+mod buckets;
 mod support;
 
 use std::fs::File;
@@ -9,7 +11,8 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{bucket, bucket_with, options};
+use buckets::{bucket, bucket_with};
+use support::options;
 use tcx_remote::{Bucket, ClientOptions, Created};
 use tcx_test_s3::{Fault, Operation, Server};
 

@@ -297,8 +297,12 @@ fn what_waits_is_not_served_beside_changes_of_another_history() {
     one.store().flush_local().unwrap();
     one.store = None;
     // The older copy has no change 1, and gets another one.
-    server.keys().iter().for_each(|key| server.remove(key));
-    copy.iter().for_each(|(bytes, key)| server.put(key, bytes));
+    for key in server.keys() {
+        server.remove(&key);
+    }
+    for (bytes, key) in &copy {
+        server.put(key, bytes);
+    }
     let other = Machine::new(&server);
     other.store().invalidate(&Keys::ints([2], 0)).unwrap();
     one.open();

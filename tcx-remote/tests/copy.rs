@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "support/buckets.rs"]
+mod buckets;
 mod support;
 
 use std::io::ErrorKind;
@@ -9,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::bucket;
+use buckets::bucket;
 use tcx_remote::{Bucket, Copied, modules, pull, push};
 use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
 use tcx_test_s3::{Fault, Operation, Server};
@@ -127,9 +129,9 @@ fn segments_that_were_joined_in_one_copy_are_no_duplicates_in_the_other() {
 fn a_copy_that_was_interrupted_is_continued_and_no_segment_comes_before_the_changes() {
     let (server, source, target) = (Server::start(), cache(), tempfile::tempdir().unwrap());
     let options = support::options(&server).deadline(Duration::from_millis(300));
-    let bucket = support::bucket_with(&server.url("p"), options);
+    let bucket = buckets::bucket_with(&server.url("p"), options);
     // The third segment or run cannot be written.
-    let total = push_all(source.path(), &support::bucket(&server, "elsewhere")).unwrap().files;
+    let total = push_all(source.path(), &buckets::bucket(&server, "elsewhere")).unwrap().files;
     for _ in 0..8 {
         server.fail_next(Operation::Put, "p/m_v1/seg-", Fault::Denied);
     }
@@ -143,7 +145,7 @@ fn a_copy_that_was_interrupted_is_continued_and_no_segment_comes_before_the_chan
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     }
     assert!(files < total, "changes are not copied twice");
-    let bucket = support::bucket(&server, "p");
+    let bucket = buckets::bucket(&server, "p");
     server.fail_next(Operation::Get, "seg-", Fault::Denied);
     pull_all(&bucket, target.path()).unwrap_err();
     assert!(!target.path().join(MODULE).exists(), "nothing has its name before it is verified");

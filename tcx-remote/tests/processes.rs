@@ -164,7 +164,7 @@ fn a_process_that_is_killed_while_it_receives_a_file_leaves_nothing_in_the_way()
     let store = open(&server.url("p"), one.path());
     compute(&store, &keys);
     store.flush().unwrap();
-    server.fail_next(Operation::Get, "/seg-", Fault::Late(Duration::from_secs(600)));
+    server.fail_next(Operation::Get, "/seg-", Fault::Late(Duration::from_mins(10)));
     let reader = Process::start("read", &server.url("p"), other.path());
     while server.planned() > 0 {
         std::thread::sleep(Duration::from_millis(5));

@@ -175,7 +175,7 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<(Duration, Duration)> {
     };
     let (start, before) = (Instant::now(), cpu());
     work()?;
-    Ok((start.elapsed(), cpu() - before))
+    Ok((start.elapsed(), cpu().saturating_sub(before)))
 }
 
 fn bytes_read() -> Result<u64> {

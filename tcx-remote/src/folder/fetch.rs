@@ -72,7 +72,7 @@ impl Inner {
                     return Ok(map);
                 }
                 Err(what) => {
-                    tracing::warn!(object = %self.path().join(name).display(), "received damaged: {what}")
+                    tracing::warn!(object = %self.path().join(name).display(), "received damaged: {what}");
                 }
             }
             if std::mem::replace(&mut is_last, true) {

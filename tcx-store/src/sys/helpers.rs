@@ -44,7 +44,7 @@ mod tests {
         for helpers in [0, 3] {
             let threads = Mutex::new(HashSet::new());
             with_helpers("tcx-help", helpers, || {
-                assert!(threads.lock().unwrap().insert(thread::current().id()))
+                assert!(threads.lock().unwrap().insert(thread::current().id()));
             });
             let threads = threads.into_inner().unwrap();
             assert!(threads.len() == helpers + 1 && threads.contains(&thread::current().id()));
