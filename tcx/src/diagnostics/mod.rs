@@ -28,6 +28,8 @@ macro_rules! never_compiled {
 
 #[cfg(feature = "ndarray")]
 mod array;
+#[cfg(feature = "candle")]
+mod candle;
 mod modules;
 mod outputs;
 #[cfg(feature = "tch")]

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "ndarray")]
 mod array;
+#[cfg(feature = "candle")]
+mod candle;
 mod device;
 mod dtype;
 mod element;

@@ -1,8 +1,13 @@
 //! Weights that can no longer change, and their fingerprint.
 
+#[cfg(feature = "candle")]
+mod candle;
 #[cfg(feature = "tch")]
 mod dtype;
-#[cfg_attr(not(feature = "tch"), expect(dead_code, reason = "networks are made by libraries"))]
+#[cfg_attr(
+    not(any(feature = "candle", feature = "tch")),
+    expect(dead_code, reason = "networks are made by libraries")
+)]
 mod refuse;
 #[cfg_attr(feature = "tch", cfg(test))]
 mod safetensors;

@@ -49,6 +49,7 @@ fn dtype_name(dtype: Dtype) -> Option<&'static str> {
         Dtype::I16 => "i16",
         Dtype::I32 => "i32",
         Dtype::I64 => "i64",
+        Dtype::U32 => "u32",
         Dtype::U8 => "u8",
         Dtype::BOOL => "bool",
         _ => return None,
