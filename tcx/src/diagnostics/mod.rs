@@ -34,5 +34,7 @@ mod modules;
 mod outputs;
 #[cfg(feature = "tch")]
 mod torch;
+#[cfg(not(feature = "tch"))]
+mod unnamed;
 
 pub use outputs::{OnePerSample, OutputField};

@@ -45,6 +45,25 @@ pub(crate) trait Watched: Debug + Send {
 
     /// The tensor as its library has it.
     fn own(&self) -> &dyn Any;
+
+    /// A copy of it for any library.
+    fn elements(&self) -> Result<Elements>;
+}
+
+/// A tensor without a library.
+#[derive(Debug)]
+pub(crate) struct Elements {
+    /// The name of the dtype in fingerprints.
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Elements {
+    pub(crate) fn of(tensor: &impl TensorLike) -> Result<Self> {
+        let bytes = tensor.with_bytes(<[u8]>::to_vec)?;
+        Ok(Self { dtype: tensor.dtype_name()?, shape: tensor.shape(), bytes })
+    }
 }
 
 /// The memory of a tensor that must not change any more.
@@ -109,6 +128,10 @@ impl<T: TensorLike + Clone + Send> Watched for WatchedElements<T> {
 
     fn own(&self) -> &dyn Any {
         &self.tensor
+    }
+
+    fn elements(&self) -> Result<Elements> {
+        Elements::of(&self.tensor)
     }
 }
 

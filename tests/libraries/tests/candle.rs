@@ -190,3 +190,17 @@ fn weights_that_are_written_to_are_noticed() {
     assert!(error.contains("weight `fc.fc.weight`: changed in place after it was frozen"), "{error}");
     assert!(head.flush().is_err());
 }
+
+#[test]
+fn weights_are_saved_for_every_library() {
+    let dir = tempfile::tempdir().unwrap();
+    let fc = load(&file(dir.path(), 1.)).unwrap();
+    let saved = dir.path().join("saved.safetensors");
+    fc.save(&saved).unwrap();
+    assert_eq!(load(&saved).unwrap().fingerprint(), fc.fingerprint());
+    let build = |p: &tch::nn::Path<'_>| tch::nn::linear(p / "fc", 4, 2, tch::nn::LinearConfig::default());
+    let torch = Frozen::load(tch::Device::Cpu, &saved, build).unwrap();
+    assert_eq!(torch.fingerprint(), fc.fingerprint());
+    let error = fc.save(dir.path().join("saved.pt")).unwrap_err().to_string();
+    assert!(error.contains("only tch has other formats than `.safetensors`"), "{error}");
+}

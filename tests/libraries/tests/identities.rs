@@ -75,3 +75,31 @@ fn the_weights_of_a_file_are_those_of_its_network_in_every_library() -> Result<(
     }
     Ok(())
 }
+
+#[test]
+fn a_dtype_has_the_same_text_in_every_library() {
+    assert_eq!(text(&Kind::Half), "self = Kind::Half");
+    #[cfg(feature = "candle")]
+    for (kind, dtype) in [
+        (Kind::Half, candle_core::DType::F16),
+        (Kind::BFloat16, candle_core::DType::BF16),
+        (Kind::Float, candle_core::DType::F32),
+        (Kind::Double, candle_core::DType::F64),
+        (Kind::Int16, candle_core::DType::I16),
+        (Kind::Int, candle_core::DType::I32),
+        (Kind::Int64, candle_core::DType::I64),
+        (Kind::Uint8, candle_core::DType::U8),
+    ] {
+        assert_eq!(text(&dtype), text(&kind));
+    }
+}
+
+#[test]
+fn a_constant_of_every_library_is_saved() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mean.safetensors");
+    let mean = Frozen::constant(&arr1(&[1_i64, 2, 3]))?;
+    mean.save(&file)?;
+    assert_eq!(text(&Weights::of_file(&file)?), text(&mean));
+    Ok(())
+}

@@ -287,6 +287,36 @@ fn samples_of_two_dimensions_and_joined_samples_are_the_same_in_every_library() 
     Ok(())
 }
 
+#[cached_module(
+    id = "declared_in_place_v1",
+    key = i64,
+    output(rows: tensor(f32, [2]) as Array2<f32>, words: tensor(i64, [_]) as Vec<Array1<i64>>, label: Vec<String>)
+)]
+struct InPlace;
+
+impl Extractor for InPlace {
+    type Input = Vec<i64>;
+    type Output = InPlaceOutput;
+
+    fn forward(&self, numbers: &Vec<i64>) -> Result<InPlaceOutput> {
+        Ok(InPlaceOutput {
+            rows: Array2::from_shape_fn((numbers.len(), 2), |(row, _)| numbers[row] as f32),
+            words: numbers.iter().map(|number| (0..*number).collect()).collect(),
+            label: numbers.iter().map(i64::to_string).collect(),
+        })
+    }
+}
+
+#[test]
+fn an_output_that_is_declared_in_place_names_its_types() -> Result<()> {
+    let cached = Cache::in_memory().module(InPlace)?;
+    cached.forward(&[1, 3], &vec![1, 3])?;
+    let found = cached.fetch(&[3], |_| panic!("it is stored"))?;
+    assert_eq!(found.rows, ndarray::arr2(&[[3., 3.]]));
+    assert_eq!((found.words, found.label), (vec![ndarray::arr1(&[0, 1, 2])], vec!["3".to_owned()]));
+    Ok(())
+}
+
 #[test]
 fn tensors_of_tch_pass_whatever_their_layout() {
     tcx::testing::check_layouts::<Tensor>(|tensor| {

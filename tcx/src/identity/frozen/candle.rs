@@ -97,13 +97,13 @@ impl SimpleBackend for &Source {
 
     /// One tensor for each name, however often the network asks for it.
     fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> CandleResult<Tensor> {
+        // Without the lock while it is loaded: a network may be built by several threads.
         let taken = self.taken().get(name).cloned();
-        let tensor = match taken {
-            Some(tensor) => tensor,
-            None => {
-                let loaded = self.held.load(name, device)?.to_dtype(dtype)?;
-                self.taken().entry(name.to_owned()).or_insert(loaded).clone()
-            }
+        let tensor = if let Some(taken) = taken {
+            taken
+        } else {
+            let loaded = self.held.load(name, device)?.to_dtype(dtype)?;
+            self.taken().entry(name.to_owned()).or_insert(loaded).clone()
         };
         if tensor.dtype() != dtype || !tensor.device().same_device(device) {
             candle_core::bail!(

@@ -9,8 +9,8 @@ mod dtype;
     expect(dead_code, reason = "networks are made by libraries")
 )]
 mod refuse;
-#[cfg_attr(feature = "tch", cfg(test))]
 mod safetensors;
+mod save;
 #[cfg(feature = "tch")]
 mod script;
 #[cfg(feature = "tch")]
@@ -85,7 +85,6 @@ pub struct Frozen<M> {
     fingerprint: String,
     device: Device,
     /// Whether `weights` is all there is, so that it can be saved.
-    #[cfg_attr(not(feature = "tch"), expect(dead_code, reason = "only networks of tch are saved"))]
     complete: bool,
 }
 

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use ::safetensors::{Dtype, View};
 
-use super::safetensors::{DTYPES, is_safetensors};
+use super::safetensors::{dtype_of_name, is_safetensors};
 use super::{Frozen, unusable};
+use crate::identity::watch::Weight;
 use crate::tensor::Elements;
 use crate::{Error, Result};
 
@@ -46,9 +47,44 @@ impl<M> Frozen<M> {
                 unusable(file, message).with_remedy("give the file a name that ends with `.safetensors`")
             );
         }
-        let tensors = self.weights.iter().map(|weight| Ok((&weight.name, Plain::of(&weight.name, weight)?)));
+        let tensors = self.weights.iter().map(|weight| Ok((&weight.name, Plain::of(weight)?)));
         let tensors = tensors.collect::<Result<Vec<_>>>()?;
         ::safetensors::serialize_to_file(tensors, None, file)
             .map_err(|error| unusable(file, "cannot be written").with_source(error))
+    }
+}
+
+/// A weight as the format has it.
+struct Plain {
+    dtype: Dtype,
+    elements: Elements,
+}
+
+impl Plain {
+    fn of(weight: &Weight) -> Result<Self> {
+        let refused = |found: &str| {
+            Error::weights(format!("weight `{}`", weight.name), format!("cannot be written: it is {found}"))
+        };
+        let elements = weight.tensor.elements().map_err(|error| refused(&error.to_string()))?;
+        let dtype = dtype_of_name(&elements.dtype).ok_or_else(|| refused(&elements.dtype))?;
+        Ok(Self { dtype, elements })
+    }
+}
+
+impl View for Plain {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.elements.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.elements.bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        self.elements.bytes.len()
     }
 }
