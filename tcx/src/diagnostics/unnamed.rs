@@ -1,4 +1,4 @@
-//! Tensors of no library: without the feature `tch` there is none that is taken if none is named.
+//! Tensors that name no type: without the feature `tch` there is no default.
 
 use tcx_store::{ColumnType, DType};
 
@@ -10,7 +10,7 @@ use crate::output::{ColumnReader, ColumnWriter};
 use crate::tensor::{DefaultTensor, Fixed, TensorLike};
 
 #[diagnostic::on_unimplemented(
-    message = "this tensor has no type: without the feature `tch` there is none that is taken if none is named",
+    message = "this tensor names no type, and without the feature `tch` there is no default",
     label = "of which library?",
     note = "name the type of the field: `pooled: tensor(f32, [512]) as ndarray::Array2<f32>`, or `tokens: tensor(f32, [_, 8]) as Vec<ndarray::Array2<f32>>`"
 )]

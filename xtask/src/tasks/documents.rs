@@ -25,6 +25,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/cli.md", "console sql", "tcx-cli/tests/sessions.rs"),
     ("docs/cli.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/guide.md", "rust", "tests/tests/documents.rs"),
+    ("docs/backends.md", "rust", "tests/tests/documents.rs"),
     ("docs/operations.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/recipes.md", "python", "tcx-cli/tests/recipes.rs"),
     ("docs/recipes.md", "sh", "tcx-cli/tests/recipes.rs"),

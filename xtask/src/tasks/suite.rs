@@ -165,7 +165,8 @@ mod tests {
     use super::*;
 
     /// These build and pass without a libtorch.
-    const WITHOUT_LIBTORCH: [&str; 10] = [
+    const WITHOUT_LIBTORCH: [&str; 11] = [
+        "tcx-library-examples",
         "tcx-store",
         "tcx-cli",
         "tcx-derive",

@@ -68,7 +68,8 @@ use crate::{Error, Result};
 ///
 /// - before and after each forward pass: libtorch's version counter, the address, dtype, shape and strides of each weight, and
 ///   64 KiB of cache lines spread over all weights (a small network in full). For weights on another device, it reads 32
-///   elements of each of four tensors, and takes other tensors each time;
+///   elements of each of four tensors, and takes other tensors each time. Of weights of other libraries, it compares the dtype,
+///   the shape and these cache lines;
 /// - before computed rows become durable: the checksum of all weights. If it differs, tcx drops the waiting rows and no longer
 ///   serves them, and `flush` and every later forward pass return an error that names the weight. The same holds for rows that
 ///   a module [after](crate::Cache::module_after) this one has computed from them, as long as both are open, whichever handle

@@ -7,8 +7,9 @@ use crate::Result;
 use crate::identity::Identity;
 use crate::identity::stateless::Stateless;
 
-/// The fingerprint that [`Frozen::load`](crate::Frozen::load) takes, computed from the file alone. It replaces a
-/// [`Frozen`](crate::Frozen) network in the identity of a module that is not built yet.
+/// The fingerprint that [`Frozen::load`](crate::Frozen::load) takes, computed from the file alone; `Frozen::candle` has the same one
+/// with the dtype of the file. It replaces a [`Frozen`](crate::Frozen) network in the identity of a module that is not built yet,
+/// or whose program has no network.
 ///
 /// ```
 /// # use tch::{Device, nn};
