@@ -19,7 +19,7 @@ struct Encoder {
 }
 
 impl Encoder {
-    fn new(vb: VarBuilder<'_>) -> candle_core::Result<Self> {
+    fn new(vb: &VarBuilder<'_>) -> candle_core::Result<Self> {
         let first = linear(INPUTS, WIDTH, vb.pp("first"))?;
         Ok(Self { first, second: linear(WIDTH, WIDTH, vb.pp("second"))? })
     }
@@ -78,7 +78,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let weights = dir.path().join("encoder.safetensors");
     write_weights(&weights)?;
 
-    let encoder = Frozen::candle(&Device::Cpu, DType::F32, &weights, Encoder::new)?;
+    let encoder = Frozen::candle(&Device::Cpu, DType::F32, &weights, |vb| Encoder::new(&vb))?;
     let extract = Cache::open(dir.path().join("cache"))?.module(Extract { encoder, scale: 0.5 })?;
     let ids: Vec<i64> = (0..64).collect();
     let labels: Vec<f32> = ids.iter().map(|&id| (id as f32 * 0.1).sin()).collect();
@@ -104,11 +104,11 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     drop(extract);
 
     // Another program, later: it finds all samples, with the same weights only.
-    let encoder = Frozen::candle(&Device::Cpu, DType::F32, &weights, Encoder::new)?;
+    let encoder = Frozen::candle(&Device::Cpu, DType::F32, &weights, |vb| Encoder::new(&vb))?;
     let extract = Cache::open(dir.path().join("cache"))?.module(Extract { encoder, scale: 0.5 })?;
     extract.fetch(&ids, |_| Err(Error::loader("nothing is missing")))?;
     write_weights(&weights)?;
-    let encoder = Frozen::candle(&Device::Cpu, DType::F32, &weights, Encoder::new)?;
+    let encoder = Frozen::candle(&Device::Cpu, DType::F32, &weights, |vb| Encoder::new(&vb))?;
     let refused = Cache::open(dir.path().join("cache"))?.module(Extract { encoder, scale: 0.5 });
     println!("other weights: {}", refused.err().ok_or("the cache took other weights")?);
     Ok(())
