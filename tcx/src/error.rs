@@ -361,6 +361,13 @@ impl From<tch::TchError> for Error {
     }
 }
 
+#[cfg(feature = "candle")]
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Self::new(ErrorKind::TensorLibrary, "candle failed").with_source(error)
+    }
+}
+
 /// An error of the caller's own, as [`Error::loader`] makes it: tcx names the file and the action in errors of its own.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {

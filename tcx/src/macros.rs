@@ -129,7 +129,8 @@ pub use tcx_derive::Stateless;
 /// - `stamp = u64` or `stamp = bytes`: each id comes with a stamp of its source, `(id, stamp)`, such as the time a file was changed. A
 ///   sample of another stamp is computed again, and replaces its row. A module that gets stamps needs another id.
 /// - `output(…)` declares the output in place: a struct named like the module with `Output` behind it, as visible as the
-///   module.
+///   module. A tensor is one of tch, or a `Vec` of these if its shape has `_`; `tensor(f32, [512]) as Type` names another type of
+///   field, such as `ndarray::Array2<f32>`.
 /// - `crate = path` names the path of tcx, if not at `::tcx`.
 ///
 /// ```

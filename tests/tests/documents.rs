@@ -1,4 +1,4 @@
-//! The programs in README.md and docs/guide.md run: they are parts of examples, and the commands of the README build a separate
+//! The programs in README.md, docs/guide.md and docs/backends.md run: they are parts of examples, and the commands of the README build a separate
 //! crate.
 
 use std::path::{Path, PathBuf};
@@ -29,6 +29,17 @@ fn every_snippet_of_the_guide_is_a_part_of_its_example() -> io::Result<()> {
     assert!(blocks(&guide, "```rust\n").count() > 10);
     for snippet in blocks(&guide, "```rust\n") {
         assert!(example.contains(&squeezed(snippet)), "not in examples/guide.rs:\n{snippet}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_document_about_tensor_libraries_shows_is_a_part_of_an_example() -> io::Result<()> {
+    let document = read("docs/backends.md")?;
+    let examples = squeezed(&(read("examples/ndarray.rs")? + &read("examples/candle.rs")?));
+    assert_eq!(blocks(&document, "```rust\n").count(), 2);
+    for snippet in blocks(&document, "```rust\n") {
+        assert!(examples.contains(&squeezed(snippet)), "not in the examples:\n{snippet}");
     }
     Ok(())
 }

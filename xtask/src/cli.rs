@@ -30,6 +30,8 @@ commands:
                     N seeds (100000) from SEED on, each in four ways, until a run serves a wrong row or loses a row
   foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
+  backends          test the tensor libraries besides tch: candle and ndarray, without libtorch and with it (not part of
+                    `test`, which has no candle: that takes minutes to build)
   recipes           run the recipes of docs/recipes.md: MLflow, DVC and Snakemake with `tcx` (not part of `test`:
                     Python packages are large)
   python [--short]  build the wheel of the Python package, and run its tests with two releases of PyTorch, and the programs of
@@ -65,6 +67,7 @@ pub(crate) enum Command {
     Stress { arguments: Vec<OsString> },
     Simulate { seeds: u64, first: u64 },
     Foreign,
+    Backends,
     Recipes,
     Package,
     Python { is_short: bool },
@@ -89,6 +92,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("stress") => Ok(Command::Stress { arguments: rest }),
         Some("simulate") => simulate(&rest),
         Some("foreign") => alone(&name, &rest, Command::Foreign),
+        Some("backends") => alone(&name, &rest, Command::Backends),
         Some("recipes") => alone(&name, &rest, Command::Recipes),
         Some("python") => python(&rest),
         Some("package") => alone(&name, &rest, Command::Package),
@@ -188,6 +192,7 @@ mod tests {
         assert_eq!(parsed("test"), Ok(Command::Test));
         assert_eq!(parsed("counts"), Ok(Command::Counts));
         assert_eq!(parsed("foreign"), Ok(Command::Foreign));
+        assert_eq!(parsed("backends"), Ok(Command::Backends));
         assert_eq!(parsed("recipes"), Ok(Command::Recipes));
         assert_eq!(parsed("package"), Ok(Command::Package));
         assert_eq!(parsed("simulate"), Ok(Command::Simulate { seeds: 100_000, first: 1_000_000 }));

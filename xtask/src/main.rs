@@ -15,7 +15,9 @@ use std::process::ExitCode;
 use cli::Command;
 use failure::Result;
 use provision::{libtorch, model, shell, toolchain};
-use tasks::{bench, compile, counts, demo, foreign, packages, python, recipes, simulate, stress, suite};
+use tasks::{
+    backends, bench, compile, counts, demo, foreign, packages, python, recipes, simulate, stress, suite,
+};
 use workspace::Workspace;
 
 /// The usual exit code for wrong arguments.
@@ -53,6 +55,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Simulate { seeds, first } => return simulate::run(&workspace, seeds, first),
         Command::BenchCompile => compile::bench(&workspace)?,
         Command::Foreign => foreign::run(&workspace)?,
+        Command::Backends => backends::run(&workspace)?,
         Command::Recipes => recipes::run(&workspace)?,
         Command::Package => packages::run(&workspace)?,
         Command::Python { is_short: true } => python::short(&workspace)?,

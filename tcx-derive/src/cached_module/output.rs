@@ -100,25 +100,69 @@ fn fields(option: &Named, module: &ItemStruct, runtime: &Runtime, errors: &mut E
     fields
 }
 
-/// `name: tensor(..)` or `name: Type`, after doc comments.
+/// `name: tensor(..)`, `name: tensor(..) as Type` or `name: Type`, after doc comments.
 fn field(input: ParseStream<'_>, visibility: &Visibility, runtime: &Runtime) -> syn::Result<Field> {
     let mut attributes = docs(input)?;
     let name = name(input)?;
-    let value: TokenStream = input.parse()?;
-    let ty = match declaration(&value)? {
-        Some(tensor) => {
+    let (value, named) = split_type(input.parse()?);
+    let ty = match (declaration(&value)?, named) {
+        (Some(_), Some(named)) => {
+            attributes.push(parse_quote!(#[#value]));
+            type_behind(named, &name)?.into_token_stream()
+        }
+        (Some(tensor), None) => {
             attributes.push(parse_quote!(#[#value]));
             // Spanned at the user's token, as if it had been written there.
             let ty = quote_spanned!(tensor.span()=> #runtime::Tensor);
             if varies(&value) { quote_spanned!(tensor.span()=> #runtime::Vec<#ty>) } else { ty }
         }
-        None => ty(value, &name)?.into_token_stream(),
+        (None, None) => ty(value, &name)?.into_token_stream(),
+        (None, Some(named)) => {
+            let message =
+                "`as` names the type of a tensor, as in `pooled: tensor(f32, [512]) as ndarray::Array2<f32>`";
+            return Err(syn::Error::new(named.word.span(), message));
+        }
     };
     if !attributes.iter().any(|attribute| attribute.path().is_ident("doc")) {
         let doc = format!("The feature `{}` of each sample.", name.unraw());
         attributes.push(parse_quote!(#[doc = #doc]));
     }
     Field::parse_named.parse2(quote!(#(#attributes)* #visibility #name: #ty))
+}
+
+/// The word `as` behind a tensor's declaration, and the type behind that.
+struct NamedType {
+    word: Ident,
+    ty: TokenStream,
+}
+
+/// The value before `as`, and what `as` names. In a type, `as` is only inside of angle brackets.
+fn split_type(value: TokenStream) -> (TokenStream, Option<NamedType>) {
+    let mut tokens = value.into_iter();
+    let (mut before, mut depth) = (Vec::new(), 0_usize);
+    while let Some(token) = tokens.next() {
+        match &token {
+            TokenTree::Ident(word) if word == "as" && depth == 0 => {
+                let named = NamedType { word: word.clone(), ty: tokens.collect() };
+                return (before.into_iter().collect(), Some(named));
+            }
+            TokenTree::Punct(punct) if punct.as_char() == '<' => depth += 1,
+            TokenTree::Punct(punct) if punct.as_char() == '>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        before.push(token);
+    }
+    (before.into_iter().collect(), None)
+}
+
+fn type_behind(named: NamedType, name: &Ident) -> syn::Result<Type> {
+    if named.ty.is_empty() {
+        let message = format!(
+            "field `{name}` has no type behind `as`: write `as ndarray::Array2<f32>`, or remove `as`"
+        );
+        return Err(syn::Error::new(named.word.span(), message));
+    }
+    ty(named.ty, name)
 }
 
 /// A type. What is missing at its end has no place of its own: the whole is reported.

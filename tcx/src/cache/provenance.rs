@@ -6,12 +6,18 @@ use crate::tensor::Device;
 #[cfg(feature = "tch")]
 const TCH: &str = "0.26 (libtorch 2.13)";
 
+/// The version of candle that tcx is built with.
+#[cfg(feature = "candle")]
+const CANDLE: &str = "0.11";
+
 /// The entries for a module whose outputs are computed on `device`.
 pub(crate) fn provenance(device: &Device) -> Vec<(String, String)> {
     let mut entries = vec![
         ("tcx", env!("CARGO_PKG_VERSION").to_owned()),
         #[cfg(feature = "tch")]
         ("tch", TCH.to_owned()),
+        #[cfg(feature = "candle")]
+        ("candle", CANDLE.to_owned()),
         ("platform", format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)),
         ("device", device.name().to_owned()),
     ];

@@ -28,9 +28,13 @@ macro_rules! never_compiled {
 
 #[cfg(feature = "ndarray")]
 mod array;
+#[cfg(feature = "candle")]
+mod candle;
 mod modules;
 mod outputs;
 #[cfg(feature = "tch")]
 mod torch;
+#[cfg(not(feature = "tch"))]
+mod unnamed;
 
 pub use outputs::{OnePerSample, OutputField};

@@ -13,7 +13,7 @@ use crate::tensor::Element;
 #[derive(Debug)]
 pub struct OutputField<'a>(PhantomData<&'a ()>);
 
-#[cfg(any(feature = "tch", feature = "ndarray"))]
+#[cfg(feature = "tch")]
 #[diagnostic::on_unimplemented(
     message = "a bare `Tensor` has no compile-time dtype or shape, so it cannot be cached",
     label = "this `Tensor` has no declared dtype and shape",
@@ -22,7 +22,7 @@ pub struct OutputField<'a>(PhantomData<&'a ()>);
 )]
 #[doc(hidden)]
 pub trait HasDtypeAndShape<T> {}
-#[cfg(any(feature = "tch", feature = "ndarray"))]
+#[cfg(feature = "tch")]
 impl<E: Element, S: Shape> HasDtypeAndShape<Typed<E, S>> for OutputField<'_> {}
 
 #[diagnostic::on_unimplemented(

@@ -66,6 +66,14 @@ impl Device {
     /// # Errors
     ///
     /// Returns an error that names the device and what the library has.
+    #[cfg_attr(
+        not(feature = "tch"),
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            reason = "only tch names devices that may be missing"
+        )
+    )]
     pub(crate) fn check(&self) -> Result<()> {
         #[cfg(feature = "tch")]
         if let Some(device) = self.get::<tch::Device>() {

@@ -110,6 +110,10 @@ impl NewMemory {
 
 impl Drop for NewMemory {
     fn drop(&mut self) {
+        #[cfg_attr(
+            not(feature = "tch"),
+            expect(clippy::infallible_destructuring_match, reason = "only tch has memory of its own")
+        )]
         let layout = match self.held {
             Held::Own(layout) => layout,
             #[cfg(feature = "tch")]
@@ -193,6 +197,10 @@ impl TensorMemory {
         };
         let own = ManuallyDrop::new(own.0);
         let elements = own.len / size_of::<E>();
+        #[cfg_attr(
+            not(feature = "tch"),
+            expect(clippy::infallible_destructuring_match, reason = "only tch has memory of its own")
+        )]
         let layout = match own.held {
             Held::Own(layout) => layout,
             #[cfg(feature = "tch")]

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "ndarray")]
 mod array;
+#[cfg(feature = "candle")]
+mod candle;
 mod device;
 mod dtype;
 mod element;
@@ -26,7 +28,7 @@ pub(crate) use numbers::{fill_numbers, numbers};
 pub use row::Row;
 #[cfg(feature = "tch")]
 pub(crate) use watched::spread;
-pub(crate) use watched::{State, Watched, WatchedElements, WatchedMemory};
+pub(crate) use watched::{Elements, State, Watched, WatchedElements, WatchedMemory};
 
 const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
 
@@ -52,7 +54,13 @@ pub(crate) fn no_gradients() -> impl Drop {
 
 /// Nothing to switch off: the other libraries have no such switch.
 #[cfg(not(feature = "tch"))]
-pub(crate) fn no_gradients() {}
+pub(crate) fn no_gradients() -> impl Drop {
+    struct Unchanged;
+    impl Drop for Unchanged {
+        fn drop(&mut self) {}
+    }
+    Unchanged
+}
 
 /// Runs with gradients on; what was before is restored even if `run` panics.
 #[cfg(feature = "tch")]

@@ -5,7 +5,6 @@ use std::fmt::{self, Debug};
 use std::ops::Range;
 
 use blake3::{Hash, Hasher};
-use tcx_store::DType;
 
 use super::TensorLike;
 use crate::Result;
@@ -46,6 +45,25 @@ pub(crate) trait Watched: Debug + Send {
 
     /// The tensor as its library has it.
     fn own(&self) -> &dyn Any;
+
+    /// A copy of it for any library.
+    fn elements(&self) -> Result<Elements>;
+}
+
+/// A tensor without a library.
+#[derive(Debug)]
+pub(crate) struct Elements {
+    /// The name of the dtype in fingerprints.
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Elements {
+    pub(crate) fn of(tensor: &impl TensorLike) -> Result<Self> {
+        let bytes = tensor.with_bytes(<[u8]>::to_vec)?;
+        Ok(Self { dtype: tensor.dtype_name()?, shape: tensor.shape(), bytes })
+    }
 }
 
 /// The memory of a tensor that must not change any more.
@@ -58,7 +76,8 @@ pub(crate) trait WatchedMemory: Debug + Send {
 #[derive(Clone)]
 pub(crate) struct WatchedElements<T> {
     tensor: T,
-    dtype: DType,
+    /// Its name: weights may have dtypes that no row has.
+    dtype: String,
     shape: Vec<usize>,
     /// The cache lines in the sample.
     lines: usize,
@@ -69,7 +88,7 @@ pub(crate) struct WatchedElements<T> {
 impl<T: TensorLike + Clone + Send> WatchedElements<T> {
     /// With a sample of this many cache lines.
     pub(crate) fn freeze(tensor: T, lines: usize) -> Result<Self> {
-        let (dtype, shape) = (tensor.dtype()?, tensor.shape());
+        let (dtype, shape) = (tensor.dtype_name()?, tensor.shape());
         let (sample, checksum) = tensor.with_bytes(|bytes| (sample(bytes, lines), blake3::hash(bytes)))?;
         Ok(Self { tensor, dtype, shape, lines, sample, checksum })
     }
@@ -87,7 +106,7 @@ impl<T: TensorLike + Clone + Send> Watched for WatchedElements<T> {
     }
 
     fn state(&self) -> Result<State> {
-        let is_same = self.tensor.dtype()? == self.dtype && self.tensor.shape() == self.shape;
+        let is_same = self.tensor.dtype_name()? == self.dtype && self.tensor.shape() == self.shape;
         Ok(if is_same { State::Same } else { State::Replaced })
     }
 
@@ -109,6 +128,10 @@ impl<T: TensorLike + Clone + Send> Watched for WatchedElements<T> {
 
     fn own(&self) -> &dyn Any {
         &self.tensor
+    }
+
+    fn elements(&self) -> Result<Elements> {
+        Elements::of(&self.tensor)
     }
 }
 

@@ -25,6 +25,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/cli.md", "console sql", "tcx-cli/tests/sessions.rs"),
     ("docs/cli.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/guide.md", "rust", "tests/tests/documents.rs"),
+    ("docs/backends.md", "rust", "tests/tests/documents.rs"),
     ("docs/operations.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/recipes.md", "python", "tcx-cli/tests/recipes.rs"),
     ("docs/recipes.md", "sh", "tcx-cli/tests/recipes.rs"),
@@ -127,6 +128,7 @@ fn mistake(command: &str, root: &Path) -> Option<String> {
     let manifest = match after(&["-p", "--package"]) {
         Some("tcx-engine-benches") => root.join("benches/engine"),
         Some("tcx-engine-tests") => root.join("tests/engine"),
+        Some("tcx-library-examples") => root.join("examples/libraries"),
         Some(package) => root.join(package),
         None => root.join("examples"),
     };
@@ -269,8 +271,11 @@ fn every_link_between_documents_leads_somewhere() {
 fn every_example_begins_with_what_it_shows_how_to_run_it_and_what_to_look_at() {
     let workspace = Workspace::find().unwrap();
     let folder = workspace.root().join("examples");
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-    let mut examples: Vec<&str> = manifest.split("[[example]]\n").skip(1).collect();
+    let manifest = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let (own, libraries) = (manifest("Cargo.toml"), manifest("libraries/Cargo.toml").replace("\"../", "\""));
+    let examples =
+        [&own, &libraries].into_iter().flat_map(|manifest| manifest.split("[[example]]\n").skip(1));
+    let mut examples: Vec<&str> = examples.collect();
     // In a package of its own.
     examples.push("name = \"minilm\" path = \"minilm/main.rs\"");
     assert!(examples.len() > 10, "{examples:?}");

@@ -1,5 +1,6 @@
 //! The commands of `cargo xtask`, and checks that run as its tests.
 
+pub(crate) mod backends;
 pub(crate) mod bench;
 pub(crate) mod compile;
 pub(crate) mod counts;

@@ -12,7 +12,7 @@ use crate::provision::{libtorch, model, pyarrow, toolchain};
 use crate::workspace::{self, Workspace};
 
 /// The examples that need neither arguments nor a model.
-const WITHOUT_ARGUMENTS: [&str; 17] = [
+const WITHOUT_ARGUMENTS: [&str; 19] = [
     "quickstart",
     "readme",
     "guide",
@@ -30,12 +30,18 @@ const WITHOUT_ARGUMENTS: [&str; 17] = [
     "ddp",
     "llm",
     "async_service",
+    "ndarray",
+    "own_tensor",
 ];
 
 /// What the tests and examples are built with. All steps build the whole workspace with the same features, so that nothing is built
 /// twice: Cargo chooses the features of shared dependencies by the packages that a command names.
 const METRICS: [&str; 2] = ["--features", "tcx-store/metrics"];
 pub(super) const ALL: [&str; 3] = ["--workspace", METRICS[0], METRICS[1]];
+
+/// The library for programs without libtorch: what needs it is in no other feature than `tch`. `cargo xtask backends` tests it.
+const WITHOUT_LIBTORCH: [&str; 5] =
+    ["--package", "tcx-cache", "--no-default-features", "--features", "candle,ndarray"];
 
 /// One check with a name.
 struct Step {
@@ -113,6 +119,7 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
         Step::new("formatting", cargo("fmt"), &["--all", "--check"]),
         Step::new("packages", package, &["--no-verify", "--quiet"]),
         Step::new("lints", cargo("clippy"), &lints),
+        Step::new("without libtorch", cargo("check"), &WITHOUT_LIBTORCH),
         Step::new("documentation", documentation, &["--workspace", "--no-deps"]),
         Step::new("tests", cargo("test"), &ALL),
         Step::new(
@@ -158,7 +165,8 @@ mod tests {
     use super::*;
 
     /// These build and pass without a libtorch.
-    const WITHOUT_LIBTORCH: [&str; 10] = [
+    const WITHOUT_LIBTORCH: [&str; 11] = [
+        "tcx-library-examples",
         "tcx-store",
         "tcx-cli",
         "tcx-derive",
@@ -189,10 +197,12 @@ mod tests {
     #[test]
     fn every_example_is_run() {
         let workspace = Workspace::find().unwrap();
-        let manifest = std::fs::read_to_string(workspace.root().join("examples/Cargo.toml")).unwrap();
+        let manifest = |path: &str| std::fs::read_to_string(workspace.root().join(path)).unwrap();
+        let manifest = manifest("examples/Cargo.toml") + &manifest("examples/libraries/Cargo.toml");
         let names =
             manifest.split("[[example]]\nname = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
-        let mut names: Vec<&str> = names.collect();
+        // `cargo xtask backends` runs that with candle.
+        let mut names: Vec<&str> = names.filter(|name| *name != "candle").collect();
         let mut run: Vec<&str> = examples(&workspace).into_iter().map(|(name, _)| name).collect();
         names.sort_unstable();
         run.sort_unstable();

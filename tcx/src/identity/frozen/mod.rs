@@ -1,11 +1,16 @@
 //! Weights that can no longer change, and their fingerprint.
 
+#[cfg(feature = "candle")]
+mod candle;
 #[cfg(feature = "tch")]
 mod dtype;
-#[cfg_attr(not(feature = "tch"), expect(dead_code, reason = "networks are made by libraries"))]
+#[cfg_attr(
+    not(any(feature = "candle", feature = "tch")),
+    expect(dead_code, reason = "networks are made by libraries")
+)]
 mod refuse;
-#[cfg_attr(feature = "tch", cfg(test))]
 mod safetensors;
+mod save;
 #[cfg(feature = "tch")]
 mod script;
 #[cfg(feature = "tch")]
@@ -63,7 +68,8 @@ use crate::{Error, Result};
 ///
 /// - before and after each forward pass: libtorch's version counter, the address, dtype, shape and strides of each weight, and
 ///   64 KiB of cache lines spread over all weights (a small network in full). For weights on another device, it reads 32
-///   elements of each of four tensors, and takes other tensors each time;
+///   elements of each of four tensors, and takes other tensors each time. Of weights of other libraries, it compares the dtype,
+///   the shape and these cache lines;
 /// - before computed rows become durable: the checksum of all weights. If it differs, tcx drops the waiting rows and no longer
 ///   serves them, and `flush` and every later forward pass return an error that names the weight. The same holds for rows that
 ///   a module [after](crate::Cache::module_after) this one has computed from them, as long as both are open, whichever handle
@@ -80,7 +86,6 @@ pub struct Frozen<M> {
     fingerprint: String,
     device: Device,
     /// Whether `weights` is all there is, so that it can be saved.
-    #[cfg_attr(not(feature = "tch"), expect(dead_code, reason = "only networks of tch are saved"))]
     complete: bool,
 }
 

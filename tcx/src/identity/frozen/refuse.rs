@@ -38,6 +38,11 @@ pub(super) fn check<M>() -> Result<()> {
                 "freeze the network without that type, and keep mutable state in another field of the module",
             ));
         }
+        if krate == "candle_core" && name == "Var" {
+            let message = "holds a `Var`: its contents can be changed by training";
+            return Err(Error::weights(format!("network `{network}`"), message)
+                .with_remedy("build the network from a file of weights with `Frozen::candle`"));
+        }
         if krate == "tch" && matches!(name, "CModule" | "TrainableCModule") {
             let message = format!(
                 "holds a `{name}`: the fingerprint of its variables does not cover the code of a TorchScript network"
@@ -50,6 +55,7 @@ pub(super) fn check<M>() -> Result<()> {
 }
 
 /// The error of a network that has no variable where it should have them.
+#[cfg(feature = "tch")]
 pub(super) fn weightless<M>() -> Error {
     let message = "has no weight in the variable store, so its identity would not depend on its weights";
     Error::weights(format!("network `{}`", type_name::<M>()), message).with_remedy(

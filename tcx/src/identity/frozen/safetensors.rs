@@ -14,12 +14,7 @@ use crate::{Error, Result};
 /// Returns an error if the file has another format, or has a tensor whose dtype has no name in tcx.
 pub(super) fn fingerprint(file: &Path, used: impl Fn(&str) -> bool) -> Result<String> {
     let bytes = std::fs::read(file).map_err(|error| unusable(file, "cannot be read").with_source(error))?;
-    of_bytes(file, &bytes, used)
-}
-
-/// As [`fingerprint`], of the bytes of a file.
-pub(super) fn of_bytes(file: &Path, bytes: &[u8], used: impl Fn(&str) -> bool) -> Result<String> {
-    let tensors = SafeTensors::deserialize(bytes);
+    let tensors = SafeTensors::deserialize(&bytes);
     let tensors = tensors.map_err(|error| {
         unusable(file, "cannot be read as a file of tensors in the format `.safetensors`").with_source(error)
     })?;
@@ -27,7 +22,7 @@ pub(super) fn of_bytes(file: &Path, bytes: &[u8], used: impl Fn(&str) -> bool) -
     tensors.sort_by_key(|(name, _)| *name);
     let mut hasher = blake3::Hasher::new();
     for (name, tensor) in tensors {
-        let dtype = dtype_name(tensor.dtype()).ok_or_else(|| {
+        let dtype = name_of_dtype(tensor.dtype()).ok_or_else(|| {
             Error::weights(
                 format!("weight `{name}`"),
                 format!("has the dtype {:?}, which tcx cannot read", tensor.dtype()),
@@ -38,30 +33,48 @@ pub(super) fn of_bytes(file: &Path, bytes: &[u8], used: impl Fn(&str) -> bool) -
     Ok(named(&hasher))
 }
 
-/// The name of a dtype in fingerprints.
-fn dtype_name(dtype: Dtype) -> Option<&'static str> {
-    Some(match dtype {
-        Dtype::F16 => "f16",
-        Dtype::BF16 => "bf16",
-        Dtype::F32 => "f32",
-        Dtype::F64 => "f64",
-        Dtype::I8 => "i8",
-        Dtype::I16 => "i16",
-        Dtype::I32 => "i32",
-        Dtype::I64 => "i64",
-        Dtype::U8 => "u8",
-        Dtype::BOOL => "bool",
-        _ => return None,
-    })
+/// Dtypes, and their names in fingerprints.
+const DTYPES: [(Dtype, &str); 11] = [
+    (Dtype::F16, "f16"),
+    (Dtype::BF16, "bf16"),
+    (Dtype::F32, "f32"),
+    (Dtype::F64, "f64"),
+    (Dtype::I8, "i8"),
+    (Dtype::I16, "i16"),
+    (Dtype::I32, "i32"),
+    (Dtype::I64, "i64"),
+    (Dtype::U8, "u8"),
+    (Dtype::U32, "u32"),
+    (Dtype::BOOL, "bool"),
+];
+
+fn name_of_dtype(dtype: Dtype) -> Option<&'static str> {
+    DTYPES.iter().find(|(own, _)| *own == dtype).map(|(_, name)| *name)
+}
+
+pub(super) fn dtype_of_name(name: &str) -> Option<Dtype> {
+    DTYPES.iter().find(|(_, own)| *own == name).map(|(dtype, _)| *dtype)
+}
+
+pub(super) fn is_safetensors(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "safetensors")
 }
 
 #[cfg(test)]
 #[cfg(feature = "tch")]
 mod tests {
+    use std::path::Path;
+
     use tch::{Kind, Tensor};
 
-    use super::*;
     use crate::Weights;
+    use crate::identity::frozen::{fingerprint, torch};
+
+    fn by_libtorch(file: &Path, used: impl Fn(&str) -> bool) -> String {
+        let tensors = torch::read(file).unwrap();
+        let tensors = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        fingerprint(tensors.filter(|(name, _)| used(name))).unwrap()
+    }
 
     #[test]
     fn a_file_has_the_fingerprint_that_libtorch_finds() {
@@ -78,9 +91,8 @@ mod tests {
             })
             .collect();
         Tensor::write_safetensors(&tensors, &file).unwrap();
-        let expected = Weights::of_file(&file).unwrap();
-        assert_eq!(fingerprint(&file, |_| true).unwrap(), expected.fingerprint());
+        assert_eq!(Weights::of_file(&file).unwrap().fingerprint(), by_libtorch(&file, |_| true));
         let some = Weights::of_part(&file, |name| name.starts_with('I')).unwrap();
-        assert_eq!(fingerprint(&file, |name| name.starts_with('I')).unwrap(), some.fingerprint());
+        assert_eq!(some.fingerprint(), by_libtorch(&file, |name| name.starts_with('I')));
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use tch::nn::{self, VarStore};
 use tch::{Device, Tensor};
 
+use super::safetensors::is_safetensors;
 use super::{Frozen, dtype, refuse, unusable};
 use crate::identity::watch::Weight;
 use crate::tensor::torch::{self as tensor, WatchedTensor};
@@ -99,29 +100,6 @@ impl<M> Frozen<M> {
     pub fn device(&self) -> Device {
         self.device.get().copied().unwrap_or(Device::Cpu)
     }
-
-    /// Writes the weights into a file for [`load`](Self::load); the ending chooses the format, and
-    /// `.safetensors` is the one to choose.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be written, or if this is a TorchScript network, whose file exists already.
-    pub fn save(&self, file: impl AsRef<Path>) -> Result<()> {
-        let file = file.as_ref();
-        if !self.complete {
-            let message = "contains code besides its weights: copy the file that it was loaded from";
-            return Err(Error::weights("a TorchScript network", message));
-        }
-        let tensors =
-            self.weights.iter().map(|weight| Ok((&weight.name, dense(&weight.name, own(weight)?)?)));
-        let tensors = tensors.collect::<Result<Vec<_>>>()?;
-        let written = if is_safetensors(file) {
-            Tensor::write_safetensors(&tensors, file)
-        } else {
-            Tensor::save_multi(&tensors, file)
-        };
-        written.map_err(|error| unusable(file, "cannot be written").with_source(tensor::brief(error)))
-    }
 }
 
 impl Frozen<Tensor> {
@@ -155,18 +133,21 @@ impl Frozen<Tensor> {
     }
 }
 
-/// A weight as tch has it.
-fn own(weight: &Weight) -> Result<&Tensor> {
-    let message = "is not a tensor of tch: save the network with the library that it is of";
-    weight
-        .tensor
-        .own()
-        .downcast_ref()
-        .ok_or_else(|| Error::weights(format!("weight `{}`", weight.name), message))
+/// Writes weights of tch in the format that the ending of the file says; `None` for those of another library.
+pub(super) fn save(weights: &[Weight], file: &Path) -> Option<Result<()>> {
+    let own = weights.iter().map(|weight| Some((&weight.name, weight.tensor.own().downcast_ref()?)));
+    Some(save_all(&own.collect::<Option<Vec<_>>>()?, file))
 }
 
-fn is_safetensors(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| ending == "safetensors")
+fn save_all(weights: &[(&String, &Tensor)], file: &Path) -> Result<()> {
+    let tensors = weights.iter().map(|(name, weight)| Ok((*name, dense(name, weight)?)));
+    let tensors = tensors.collect::<Result<Vec<_>>>()?;
+    let written = if is_safetensors(file) {
+        Tensor::write_safetensors(&tensors, file)
+    } else {
+        Tensor::save_multi(&tensors, file)
+    };
+    written.map_err(|error| unusable(file, "cannot be written").with_source(tensor::brief(error)))
 }
 
 /// The tensors in a file.

@@ -2,16 +2,14 @@
 
 use std::path::Path;
 
-#[cfg(not(feature = "tch"))]
 use super::safetensors;
-#[cfg(feature = "tch")]
-use super::{fingerprint, torch};
 use crate::Result;
 use crate::identity::Identity;
 use crate::identity::stateless::Stateless;
 
-/// The fingerprint that [`Frozen::load`](crate::Frozen::load) takes, computed from the file alone. It replaces a
-/// [`Frozen`](crate::Frozen) network in the identity of a module that is not built yet.
+/// The fingerprint that [`Frozen::load`](crate::Frozen::load) takes, computed from the file alone; `Frozen::candle` has the same one
+/// with the dtype of the file. It replaces a [`Frozen`](crate::Frozen) network in the identity of a module that is not built yet,
+/// or whose program has no network.
 ///
 /// ```
 /// # use tch::{Device, nn};
@@ -30,7 +28,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// The weights of a network that uses every tensor in the file.
+    /// The weights of a network that uses every tensor in the file. With the feature `tch`, the file may have any format that
+    /// `Frozen::load` reads; otherwise it is a `.safetensors` file.
     ///
     /// # Errors
     ///
@@ -62,15 +61,13 @@ impl Stateless for Weights {
     }
 }
 
-#[cfg(feature = "tch")]
+/// A `.safetensors` file is read without a library; tch reads other formats too.
 fn fingerprint_of(file: &Path, used: impl Fn(&str) -> bool) -> Result<String> {
-    let tensors = torch::read(file)?;
-    let tensors = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
-    fingerprint(tensors.filter(|(name, _)| used(name)))
-}
-
-/// Without libtorch, only `.safetensors` can be read.
-#[cfg(not(feature = "tch"))]
-fn fingerprint_of(file: &Path, used: impl Fn(&str) -> bool) -> Result<String> {
+    #[cfg(feature = "tch")]
+    if !safetensors::is_safetensors(file) {
+        let tensors = super::torch::read(file)?;
+        let tensors = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        return super::fingerprint(tensors.filter(|(name, _)| used(name)));
+    }
     safetensors::fingerprint(file, used)
 }

@@ -163,6 +163,31 @@ impl Stateless for tch::Device {
     fn identity(&self, _: &mut Identity) {}
 }
 
+/// Enters the text that the dtype of tch has: the library is no part of the identity.
+#[cfg(feature = "candle")]
+impl Stateless for candle_core::DType {
+    fn identity(&self, identity: &mut Identity) {
+        let own = match self {
+            Self::F16 => "Half",
+            Self::BF16 => "BFloat16",
+            Self::F32 => "Float",
+            Self::F64 => "Double",
+            Self::I16 => "Int16",
+            Self::I32 => "Int",
+            Self::I64 => "Int64",
+            Self::U8 => "Uint8",
+            other => other.as_str(),
+        };
+        identity.value(format_args!("Kind::{own}"));
+    }
+}
+
+/// Enters nothing: a module computes the same on every device.
+#[cfg(feature = "candle")]
+impl Stateless for candle_core::Device {
+    fn identity(&self, _: &mut Identity) {}
+}
+
 impl<T: ?Sized> Stateless for PhantomData<T> {
     fn identity(&self, identity: &mut Identity) {
         identity.value(format_args!("PhantomData<{}>", type_names::type_name::<T>()));

@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::{Sample, checksum};
 use crate::Result;
-use crate::tensor::{State, Watched, WatchedMemory};
+use crate::tensor::{Elements, State, Watched, WatchedMemory};
 
 /// A frozen tensor, and what it was when it was frozen.
 #[derive(Debug)]
@@ -67,6 +67,10 @@ impl Watched for WatchedTensor {
 
     fn own(&self) -> &dyn Any {
         &self.tensor
+    }
+
+    fn elements(&self) -> Result<Elements> {
+        Elements::of(&self.tensor)
     }
 }
 

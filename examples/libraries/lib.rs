@@ -1,0 +1,1 @@
+//! Empty: this package consists of its examples.

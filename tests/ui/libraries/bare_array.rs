@@ -1,0 +1,9 @@
+use ndarray::ArrayD;
+use tcx::CacheableOutput;
+
+#[derive(CacheableOutput)]
+pub struct Features {
+    pooled: ArrayD<f32>,
+}
+
+fn main() {}
