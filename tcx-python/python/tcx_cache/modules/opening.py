@@ -36,7 +36,7 @@ def open_module(
     recheck: float = 0.0,
     refuse_repeated_ids: bool = False,
     after: Any = None,
-) -> Cached:
+) -> Cached[Any]:
     """Opens the cache of a module; `opening` has no identity yet. See :meth:`tcx_cache.Cache.module`."""
     name = opening.module
     if not isinstance(module, torch.nn.Module):

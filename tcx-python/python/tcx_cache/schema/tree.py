@@ -9,6 +9,7 @@ from typing import Any, Union
 
 from ..errors import CorruptError, Error, InvalidOutputError
 from . import classes
+from .declared import Batch, Declared
 from .types import Column, NativeLeaf, column_of, is_column, parse
 
 Node = Union[Column, "Group", "Nothing"]
@@ -20,7 +21,7 @@ class Nothing:
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Declared[Batch]):
     """Named parts."""
 
     #: ``dict``, ``tuple`` or ``struct``.
@@ -37,7 +38,7 @@ class Group:
         return named if self.cls is None else self.cls(**named)
 
 
-def struct(cls: type, /, **fields: Any) -> Group:
+def struct(cls: type[Batch], /, **fields: Any) -> Group[Batch]:
     """The structure of an output that is a dataclass, a namedtuple, or a ``ModelOutput`` of transformers.
 
     >>> import tcx_cache as tcx
