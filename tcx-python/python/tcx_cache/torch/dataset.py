@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, Union, cast, overload
 
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, get_worker_info
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..errors import InvalidBatchError
 from ..modules.cached import Cached
 from ..modules.table import Table
 from ..schema.declared import Batch as Rows
-from ..tensors.memory import is_numeric
+from ..tensors.memory import shared
 
 #: What a dataset has for a sample: its row, or a pair of its row and its target.
 Item = TypeVar("Item", covariant=True)
@@ -111,8 +112,6 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
 
     def _read(self, indices: list[int]) -> tuple[Any, Any]:
         ids = [self.ids[index] for index in indices]
-        # Ids that are elements of an array are integers of numpy.
-        ids = [own.item() if is_numeric(own) else own for own in ids]
         features = self._fetch(ids)
         if self.targets is None:
             return features, None
@@ -121,6 +120,11 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
         return features, [self.targets[index] for index in indices]
 
     def _fetch(self, ids: list[Any]) -> Any:
+        # What a worker reads is sent to its parent.
+        with contextlib.nullcontext() if get_worker_info() is None else shared():
+            return self._found(ids)
+
+    def _found(self, ids: list[Any]) -> Any:
         if self.load is not None or isinstance(self.cache, Cached):
             return self.cache.fetch(ids, self.load)
         return self.cache.stored(ids)
