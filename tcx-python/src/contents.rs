@@ -1,6 +1,5 @@
 //! What dicts and lists of Python hold, to see quickly whether anything in them was replaced.
 
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyType};
 
@@ -13,8 +12,7 @@ type Instance<'py> = (Bound<'py, PyAny>, Bound<'py, PyType>);
 
 /// What was read from some dicts and lists, and the classes that some objects had.
 ///
-/// It keeps the objects, so that another object never gets the address of one that is gone. It has no `__clear__`: of the objects in a
-/// cycle, the containers have one.
+/// It keeps the objects, so that another object never gets the address of one that is gone.
 #[pyclass(frozen, module = "tcx_cache._native")]
 pub(crate) struct Contents {
     dicts: Vec<(Py<PyDict>, Vec<(Py<PyAny>, Py<PyAny>)>)>,
@@ -56,17 +54,5 @@ impl Contents {
         self.dicts.iter().all(is_same_dict)
             && self.lists.iter().all(is_same_list)
             && self.instances.iter().all(|(own, class)| own.bind(py).get_type().is(class))
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for (dict, read) in &self.dicts {
-            visit.call(dict)?;
-            read.iter().try_for_each(|(key, value)| visit.call(key).and_then(|()| visit.call(value)))?;
-        }
-        for (list, read) in &self.lists {
-            visit.call(list)?;
-            read.iter().try_for_each(|item| visit.call(item))?;
-        }
-        self.instances.iter().try_for_each(|(own, class)| visit.call(own).and_then(|()| visit.call(class)))
     }
 }
