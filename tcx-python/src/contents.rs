@@ -10,12 +10,15 @@ type List<'py> = (Bound<'py, PyList>, Vec<Bound<'py, PyAny>>);
 /// An object, and the class that it had.
 type Instance<'py> = (Bound<'py, PyAny>, Bound<'py, PyType>);
 
+/// The keys and the values of a dict.
+type Pairs = Vec<(Py<PyAny>, Py<PyAny>)>;
+
 /// What was read from some dicts and lists, and the classes that some objects had.
 ///
 /// It keeps the objects, so that another object never gets the address of one that is gone.
 #[pyclass(frozen, module = "tcx_cache._native")]
 pub(crate) struct Contents {
-    dicts: Vec<(Py<PyDict>, Vec<(Py<PyAny>, Py<PyAny>)>)>,
+    dicts: Vec<(Py<PyDict>, Pairs)>,
     lists: Vec<(Py<PyList>, Vec<Py<PyAny>>)>,
     instances: Vec<(Py<PyAny>, Py<PyType>)>,
 }
@@ -39,7 +42,7 @@ impl Contents {
     /// Whether the containers hold the same objects in the same order, and the objects have the same classes. No code of Python runs, so
     /// that nothing changes while it looks.
     fn are_same(&self, py: Python<'_>) -> bool {
-        let is_same_dict = |(dict, read): &(Py<PyDict>, Vec<(Py<PyAny>, Py<PyAny>)>)| {
+        let is_same_dict = |(dict, read): &(Py<PyDict>, Pairs)| {
             let dict = dict.bind(py);
             let mut read_items = read.iter();
             dict.len() == read.len()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Union, overload
 
 from .. import _native
 from ..engine import settings as all_settings
-from ..engine.place import Place, directory
+from ..engine.place import Place, check_id, directory
 from ..engine.rows import Opening
 from ..errors import ClosedError, Error, InvalidSettingsError
 from ..identity.config import entries
@@ -163,6 +163,7 @@ class Cache(Generic[Array]):
         """How a module or table of this cache is opened, without its identity."""
         if self._is_closed:
             raise ClosedError("the cache is closed: open it again")
+        check_id(module)
         chosen = self._mode if mode is None else all_settings.check_mode(mode)
         return Opening(self._place, module, [], [], self._settings, chosen, arrays)
 
@@ -299,5 +300,6 @@ def cached(module: Any, directory: _Path, id: str, *, mode: str = "read_write", 
     >>> features(torch.ones(3, 4), ids=["a", "b", "c"]).shape
     torch.Size([3, 2])
     """
+    all_settings.check_names(options, all_settings.NATIVE | _SETTINGS_OF_MODULES | {"arrays"})
     own = {name: options.pop(name) for name in list(options) if name in _SETTINGS_OF_MODULES}
     return Cache(directory, mode=mode, **options).module(module, id, **own)

@@ -128,6 +128,9 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
             except _NotLoadedError:
                 # A row that was found before is gone: another process has invalidated or evicted it.
                 found = self._lookup(packed)
+            except (TypeError, AttributeError) as error:
+                _explain(error, loaded.inputs)
+                raise
         return self._output(found)
 
     def _load(self, wanted: list[Any], load: Loader | None) -> Plan:
@@ -136,7 +139,11 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
                 f"module `{self.id}`: {len(wanted)} samples are missing, one of them with id {wanted[0]!r}, and there is no function that loads their inputs; "
                 "pass `load`, or fill the cache before"
             )
-        return plan(as_inputs(load(wanted)), len(wanted))
+        loaded = load(wanted)
+        try:
+            return plan(as_inputs(loaded), len(wanted))
+        except InvalidBatchError as error:
+            raise InvalidBatchError(f"module `{self.id}`: what `load` returned for {len(wanted)} samples: {error}") from None
 
     def _lookup(self, packed: _native.Keys) -> Found | None:
         return self._rows.lookup(packed, pinned=self._device().type == "cuda")
@@ -260,11 +267,23 @@ class _Loaded:
         self._split = split
         self._places = {position: number for number, position in enumerate(positions)}
 
+    @property
+    def inputs(self) -> Inputs:
+        """What was loaded."""
+        return self._split.inputs
+
     def select(self, positions: list[int]) -> Inputs:
         """The inputs of the samples at these positions of the batch."""
         if not all(position in self._places for position in positions):
             raise _NotLoadedError
         return self._split.select([self._places[position] for position in positions])
+
+
+def _explain(error: Exception, inputs: Inputs) -> None:
+    """Adds to an error of `forward` what may be wrong with its inputs, where Python can (3.11)."""
+    is_list = any(isinstance(own, list) and own and isinstance(own[0], torch.Tensor) for own in inputs.args)
+    if is_list and hasattr(error, "add_note"):
+        error.add_note("tcx: `load` returned a list of tensors, which `forward` gets as a list; return `torch.stack(…)` if it expects one tensor")
 
 
 def as_inputs(loaded: Any) -> Inputs:
