@@ -13,7 +13,7 @@ from .script import script
 from .unsaved import Scan, as_tensor, left_out
 from .weights import contiguous, fingerprint, refuse, saved
 
-#: Cache lines that are read before and after each computed batch, over all weights.
+#: Cache lines that are read after each computed batch, over all weights.
 _LINES = 1024
 #: The most names of tensors that an entry of an identity has.
 _NAMES = 8
@@ -104,8 +104,8 @@ def _classes(scan: Scan) -> dict[str, type]:
 class Watch:
     """Notices that the weights of a module have changed since its identity was made.
 
-    It compares, before and after each computed batch, versions, addresses, dtypes and shapes, and 64 KiB of cache lines spread over all
-    weights on the CPU; and before rows become durable, the checksum of all weights. Weights that were moved, or loaded again with the
+    It compares, before and after each computed batch, versions, addresses, dtypes and shapes; after it, 64 KiB of cache lines spread over
+    all weights on the CPU; and before rows become durable, the checksum of all weights. Weights that were moved, or loaded again with the
     same values, are the same. Attributes that ``forward`` adds are its own.
     """
 
@@ -149,7 +149,8 @@ class Watch:
             touched = [number for number, own in enumerate(self._weights) if own.is_touched(found[own.name])]
             if touched:
                 self._look_closely(touched, found)
-            elif _native.sample(*self._sampled) != self._sample:
+            elif has_run and _native.sample(*self._sampled) != self._sample:
+                # After `forward` only: what was written before it is still there.
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
             if scan is not None:
                 contents = scan.contents()
