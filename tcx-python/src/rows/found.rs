@@ -1,7 +1,7 @@
 //! The rows that a lookup has found, to be copied.
 
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -31,7 +31,8 @@ impl Rows {
     fn peek<T: Send>(&self, py: Python<'_>, peek: impl FnOnce(&Lookup) -> T + Send) -> T {
         match self.lookup.try_lock() {
             Ok(rows) => peek(&rows),
-            Err(_) => self.read(py, peek),
+            Err(TryLockError::Poisoned(rows)) => peek(&rows.into_inner()),
+            Err(TryLockError::WouldBlock) => self.read(py, peek),
         }
     }
 
