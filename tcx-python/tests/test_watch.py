@@ -53,6 +53,12 @@ def transpose(network):
     network.layers[0].weight.data = network.layers[0].weight.data.t()
 
 
+def swap_dict(network):
+    """As some programs restore a module."""
+    layer = network.layers[0]
+    layer.__dict__ = {**vars(layer), "_parameters": vars(frozen(torch.nn.Linear(4, 4)))["_parameters"]}
+
+
 def swap_class(network):
     network.layers[0].__class__ = Other
 
@@ -67,6 +73,7 @@ CHANGES = {
     "a hidden buffer is another one": lambda own: setattr(own, "scale", torch.zeros(4)),
     "a part is another one": lambda own: own.layers.__setitem__(0, frozen(torch.nn.Linear(4, 4))),
     "a part has another class": swap_class,
+    "a part has another dict": swap_dict,
     "a part is added": lambda own: own.layers.append(torch.nn.Tanh().eval()),
     "a part is removed": lambda own: own.layers.__delitem__(1),
     "an item of a list is another one": lambda own: own.factors["list"].__setitem__(0, torch.zeros(1)),

@@ -143,7 +143,7 @@ class Contents:
         cls,
         dicts: list[tuple[dict[Any, Any], list[tuple[Any, Any]]]],
         lists: list[tuple[list[Any], list[Any]]],
-        instances: list[tuple[Any, type]],
+        instances: list[tuple[Any, type, Any]],
     ) -> Contents: ...
     def are_same(self) -> bool: ...
 

@@ -40,7 +40,7 @@ class Scan:
         self._hidden: dict[str, Any] = {}
         self._dicts: list[tuple[dict[Any, Any], list[tuple[Any, Any]]]] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
-        self._instances: list[tuple[Any, type]] = []
+        self._instances: list[tuple[Any, type, Any]] = []
         #: Whether all that the walk has read can be compared without another walk.
         self._is_plain = True
         self._walk(module, "", self.parameters, self.buffers)
@@ -80,10 +80,11 @@ class Scan:
             return
         self._seen.add(id(module))
         self.modules.append((path.removesuffix("."), module))
-        self._instances.append((module, type(module)))
+        own = vars(module)
+        self._instances.append((module, type(module), own))
         for found, into in ((module._parameters, parameters), (module._buffers, buffers)):
             into.update({f"{path}{name}": tensor for name, tensor in self._read(found) if tensor is not None})
-        for name, value in self._read(vars(module)):
+        for name, value in self._read(own):
             if name not in self._own and not isinstance(value, _PLAIN):
                 self._attribute(value, f"{path}{name}")
         for name, part in self._read(module._modules):
