@@ -6,6 +6,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python are extracted to values")]
 
 mod command;
+mod contents;
 mod interop;
 mod rows;
 mod schema;
@@ -26,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::memory::Memory>()?;
     module.add_class::<store::attestation::Attestation>()?;
     module.add_class::<weights::Fingerprint>()?;
+    module.add_class::<contents::Contents>()?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_function(wrap_pyfunction!(weights::checksum, module)?)?;
     module.add_function(wrap_pyfunction!(weights::sample, module)?)?;

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import tempfile
 import threading
+import weakref
 import zlib
 from collections import namedtuple
 
@@ -369,3 +371,23 @@ def test_outputs_share_no_memory_with_the_cache(directory, linear):
     cached.flush()
     cached.fetch(["a", "b"]).zero_()
     assert torch.equal(cached.fetch(["a", "b"]), expected)
+
+
+def test_a_batch_is_freed_as_soon_as_the_caller_lets_go_of_it(directory):
+    class Pair(torch.nn.Module):
+        def forward(self, images):
+            outputs = {"one": images + 1, "rest": (images * 2, None)}
+            computed.append(weakref.ref(outputs["one"]))
+            return outputs
+
+    computed = []
+    cached = tcx.cached(Pair().eval(), directory, id="m_v1")
+    gc.disable()
+    try:
+        for _ in range(2):
+            features = cached(torch.ones(2, 3), ids=["a", "b"])
+            alive = [weakref.ref(features["one"]), weakref.ref(features["rest"][0]), *computed]
+            del features
+            assert [own() for own in alive] == [None] * len(alive)
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import warnings
 
 import pytest
@@ -74,9 +75,42 @@ def test_a_module_returns_what_a_full_folder_refuses_with_a_warning(directory):
     linear = torch.nn.Linear(4, 2).eval().requires_grad_(False)
     cached = tcx.cached(linear, directory, id="m_v1", max_bytes=0)
     inputs = torch.randn(2, 4)
-    with pytest.warns(UserWarning, match="module `m_v1`: its folder has reached `max_bytes`"):
+    with pytest.warns(UserWarning, match="module `m_v1`: its folder has reached `max_bytes`") as warned:
         assert torch.equal(cached(inputs, ids=["a", "b"]), linear(inputs))
+    assert [own.filename for own in warned] == [__file__], "the warning names the line that has called the module"
     assert cached.coverage(["a", "b"]).stored == 0
+
+
+@pytest.fixture
+def no_room():
+    """A disk that takes no file of more than a kilobyte."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_is_full_stops_no_run_and_is_reported(directory, no_room):
+    linear = torch.nn.Linear(4, 64).eval().requires_grad_(False)
+    inputs, ids = torch.randn(96, 4), [f"id {number}" for number in range(96)]
+    cached = tcx.cached(linear, directory, id="m_v1", flush_interval=3600)
+    cached(inputs[:32], ids=ids[:32])
+    with pytest.raises(tcx.IoError, match="cannot write a segment"):
+        cached.flush()
+    with pytest.warns(UserWarning, match="module `m_v1`: its folder cannot be written: rows are computed and returned, but not stored; make room") as warned:
+        assert torch.allclose(cached(inputs[32:64], ids=ids[32:64]), linear(inputs[32:64]), atol=1e-6)
+        cached(inputs[64:], ids=ids[64:])
+    assert [own.filename for own in warned] == [__file__]
+    assert cached.stats()["is_writing_off"] and cached.stats()["rows_dropped"] == 64
+    assert cached.coverage(ids).missing == ids[32:], "accepted rows stay readable"
+    report = cached.warm(ids[32:64], lambda missing: inputs[32:64], progress=False)
+    assert (report.computed, report.not_kept) == (32, 32)
+    no_room()
+    with pytest.raises(tcx.IoError, match="96 computed rows were not kept: cannot write a segment"):
+        cached.flush()
+    cached(inputs, ids=ids)
+    cached.close()
+    assert tcx.cached(linear, directory, id="m_v1").coverage(ids).is_complete, "writing resumes by itself"
 
 
 def test_the_backend_of_torchcachex_reports_a_full_folder(directory):

@@ -37,6 +37,10 @@ TEXTS = [
 ]
 
 
+#: Numbers from 0 and zeros, which the program in Rust makes as it needs them.
+CONSTANTS = ["embeddings.position_ids", "embeddings.token_type_ids"]
+
+
 class MiniLm(transformers.BertModel):
     """The network with the names of variables that the file has: texts in, vectors of length 1 out."""
 
@@ -68,7 +72,7 @@ def opened(folder, model, fingerprint):
     """The rows of a folder of the program in Rust, under the identity that they have there."""
     fields = {"bert": tcx.WEIGHTS, "config": Config(), "pieces": Pieces(tcx.ASSUMED_STATELESS, fingerprint, 256)}
     outputs = {"embedding": tcx.f32[384]}
-    return tcx.cached(model, folder / "rows", MODULE, outputs=outputs, ids=str, type_name="MiniLm", fields=fields)
+    return tcx.cached(model, folder / "rows", MODULE, outputs=outputs, ids=str, type_name="MiniLm", fields=fields, assume_stateless=CONSTANTS)
 
 
 def fingerprint_of_tokenizer(folder):

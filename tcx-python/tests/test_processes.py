@@ -219,6 +219,26 @@ def test_a_data_loader_reads_batches_in_workers(directory, method):
         FeatureDataset(cached, [1, 99])[1]
 
 
+def are_shared(batches):
+    """Whether the rows that a worker has read are in shared memory, before it sends them; and its batch."""
+    rows = batches[0].value
+    return [rows["dense"].is_shared(), *(row.is_shared() for row in rows["ragged"])], rows
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_rows_that_a_worker_reads_are_sent_without_a_copy(directory, workers):
+    table = tcx.Cache(directory).table("t_v1", outputs={"dense": tcx.f32[3], "ragged": tcx.f16[None]}, ids=int)
+    ragged = [torch.full((number % 3 + 1,), float(number)).half() for number in range(16)]
+    table.put(range(16), {"dense": inputs(range(16))[:, :3], "ragged": ragged})
+    dataset = FeatureDataset(table, range(16))
+    loader = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=workers, collate_fn=are_shared)
+    for number, (shared, rows) in enumerate(loader):
+        assert shared == [workers > 0] * 5
+        assert torch.equal(rows["dense"], inputs(range(4 * number, 4 * number + 4))[:, :3])
+        assert all(torch.equal(one, other) for one, other in zip(rows["ragged"], ragged[4 * number :]))
+    assert not table.stored([1])["dense"].is_shared()
+
+
 def test_a_data_loader_of_the_default_kind_fills_the_cache(directory):
     cached = tcx.cached(network(), directory, id="linear_v1", flush_interval=3600)
     dataset = FeatureDataset(cached, list(range(64)), load=inputs)

@@ -109,6 +109,20 @@ def test_handles_of_one_process_that_infer_and_declare_the_same_columns_share_ro
     assert tcx.Cache(directory).table("t_v1", outputs=tcx.f32[2]).coverage(["a", "b"]).is_complete
 
 
+def test_other_columns_of_another_process_are_an_error_at_the_next_batch_and_not_later(directory):
+    with tcx.Cache(directory, flush_interval=3600, refresh_every=0) as cache:
+        own = cache.table("t_v1", outputs=tcx.f32[3], ids=str)
+        assert own.fetch(["a"], lambda missing: torch.ones(1, 3)).shape == (1, 3), "no process has stored anything yet"
+        elsewhere(directory, ["z"], torch.ones(1, 2))
+        for _ in range(2):
+            with pytest.raises(tcx.MismatchError, match=r"`value`: f32 \[2\] in the cache, f32 \[3\] in the code"):
+                own.fetch(["b"], lambda missing: torch.ones(1, 3))
+        with pytest.raises(tcx.MismatchError):
+            own.flush()
+        with pytest.raises(tcx.MismatchError):
+            cache.close()
+
+
 def race(directory, rows, value, started):
     with tcx.Cache(directory, flush_interval=3600) as cache:
         own = cache.table("t_v1")

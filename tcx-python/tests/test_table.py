@@ -222,6 +222,17 @@ def test_modes(directory):
         assert cache.table("m_v1").stored(["a"]) == [5]
 
 
+def test_counters_have_the_same_names_before_the_first_use(cache, linear):
+    for own in (cache.table("t_v1"), cache.module(linear, "m_v1")):
+        before = own.stats()
+        assert before["hits"] == before["miss_causes"]["absent"] == before["flush_times"]["count"] == 0 and not before["is_writing_off"]
+        inputs = torch.ones(2, 4)
+        own(inputs, ids=["a", "b"]) if own.id == "m_v1" else own.fetch(["a", "b"], lambda missing: inputs)
+        after = own.stats()
+        assert before.keys() == after.keys() and before["miss_causes"].keys() == after["miss_causes"].keys()
+        assert (after["misses"], after["rows_computed"]) == (2, 2)
+
+
 def test_settings(directory):
     with tcx.Cache(directory, compression="zstd", time_to_live=datetime.timedelta(days=1), max_bytes=1 << 30, when_full="evict_oldest", memory_cache_bytes=1 << 20, read_mode="pread", flush_bytes=1 << 20) as cache:
         table = cache.table("s_v1", outputs=tcx.f32[64])

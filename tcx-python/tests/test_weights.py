@@ -97,6 +97,27 @@ def test_what_state_dict_leaves_out_is_watched(directory, place):
         cached.flush()
 
 
+def test_tensors_that_follow_from_the_configuration_need_not_be_in_the_identity_of_rust(directory):
+    def opened(assumed, fields):
+        return tcx.cached(scaled(2, "buffer"), directory, id="m_v1", type_name="Scaled", fields=fields, assume_stateless=assumed)
+
+    fields = {"layer": tcx.WEIGHTS, "factor": 2}
+    with opened(["factor"], fields) as cached:
+        assert cached(torch.ones(1, 4), ids=["a"]).tolist() == [[8.0, 8.0]]
+    with opened(["factor"], fields) as cached:
+        assert cached.coverage(["a"]).is_complete
+        cached.module.factor.fill_(3)
+        with pytest.raises(tcx.ModuleViolationError, match="`factor`: changed"):
+            cached(torch.ones(1, 4), ids=["b"])
+    for assumed, given, message in [
+        (["layer.weight"], fields, "`layer.weight` is no tensor that `state_dict` leaves out: .*here: factor"),
+        ("factor", fields, "expected a list of names"),
+        (["factor"], None, "pass it with `fields=`"),
+    ]:
+        with pytest.raises(tcx.InvalidSettingsError, match=message):
+            opened(assumed, given)
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_what_state_dict_leaves_out_is_refused_where_rust_names_the_identity(place):
     with pytest.raises(tcx.InvalidWeightsError, match="that `state_dict` leaves out .*leave `fields=` out"):

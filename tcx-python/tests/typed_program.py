@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy.typing
 import torch
 
 import tcx_cache as tcx
-from tcx_cache.torch import FeatureDataset
+from tcx_cache.torch import FeatureDataset, epoch
 
 
 def load(missing: list[str]) -> torch.Tensor:
@@ -34,12 +37,52 @@ def embed(directory: Path, ids: list[str]) -> torch.Tensor:
 
 def lengths(directory: Path, texts: list[str]) -> list[int]:
     with tcx.Cache(directory, compression="zstd", time_to_live=datetime.timedelta(days=30)) as cache:
-        table: tcx.Table = cache.table("lengths_v1", outputs=int, ids=str, metadata={"version": 1})
+        table: tcx.Table[list[int]] = cache.table("lengths_v1", outputs=int, ids=str, metadata={"version": 1})
         found: list[int] = table.fetch(texts, lambda missing: [len(text) for text in missing])
         stored: list[int] | None = table.get(texts)
         count: int = table.put(["another text"], [12])
         assert stored == found and count == 1
         return found
+
+
+@dataclass
+class Features:
+    pooled: torch.Tensor
+    tokens: list[torch.Tensor]
+
+
+class Network(torch.nn.Module):
+    def forward(self, images: torch.Tensor) -> Features:
+        return Features(images * 2, list(images))
+
+
+def inferred(directory: Path) -> torch.Tensor:
+    """The types of outputs are those that `forward` returns, if they are not declared."""
+    cached = tcx.cached(Network().eval(), directory, id="inferred_v1")
+    features = cached(torch.ones(2, 4), ids=["a", "b"])
+    assert [tuple(row.shape) for row in features.tokens] == [(4,), (4,)]
+    cached.flush()
+    first: tcx.Cached[Features] = cached.view(0)
+    for ids, rows in epoch(first, ["a", "b"], batch_size=1, prefetch=0):
+        assert ids[0].islower() and rows.pooled.shape == (1, 4)
+    return features.pooled
+
+
+def declared(directory: Path) -> numpy.typing.NDArray[Any]:
+    """The types of outputs are those that are declared."""
+    arrays = tcx.Cache(directory, arrays="numpy").table("arrays_v1", outputs=tcx.f32[2])
+    rows = arrays.fetch(["a"], lambda missing: numpy.ones((len(missing), 2), numpy.float32))
+    with tcx.Cache(directory) as cache:
+        ragged = cache.table("ragged_v1", outputs=tcx.f32[None, 2])
+        lengths = [len(row) for row in ragged.fetch(["a"], lambda missing: [torch.ones(3, 2)])]
+        captions = cache.table("captions_v1", outputs=tcx.optional(str)).fetch(["a"], lambda missing: [None])
+        several = cache.table("several_v1", outputs={"one": tcx.f32[1], "two": tcx.f32[2]}, ids=str)
+        several.put(["a"], {"one": torch.ones(1, 1), "two": torch.ones(1, 2)})
+        assert (lengths, captions[0]) == ([3], None) and [own.upper() for own in captions if own] == []
+        assert FeatureDataset(several, ["a"])[0]["two"].shape == (2,)
+        row, target = FeatureDataset(cache.table("t_v1", outputs=tcx.f32[1]), ["a"], lambda _: torch.ones(1, 1), targets=[5])[0]
+        assert row.shape == (1,) and target.bit_length() == 3
+    return rows
 
 
 def refused(directory: Path) -> str:
@@ -56,3 +99,5 @@ def main(directory: Path) -> None:
     assert embed(directory, ["a", "bb"]).shape == (2, 2)
     assert lengths(directory, ["a", "bb"]) == [1, 2]
     assert refused(directory) == "Mismatch"
+    assert inferred(directory).tolist() == [[2.0] * 4] * 2
+    assert declared(directory).sum() == 2

@@ -149,6 +149,12 @@ _CLASSES: dict[str, type[Error]] = {
 }
 
 
+#: What messages of the engine advise, as it is written in Python.
+_ADVICE = {"set `OnMismatch::Separate`": 'pass `on_mismatch="separate"`'}
+
+
 def of_kind(kind: str, message: str) -> Error:
     """The exception of a kind; the native part calls this."""
+    for rust, python in _ADVICE.items():
+        message = message.replace(rust, python)
     return _CLASSES.get(kind, Error)(message)

@@ -1,7 +1,7 @@
 //! The rows that a lookup has found, to be copied.
 
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -27,6 +27,15 @@ impl Rows {
         self.lookup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What takes a moment only, with the GIL unless a thread is copying: one that lets go of it may wait for it long.
+    fn peek<T: Send>(&self, py: Python<'_>, peek: impl FnOnce(&Lookup) -> T + Send) -> T {
+        match self.lookup.try_lock() {
+            Ok(rows) => peek(&rows),
+            Err(TryLockError::Poisoned(rows)) => peek(&rows.into_inner()),
+            Err(TryLockError::WouldBlock) => self.read(py, peek),
+        }
+    }
+
     fn read<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&Lookup) -> T + Send) -> T {
         py.detach(|| read(&self.lock()))
     }
@@ -38,7 +47,7 @@ impl Rows {
 
     /// The leaf, when every row is found.
     fn complete(&self, py: Python<'_>, leaf: usize) -> PyResult<&Leaf> {
-        let missing = self.read(py, Lookup::missing);
+        let missing = self.peek(py, Lookup::missing);
         if missing > 0 {
             return Err(invalid(format!("{missing} rows are missing: they cannot be copied")));
         }
@@ -57,12 +66,12 @@ fn check_room(found: usize, expected: usize, leaf: &Leaf) -> PyResult<()> {
 #[pymethods]
 impl Rows {
     fn __len__(&self, py: Python<'_>) -> usize {
-        self.read(py, Lookup::len)
+        self.peek(py, Lookup::len)
     }
 
     /// How many rows are missing, repeated ids counted each time.
     fn missing(&self, py: Python<'_>) -> usize {
-        self.read(py, Lookup::missing)
+        self.peek(py, Lookup::missing)
     }
 
     /// The positions of the missing rows, each id once.
@@ -89,7 +98,7 @@ impl Rows {
         let LeafKind::Dense { .. } = of.kind else {
             return Err(invalid(format!("column `{}` has rows of different lengths", of.name)));
         };
-        check_room(bytes, self.read(py, Lookup::len) * of.kind.width().unwrap_or(0), of)?;
+        check_room(bytes, self.peek(py, Lookup::len) * of.kind.width().unwrap_or(0), of)?;
         self.read(py, |rows| {
             let mut memory = Writable { address, bytes };
             if rest { rows.copy_rest(leaf, memory.get()) } else { rows.copy_dense(leaf, memory.get()) }

@@ -343,6 +343,12 @@ impl Store {
         stats::dict(py, &found)
     }
 
+    /// The counters of a table that this process has not opened yet: the same names, and zeros.
+    #[staticmethod]
+    fn no_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+        stats::dict(py, &tcx_store::Stats::default())
+    }
+
     /// The files, the bytes and the reclaimable bytes of the folder.
     fn disk_usage(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
         let usage = self.run_on_store(py, |store| store.disk_usage())?;

@@ -26,7 +26,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         test(workspace, &python, &place, &LONG)?;
     }
     recipes(workspace, &place)?;
-    types(workspace, &python)
+    types(workspace, &python, &place)
 }
 
 /// The installed wheel, built with the pinned release of PyTorch.
@@ -56,7 +56,7 @@ pub(crate) fn short(workspace: &Workspace) -> Result<()> {
     let native = place.join("tcx_cache/_native.abi3.so");
     fs::copy(&library, &native).on("copy", &library)?;
     test(workspace, &python, &place, &SHORT)?;
-    types(workspace, &python)
+    types(workspace, &python, &place)
 }
 
 fn target(workspace: &Workspace) -> PathBuf {
@@ -140,7 +140,8 @@ fn tests(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> C
     tests
 }
 
-fn types(workspace: &Workspace, python: &Path) -> Result<()> {
+/// Checks the types of the package, and that its stub says what the native part has.
+fn types(workspace: &Workspace, python: &Path, place: &Path) -> Result<()> {
     let mut mypy = Command::new(python);
     mypy.current_dir(workspace.root().join("tcx-python")).args([
         "-m",
@@ -148,7 +149,13 @@ fn types(workspace: &Workspace, python: &Path) -> Result<()> {
         "--strict",
         "--no-incremental",
     ]);
-    process::run(&mut mypy, "`mypy --strict` of the Python package")
+    process::run(&mut mypy, "`mypy --strict` of the Python package")?;
+    let mut stubs = Command::new(python);
+    stubs.current_dir(place).env("PYTHONPATH", place).env("PYTHONDONTWRITEBYTECODE", "1");
+    // `__all__` is missing in the stub.
+    stubs.env("MYPY_CACHE_DIR", "/dev/null").args(["-m", "mypy.stubtest", "--ignore-missing-stub"]);
+    stubs.arg("tcx_cache._native");
+    process::run(&mut stubs, "`stubtest` of the Python package")
 }
 
 /// Copies a folder, in the place of an earlier copy.

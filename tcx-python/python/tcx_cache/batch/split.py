@@ -167,8 +167,10 @@ def _shared(value: Any, path: str) -> str:
 
 def _check_rows(found: int, rows: int, path: str) -> None:
     if found != rows:
+        single = "; a single sample needs a dimension for the batch, as in `image[None]`" if rows == 1 else ""
         raise Refused(
-            f"{path}: expected one row for each of {rows} ids, found {found}; pass one id per sample, and what all samples share as `shared=` of `tcx.cached`"
+            f"{path}: expected one row for each of {rows} ids, found {found}; pass one id per sample, and what all samples share as `shared=` of "
+            f"`tcx.cached`{single}"
         )
 
 

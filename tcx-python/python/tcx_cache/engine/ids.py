@@ -14,25 +14,31 @@ from ..tensors.memory import is_numeric, is_tensor
 NAMES = {str: "str", int: "int", bytes: "bytes"}
 
 
-def listed(ids: Any) -> list[Any]:
+class Ids(list[Any]):
+    """Ids that :func:`listed` has made."""
+
+
+def listed(ids: Any) -> Ids:
     """The ids as a list of strings, integers or byte strings: ids that are equal as keys are equal in Python. An id of another type stays as
     it is, and :func:`pack` refuses it with its position.
 
     Raises:
         InvalidBatchError: if they are not a sequence of ids.
     """
+    if type(ids) is Ids:
+        return ids
     if is_numeric(ids):
-        return [_plain(own) for own in _of_vector(ids)]
+        return Ids(map(_plain, _of_vector(ids)))
     if isinstance(ids, (str, bytes, bytearray, memoryview)):
         raise InvalidBatchError(f"ids: expected a list with one id for each sample, found one {type(ids).__name__}; pass `[id]`")
     if isinstance(ids, (set, frozenset)):
         raise InvalidBatchError("ids: a set has no order, so it is not known which id belongs to which sample; pass a list")
     try:
         # A column of pyarrow has elements that are not values of Python.
-        found = list(ids.to_pylist() if hasattr(ids, "to_pylist") else ids)
+        found = Ids(ids.to_pylist() if hasattr(ids, "to_pylist") else ids)
     except TypeError:
         raise InvalidBatchError(f"ids: expected a list with one id for each sample, found {type(ids).__name__}") from None
-    return found if all(type(own) in NAMES for own in found) else [_plain(own) for own in found]
+    return found if {*map(type, found)} <= NAMES.keys() else Ids(map(_plain, found))
 
 
 def unordered(ids: Any) -> Any:

@@ -6,7 +6,7 @@ import os
 from typing import Any, Union
 
 from .. import _native
-from ..errors import InvalidPathError
+from ..errors import InvalidIdError, InvalidPathError
 
 Place = Union[str, _native.Memory]
 
@@ -17,6 +17,8 @@ def directory(path: Any) -> str:
     Raises:
         InvalidPathError: if the path is empty, is not expanded, or is the folder of a module.
     """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise InvalidPathError(f"cannot open a cache: expected the path of a directory, found {type(path).__name__}")
     text: str = os.fsdecode(path)
     if not text:
         raise InvalidPathError("cannot open a cache: the path is empty; pass a directory")
@@ -36,3 +38,14 @@ def directory(path: Any) -> str:
         if parent == inner:
             return absolute
         inner = parent
+
+
+def check_id(module: str) -> None:
+    """Refuses the id of a module or table that cannot name a folder, before anything is computed.
+
+    Raises:
+        InvalidIdError: if it cannot.
+    """
+    if not isinstance(module, str):
+        raise InvalidIdError(f"the id of a module is {module!r}: expected a string")
+    _native.Spec(module, "str", [("value", "dense", "f32", [], False)], [], [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from .. import _native
 from ..errors import ClosedError, Error, InvalidBatchError, InvalidSettingsError, MismatchError, WrongModeError
 from ..runtime.locks import ProcessLock
+from ..runtime.warn import warn
 from ..schema.existing import PINNED, declared_before, from_leaves
 from ..schema.infer import infer
 from ..schema.tree import Schema
@@ -57,7 +57,7 @@ class Rows:
         self._schema = schema
         self._is_pinned = is_pinned
         self._is_closed = False
-        self._has_warned = False
+        self._warned: set[str] = set()
         if schema is None and opening.settings.get("on_mismatch") == "separate":
             raise InvalidSettingsError(
                 f"module `{opening.module}`: `on_mismatch=\"separate\"` needs `outputs=`: without them the identity is not known before the first batch"
@@ -247,16 +247,21 @@ class Rows:
         return True
 
     def note_kept(self, is_kept: bool) -> None:
-        """Warns once of computed rows that are not kept because the folder is full. Where writing is off, the next flush says why."""
+        """Warns once of computed rows that are not kept because the folder is full, and once because it cannot be written."""
         handle = self._handle
-        if is_kept or self._has_warned or handle is None or not handle.reader.is_full():
+        if is_kept or handle is None:
             return
-        self._has_warned = True
-        warnings.warn(
-            f"module `{self.opening.module}`: its folder has reached `max_bytes`: rows are computed and returned, but not stored; raise it, remove rows, or pass "
-            "`when_full=\"evict_oldest\"`",
-            stacklevel=4,
-        )
+        if handle.reader.is_full():
+            why = "its folder has reached `max_bytes`: rows are computed and returned, but not stored"
+            remedy = "raise it, remove rows, or pass `when_full=\"evict_oldest\"`"
+        elif handle.reader.stats()["is_writing_off"]:
+            why = "its folder cannot be written: rows are computed and returned, but not stored"
+            remedy = "make room, or repair what `flush` reports; tcx tries again by itself"
+        else:
+            return
+        if why not in self._warned:
+            self._warned.add(why)
+            warn(f"module `{self.opening.module}`: {why}; {remedy}")
 
     # Keeping and removing.
 

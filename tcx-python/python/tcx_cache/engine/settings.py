@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -35,11 +37,25 @@ def check(settings: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidSettingsError: if there is no such setting.
     """
-    unknown = sorted(settings.keys() - NATIVE)
-    if unknown:
-        raise InvalidSettingsError(f"there is no setting `{unknown[0]}`: expected one of {', '.join(sorted(NATIVE))}")
+    check_names(settings, NATIVE)
+    for name, value in settings.items():
+        # `None` is no limit.
+        if name.endswith("_bytes") and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise InvalidSettingsError(f"setting `{name}`: found {value!r}, expected a number of bytes, such as `10 << 30`")
     seconds = {name: value.total_seconds() for name, value in settings.items() if isinstance(value, timedelta)}
     return {**settings, **seconds}
+
+
+def check_names(settings: Iterable[str], names: frozenset[str]) -> None:
+    """Refuses a setting that does not exist.
+
+    Raises:
+        InvalidSettingsError: if there is no such setting.
+    """
+    for name in sorted({*settings} - names):
+        close = difflib.get_close_matches(name, names, 1)
+        expected = f"did you mean `{close[0]}`?" if close else f"expected one of {', '.join(sorted(names))}"
+        raise InvalidSettingsError(f"there is no setting `{name}`: {expected}")
 
 
 def check_mode(mode: str) -> str:

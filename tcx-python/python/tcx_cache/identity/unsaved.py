@@ -6,9 +6,12 @@ and modules that are attributes, or in lists, tuples, dicts and sets that are at
 
 from __future__ import annotations
 
+import functools
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
+from .. import _native
 from ..tensors.memory import is_array, is_tensor
 
 #: The types of most attributes, which hold no tensor.
@@ -16,7 +19,8 @@ _PLAIN = (bool, int, float, str, bytes, type(None), type, type(len), type(lambda
 
 
 class Scan:
-    """One walk through a module, its parts and the containers in its attributes, each once. It is made before and after each batch."""
+    """One walk through a module, its parts and the containers in its attributes, each once. It is made before and after each batch, unless
+    nothing that it would read was replaced since the last one."""
 
     def __init__(self, module: Any) -> None:
         import torch
@@ -24,7 +28,7 @@ class Scan:
         self._seen: set[int] = set()
         self._module = torch.nn.Module
         #: What every module has: its weights are known by their names.
-        self._own = frozenset(vars(torch.nn.Module()))
+        self._own = _of_every_module()
         #: The module and its parts, also those that are not registered: `eval` does not reach them.
         self.modules: list[tuple[str, Any]] = []
         #: Parameters and buffers, by their names.
@@ -34,6 +38,11 @@ class Scan:
         self.attributes: dict[str, Any] = {}
         #: Parameters and buffers of modules that are not registered.
         self._hidden: dict[str, Any] = {}
+        self._dicts: list[tuple[dict[Any, Any], list[tuple[Any, Any]]]] = []
+        self._lists: list[tuple[list[Any], list[Any]]] = []
+        self._instances: list[tuple[Any, type, Any]] = []
+        #: Whether all that the walk has read can be compared without another walk.
+        self._is_plain = True
         self._walk(module, "", self.parameters, self.buffers)
         self.attributes = {**self._hidden, **self.attributes}
 
@@ -53,17 +62,32 @@ class Scan:
         """All tensors and arrays."""
         return {**self.parameters, **self.buffers, **self.attributes}
 
+    def contents(self) -> _native.Contents | None:
+        """What the walk has read, to see whether another one would find the same; ``None`` if only a walk can show that."""
+        return _native.Contents(self._dicts, self._lists, self._instances) if self._is_plain else None
+
+    def _read(self, container: Any) -> list[tuple[Any, Any]]:
+        """The items of a dict."""
+        read = list(container.items())
+        if type(container) in (dict, OrderedDict):
+            self._dicts.append((container, read))
+        else:
+            self._is_plain = False
+        return read
+
     def _walk(self, module: Any, path: str, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
         if id(module) in self._seen:
             return
         self._seen.add(id(module))
         self.modules.append((path.removesuffix("."), module))
+        own = vars(module)
+        self._instances.append((module, type(module), own))
         for found, into in ((module._parameters, parameters), (module._buffers, buffers)):
-            into.update({f"{path}{name}": tensor for name, tensor in list(found.items()) if tensor is not None})
-        for name, value in list(vars(module).items()):
+            into.update({f"{path}{name}": tensor for name, tensor in self._read(found) if tensor is not None})
+        for name, value in self._read(own):
             if name not in self._own and not isinstance(value, _PLAIN):
                 self._attribute(value, f"{path}{name}")
-        for name, part in list(module._modules.items()):
+        for name, part in self._read(module._modules):
             if part is not None:
                 self._walk(part, f"{path}{name}.", parameters, buffers)
 
@@ -73,10 +97,16 @@ class Scan:
         elif isinstance(value, self._module):
             self._walk(value, f"{path}.", self._hidden, self._hidden)
         elif isinstance(value, dict):
-            self._items(value, ((f"{path}[{key!r}]", item) for key, item in list(value.items())))
+            self._items(value, ((f"{path}[{key!r}]", item) for key, item in self._read(value)))
         elif isinstance(value, (list, tuple)):
-            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(value)))
+            read = list(value)
+            if type(value) is list:
+                self._lists.append((value, read))
+            elif isinstance(value, list):
+                self._is_plain = False
+            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(read)))
         elif isinstance(value, (set, frozenset)):
+            self._is_plain &= isinstance(value, frozenset)
             self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(sorted(value, key=repr))))
 
     def _items(self, container: Any, items: Iterable[tuple[str, Any]]) -> None:
@@ -86,6 +116,13 @@ class Scan:
         for path, item in items:
             if not isinstance(item, _PLAIN):
                 self._attribute(item, path)
+
+
+@functools.cache
+def _of_every_module() -> frozenset[str]:
+    import torch
+
+    return frozenset(vars(torch.nn.Module()))
 
 
 def left_out(scan: Scan, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,7 +13,7 @@ from .script import script
 from .unsaved import Scan, as_tensor, left_out
 from .weights import contiguous, fingerprint, refuse, saved
 
-#: Cache lines that are read before and after each computed batch, over all weights.
+#: Cache lines that are read after each computed batch, over all weights.
 _LINES = 1024
 #: The most names of tensors that an entry of an identity has.
 _NAMES = 8
@@ -54,7 +54,7 @@ def _version(tensor: Any) -> int:
 
 
 def _form(tensor: Any) -> tuple[Any, ...]:
-    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device
+    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device
 
 
 def _checksum(tensor: Any, name: str) -> bytes:
@@ -104,8 +104,8 @@ def _classes(scan: Scan) -> dict[str, type]:
 class Watch:
     """Notices that the weights of a module have changed since its identity was made.
 
-    It compares, before and after each computed batch, versions, addresses, dtypes and shapes, and 64 KiB of cache lines spread over all
-    weights on the CPU; and before rows become durable, the checksum of all weights. Weights that were moved, or loaded again with the
+    It compares, before and after each computed batch, versions, addresses, dtypes and shapes; after it, 64 KiB of cache lines spread over
+    all weights on the CPU; and before rows become durable, the checksum of all weights. Weights that were moved, or loaded again with the
     same values, are the same. Attributes that ``forward`` adds are its own.
     """
 
@@ -121,6 +121,8 @@ class Watch:
         self._weights = [_Weight.freeze(name, own) for name, own in scan.all.items()]
         #: The attributes that appeared while `forward` ran.
         self._of_forward: set[str] = set()
+        #: What the last walk without a finding has read, and the tensors that it has found.
+        self._walked: tuple[_native.Contents, dict[str, Any]] | None = None
         self._take_sample()
         self.known = Known.of(module, scan)
 
@@ -130,22 +132,38 @@ class Watch:
         self._sampled = [(own.data_ptr(), own.nbytes) for own in here], lines
         self._sample = _native.sample(*self._sampled)
 
-    def check(self, has_run: bool = False) -> None:
-        """Looks at the weights, at small cost; with `has_run`, after `forward` has run.
+    def check(self, has_run: bool = False) -> bool:
+        """Looks at the weights, at small cost; with `has_run`, after `forward` has run. Returns whether anything in the module was replaced
+        since the last look, if only by `forward`.
 
         Raises:
             ModuleViolationError: if they have changed. This is final: restoring them later does not undo it.
         """
-        scan = Scan(self._module)
-        refuse(scan, self._allows_gradients)
+        known = self._unchanged()
+        scan = Scan(self._module) if known is None else None
+        if scan is not None:
+            refuse(scan, self._allows_gradients)
         with self._lock:
             self._check_known()
-            found = self._found(scan, has_run)
+            found = self._found(scan, has_run) if scan is not None else known or {}
             touched = [number for number, own in enumerate(self._weights) if own.is_touched(found[own.name])]
             if touched:
                 self._look_closely(touched, found)
-            elif _native.sample(*self._sampled) != self._sample:
+            elif has_run and _native.sample(*self._sampled) != self._sample:
+                # After `forward` only: what was written before it is still there.
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
+            if scan is not None:
+                contents = scan.contents()
+                self._walked = None if contents is None else (contents, found)
+        return scan is not None
+
+    def _unchanged(self) -> dict[str, Any] | None:
+        """The tensors that the last walk has found, if another one would find the same, and nothing to refuse."""
+        if self._walked is None or not self._walked[0].are_same():
+            return None
+        found = self._walked[1]
+        tracks = not self._allows_gradients and any(getattr(own, "requires_grad", False) for own in found.values())
+        return None if tracks else found
 
     def _found(self, scan: Scan, has_run: bool) -> dict[str, Any]:
         """The tensors that the module has now, under the same names."""
@@ -196,11 +214,13 @@ class Watch:
 
     def attest(self) -> str | None:
         """What has changed, of all values; the writer asks before rows become durable."""
-        with self._lock:
-            if self._changed is None:
+        # Reading all weights takes long, and batches are checked at the same time.
+        if self._changed is None and any(own.is_written() for own in list(self._weights)):
+            with self._lock:
+                # What was written to may be the memory of a weight no more, which has the same values elsewhere.
                 changed = next((own for own in self._weights if own.is_written()), None)
-                if changed is not None:
+                if changed is not None and self._changed is None:
                     self._changed = (
                         f"weight `{changed.name}`: changed in place after it was frozen, so that rows computed before and after would differ; {_REMEDY}"
                     )
-            return self._changed
+        return self._changed

@@ -6,14 +6,15 @@ import platform
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, Union, overload
 
 from .. import _native
 from ..engine import settings as all_settings
-from ..engine.place import Place, directory
+from ..engine.place import Place, check_id, directory
 from ..engine.rows import Opening
 from ..errors import ClosedError, Error, InvalidSettingsError
 from ..identity.config import entries
+from ..schema.declared import Array, Batch, Declared, Forwards, Returned, Value
 from ..tensors.memory import default_arrays
 from .table import Table, open_table
 from .upkeep import Upkeep
@@ -21,13 +22,22 @@ from .upkeep import Upkeep
 if TYPE_CHECKING:
     import os
 
+    import numpy.typing
     import torch
 
     from .cached import Cached
 
+    Arrays = numpy.typing.NDArray[Any]
+    Torch = torch.Tensor
+    _Path = Union[str, os.PathLike[str], None]
+    _Module = Forwards[Any]
+    _Tensors = Mapping[str, Declared[Torch]]
+    _Metadata = Union[Mapping[str, Any], None]
 
-class Cache:
-    """The rows of modules and tables in a directory, which any number of processes share, in Python and in Rust.
+
+class Cache(Generic[Array]):
+    """The rows of modules and tables in a directory, which any number of processes share, in Python and in Rust. To type checkers, it is
+    one of the tensors that its tables return: ``Cache[torch.Tensor]``, or ``Cache`` for short.
 
     Args:
         directory: The cache directory, which is created with the first rows; ``None`` for a cache in the memory of this process.
@@ -49,14 +59,15 @@ class Cache:
     >>> cache.close()
     """
 
+    @overload
     def __init__(
-        self,
-        directory: str | os.PathLike[str] | None,
-        *,
-        mode: str = "read_write",
-        arrays: str | None = None,
-        **settings: Any,
-    ) -> None:
+        self: Cache[Torch], directory: _Path, *, mode: str = ..., arrays: Literal["torch"] | None = ..., **settings: Any
+    ) -> None: ...
+    @overload
+    def __init__(self: Cache[Arrays], directory: _Path, *, mode: str = ..., arrays: Literal["numpy"], **settings: Any) -> None: ...
+    @overload
+    def __init__(self: Cache[Any], directory: _Path, *, mode: str = ..., arrays: str | None = ..., **settings: Any) -> None: ...
+    def __init__(self, directory: _Path, *, mode: str = "read_write", arrays: str | None = None, **settings: Any) -> None:
         if arrays not in (None, "torch", "numpy"):
             raise InvalidSettingsError(f"setting `arrays`: found `{arrays}`, expected `torch` or `numpy`")
         self._place: Place = _native.Memory() if directory is None else _directory(directory)
@@ -77,7 +88,19 @@ class Cache:
 
         return _native.modules(self._place) if isinstance(self._place, str) and os.path.isdir(self._place) else []
 
-    def module(self, module: torch.nn.Module, id: str, *, mode: str | None = None, **options: Any) -> Cached:
+    @overload
+    def module(self, module: _Module, id: str, *, outputs: type[Value], mode: str | None = ..., **options: Any) -> Cached[list[Value]]: ...
+    @overload
+    def module(self, module: _Module, id: str, *, outputs: Declared[Batch], mode: str | None = ..., **options: Any) -> Cached[Batch]: ...
+    @overload
+    def module(
+        self, module: _Module, id: str, *, outputs: _Tensors, mode: str | None = ..., **options: Any
+    ) -> Cached[dict[str, Torch]]: ...
+    @overload
+    def module(
+        self, module: Forwards[Returned], id: str, *, outputs: Any = ..., mode: str | None = ..., **options: Any
+    ) -> Cached[Returned]: ...
+    def module(self, module: Any, id: str, *, mode: str | None = None, **options: Any) -> Cached[Any]:
         """Opens the cache of a frozen module. The options are those of :func:`tcx_cache.cached`.
 
         Raises:
@@ -90,15 +113,33 @@ class Cache:
         self._opened.append(cached)
         return cached
 
+    @overload
     def table(
-        self,
-        name: str,
-        outputs: Any = None,
-        *,
-        ids: type | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        mode: str | None = None,
-    ) -> Table:
+        self, name: str, outputs: type[Value], *, ids: type | None = ..., metadata: _Metadata = ..., mode: str | None = ...
+    ) -> Table[list[Value]]: ...
+    @overload
+    def table(
+        self: Cache[Torch], name: str, outputs: Declared[Batch], *, ids: type | None = ..., metadata: _Metadata = ..., mode: str | None = ...
+    ) -> Table[Batch]: ...
+    @overload
+    def table(
+        self: Cache[Torch], name: str, outputs: _Tensors, *, ids: type | None = ..., metadata: _Metadata = ..., mode: str | None = ...
+    ) -> Table[dict[str, Torch]]: ...
+    @overload
+    def table(
+        self: Cache[Arrays], name: str, outputs: Declared[Torch], *, ids: type | None = ..., metadata: _Metadata = ..., mode: str | None = ...
+    ) -> Table[Arrays]: ...
+    @overload
+    def table(
+        self: Cache[Arrays], name: str, outputs: _Tensors, *, ids: type | None = ..., metadata: _Metadata = ..., mode: str | None = ...
+    ) -> Table[dict[str, Arrays]]: ...
+    @overload
+    def table(
+        self, name: str, outputs: Any = ..., *, ids: type | None = ..., metadata: _Metadata = ..., mode: str | None = ...
+    ) -> Table[Any]: ...
+    def table(
+        self, name: str, outputs: Any = None, *, ids: type | None = None, metadata: _Metadata = None, mode: str | None = None
+    ) -> Table[Any]:
         """Opens a table: a typed store for any function of a sample.
 
         Args:
@@ -122,6 +163,7 @@ class Cache:
         """How a module or table of this cache is opened, without its identity."""
         if self._is_closed:
             raise ClosedError("the cache is closed: open it again")
+        check_id(module)
         chosen = self._mode if mode is None else all_settings.check_mode(mode)
         return Opening(self._place, module, [], [], self._settings, chosen, arrays)
 
@@ -143,7 +185,7 @@ class Cache:
         opened, self._opened = self._opened, []
         _for_all(opened, lambda own: own.close())
 
-    def __enter__(self) -> Cache:
+    def __enter__(self) -> Cache[Array]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -179,7 +221,7 @@ def _directory(path: str | os.PathLike[str]) -> str:
     return directory(path)
 
 
-def _reopen(path: str, mode: str, arrays: str | None, settings: dict[str, Any]) -> Cache:
+def _reopen(path: str, mode: str, arrays: str | None, settings: dict[str, Any]) -> Cache[Any]:
     return Cache(path, mode=mode, arrays=arrays, **settings)
 
 
@@ -201,6 +243,7 @@ _SETTINGS_OF_MODULES = frozenset(
         "shared",
         "type_name",
         "fields",
+        "assume_stateless",
         "output_device",
         "allow_gradients",
         "recheck",
@@ -210,7 +253,23 @@ _SETTINGS_OF_MODULES = frozenset(
 )
 
 
-def cached(module: torch.nn.Module, directory: str | os.PathLike[str] | None, id: str, *, mode: str = "read_write", **options: Any) -> Cached:
+@overload
+def cached(
+    module: _Module, directory: _Path, id: str, *, outputs: type[Value], mode: str = ..., **options: Any
+) -> Cached[list[Value]]: ...
+@overload
+def cached(
+    module: _Module, directory: _Path, id: str, *, outputs: Declared[Batch], mode: str = ..., **options: Any
+) -> Cached[Batch]: ...
+@overload
+def cached(
+    module: _Module, directory: _Path, id: str, *, outputs: _Tensors, mode: str = ..., **options: Any
+) -> Cached[dict[str, Torch]]: ...
+@overload
+def cached(
+    module: Forwards[Returned], directory: _Path, id: str, *, outputs: Any = ..., mode: str = ..., **options: Any
+) -> Cached[Returned]: ...
+def cached(module: Any, directory: _Path, id: str, *, mode: str = "read_write", **options: Any) -> Cached[Any]:
     """A frozen module that computes missing samples only: ``cached(images, ids=ids)``.
 
     Args:
@@ -225,6 +284,8 @@ def cached(module: torch.nn.Module, directory: str | os.PathLike[str] | None, id
         shared: Keyword arguments that are the same for all samples. They are part of the identity, and passed to every call.
         type_name: The name of the module in the identity, if it is not that of its class: the name of the struct in Rust.
         fields: The fields of the struct in Rust, in order, with ``tcx.WEIGHTS`` for the network: rows are then shared with that program.
+        assume_stateless: With ``fields``: the names of tensors that ``state_dict`` leaves out and that follow from the configuration, such as
+            the numbers of positions of a transformer. The module in Rust has none, and they are not part of the identity.
         output_device: Where outputs are put; the device of the weights.
         allow_gradients: Whether parameters may require gradients. Rows have none in any case.
         recheck: The fraction of computed samples that is computed again as a check.
@@ -242,5 +303,6 @@ def cached(module: torch.nn.Module, directory: str | os.PathLike[str] | None, id
     >>> features(torch.ones(3, 4), ids=["a", "b", "c"]).shape
     torch.Size([3, 2])
     """
+    all_settings.check_names(options, all_settings.NATIVE | _SETTINGS_OF_MODULES | {"arrays"})
     own = {name: options.pop(name) for name in list(options) if name in _SETTINGS_OF_MODULES}
     return Cache(directory, mode=mode, **options).module(module, id, **own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Generic, Union
 
 import torch
 
@@ -13,8 +13,9 @@ from ..batch.split import Inputs, Plan, plan
 from ..engine import ids as keys
 from ..engine.rows import Found, Rows, timed
 from ..errors import InvalidBatchError, ModuleViolationError
+from ..schema.declared import Batch
 from ..schema.tree import Schema
-from .checks import Batch, difference
+from . import checks
 from .computing import Computing
 from .table import WarmReport, distinct_positions, reopen, travel, warm
 from .upkeep import Upkeep, checked_view
@@ -35,12 +36,18 @@ _SHARED = (
 )
 
 
-class Cached(Upkeep, torch.nn.Module):
+class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
     """A frozen module that computes missing samples only. Made by :func:`tcx_cache.cached` or :meth:`tcx_cache.Cache.module`.
 
     It is a ``torch.nn.Module``: ``state_dict``, ``named_parameters`` and ``to`` are those of the module inside, under the same names.
     ``train`` leaves the module inside in evaluation mode. Other attributes are those of the module inside.
+    To type checkers, it is one of what its outputs declare, or else of what ``forward`` of the module returns: ``Cached[torch.Tensor]``.
     """
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, ids: Any, **kwargs: Any) -> Batch:
+            """As :meth:`forward`, with the hooks of the module."""
 
     _computing: Computing
     _output_device: torch.device | None
@@ -68,15 +75,15 @@ class Cached(Upkeep, torch.nn.Module):
         """The module inside."""
         return self._computing.module
 
-    def train(self, mode: bool = True) -> Cached:
+    def train(self, mode: bool = True) -> Cached[Batch]:
         """Changes nothing: the module stays in evaluation mode, also where it is a part of one that is trained."""
         return self
 
-    def view(self, number: int) -> Cached:
+    def view(self, number: int) -> Cached[Batch]:
         """The same module for a variant of its samples, such as an augmentation: 0 is the sample itself."""
         return Cached(self._computing, self._rows, checked_view(number), self._output_device)
 
-    def forward(self, *args: Any, ids: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, ids: Any, **kwargs: Any) -> Batch:
         """The outputs of a batch, one row for each id in the order asked. Only missing samples are computed, each id once.
 
         Args:
@@ -98,7 +105,7 @@ class Cached(Upkeep, torch.nn.Module):
             found = self._complete(listed, packed, found, split.select, has_all=True)
         return self._output(found)
 
-    def fetch(self, ids: Any, load: Loader | None = None) -> Any:
+    def fetch(self, ids: Any, load: Loader | None = None) -> Batch:
         """The outputs of these ids. If some are missing, ``load`` is called with their ids, each once, and returns their inputs.
 
         Raises:
@@ -121,6 +128,9 @@ class Cached(Upkeep, torch.nn.Module):
             except _NotLoadedError:
                 # A row that was found before is gone: another process has invalidated or evicted it.
                 found = self._lookup(packed)
+            except (TypeError, AttributeError) as error:
+                _explain(error, loaded.inputs)
+                raise
         return self._output(found)
 
     def _load(self, wanted: list[Any], load: Loader | None) -> Plan:
@@ -129,7 +139,11 @@ class Cached(Upkeep, torch.nn.Module):
                 f"module `{self.id}`: {len(wanted)} samples are missing, one of them with id {wanted[0]!r}, and there is no function that loads their inputs; "
                 "pass `load`, or fill the cache before"
             )
-        return plan(as_inputs(load(wanted)), len(wanted))
+        loaded = load(wanted)
+        try:
+            return plan(as_inputs(loaded), len(wanted))
+        except InvalidBatchError as error:
+            raise InvalidBatchError(f"module `{self.id}`: what `load` returned for {len(wanted)} samples: {error}") from None
 
     def _lookup(self, packed: _native.Keys) -> Found | None:
         return self._rows.lookup(packed, pinned=self._device().type == "cuda")
@@ -168,19 +182,19 @@ class Cached(Upkeep, torch.nn.Module):
 
     def _check(self, output: Any, ids: list[Any], select: Select) -> None:
         """Checks a computed batch, before anything of it is stored."""
-        computing, checks = self._computing, self._computing.checks
+        computing, shown = self._computing, self._computing.checks
         store = self._rows.required().reader
         if not computing.is_looked_up:
             computing.is_looked_up = True
-            checks.trust(store.has_passed(computing.conditions))
-        was_shown = checks.is_independent
-        batch = Batch(self._schema(), output, len(ids), lambda rows: computing.run(select(rows)), lambda row: repr(ids[row]))
+            shown.trust(store.has_passed(computing.conditions))
+        was_shown = shown.is_independent
+        batch = checks.Batch(self._schema(), output, len(ids), lambda rows: computing.run(select(rows)), lambda row: repr(ids[row]))
         try:
-            checks.look_at(batch)
+            shown.look_at(batch)
         finally:
-            if checks.is_broken:
+            if shown.is_broken:
                 store.forget_passed(computing.conditions)
-        if checks.is_independent and not was_shown:
+        if shown.is_independent and not was_shown:
             store.record_passed(computing.conditions)
 
     def warm(self, ids: Iterable[Any], load: Loader, *, batch_size: int = 64, progress: bool = True) -> WarmReport:
@@ -201,8 +215,8 @@ class Cached(Upkeep, torch.nn.Module):
         self._refuse_itself()
         with computing.lock:
             output = computing.run(inputs)
-        batch = Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
-        return difference(batch, output)
+        batch = checks.Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
+        return checks.difference(batch, output)
 
     def _schema(self) -> Schema:
         schema = self._rows.schema
@@ -215,12 +229,13 @@ class Cached(Upkeep, torch.nn.Module):
         # A forked child of a process that has used CUDA cannot use it: it gets the rows on the CPU.
         return torch.device("cpu") if own.type == "cuda" and torch.cuda._is_in_bad_fork() else own
 
-    def _output(self, found: Found) -> Any:
+    def _output(self, found: Found) -> Batch:
         values = found.values()
         device = self._device()
         if device.type != "cpu":
             values = [_moved(value, device) for value in values]
-        return self._schema().build(values)
+        batch: Batch = self._schema().build(values)
+        return batch
 
     def __repr__(self) -> str:
         return f"Cached({self.id!r}, mode={self.mode!r}, {type(self.module).__name__})"
@@ -229,10 +244,10 @@ class Cached(Upkeep, torch.nn.Module):
         # A network does not travel: another process reads the same rows.
         return reopen, (*travel(self._rows), self._view, True)
 
-    def __copy__(self) -> Cached:
+    def __copy__(self) -> Cached[Batch]:
         return Cached(self._computing, self._rows, self._view, self._output_device)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Cached:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Cached[Batch]:
         own = self._computing
         return Cached(own.copied(copy.deepcopy(own.module, memo)), self._rows, self._view, self._output_device)
 
@@ -252,11 +267,23 @@ class _Loaded:
         self._split = split
         self._places = {position: number for number, position in enumerate(positions)}
 
+    @property
+    def inputs(self) -> Inputs:
+        """What was loaded."""
+        return self._split.inputs
+
     def select(self, positions: list[int]) -> Inputs:
         """The inputs of the samples at these positions of the batch."""
         if not all(position in self._places for position in positions):
             raise _NotLoadedError
         return self._split.select([self._places[position] for position in positions])
+
+
+def _explain(error: Exception, inputs: Inputs) -> None:
+    """Adds to an error of `forward` what may be wrong with its inputs, where Python can (3.11)."""
+    is_list = any(isinstance(own, list) and own and isinstance(own[0], torch.Tensor) for own in inputs.args)
+    if is_list and hasattr(error, "add_note"):
+        error.add_note("tcx: `load` returned a list of tensors, which `forward` gets as a list; return `torch.stack(…)` if it expects one tensor")
 
 
 def as_inputs(loaded: Any) -> Inputs:

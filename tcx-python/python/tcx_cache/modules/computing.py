@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import platform
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..identity.adapters import adapters
 from ..identity.surroundings import Surroundings
 from ..identity.watch import Watch
 from ..runtime.locks import ProcessLock
+from ..runtime.warn import warn
 from .checks import VERSION, Checks
 
 
@@ -44,6 +45,7 @@ class Computing:
         #: Whether it was looked up which checks an earlier process has recorded.
         self.is_looked_up = False
         self.allows_gradients, self.recheck, self.refuses_repeated = allows_gradients, recheck, refuses_repeated
+        self._adapters = self.watch.known.adapters
         self._has_warned = False
         self._has_shown_gradients = allows_gradients
         self._attestation: tuple[int, _native.Attestation] | None = None
@@ -66,8 +68,10 @@ class Computing:
     @property
     def device(self) -> torch.device:
         """The device of the first weight."""
-        tensors = (*self.module.parameters(), *self.module.buffers())
-        return tensors[0].device if tensors else torch.device("cpu")
+        # The others are not looked at: a large module has hundreds.
+        for tensor in itertools.chain(self.module.parameters(), self.module.buffers()):
+            return tensor.device
+        return torch.device("cpu")
 
     @property
     def conditions(self) -> str:
@@ -113,10 +117,12 @@ class Computing:
         """
         try:
             self.surroundings.check(self.device)
-            self.watch.check(has_run)
+            has_changed = self.watch.check(has_run)
         except (InvalidWeightsError, ModuleViolationError) as error:
             raise ModuleViolationError(f"module `{self.name}`: {error}") from error
-        found, expected = adapters(inner(self.module)), self.watch.known.adapters
+        expected = self.watch.known.adapters
+        # A module without adapters gets some by other attributes only.
+        found = self._adapters = adapters(inner(self.module)) if has_changed or self._adapters else ""
         if found != expected:
             raise ModuleViolationError(
                 f"module `{self.name}`: its adapters were switched, merged or disabled after it was frozen, found `{found}`, expected "
@@ -142,7 +148,7 @@ class Computing:
                 raise InvalidBatchError(message)
             if not self._has_warned:
                 self._has_warned = True
-                warnings.warn(message, stacklevel=4)
+                warn(message)
             return
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from ..engine.rows import Opening, Rows
 from ..errors import InvalidSettingsError, InvalidWeightsError
 from ..identity.config import LONGEST_VALUE, Entries, digest, entries
 from ..identity.surroundings import Surroundings
+from ..identity.watch import Known
 from ..identity.weights import WEIGHTS
 from .cached import Cached
 from .computing import Computing, inner
@@ -31,12 +32,13 @@ def open_module(
     shared: Mapping[str, Any] | None = None,
     type_name: str | None = None,
     fields: Mapping[str, Any] | None = None,
+    assume_stateless: Sequence[str] = (),
     output_device: Any = None,
     allow_gradients: bool = False,
     recheck: float = 0.0,
     refuse_repeated_ids: bool = False,
     after: Any = None,
-) -> Cached:
+) -> Cached[Any]:
     """Opens the cache of a module; `opening` has no identity yet. See :meth:`tcx_cache.Cache.module`."""
     name = opening.module
     if not isinstance(module, torch.nn.Module):
@@ -47,7 +49,7 @@ def open_module(
         computing = Computing(inner(module), dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids, Surroundings(config))
     except InvalidWeightsError as error:
         raise InvalidWeightsError(f"module `{name}`: {error}") from error
-    identity = [*_identity(computing, config, type_name, fields), *_upstream(name, after)]
+    identity = [*_identity(computing, config, type_name, fields, assume_stateless), *_upstream(name, after)]
     # A compiled module computes with the weights of the one inside.
     computing.module = module
     opening = opening.of(identity, _provenance(computing))
@@ -55,19 +57,26 @@ def open_module(
 
 
 def _identity(
-    computing: Computing, config: Mapping[str, Any] | None, type_name: str | None, fields: Mapping[str, Any] | None
+    computing: Computing,
+    config: Mapping[str, Any] | None,
+    type_name: str | None,
+    fields: Mapping[str, Any] | None,
+    assumed: Sequence[str],
 ) -> Entries:
     own, known = type(computing.module), computing.watch.known
+    left_out = [name for name in known.not_in_rust if name not in assumed]
+    _check_assumed(known, fields, assumed)
     found: Entries = [("self", type_name or f"{own.__module__}.{own.__qualname__}")]
     if fields is None:
         # What `state_dict` leaves out decides outputs as well.
         found += [("weights", known.weights), *known.unsaved]
     elif sum(value is WEIGHTS for value in fields.values()) != 1:
         raise InvalidWeightsError("`fields=` has the fields of the module in Rust, in order: exactly one of them has to be `tcx.WEIGHTS`")
-    elif known.not_in_rust:
+    elif left_out:
         raise InvalidWeightsError(
             "`fields=` names the identity of a module in Rust, which has the weights of `state_dict` only, but this module has tensors that `state_dict` leaves "
-            f"out ({', '.join(known.not_in_rust)}): register them as persistent buffers, which the module in Rust has too, or leave `fields=` out"
+            f"out ({', '.join(left_out)}): register them as persistent buffers, which the module in Rust has too; or name them in `assume_stateless=`, if they "
+            "follow from its configuration, such as the numbers of positions; or leave `fields=` out"
         )
     for name, value in (fields or {}).items():
         found += [(f"{name}.weights", known.weights)] if value is WEIGHTS else entries(name, value)
@@ -78,6 +87,22 @@ def _identity(
         for name, value in (part or {}).items():
             found += entries(f"{label}.{name}", value)
     return [*found, *computing.surroundings.entries()]
+
+
+def _check_assumed(known: Known, fields: Mapping[str, Any] | None, assumed: Sequence[str]) -> None:
+    """Refuses names that leave nothing out of the identity.
+
+    Raises:
+        InvalidSettingsError: if one is no tensor that `state_dict` leaves out, or the identity is not that of a module in Rust.
+    """
+    if isinstance(assumed, str):
+        raise InvalidSettingsError(f"`assume_stateless=`: expected a list of names, found {assumed!r}; pass `[{assumed!r}]`")
+    if assumed and fields is None:
+        raise InvalidSettingsError("`assume_stateless=` names tensors that a module in Rust does not have: pass it with `fields=`; without them, all tensors are known")
+    for name in assumed:
+        if name not in known.not_in_rust:
+            found = ", ".join(known.not_in_rust) or "none"
+            raise InvalidSettingsError(f"`assume_stateless=`: `{name}` is no tensor that `state_dict` leaves out: expected one of them (here: {found})")
 
 
 def _upstream(name: str, after: Any) -> Entries:

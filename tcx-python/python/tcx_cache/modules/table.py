@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from ..engine import ids as keys
 from ..engine.rows import Found, Opening, Rows, batches, timed
 from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
+from ..schema.declared import Batch
 from ..schema.tree import Schema, node
 from .upkeep import Upkeep, checked_view, progress
 
@@ -28,8 +29,9 @@ class WarmReport:
     not_kept: int = 0
 
 
-class Table(Upkeep):
-    """A typed store of samples without a module: for any function of a sample. Made by :meth:`tcx_cache.Cache.table`.
+class Table(Upkeep, Generic[Batch]):
+    """A typed store of samples without a module: for any function of a sample. Made by :meth:`tcx_cache.Cache.table`. To type checkers, it is
+    one of the batches that its outputs declare: ``Table[list[int]]``.
 
     tcx cannot see when the function changes that computes the values. Give the table a new id then, or keep a version in its ``metadata``.
 
@@ -47,11 +49,11 @@ class Table(Upkeep):
         # What a module computes from inputs, a function that loads inputs must not be taken for.
         self._is_of_module = is_of_module
 
-    def view(self, number: int) -> Table:
+    def view(self, number: int) -> Table[Batch]:
         """The same table for a variant of its samples, such as an augmentation: 0 is the sample itself."""
         return Table(self._rows, checked_view(number), self._computing, self._is_of_module)
 
-    def get(self, ids: Any) -> Any:
+    def get(self, ids: Any) -> Batch | None:
         """The values of these ids, if all of them are stored, and ``None`` if one is missing; :meth:`coverage` reports which.
 
         Raises:
@@ -60,9 +62,10 @@ class Table(Upkeep):
         found = self._rows.lookup(self._rows.pack(ids, self._view))
         if found is None or found.missing:
             return None
-        return found.output(self._schema())
+        batch: Batch = found.output(self._schema())
+        return batch
 
-    def stored(self, ids: Any) -> Any:
+    def stored(self, ids: Any) -> Batch:
         """The values of these ids, all of which are stored.
 
         Raises:
@@ -79,7 +82,7 @@ class Table(Upkeep):
             )
         return found
 
-    def fetch(self, ids: Any, compute: Compute | None = None) -> Any:
+    def fetch(self, ids: Any, compute: Compute | None = None) -> Batch:
         """The values of these ids, one row each in the order asked. If some are missing, ``compute`` is called once with their ids, each
         once, and returns their values in that order.
 
@@ -94,7 +97,8 @@ class Table(Upkeep):
         found = self._rows.lookup(packed)
         if found is None or found.missing:
             found = self._complete(ids, packed, found, compute)
-        return found.output(self._schema())
+        batch: Batch = found.output(self._schema())
+        return batch
 
     def _complete(self, ids: Any, packed: Any, found: Found | None, compute: Compute) -> Found:
         if self._is_of_module:
@@ -213,7 +217,7 @@ def check_batch_size(size: int) -> None:
 def not_kept(own: Upkeep) -> int:
     """How many computed rows this process has not kept."""
     stats = own.stats()
-    return max(int(stats.get("rows_dropped", 0)) - int(stats.get("rows_superseded", 0)), 0)
+    return max(int(stats["rows_dropped"]) - int(stats["rows_superseded"]), 0)
 
 
 def distinct_positions(ids: list[Any]) -> list[int]:

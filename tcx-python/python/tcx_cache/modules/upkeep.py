@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
+from .. import _native
 from ..engine import ids as keys
 from ..engine.coverage import Coverage
 from ..engine.rows import Rows
@@ -108,9 +109,10 @@ class Upkeep:
             handle.reader.refresh()
 
     def stats(self) -> dict[str, Any]:
-        """The counters of this process since it opened the table, by the names that they have in Rust; durations in seconds."""
+        """The counters of this process since it opened the table, by the names that they have in Rust; durations in seconds. Before the first
+        use, all of them are zero."""
         handle = self._rows.handle
-        return {} if handle is None else handle.reader.stats()
+        return _native.Store.no_stats() if handle is None else handle.reader.stats()
 
     def disk_usage(self) -> dict[str, int]:
         """The files, bytes and reclaimable bytes of the folder, of all processes."""

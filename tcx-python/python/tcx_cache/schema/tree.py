@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Union
 
 from ..errors import CorruptError, Error, InvalidOutputError
 from . import classes
+from .declared import Batch, Declared
 from .types import Column, NativeLeaf, column_of, is_column, parse
 
 Node = Union[Column, "Group", "Nothing"]
@@ -20,7 +23,7 @@ class Nothing:
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Declared[Batch]):
     """Named parts."""
 
     #: ``dict``, ``tuple`` or ``struct``.
@@ -37,7 +40,7 @@ class Group:
         return named if self.cls is None else self.cls(**named)
 
 
-def struct(cls: type, /, **fields: Any) -> Group:
+def struct(cls: type[Batch], /, **fields: Any) -> Group[Batch]:
     """The structure of an output that is a dataclass, a namedtuple, or a ``ModelOutput`` of transformers.
 
     >>> import tcx_cache as tcx
@@ -77,6 +80,10 @@ class Schema:
 
     def columns(self) -> list[tuple[str, Column]]:
         """The columns in order, with the names that they have in the files."""
+        return list(self._columns)
+
+    @functools.cached_property
+    def _columns(self) -> list[tuple[str, Column]]:
         found: list[tuple[str, Column]] = []
 
         def walk(own: Node, path: str) -> None:
@@ -103,14 +110,7 @@ class Schema:
 
     def build(self, values: list[Any]) -> Any:
         """An output from its columns."""
-        rest = iter(values)
-
-        def walk(own: Node) -> Any:
-            if isinstance(own, Group):
-                return own.build([walk(child) for _, child in own.fields])
-            return next(rest) if isinstance(own, Column) else None
-
-        return walk(self.root)
+        return _built(self.root, iter(values))
 
     def flatten(self, output: Any) -> list[Any]:
         """The columns of an output, in order.
@@ -119,28 +119,7 @@ class Schema:
             InvalidOutputError: if its structure is another one.
         """
         values: list[Any] = []
-
-        def walk(own: Node, value: Any, path: str) -> None:
-            if isinstance(own, Group):
-                found = dict(parts(value) or ())
-                expected = [name for name, _ in own.fields]
-                absent = [name for name, child in own.fields if name not in found and not isinstance(child, Nothing)]
-                if parts(value) is None or absent or set(found) - set(expected):
-                    raise InvalidOutputError(
-                        f"{where(path)}: expected {_listed(own.kind, expected)}, found {shown(value)}; "
-                        "return the same fields for every batch, or bump the id"
-                    )
-                for name, child in own.fields:
-                    walk(child, found.get(name), f"{path}.{name}" if path else name)
-            elif isinstance(own, Nothing):
-                if value is not None:
-                    raise InvalidOutputError(
-                        f"{where(path)}: expected None, as in the first batch, found {shown(value)}; return the same fields for every batch"
-                    )
-            else:
-                values.append(value)
-
-        walk(self.root, output, "")
+        _flatten(self.root, output, "", values)
         return values
 
     def text(self) -> str:
@@ -161,6 +140,37 @@ class Schema:
             raise
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptError(f"the outputs in the cache are described by a text that cannot be read: {error}; declare `outputs=`") from error
+
+
+# Not closures, which would refer to themselves: a batch would live until the garbage collector comes.
+
+
+def _built(own: Node, rest: Iterator[Any]) -> Any:
+    """The output of a node, whose columns are the next ones."""
+    if isinstance(own, Group):
+        return own.build([_built(child, rest) for _, child in own.fields])
+    return next(rest) if isinstance(own, Column) else None
+
+
+def _flatten(own: Node, value: Any, path: str, into: list[Any]) -> None:
+    """Adds the columns of an output."""
+    if isinstance(own, Group):
+        found = dict(parts(value) or ())
+        expected = [name for name, _ in own.fields]
+        absent = [name for name, child in own.fields if name not in found and not isinstance(child, Nothing)]
+        if parts(value) is None or absent or set(found) - set(expected):
+            raise InvalidOutputError(
+                f"{where(path)}: expected {_listed(own.kind, expected)}, found {shown(value)}; return the same fields for every batch, or bump the id"
+            )
+        for name, child in own.fields:
+            _flatten(child, found.get(name), f"{path}.{name}" if path else name, into)
+    elif isinstance(own, Nothing):
+        if value is not None:
+            raise InvalidOutputError(
+                f"{where(path)}: expected None, as in the first batch, found {shown(value)}; return the same fields for every batch"
+            )
+    else:
+        into.append(value)
 
 
 def where(path: str) -> str:

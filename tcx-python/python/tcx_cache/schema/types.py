@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union, overload
 
 from ..errors import InvalidOutputError
+from .declared import Batch, Declared, Value
+
+if TYPE_CHECKING:
+    import torch
 
 Dim = Union[int, None]
 #: A column of the engine: name, kind, dtype, shape, whether samples may be without a value.
@@ -31,7 +35,7 @@ NUMBERS = {"int": "i64", "float": "f64", "truth": "bool"}
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(Declared[Batch]):
     """The type of a column."""
 
     #: ``tensor``, ``str``, ``bytes``, ``int``, ``float`` or ``truth``.
@@ -58,7 +62,7 @@ class Column:
         """The dtype of the stored elements."""
         return self.stored or self.dtype or "u8"
 
-    def stored_as(self, dtype: DType) -> Column:
+    def stored_as(self, dtype: DType) -> Column[Batch]:
         """The same column, whose floats are stored in a narrower dtype: they are rounded when they enter the cache, before anything is
         returned, so that a miss returns what a hit will return.
 
@@ -110,7 +114,7 @@ def described(dtype: str, shape: Any) -> str:
     return f"{dtype} [{', '.join('_' if dim is None else str(dim) for dim in shape)}]"
 
 
-class DType:
+class DType(Declared["torch.Tensor"]):
     """The type of the elements of a tensor. ``f32`` is a column of numbers, ``f32[2048]`` one of tensors; a dimension ``None`` differs from
     sample to sample.
 
@@ -122,7 +126,11 @@ class DType:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __getitem__(self, shape: Any) -> Column:
+    @overload
+    def __getitem__(self, shape: int | tuple[int, ...]) -> Column[torch.Tensor]: ...
+    @overload
+    def __getitem__(self, shape: None | tuple[Any, ...]) -> Column[list[torch.Tensor]]: ...
+    def __getitem__(self, shape: Any) -> Column[Any]:
         dims = shape if isinstance(shape, tuple) else (shape,)
         for dim in dims:
             if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int) or dim < 1):
@@ -160,7 +168,13 @@ def typed(value: float, dtype: str) -> Typed:
     return Typed(dtype, value)
 
 
-def optional(column: Any) -> Column:
+@overload
+def optional(column: type[Value]) -> Column[list[Value | None]]: ...
+@overload
+def optional(column: Declared[list[torch.Tensor]] | Declared[torch.Tensor]) -> Column[list[torch.Tensor | None]]: ...
+@overload
+def optional(column: Any) -> Column[Any]: ...
+def optional(column: Any) -> Column[Any]:
     """A column whose samples may be without a value: batches are lists with ``None`` for them.
 
     >>> import tcx_cache as tcx

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +117,19 @@ def to_library(value: Any, arrays: str) -> Any:
     return value
 
 
+_wanted = threading.local()
+
+
+@contextlib.contextmanager
+def shared() -> Iterator[None]:
+    """Tensors that this thread gets inside of it are in shared memory: another process, which they are sent to, gets them without a copy."""
+    _wanted.shared = True
+    try:
+        yield
+    finally:
+        _wanted.shared = False
+
+
 def new(arrays: str, shape: tuple[int, ...], dtype: str, pinned: bool = False) -> Memory:
     """Memory for elements that are written next. Of truth values it has bytes, which :func:`finish` compares with 0: a file may hold any
     byte, and a bool that is neither 0 nor 1 is undefined behaviour in C++."""
@@ -122,14 +138,24 @@ def new(arrays: str, shape: tuple[int, ...], dtype: str, pinned: bool = False) -
     if arrays == "torch":
         import torch
 
+        element = getattr(torch, _TORCH[held])
         # Without `pin_memory`, which initializes CUDA even if it is false.
         options: dict[str, Any] = {"pin_memory": True} if pinned else {}
-        owner = torch.empty(shape, dtype=getattr(torch, _TORCH[held]), **options)
+        owner = _shared(shape, element) if getattr(_wanted, "shared", False) else torch.empty(shape, dtype=element, **options)
         return Memory(owner, owner.data_ptr(), owner.nbytes, dtype, shape)
     import numpy
 
     owner = numpy.empty(shape, dtype=_numpy_dtype(held))
     return Memory(owner, owner.ctypes.data, owner.nbytes, dtype, shape)
+
+
+def _shared(shape: tuple[int, ...], element: Any) -> Any:
+    """A tensor in shared memory, as `default_collate` makes it in a worker."""
+    import torch
+
+    owner: Any = torch.empty(0, dtype=element)
+    storage: Any = torch.UntypedStorage
+    return owner.set_(storage._new_shared(torch.Size(shape).numel() * owner.element_size()), 0, shape)
 
 
 def finish(memory: Memory) -> Any:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, Union, cast, overload
 
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, get_worker_info
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..errors import InvalidBatchError
 from ..modules.cached import Cached
 from ..modules.table import Table
-from ..tensors.memory import is_numeric
+from ..schema.declared import Batch as Rows
+from ..tensors.memory import shared
+
+#: What a dataset has for a sample: its row, or a pair of its row and its target.
+Item = TypeVar("Item", covariant=True)
+Value = TypeVar("Value")
+Target = TypeVar("Target")
+Source = Union[Cached[Rows], Table[Rows]]
+Load = Union[Callable[["list[Any]"], Any], None]
 
 
-class FeatureDataset(torch.utils.data.Dataset[Any]):
+class FeatureDataset(torch.utils.data.Dataset[Item]):
     """The rows of some ids, for a ``DataLoader``, Lightning or the ``Trainer`` of transformers.
 
     The rows that this process has computed are made durable first, so that workers find them.
@@ -30,6 +39,8 @@ class FeatureDataset(torch.utils.data.Dataset[Any]):
         load: Loads the inputs of missing samples (``compute`` of a table); without it, every sample has to be stored.
         targets: Further values for each sample, such as labels: batches are then pairs.
 
+    To type checkers, it is one of its items: ``FeatureDataset[tuple[torch.Tensor, int]]`` has tensors as rows, and integers as targets.
+
     >>> import tempfile, torch, tcx_cache as tcx
     >>> table = tcx.Cache(tempfile.mkdtemp()).table("t_v1", outputs=tcx.f32[2])
     >>> _ = table.put(["a", "b"], torch.ones(2, 2))
@@ -38,13 +49,43 @@ class FeatureDataset(torch.utils.data.Dataset[Any]):
     torch.Size([2, 2])
     """
 
+    @overload
     def __init__(
-        self,
-        cache: Cached | Table,
+        self: FeatureDataset[torch.Tensor], cache: Source[torch.Tensor], ids: Sequence[Any], load: Load = ..., targets: None = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: FeatureDataset[dict[str, torch.Tensor]],
+        cache: Source[dict[str, torch.Tensor]],
         ids: Sequence[Any],
-        load: Callable[[list[Any]], Any] | None = None,
-        targets: Any = None,
-    ) -> None:
+        load: Load = ...,
+        targets: None = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: FeatureDataset[Value], cache: Source[list[Value]], ids: Sequence[Any], load: Load = ..., targets: None = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: FeatureDataset[tuple[torch.Tensor, torch.Tensor]],
+        cache: Source[torch.Tensor],
+        ids: Sequence[Any],
+        load: Load = ...,
+        *,
+        targets: torch.Tensor,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: FeatureDataset[tuple[torch.Tensor, Target]],
+        cache: Source[torch.Tensor],
+        ids: Sequence[Any],
+        load: Load = ...,
+        *,
+        targets: Sequence[Target],
+    ) -> None: ...
+    @overload
+    def __init__(self: FeatureDataset[Any], cache: Source[Any], ids: Sequence[Any], load: Load = ..., targets: Any = ...) -> None: ...
+    def __init__(self, cache: Source[Any], ids: Sequence[Any], load: Load = None, targets: Any = None) -> None:
         if targets is not None and len(targets) != len(ids):
             raise InvalidBatchError(f"expected one target for each of {len(ids)} ids, found {len(targets)}")
         self.cache, self.ids, self.load, self.targets = cache, ids, load, targets
@@ -54,11 +95,13 @@ class FeatureDataset(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Item:
         """The row of one sample, without the dimension of the batch."""
         features, targets = self._read([index])
         row = _first(features)
-        return row if self.targets is None else (row, targets[0])
+        item: Any = row if self.targets is None else (row, targets[0])
+        # Of the type that the overloads of `__init__` say.
+        return cast(Item, item)
 
     def __getitems__(self, indices: list[int]) -> list[Batch]:
         """The rows of a batch, of one lookup."""
@@ -69,8 +112,6 @@ class FeatureDataset(torch.utils.data.Dataset[Any]):
 
     def _read(self, indices: list[int]) -> tuple[Any, Any]:
         ids = [self.ids[index] for index in indices]
-        # Ids that are elements of an array are integers of numpy.
-        ids = [own.item() if is_numeric(own) else own for own in ids]
         features = self._fetch(ids)
         if self.targets is None:
             return features, None
@@ -79,6 +120,11 @@ class FeatureDataset(torch.utils.data.Dataset[Any]):
         return features, [self.targets[index] for index in indices]
 
     def _fetch(self, ids: list[Any]) -> Any:
+        # What a worker reads is sent to its parent.
+        with contextlib.nullcontext() if get_worker_info() is None else shared():
+            return self._found(ids)
+
+    def _found(self, ids: list[Any]) -> Any:
         if self.load is not None or isinstance(self.cache, Cached):
             return self.cache.fetch(ids, self.load)
         return self.cache.stored(ids)

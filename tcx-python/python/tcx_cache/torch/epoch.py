@@ -5,26 +5,28 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ..modules.cached import Cached
 from ..modules.table import Table, check_batch_size
+from ..schema.declared import Batch
 
 _END = object()
+Id = TypeVar("Id")
 
 
 def epoch(
-    cache: Cached | Table,
-    order: Sequence[Any],
+    cache: Cached[Batch] | Table[Batch],
+    order: Sequence[Id],
     batch_size: int,
     *,
-    load: Callable[[list[Any]], Any] | None = None,
+    load: Callable[[list[Id]], Any] | None = None,
     prefetch: int = 2,
     device: Any = None,
     drop_last: bool = False,
-) -> Iterator[tuple[list[Any], Any]]:
+) -> Iterator[tuple[list[Id], Batch]]:
     """The batches of an epoch: their ids and their rows. A thread looks up the next ``prefetch`` batches while the loop uses one.
 
     Args:
@@ -44,19 +46,21 @@ def epoch(
     if drop_last and batches and len(batches[-1]) < batch_size:
         batches.pop()
 
-    def read(ids: list[Any]) -> Any:
+    def read(ids: list[Id]) -> Batch:
         rows = cache.fetch(ids, load) if load is not None or isinstance(cache, Cached) else cache.stored(ids)
-        return rows if device is None else moved(rows, torch.device(device))
+        if device is not None:
+            rows = moved(rows, torch.device(device))
+        return rows
 
     if prefetch < 1:
         return ((ids, read(ids)) for ids in batches)
     return _Ahead(batches, read, prefetch)
 
 
-class _Ahead(Iterator[tuple["list[Any]", Any]]):
+class _Ahead(Iterator[tuple["list[Id]", Batch]]):
     """Batches that a thread reads ahead. The thread ends with the iterator."""
 
-    def __init__(self, batches: list[list[Any]], read: Callable[[list[Any]], Any], prefetch: int) -> None:
+    def __init__(self, batches: list[list[Id]], read: Callable[[list[Id]], Batch], prefetch: int) -> None:
         self._ready: queue.Queue[Any] = queue.Queue(prefetch)
         self._stopped = threading.Event()
         # It does not refer to the iterator, so that one which is dropped stops it.
@@ -64,7 +68,7 @@ class _Ahead(Iterator[tuple["list[Any]", Any]]):
         self._thread = threading.Thread(target=_work, args=arguments, name="tcx-epoch", daemon=True)
         self._thread.start()
 
-    def __next__(self) -> tuple[list[Any], Any]:
+    def __next__(self) -> tuple[list[Id], Batch]:
         found = self._ready.get()
         if found is _END:
             # For a caller that asks again.

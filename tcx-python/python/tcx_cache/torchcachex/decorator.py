@@ -95,9 +95,9 @@ class CacheModuleDecorator(torch.nn.Module):
             # It was trained while rows were not cached.
             self.module.eval()
         cached = self._opened()
-        before = cached.stats().get("rows_accepted", 0)
+        before = cached.stats()["rows_accepted"]
         output = cached(*args, ids=ids, **kwargs)
-        accepted = cached.stats().get("rows_accepted", 0) - before
+        accepted = cached.stats()["rows_accepted"] - before
         if accepted:
             self.cache.wrote(accepted)
         first = next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)), None)

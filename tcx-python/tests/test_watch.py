@@ -1,0 +1,124 @@
+"""A module is watched between and within batches: quickly, and whatever is replaced in it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import frozen
+
+import tcx_cache as tcx
+from tcx_cache.identity import watch
+
+
+class Network(torch.nn.Module):
+    """Has what modules have: parts, buffers, and tensors in containers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("scale", torch.ones(4), persistent=False)
+        self.factors = {"list": [torch.ones(1), 3], "tuple": (torch.ones(1),)}
+        self.sizes, self.outer = [1, 2], [Holder()]
+
+    def forward(self, images):
+        factors = self.factors["list"][0] * self.factors["tuple"][0] * self.outer[0].factor
+        return self.layers(images - self.mean) * self.scale * factors
+
+
+class Holder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = torch.ones(1)
+
+
+class Other(torch.nn.Linear):
+    """Linear, in another class."""
+
+
+def inputs(start):
+    return torch.randn(4, 4), [f"id {number}" for number in range(start, start + 4)]
+
+
+def computed(network, batches=3):
+    """A cached module that has computed some batches, so that it knows what the module has."""
+    cached = tcx.cached(network, None, id="m_v1")
+    for number in range(batches):
+        images, ids = inputs(4 * number)
+        cached(images, ids=ids)
+    return cached
+
+
+def transpose(network):
+    network.layers[0].weight.data = network.layers[0].weight.data.t()
+
+
+def swap_dict(network):
+    """As some programs restore a module."""
+    layer = network.layers[0]
+    layer.__dict__ = {**vars(layer), "_parameters": vars(frozen(torch.nn.Linear(4, 4)))["_parameters"]}
+
+
+def swap_class(network):
+    network.layers[0].__class__ = Other
+
+
+CHANGES = {
+    "a weight is another one": lambda own: setattr(own.layers[2], "weight", torch.nn.Parameter(torch.randn(4, 4), requires_grad=False)),
+    "a weight is written": lambda own: own.layers[0].weight.add_(1),
+    "a weight is written past torch": lambda own: own.layers[0].weight.data.numpy().fill(3),
+    "a weight is transposed": transpose,
+    "a weight tracks gradients": lambda own: own.layers[0].weight.requires_grad_(True),
+    "a buffer is another one": lambda own: setattr(own, "mean", torch.ones(4)),
+    "a hidden buffer is another one": lambda own: setattr(own, "scale", torch.zeros(4)),
+    "a part is another one": lambda own: own.layers.__setitem__(0, frozen(torch.nn.Linear(4, 4))),
+    "a part has another class": swap_class,
+    "a part has another dict": swap_dict,
+    "a part is added": lambda own: own.layers.append(torch.nn.Tanh().eval()),
+    "a part is removed": lambda own: own.layers.__delitem__(1),
+    "an item of a list is another one": lambda own: own.factors["list"].__setitem__(0, torch.zeros(1)),
+    "an item of a list is added": lambda own: own.factors["list"].append(torch.zeros(1)),
+    "an item of a dict is another one": lambda own: own.factors.__setitem__("tuple", (torch.zeros(1),)),
+    "an item of a dict is removed": lambda own: own.factors.pop("list"),
+    "an attribute is added": lambda own: setattr(own, "more", torch.ones(1)),
+    "an attribute of a part in a list": lambda own: setattr(own.outer[0], "factor", torch.zeros(1)),
+    "a part is trained": lambda own: own.layers[0].train(),
+    "a part in a list is trained": lambda own: own.outer[0].train(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_replaced_between_two_batches_is_noticed(change):
+    network = frozen(Network())
+    network.outer[0].eval()
+    cached = computed(network)
+    CHANGES[change](network)
+    for _ in range(2):
+        with pytest.raises(tcx.ModuleViolationError):
+            images, ids = inputs(100)
+            cached(images, ids=ids)
+    assert cached.coverage([f"id {number}" for number in range(100, 104)]).stored == 0
+
+
+def test_a_module_in_which_nothing_is_replaced_is_walked_once(monkeypatch):
+    walks = []
+    scan = watch.Scan
+    monkeypatch.setattr(watch, "Scan", lambda module: walks.append(module) or scan(module))
+    network = frozen(Network())
+    network.outer[0].eval()
+    cached = computed(network, batches=5)
+    assert len(walks) == 2, "when it is frozen, and before the first batch"
+    network.sizes.append(3)
+    images, ids = inputs(100)
+    cached(images, ids=ids)
+    assert len(walks) == 3, "a number is no weight, and what it replaces is looked at once"
+
+
+def test_a_module_that_keeps_its_last_output_is_computed_with():
+    class Keeps(torch.nn.Module):
+        def forward(self, images):
+            self.last = images * 2
+            return self.last
+
+    cached = computed(Keeps().eval(), batches=5)
+    assert cached.coverage([f"id {number}" for number in range(20)]).is_complete
