@@ -37,6 +37,7 @@ fn file(dir: &Path, weight: f32) -> PathBuf {
     file
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `Frozen::candle` calls it")]
 fn build(vb: VarBuilder<'_>) -> candle_core::Result<Linear> {
     linear(4, 2, vb.pp("fc"))
 }

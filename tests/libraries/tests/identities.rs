@@ -1,7 +1,5 @@
 //! Identities name no library: weights and constants have the same entry in each.
 
-#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
-
 use ndarray::{Axis, arr1};
 use tch::nn::{self, VarStore};
 use tch::{Device, Kind, Tensor};

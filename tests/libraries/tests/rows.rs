@@ -14,6 +14,7 @@ fn tensor<E: Element, T: TensorLike>(elements: Vec<E>, shape: &[usize]) -> T {
 }
 
 /// The samples of a batch, one after the other.
+#[expect(clippy::needless_pass_by_value, reason = "rows of `Vec` are these samples")]
 fn batch<T: TensorLike>(samples: Vec<Vec<f32>>) -> T {
     let shape = [samples.len(), samples.first().map_or(3, Vec::len)];
     tensor(samples.concat(), &shape)

@@ -126,6 +126,7 @@ fn mistake(command: &str, root: &Path) -> Option<String> {
         |path: PathBuf, holds: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(holds));
     let named = |name: &str| format!("name = \"{name}\"");
     let manifest = match after(&["-p", "--package"]) {
+        Some("tcx-cache") => root.join("tcx"),
         Some("tcx-engine-benches") => root.join("benches/engine"),
         Some("tcx-engine-tests") => root.join("tests/engine"),
         Some("tcx-library-examples") => root.join("examples/libraries"),

@@ -17,7 +17,7 @@ use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::mmap::Mapped;
 
-/// So many changes may be missing one after the other.
+/// The most changes that may be missing one after the other.
 const WIDEST_GAP: u64 = 1000;
 
 /// A verification that is going on.

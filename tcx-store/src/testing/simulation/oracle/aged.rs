@@ -59,7 +59,7 @@ impl Oracle {
             && own.session.is_some_and(|session| self.sessions[session].process == process)
     }
 
-    /// Whether its tombstone is in the folder, as certainly as whoever makes the next change knows it.
+    /// Whether its tombstone is in the folder, as certainly as the process that makes the next change knows it.
     fn has_killed(&self, own: &Invalidation) -> bool {
         let is_made = match own.matcher {
             Matcher::Row(..) => !own.is_to_come,
