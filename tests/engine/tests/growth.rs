@@ -2,9 +2,11 @@
 
 use tcx_engine_tests::growth::grow;
 
+const FILES: usize = 40;
+
 #[test]
 fn a_thousand_small_flushes_leave_a_logarithmic_number_of_files() {
-    let growth = grow(1000, || false);
+    let growth = grow(1000, FILES, || false);
     growth.findings.assert_none();
-    assert!(growth.most_files <= 40, "{growth:?}");
+    assert!(growth.most_files <= FILES, "{growth:?}");
 }

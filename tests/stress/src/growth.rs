@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 const FILES: usize = 60;
 
 pub(crate) fn run(budget: &Budget, _: &Arguments, outcome: &mut Outcome) {
-    let growth = grow(budget.count(20_000), || budget.is_over());
+    let growth = grow(budget.count(20_000), FILES, || budget.is_over());
     outcome.tried_many(growth.flushes as u64, growth.findings);
     if growth.most_files > FILES {
         outcome.wrong(format!("{} files after {} flushes", growth.most_files, growth.flushes));
