@@ -1,5 +1,6 @@
 //! Whether two sides are copies of one module: the changes that both have are the same.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 
 use super::files::change;
@@ -44,6 +45,22 @@ pub(super) fn compare(
         }
     }
     Ok(())
+}
+
+/// Makes sure that the common changes have the same lengths: one that was repaired on one side says something else, and later ones may
+/// have come since.
+///
+/// # Errors
+///
+/// Returns an error if they differ.
+pub(super) fn compare_lengths(
+    module: &str,
+    common: u64,
+    one: &BTreeMap<String, u64>,
+    other: &BTreeMap<String, u64>,
+) -> io::Result<()> {
+    let is_other = |number: &u64| one.get(&change(*number)) != other.get(&change(*number));
+    (0..common).find(is_other).map_or(Ok(()), |number| Err(diverged(module, number)))
 }
 
 pub(super) fn diverged(module: &str, number: u64) -> io::Error {

@@ -1,9 +1,12 @@
 //! The files of a module in a directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::Path;
+
+use tcx_store::Inspection;
 
 use super::files::{Kind, kind};
 
@@ -37,6 +40,19 @@ pub(super) fn changes<'a>(names: impl Iterator<Item = &'a String>) -> Vec<u64> {
     names.filter_map(number).collect()
 }
 
+/// The segments of a folder that count on one of these changes, or on rows that one of them commits. They are served from then on, and
+/// have their names before it.
+pub(super) fn counting_on(dir: &Path, changes: Range<u64>) -> io::Result<BTreeSet<String>> {
+    // Every segment counts on change 0, and none is committed by it.
+    let changes = changes.start.max(1)..changes.end;
+    if changes.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let inspected = Inspection::open(dir).map_err(|error| io::Error::other(format!("{error:#}")))?;
+    let segments = inspected.segments().filter(|segment| changes.contains(&segment.base));
+    Ok(segments.map(|segment| segment.name.clone()).collect())
+}
+
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path).map_err(|error| failed("read", path, &error))
 }
@@ -67,6 +83,19 @@ pub(super) fn give_name(from: &Path, to: &Path) -> io::Result<bool> {
     };
     fs::remove_file(from).map_err(|error| failed("remove", from, &error))?;
     Ok(is_new)
+}
+
+/// Makes sure that a folder is no link, which could lead out of the cache.
+///
+/// # Errors
+///
+/// Returns an error if it is one.
+pub(super) fn refuse_link(folder: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_symlink()) {
+        let what = format!("{} is a link, which could lead out of the cache: remove it", folder.display());
+        return Err(io::Error::new(ErrorKind::InvalidData, what));
+    }
+    Ok(())
 }
 
 /// Makes a folder, and its name durable.

@@ -1,18 +1,22 @@
 //! From a store to a directory.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, TryLockError};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::files::{Kind, change, kind};
 use super::{Copied, LISTED_AT_MOST, changes, local, moving};
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Object};
 
 /// Where files are until they are verified. No module has such a name.
 const STAGE: &str = ".tcx-pull";
+
+/// A file in the stage that is locked while it is used.
+const LOCK: &str = "lock";
 
 /// Files in flight together; long ones are read in ranges that are in flight together as well.
 const FILES_IN_FLIGHT: usize = 4;
@@ -24,7 +28,7 @@ const FILES_IN_FLIGHT: usize = 4;
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `AlreadyExists` if the directory has another cache of this name, or if both sides have got changes since
+/// Returns an error of the kind `WouldBlock` while another process copies the module to this directory; of the kind `AlreadyExists` if the directory has another cache of this name, or if both sides have got changes since
 /// they were copied; of the kind `InvalidData` if a change is damaged or missing; of the kind `NotFound` if the store has no such
 /// module; and other ones if a side cannot be read or written. Damaged segments are left out instead.
 pub fn pull(
@@ -33,17 +37,47 @@ pub fn pull(
     module: &str,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> io::Result<Copied> {
+    let dir = cache.join(module);
+    for folder in [cache.join(STAGE), cache.join(STAGE).join(module), dir.clone()] {
+        local::refuse_link(&folder)?;
+    }
     let stage = cache.join(STAGE).join(module);
     local::make(&stage)?;
-    let pull = Pull { bucket, module, dir: cache.join(module), stage };
+    let _alone = alone(&stage, module, cache)?;
+    let pull = Pull { bucket, module, dir, stage };
     let mut copied = Copied::default();
-    for _ in 0..LISTED_AT_MOST {
-        if pull.pull_listed(&mut copied, progress)? {
+    for pass in 0..LISTED_AT_MOST {
+        if pull.pull_listed(pass == 0, &mut copied, progress)? {
             pull.remove_stage();
             return Ok(copied);
         }
     }
     Err(moving(module))
+}
+
+/// Makes sure that no other process uses the stage, as long as what is returned is kept: two may copy from different stores.
+///
+/// # Errors
+///
+/// Returns an error if one does.
+fn alone(stage: &Path, module: &str, cache: &Path) -> io::Result<fs::File> {
+    let path = stage.join(LOCK);
+    let open = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let file = open.map_err(|error| local::failed("create", &path, &error))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(io::Error::new(
+            ErrorKind::WouldBlock,
+            format!(
+                "another process copies `{module}` to {} now: try again when it has ended",
+                cache.display()
+            ),
+        )),
+        Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {
+            Err(local::failed("lock", &path, &error))
+        }
+        // A file system without locks: the user sees to it that no other process copies there.
+        _ => Ok(file),
+    }
 }
 
 struct Pull<'a> {
@@ -61,12 +95,15 @@ impl Pull<'_> {
     /// One pass; `false` if an object has vanished.
     fn pull_listed(
         &self,
+        is_first: bool,
         copied: &mut Copied,
         progress: &mut (dyn FnMut(u64, u64) + Send),
     ) -> io::Result<bool> {
-        // Segments first, then changes: what a segment counts on is in a listing that is made after it has its name.
+        // Segments first, then changes: what a segment counts on is in a listing that is made after it has its name. What a change
+        // commits has its name before the change.
         let segments = self.bucket.list(self.module, None)?;
         let listed = self.bucket.list(self.module, None)?;
+        let committed = self.bucket.list(self.module, None)?;
         let place = format!("{}/{}", self.bucket.url(), self.module);
         let there = changes::count(&place, local::changes(listed.iter().map(|object| &object.name)))?;
         if there == 0 {
@@ -75,21 +112,53 @@ impl Pull<'_> {
         let here = local::list(&self.dir)?;
         let known = changes::count(&self.dir.display().to_string(), local::changes(here.keys()))?;
         let lengths: BTreeMap<_, _> = listed.into_iter().map(|object| (object.name, object.bytes)).collect();
+        changes::compare_lengths(self.module, known.min(there), &here, &lengths)?;
         changes::compare(self.module, known.min(there), |name| {
             Ok([local::read(&self.dir.join(name))?, self.read(name)?])
         })?;
         // All of them: a segment is verified beside the changes that it counts on.
         let wanted = (0..there).map(|number| (change(number), lengths[&change(number)]));
+        let early: BTreeSet<String> = segments.iter().map(|object| object.name.clone()).collect();
         let is_other = |name: &String| !matches!(kind(name), Some(Kind::Change(_)) | None);
-        let others = segments.into_iter().filter(|object| is_other(&object.name));
+        let is_late = |own: &Object| kind(&own.name) == Some(Kind::Segment) && !early.contains(&own.name);
+        let late = committed.into_iter().filter(is_late);
+        let others = segments.into_iter().filter(|object| is_other(&object.name)).chain(late);
         let (present, missing): (Vec<_>, Vec<_>) =
             others.partition(|own| here.get(&own.name) == Some(&own.bytes));
         copied.present = present.len() as u64;
         let wanted = wanted.chain(missing.into_iter().map(|object| (object.name, object.bytes)));
-        let is_complete = self.fetch(wanted.collect(), progress)?;
+        let wanted: BTreeMap<String, u64> = wanted.collect();
+        self.keep_in_stage(&wanted, is_first)?;
+        let is_complete = self.fetch(wanted.into_iter().collect(), progress)?;
+        if !is_complete {
+            // They were joined: the next listing shows what took their place.
+            return Ok(false);
+        }
         copied.left_out = self.verify()?;
-        self.publish(known, copied)?;
-        Ok(is_complete)
+        self.publish(known..there, &early, copied)?;
+        Ok(true)
+    }
+
+    /// Removes from the stage what this copy does not want. What an earlier one has left may be of another store, or of a prefix that was
+    /// filled again: only segments and index runs are named by their contents.
+    fn keep_in_stage(&self, wanted: &BTreeMap<String, u64>, is_first: bool) -> io::Result<()> {
+        for name in local::list(&self.stage)?.into_keys() {
+            let is_named_by_its_content = matches!(kind(&name), Some(Kind::Segment | Kind::Run));
+            if !wanted.contains_key(&name) || is_first && !is_named_by_its_content {
+                remove_if_any(&self.stage.join(&name))?;
+            }
+        }
+        if !is_first {
+            // The prefix may have been filled again since the last pass.
+            let staged = local::changes(local::list(&self.stage)?.keys());
+            for number in staged.iter().min().into_iter().chain(staged.iter().max()) {
+                let name = change(*number);
+                if local::read(&self.stage.join(&name))? != self.read(&name)? {
+                    return Err(moving(self.module));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
@@ -199,17 +268,27 @@ impl Pull<'_> {
         Ok(damaged)
     }
 
-    /// Gives the files in the stage their names. The changes come first, in their order: a process that finds one finds those before it.
-    fn publish(&self, known: u64, copied: &mut Copied) -> io::Result<()> {
+    /// Gives the files in the stage their names: what a change commits before the change, the changes in their order, because a process
+    /// that finds one finds those before it, and then the others, of which those in `early` were listed before the changes.
+    fn publish(&self, changes: Range<u64>, early: &BTreeSet<String>, copied: &mut Copied) -> io::Result<()> {
         local::make(&self.dir)?;
         let staged = local::list(&self.stage)?;
-        for number in known.. {
+        let first = local::counting_on(&self.stage, changes.clone())?;
+        for (name, bytes) in staged.iter().filter(|(name, _)| first.contains(*name)) {
+            self.give_name(name, *bytes, copied)?;
+        }
+        local::sync(&self.dir)?;
+        let is_after = |name: &&String| {
+            !matches!(kind(name), Some(Kind::Change(_))) && !first.contains(*name) && early.contains(*name)
+        };
+        let after: Vec<_> = staged.iter().filter(|(name, _)| is_after(name)).collect();
+        for number in changes {
             let name = change(number);
             let Some(bytes) = staged.get(&name) else { break };
             let from = self.stage.join(&name);
             let own = local::read(&from)?;
             // The stage keeps its own: segments that are fetched later are verified beside it.
-            let copy = self.stage.join("given");
+            let copy = self.stage.join(format!("given-{}", std::process::id()));
             remove_if_any(&copy)?;
             fs::hard_link(&from, &copy).map_err(|error| local::failed("create", &copy, &error))?;
             let to = self.dir.join(&name);
@@ -220,11 +299,17 @@ impl Pull<'_> {
             copied.files += 1;
             copied.bytes += bytes;
         }
-        for (name, bytes) in staged.iter().filter(|(name, _)| !matches!(kind(name), Some(Kind::Change(_)))) {
-            copied.files += u64::from(local::give_name(&self.stage.join(name), &self.dir.join(name))?);
-            copied.bytes += bytes;
+        for (name, bytes) in after {
+            self.give_name(name, *bytes, copied)?;
         }
         local::sync(&self.dir)
+    }
+
+    fn give_name(&self, name: &str, bytes: u64, copied: &mut Copied) -> io::Result<()> {
+        let is_new = local::give_name(&self.stage.join(name), &self.dir.join(name))?;
+        copied.files += u64::from(is_new);
+        copied.bytes += bytes;
+        Ok(())
     }
 
     /// Best effort: what stays is used by the next copy.

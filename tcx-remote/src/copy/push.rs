@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -79,41 +80,64 @@ fn push_listed(
     copied: &mut Copied,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> io::Result<bool> {
-    // Segments first, then changes: what a segment counts on is in a listing that is made after it has its name.
+    // Segments first, then changes: what a segment counts on is in a listing that is made after it has its name. What a change commits
+    // has its name before the change.
     let segments = local::list(dir)?;
-    let changes = local::changes(local::list(dir)?.keys());
-    let here = changes::count(&dir.display().to_string(), changes)?;
+    let files = local::list(dir)?;
+    let here = changes::count(&dir.display().to_string(), local::changes(files.keys()))?;
+    let committed = local::list(dir)?;
     let there = bucket.list(module, None)?;
     let there: BTreeMap<String, u64> = there.into_iter().map(|object| (object.name, object.bytes)).collect();
-    push_changes(dir, bucket, module, (here, &there), copied)?;
+    let known = changes::count(&format!("{}/{module}", bucket.url()), local::changes(there.keys()))?;
+    compare(dir, bucket, module, (&files, &there), here.min(known))?;
     let left_out: BTreeSet<&str> = copied.left_out.iter().map(|(name, _)| name.as_str()).collect();
     let is_other = |name: &String| !matches!(kind(name), Some(Kind::Change(_)) | None);
-    let wanted = segments.into_iter().filter(|(name, _)| is_other(name) && !left_out.contains(name.as_str()));
-    let (present, missing): (Vec<_>, Vec<_>) =
-        wanted.partition(|(name, bytes)| there.get(name) == Some(bytes));
+    let wanted = |(name, _): &(String, u64)| is_other(name) && !left_out.contains(name.as_str());
+    let first = local::counting_on(dir, known..here)?;
+    let is_present = |(name, bytes): &(String, u64)| there.get(name) == Some(bytes);
+    let before: Vec<_> = committed
+        .into_iter()
+        .filter(|own| wanted(own) && first.contains(&own.0) && !is_present(own))
+        .collect();
+    let (present, missing): (Vec<_>, Vec<_>) = segments.into_iter().filter(wanted).partition(is_present);
+    let after: Vec<_> = missing.into_iter().filter(|(name, _)| !first.contains(name)).collect();
     copied.present = present.len() as u64;
-    let (sent, is_complete) = push_files(dir, bucket, module, missing, progress)?;
-    copied.files += sent.len() as u64;
-    copied.bytes += sent.iter().sum::<u64>();
-    Ok(is_complete)
+    let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    let (early, total) = (bytes(&before), bytes(&before) + bytes(&after));
+    if !push_files(dir, bucket, module, before, copied, &mut |done, _| progress(done, total))? {
+        // They were joined: the next listing shows what took their place.
+        return Ok(false);
+    }
+    push_changes(dir, bucket, module, known..here, copied)?;
+    push_files(dir, bucket, module, after, copied, &mut |done, _| progress(early + done, total))
 }
 
-/// The changes, in their order, each unless it is there: a process that finds one finds those before it.
-fn push_changes(
+/// Makes sure that both sides are copies of one module.
+fn compare(
     dir: &Path,
     bucket: &Bucket,
     module: &str,
-    (here, listed): (u64, &BTreeMap<String, u64>),
-    copied: &mut Copied,
+    (files, there): (&BTreeMap<String, u64>, &BTreeMap<String, u64>),
+    common: u64,
 ) -> io::Result<()> {
-    let there = changes::count(&format!("{}/{module}", bucket.url()), local::changes(listed.keys()))?;
-    changes::compare(module, here.min(there), |name| {
+    changes::compare_lengths(module, common, files, there)?;
+    changes::compare(module, common, |name| {
         let object = bucket.read(&format!("{module}/{name}"), u64::MAX)?;
         let gone =
             || io::Error::new(ErrorKind::NotFound, format!("{}/{module}/{name} has vanished", bucket.url()));
         Ok([local::read(&dir.join(name))?, object.ok_or_else(gone)?])
-    })?;
-    for number in there..here {
+    })
+}
+
+/// The changes, in their order: a process that finds one finds those before it.
+fn push_changes(
+    dir: &Path,
+    bucket: &Bucket,
+    module: &str,
+    numbers: Range<u64>,
+    copied: &mut Copied,
+) -> io::Result<()> {
+    for number in numbers {
         let bytes = local::read(&dir.join(change(number)))?;
         if let Created::Other(_) = bucket.create(&format!("{module}/{}", change(number)), &bytes)? {
             return Err(changes::diverged(module, number));
@@ -124,14 +148,15 @@ fn push_changes(
     Ok(())
 }
 
-/// The lengths of the files that were sent, and whether all were.
+/// `false` if one has vanished.
 fn push_files(
     dir: &Path,
     bucket: &Bucket,
     module: &str,
     files: Vec<(String, u64)>,
+    copied: &mut Copied,
     progress: &mut (dyn FnMut(u64, u64) + Send),
-) -> io::Result<(Vec<u64>, bool)> {
+) -> io::Result<bool> {
     let total = files.iter().map(|(_, bytes)| bytes).sum();
     progress(0, total);
     let (left, sent) = (Mutex::new(files), Mutex::new((Vec::new(), progress)));
@@ -162,7 +187,9 @@ fn push_files(
         let panicked = |_| Err(io::Error::other("a thread that copies has panicked"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
     });
-    results.into_iter().collect::<io::Result<()>>()?;
     let (sent, _) = sent.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((sent, !vanished.into_inner()))
+    copied.files += sent.len() as u64;
+    copied.bytes += sent.iter().sum::<u64>();
+    results.into_iter().collect::<io::Result<()>>()?;
+    Ok(!vanished.into_inner())
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::storage::Stamp;
 use crate::sys::runtime;
 
-/// A stamp younger than this says nothing: file systems stamp coarsely, and a later change may get the same.
+/// A stamp that was seen for a shorter time says nothing: file systems stamp coarsely, and a later change may get the same. By the
+/// monotonic time of this machine: its clock may be ahead of that of the file system.
 const COARSE: Duration = Duration::from_secs(2);
 /// Listings are at least so far apart.
 const LIST_AT_MOST_EVERY: Duration = Duration::from_millis(100);
@@ -18,15 +19,14 @@ pub(crate) struct Refresh {
     every: Duration,
     checked: Instant,
     listed: Instant,
-    /// The stamp before the last listing, if it can be trusted to change with the next file.
-    stamp: Option<Stamp>,
+    at: ListAt,
 }
 
 impl Refresh {
     /// The folder has just been listed.
     pub(crate) fn new(every: Duration, at: ListAt) -> Self {
         let now = runtime::now();
-        Self { every, checked: now, listed: now, stamp: at.stamp }
+        Self { every, checked: now, listed: now, at }
     }
 
     /// Whether it is time to look, at the start of a batch.
@@ -41,32 +41,74 @@ impl Refresh {
         if since < LIST_AT_MOST_EVERY {
             return None;
         }
-        let found = stamp();
-        let same = found.is_some() && found == self.stamp;
-        (!same || since >= LIST_AT_LEAST_EVERY).then(|| ListAt::new(found))
+        let at = self.list_at(stamp);
+        (!self.at.shows_changes_since(&at) || since >= LIST_AT_LEAST_EVERY).then_some(at)
+    }
+
+    /// A listing that is about to be made in any case.
+    pub(crate) fn list_at(&self, stamp: impl FnOnce() -> Option<Stamp>) -> ListAt {
+        // Before: taking it may take long.
+        let asked = runtime::now();
+        let at = ListAt::new(stamp());
+        let is_same = at.stamp.is_some() && at.stamp == self.at.stamp;
+        if is_same { ListAt { asked, seen: self.at.seen, ..at } } else { at }
     }
 
     /// The folder has been listed.
     pub(crate) fn listed(&mut self, at: ListAt) {
         self.listed = runtime::now();
-        self.stamp = at.stamp;
+        self.at = at;
     }
 }
 
-/// A listing that is about to be made, with the stamp taken before it.
+/// A listing that is about to be made, with the stamp taken before it: a slow listing must not make it look older than it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListAt {
     stamp: Option<Stamp>,
+    /// When the stamp was asked for.
+    asked: Instant,
+    /// When it was seen first.
+    seen: Instant,
 }
 
 impl ListAt {
-    /// The stamp has just been taken: a slow listing must not make it look older than it was.
+    /// The stamp has just been taken, and is seen for the first time.
     pub(crate) fn new(stamp: Option<Stamp>) -> Self {
-        Self { stamp: settled(stamp) }
+        let now = runtime::now();
+        Self { stamp, asked: now, seen: now }
+    }
+
+    /// Whether a folder that had another file after this listing would have another stamp than `later`.
+    fn shows_changes_since(&self, later: &Self) -> bool {
+        self.stamp.is_some() && self.stamp == later.stamp && self.asked.duration_since(self.seen) >= COARSE
     }
 }
 
-fn settled(stamp: Option<Stamp>) -> Option<Stamp> {
-    // A stamp from the future has no age, and is not trusted either.
-    stamp.filter(|stamp| runtime::wall().duration_since(stamp.modified).is_ok_and(|age| age >= COARSE))
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_trusted_once_it_was_seen_for_a_while_however_old_the_clock_says_it_is() {
+        let stamp = Some(Stamp { modified: UNIX_EPOCH, inode: 1 });
+        let first = ListAt::new(stamp);
+        let later = ListAt { asked: first.seen + COARSE, ..first };
+        assert!(!first.shows_changes_since(&later), "a file may have come since and got the same");
+        assert!(later.shows_changes_since(&ListAt::new(stamp)));
+        assert!(!later.shows_changes_since(&ListAt::new(Some(Stamp { modified: UNIX_EPOCH, inode: 2 }))));
+        assert!(!ListAt { stamp: None, ..later }.shows_changes_since(&ListAt::new(None)));
+    }
+
+    #[test]
+    fn a_folder_that_stays_as_it_is_is_listed_until_its_stamp_is_trusted() {
+        let stamp = || Some(Stamp { modified: UNIX_EPOCH, inode: 1 });
+        let mut refresh = Refresh::new(Duration::ZERO, ListAt::new(stamp()));
+        refresh.listed = runtime::now().checked_sub(LIST_AT_MOST_EVERY).unwrap();
+        let at = refresh.should_list(stamp).expect("it was seen just now");
+        refresh.at = ListAt { asked: refresh.at.seen + COARSE, ..at };
+        assert!(refresh.should_list(stamp).is_none());
+        assert!(refresh.should_list(|| None).is_some());
+    }
 }
