@@ -53,7 +53,8 @@ fn is_session(fence: &str) -> bool {
     fence == "```console" || cfg!(feature = "sql") && fence == "```console sql"
 }
 
-/// How many bytes files take is no matter of the commands, but whether they take any is: `B` stands for some.
+/// How many bytes files take is no matter of the commands, but whether they take any is: `B` stands for some. Nor is how many rows make
+/// room for so many bytes.
 fn sizeless(text: &str) -> String {
     let is_size = |word: &str| word.parse().is_ok_and(|size: f64| size > 0.0);
     let lines = text.lines().map(|line| {
@@ -64,7 +65,8 @@ fn sizeless(text: &str) -> String {
             let is_bytes = before.contains("bytes") && before.ends_with(':')
                 || words.get(at + 1).is_some_and(|next| is_unit(next));
             let is_size = is_bytes && is_size(word.trim_matches(['(', ',']));
-            if is_size { "B".to_owned() } else { word.replace("kB", "B") }
+            let makes_room = words.get(at + 1) == Some(&"rows,") && line.contains("a part of one segment");
+            if is_size || makes_room { "B".to_owned() } else { word.replace("kB", "B") }
         };
         words.iter().enumerate().map(of).collect::<Vec<_>>().join(" ") + "\n"
     });
