@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 import traceback
 
 import pytest
@@ -114,6 +115,8 @@ def test_other_columns_of_another_process_are_an_error_at_the_next_batch_and_not
         own = cache.table("t_v1", outputs=tcx.f32[3], ids=str)
         assert own.fetch(["a"], lambda missing: torch.ones(1, 3)).shape == (1, 3), "no process has stored anything yet"
         elsewhere(directory, ["z"], torch.ones(1, 2))
+        # A folder is listed ten times a second at most.
+        time.sleep(0.2)
         for _ in range(2):
             with pytest.raises(tcx.MismatchError, match=r"`value`: f32 \[2\] in the cache, f32 \[3\] in the code"):
                 own.fetch(["b"], lambda missing: torch.ones(1, 3))
