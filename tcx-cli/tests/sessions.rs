@@ -53,8 +53,8 @@ fn is_session(fence: &str) -> bool {
     fence == "```console" || cfg!(feature = "sql") && fence == "```console sql"
 }
 
-/// How many bytes files take is no matter of the commands, but whether they take any is: `B` stands for some. Nor is how many rows make
-/// room for so many bytes.
+/// How many bytes files take is no matter of the commands, but whether they take any is: `B` stands for some. Nor is the number of rows
+/// that make room.
 fn sizeless(text: &str) -> String {
     let is_size = |word: &str| word.parse().is_ok_and(|size: f64| size > 0.0);
     let lines = text.lines().map(|line| {

@@ -1,9 +1,10 @@
 //! The live set: what the listing of a module's folder and its changes say is there.
 
 mod commits;
+mod index;
 mod stored;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,21 +12,19 @@ use std::time::Instant;
 use crate::changes::instance::{KnownIdentity, refuse_other};
 use crate::changes::{Compared, KnownChanges, MergePlan, Replacement, ReplacementPlace, Shown};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{Run, Stale, build_run};
 use crate::live::damage::DamagedFiles;
 use crate::live::listing::Listing;
 use crate::live::retention::Retention;
 use crate::live::run_set::RunSet;
 use crate::live::segment_set::SegmentSet;
-use crate::live::snapshot::{Snapshot, Unserved, UnservedCause};
-use crate::schema::key::{KeyHash, KeySeed};
+use crate::live::snapshot::Snapshot;
 use crate::schema::spec::Spec;
 use crate::segment::Segment;
 use crate::stats::Counters;
-use crate::stats::causes::Cause;
 use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
+pub(crate) use index::key_hashes;
 pub(crate) use stored::Stored;
 
 /// So often a listing is made again because it was stale, or may lack what a change commits that was found in it.
@@ -276,11 +275,6 @@ impl Live {
         self.identity.as_ref().map_or(Ok(()), |identity| self.segments.add(name, identity))
     }
 
-    /// The index run of such a segment.
-    pub(crate) fn add_run(&mut self, run: Random) {
-        self.runs.open(&[run]);
-    }
-
     /// Takes damaged files out of service.
     pub(crate) fn drop_damaged(&mut self, damaged: &DamagedFiles) {
         for segment in &damaged.segments {
@@ -334,49 +328,6 @@ impl Live {
         }
     }
 
-    /// What the runs know of rows that are not served, and whether there are such rows to which none leads.
-    fn unserved(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> (Vec<Unserved>, bool) {
-        let replaced = self.segments.replaced(&self.changes);
-        let why = |name| {
-            let segment = self.segments.find(name);
-            let base = segment.as_ref().map(|segment| segment.base());
-            let is_uncommitted = || segment.as_ref().is_some_and(|segment| self.is_uncommitted(segment));
-            let cause = if served.contains_key(&name) || replaced.contains(&name) || is_uncommitted() {
-                Cause::Absent
-            } else if segment.as_ref().is_some_and(|segment| !self.changes.serves(segment.needs())) {
-                Cause::Unreadable
-            } else {
-                self.segments.why_unserved(name)
-            };
-            UnservedCause { cause, base }
-        };
-        let covered = self.runs.covered();
-        let mut bare = self.segments.names().filter(|name| !covered.contains(name));
-        let is_unindexed = bare.any(|name| why(name).cause != Cause::Absent);
-        (self.runs.unserved(why), is_unindexed)
-    }
-
-    /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.
-    pub(crate) fn mergeable(&self, ends: bool) -> Option<Vec<Arc<Run>>> {
-        self.runs.mergeable(ends)
-    }
-
-    /// The runs that have entries of segments that are `gone`, if it is worth it to rewrite them.
-    pub(crate) fn stale_runs(&self, gone: &dyn Fn(SegmentName) -> bool) -> Option<Stale> {
-        self.runs.stale(gone)
-    }
-
-    /// A run that this process has made of stale ones takes their place; `false` if it cannot be opened.
-    pub(crate) fn swap_runs(&mut self, stale: &[Arc<Run>], trimmed: Random) -> bool {
-        self.runs.swap(stale, trimmed)
-    }
-
-    /// A run that this process has made of others takes their place; returns the names of those it replaces.
-    pub(crate) fn replace_runs(&mut self, merged: Random) -> Vec<Random> {
-        let replaced = self.segments.replaced(&self.changes);
-        self.runs.replace(merged, |name| replaced.contains(&name) || self.segments.is_gone(name))
-    }
-
     /// The served segments, in the order of their names, and their identity; `None` as long as changes are in doubt.
     pub(crate) fn compactable(&mut self) -> Option<(Vec<Arc<Segment>>, KnownIdentity)> {
         let identity = self.identity.clone().filter(|_| self.changes.are_settled())?;
@@ -407,21 +358,6 @@ impl Live {
         self.segments.replacing(&self.changes)
     }
 
-    /// The runs that were let go of since this was asked.
-    pub(crate) fn take_pruned_runs(&mut self) -> Vec<Random> {
-        self.runs.take_pruned()
-    }
-
-    /// The runs that lead to one of these segments.
-    pub(crate) fn runs_leading_to(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
-        self.runs.leading_to(segments)
-    }
-
-    /// The runs that lead to none of these segments.
-    pub(crate) fn runs_leading_nowhere(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
-        self.runs.leading_nowhere(segments)
-    }
-
     /// Makes sure that the folder is still the one that is known, before something is written to it or removed from it.
     ///
     /// # Errors
@@ -441,43 +377,4 @@ impl Live {
     pub(crate) fn adopt_merged_changes(&mut self, number: u64) {
         self.changes.adopt_merged(&*self.storage, number);
     }
-
-    /// Makes a run for every segment that has none, and returns whether all have one now. `None` if a segment turned out to be damaged,
-    /// so that what it stood for has to be served.
-    fn index(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> Option<bool> {
-        // Without an identity, nothing is served.
-        let Some(seed) = self.identity.as_ref().map(|own| KeySeed::of_instance(own.instance)) else {
-            return Some(true);
-        };
-        let (mut are_sound, mut are_indexed) = (true, true);
-        let covered = self.runs.covered();
-        let mut bare: Vec<_> = served.values().filter(|segment| !covered.contains(&segment.name())).collect();
-        bare.sort_by_key(|segment| segment.name());
-        for segment in bare {
-            let failures = segment.failures();
-            let Some(hashes) = key_hashes(segment, seed) else {
-                are_indexed = false;
-                // What only could not be read now is indexed another time.
-                if segment.failures() == failures {
-                    self.segments.drop_damaged(segment, "a key does not verify");
-                    are_sound = false;
-                }
-                continue;
-            };
-            self.counters.rebuilt_runs.add(1);
-            if let Err(error) = self.runs.add(&build_run(seed, &[(segment.name(), hashes)]), self.may_write) {
-                are_indexed = false;
-                tracing::warn!(
-                    segment = %segment.name(),
-                    "cannot write an index run: {error}; make room in the module's folder or in TMPDIR"
-                );
-            }
-        }
-        are_sound.then_some(are_indexed)
-    }
-}
-
-/// The hashes of all keys of a segment; `None` if one cannot be trusted.
-pub(crate) fn key_hashes(segment: &Segment, seed: KeySeed) -> Option<Vec<KeyHash>> {
-    (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| seed.hash(&key, view))).collect()
 }

@@ -37,7 +37,7 @@ impl Gather {
     /// Looks up the rows of these keys.
     pub(crate) fn look_up(&self, rows: &Rows, keys: Keys) -> Result<Found> {
         let known = self.tensors.get().filter(|_| rows.copies_what_it_finds()).into_iter().flatten();
-        // Memory that cannot be had may not be needed: if it is, that is told later.
+        // Memory that cannot be allocated may not be needed: if it is, the error comes later.
         let tensors = known.map(|of| NewRows::new(of, keys.len())).collect::<Result<Vec<_>>>();
         let mut tensors = tensors.unwrap_or_default();
         let rows =

@@ -52,7 +52,7 @@ pub trait Batch: Sized {
     }
 }
 
-// The message of `Batch` says more about a type that is none than one about `TensorLike`.
+// Of a type that is no batch, the message of `Batch` says more than one about `TensorLike`.
 #[diagnostic::do_not_recommend]
 impl<T: TensorLike> Batch for T {
     fn rows(&self) -> Result<usize> {

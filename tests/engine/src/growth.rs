@@ -42,7 +42,7 @@ fn files_after_upkeep(store: &Store, dir: &Path, few: usize) -> usize {
     }
 }
 
-/// Flushes a row at a time, so many times or until it `is_enough`. More than a `few` files are waited for to be joined.
+/// Flushes a row at a time, `flushes` times or until it `is_enough`. If there are more than a `few` files, it waits until they are joined.
 pub fn grow(flushes: usize, few: usize, is_enough: impl Fn() -> bool) -> Growth {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { gc_grace: Duration::ZERO, ..options() };

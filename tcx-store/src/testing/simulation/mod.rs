@@ -14,6 +14,7 @@ mod compactions;
 mod folder;
 mod history;
 mod interleavings;
+mod lookups;
 mod memory;
 mod operation;
 mod oracle;

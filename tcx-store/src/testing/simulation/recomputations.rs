@@ -88,7 +88,7 @@ fn the_newest_of_several_rows_lives_before_and_after_it_is_sealed() {
     assert!(calls > 6 && KEYS.len() > 2, "{calls} calls");
 }
 
-/// An invalidation of what was computed before a moment that is told later.
+/// An invalidation of what was computed before the time that `limit` has when it begins.
 fn older_than(limit: &Cell<u64>) -> Operation {
     Operation::InvalidateOlderThan(limit.get())
 }

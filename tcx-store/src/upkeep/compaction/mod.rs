@@ -53,7 +53,7 @@ pub(crate) fn compact(core: &Core, effort: Effort, left_out: &mut BTreeSet<Segme
         let damaged = drop_damaged(core, &compaction.inputs);
         if !damaged.is_empty() {
             left_out.extend(damaged);
-            // The others are chosen anew.
+            // The others are chosen again.
             return Ok(true);
         }
     }

@@ -48,7 +48,7 @@ pub trait TensorField<C>: Sized {
 #[derive(Debug)]
 pub struct Dense<E, S, T = E>(std::marker::PhantomData<(E, S, T)>);
 
-// The message of `TensorField` says more about a type that is none than one about `TensorLike`.
+// Of a type that is no tensor, the message of `TensorField` says more than one about `TensorLike`.
 #[diagnostic::do_not_recommend]
 impl<E: Element, S: Shape, T: Element, V: TensorLike> TensorField<Dense<E, S, T>> for V {
     const COLUMN: ColumnType = ColumnType::Dense { dtype: storage::of::<E, T>(), shape: S::DIMS };

@@ -92,7 +92,7 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
     }
 }
 
-// The message of `TensorField` says more about a type that is none than one about `TensorLike`.
+// Of a type that is no tensor, the message of `TensorField` says more than one about `TensorLike`.
 #[diagnostic::do_not_recommend]
 impl<E: Element, S: Shape, T: Element, V: TensorLike> TensorField<Varying<E, S, T>> for Vec<V> {
     const COLUMN: ColumnType = Varying::<E, S, T>::COLUMN;

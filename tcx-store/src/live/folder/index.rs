@@ -1,0 +1,117 @@
+//! The index runs of the folder: those that lead to what is served, and those that are made, merged and removed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::Live;
+use crate::index::{Run, Stale, build_run};
+use crate::live::snapshot::{Unserved, UnservedCause};
+use crate::schema::key::{KeyHash, KeySeed};
+use crate::segment::Segment;
+use crate::stats::causes::Cause;
+use crate::storage::name::SegmentName;
+use crate::sys::bytes::Random;
+
+impl Live {
+    /// The index run of such a segment.
+    pub(crate) fn add_run(&mut self, run: Random) {
+        self.runs.open(&[run]);
+    }
+
+    /// The runs that should become one; when the writer `ends`, all of them, unless there is too much in them.
+    pub(crate) fn mergeable(&self, ends: bool) -> Option<Vec<Arc<Run>>> {
+        self.runs.mergeable(ends)
+    }
+
+    /// The runs that have entries of segments that are `gone`, if it is worth it to rewrite them.
+    pub(crate) fn stale_runs(&self, gone: &dyn Fn(SegmentName) -> bool) -> Option<Stale> {
+        self.runs.stale(gone)
+    }
+
+    /// A run that this process has made of stale ones takes their place; `false` if it cannot be opened.
+    pub(crate) fn swap_runs(&mut self, stale: &[Arc<Run>], trimmed: Random) -> bool {
+        self.runs.swap(stale, trimmed)
+    }
+
+    /// A run that this process has made of others takes their place; returns the names of those it replaces.
+    pub(crate) fn replace_runs(&mut self, merged: Random) -> Vec<Random> {
+        let replaced = self.segments.replaced(&self.changes);
+        self.runs.replace(merged, |name| replaced.contains(&name) || self.segments.is_gone(name))
+    }
+
+    /// The runs that were let go of since this was asked.
+    pub(crate) fn take_pruned_runs(&mut self) -> Vec<Random> {
+        self.runs.take_pruned()
+    }
+
+    /// The runs that lead to one of these segments.
+    pub(crate) fn runs_leading_to(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
+        self.runs.leading_to(segments)
+    }
+
+    /// The runs that lead to none of these segments.
+    pub(crate) fn runs_leading_nowhere(&self, segments: &BTreeSet<SegmentName>) -> Vec<Random> {
+        self.runs.leading_nowhere(segments)
+    }
+
+    /// What the runs know of rows that are not served, and whether there are such rows to which none leads.
+    pub(super) fn unserved(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> (Vec<Unserved>, bool) {
+        let replaced = self.segments.replaced(&self.changes);
+        let why = |name| {
+            let segment = self.segments.find(name);
+            let base = segment.as_ref().map(|segment| segment.base());
+            let is_uncommitted = || segment.as_ref().is_some_and(|segment| self.is_uncommitted(segment));
+            let cause = if served.contains_key(&name) || replaced.contains(&name) || is_uncommitted() {
+                Cause::Absent
+            } else if segment.as_ref().is_some_and(|segment| !self.changes.serves(segment.needs())) {
+                Cause::Unreadable
+            } else {
+                self.segments.why_unserved(name)
+            };
+            UnservedCause { cause, base }
+        };
+        let covered = self.runs.covered();
+        let mut bare = self.segments.names().filter(|name| !covered.contains(name));
+        let is_unindexed = bare.any(|name| why(name).cause != Cause::Absent);
+        (self.runs.unserved(why), is_unindexed)
+    }
+
+    /// Makes a run for every segment that has none, and returns whether all have one now. `None` if a segment turned out to be damaged,
+    /// so that what it stood for has to be served.
+    pub(super) fn index(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> Option<bool> {
+        // Without an identity, nothing is served.
+        let Some(seed) = self.identity.as_ref().map(|own| KeySeed::of_instance(own.instance)) else {
+            return Some(true);
+        };
+        let (mut are_sound, mut are_indexed) = (true, true);
+        let covered = self.runs.covered();
+        let mut bare: Vec<_> = served.values().filter(|segment| !covered.contains(&segment.name())).collect();
+        bare.sort_by_key(|segment| segment.name());
+        for segment in bare {
+            let failures = segment.failures();
+            let Some(hashes) = key_hashes(segment, seed) else {
+                are_indexed = false;
+                // What only could not be read now is indexed another time.
+                if segment.failures() == failures {
+                    self.segments.drop_damaged(segment, "a key does not verify");
+                    are_sound = false;
+                }
+                continue;
+            };
+            self.counters.rebuilt_runs.add(1);
+            if let Err(error) = self.runs.add(&build_run(seed, &[(segment.name(), hashes)]), self.may_write) {
+                are_indexed = false;
+                tracing::warn!(
+                    segment = %segment.name(),
+                    "cannot write an index run: {error}; make room in the module's folder or in TMPDIR"
+                );
+            }
+        }
+        are_sound.then_some(are_indexed)
+    }
+}
+
+/// The hashes of all keys of a segment; `None` if one cannot be trusted.
+pub(crate) fn key_hashes(segment: &Segment, seed: KeySeed) -> Option<Vec<KeyHash>> {
+    (0..segment.rows()).map(|row| segment.key(row).map(|(key, view)| seed.hash(&key, view))).collect()
+}
