@@ -40,8 +40,11 @@ pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether a file that this process has known to look damaged `since` then may be sound at the next look.
 pub(crate) fn may_be_sound(storage: &dyn Storage, name: &str, since: Instant) -> bool {
+    let known = runtime::now().duration_since(since);
     match storage.info(name) {
-        Ok(found) => found.is_new() || runtime::now().duration_since(since) < LOOK_AGAIN_AFTER,
+        // A date in the future says nothing, and must not do so until it has come.
+        Ok(found) if found.age.is_zero() => known < COMPLETE_AFTER,
+        Ok(found) => found.is_new() || known < LOOK_AGAIN_AFTER,
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
@@ -205,4 +208,28 @@ pub trait Draft: Write + Send {
 
     /// Gives the file its name, durably, unless that exists: then nothing changes and this is `false`.
     fn create(self: Box<Self>, name: &str) -> io::Result<bool>;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_from_the_future_is_waited_for_as_long_as_a_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(dir.path().to_owned(), System);
+        let file = File::create(dir.path().join("x")).unwrap();
+        let may_be_sound = |modified: SystemTime, known: Duration| {
+            file.set_modified(modified).unwrap();
+            may_be_sound(&storage, "x", Instant::now().checked_sub(known).unwrap())
+        };
+        let (now, hour, second) = (SystemTime::now(), Duration::from_hours(1), Duration::from_secs(1));
+        assert!(may_be_sound(now + hour, Duration::ZERO));
+        assert!(may_be_sound(now + hour, COMPLETE_AFTER / 2));
+        assert!(!may_be_sound(now + hour, COMPLETE_AFTER + second));
+        assert!(may_be_sound(now - second, COMPLETE_AFTER * 2));
+        assert!(!may_be_sound(now - hour, LOOK_AGAIN_AFTER + second));
+    }
 }

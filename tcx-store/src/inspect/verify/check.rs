@@ -17,8 +17,12 @@ use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::mmap::Mapped;
 
-/// The most changes that may be missing one after the other.
-const WIDEST_GAP: u64 = 1000;
+/// The most changes that may be missing one after the other, and are repaired.
+const WIDEST_GAP: u64 = 100_000;
+
+/// Why a sound file behind a wider gap is left as it is.
+const INCOMPLETE: &str =
+    "most of the changes before it are missing: the folder is a part of a copy; copy the rest";
 
 /// A verification that is going on.
 pub(super) struct Check<'a> {
@@ -103,7 +107,7 @@ impl Check<'_> {
         let known: BTreeSet<u64> = changes.iter().chain(merged).copied().chain(counted).collect();
         let mut given = 0..0;
         for &number in &known {
-            // Each number was given after the one before it: behind a wide gap nothing is a change of this folder, whatever it is called.
+            // Each number was given after the one before it. Too many that are missing cannot be repaired one by one.
             if number - given.end.min(number) > WIDEST_GAP {
                 break;
             }
@@ -111,25 +115,14 @@ impl Check<'_> {
         }
         given.clone().for_each(|number| self.change(number));
         for &number in changes.iter().filter(|number| !given.contains(number)) {
-            let what =
-                format!("the changes before it are missing: the newest is {}", given.end.saturating_sub(1));
-            self.damaged(&FileName::Change(number), DamagedFile::Stray, what);
+            self.change_behind_a_gap(number);
         }
-        for own in
-            inspection.segments.iter().filter(|own| needs(own).is_some_and(|base| !given.contains(&base)))
-        {
-            let what = format!(
-                "it counts on a change that was not made: the newest is {}",
-                given.end.saturating_sub(1)
-            );
-            self.damaged(&own.facts.name, DamagedFile::Segment, what);
+        let is_behind = |own: &&Inspected| needs(own).is_some_and(|base| !given.contains(&base));
+        for own in inspection.segments.iter().filter(is_behind) {
+            self.unreadable(&own.facts.name, &INCOMPLETE);
         }
         for &number in merged {
             let name = FileName::Merged(number);
-            if !given.contains(&number) {
-                self.damaged(&name, DamagedFile::Merged, "the changes that it merges were not made");
-                continue;
-            }
             let map = match self.map(name) {
                 File::Read(map) => map,
                 File::Gone | File::Unreadable => continue,
@@ -180,6 +173,24 @@ impl Check<'_> {
         // Change 0 has been read: there would be no inspection without it.
         if let (1.., Err(what)) = (number, check_change(number, map)) {
             self.damaged(&name, DamagedFile::Change, what);
+        }
+    }
+
+    /// Unless it is sound, a change so far behind the others was not made by this folder.
+    fn change_behind_a_gap(&mut self, number: u64) {
+        let name = FileName::Change(number);
+        let what = match self.map(name) {
+            File::Gone | File::Unreadable => return,
+            File::WrongLength(what) => Some(what),
+            File::Read(map) if is_written_by_another_version(&map) => None,
+            File::Read(map) => check_change(number, map).err(),
+        };
+        match what {
+            Some(_) => {
+                let what = "it is no change, and those before it were not made";
+                self.damaged(&name, DamagedFile::Stray, what);
+            }
+            None => self.unreadable(&name, &INCOMPLETE),
         }
     }
 

@@ -130,7 +130,7 @@ fn a_lost_change_that_only_rows_count_on_is_told_and_repaired() {
 fn a_file_with_the_name_of_a_change_that_was_never_made_is_told_and_moved_away() {
     let dir = filled();
     let folder = dir.path().join("m_v1");
-    for name in ["change-18446744073709551614", "change-00000000000000005000", "merged-18446744073709551613"]
+    for name in ["change-18446744073709551614", "change-00000000000000500000", "merged-18446744073709551613"]
     {
         fs::write(folder.join(name), "x").unwrap();
     }
@@ -144,6 +144,21 @@ fn a_file_with_the_name_of_a_change_that_was_never_made_is_told_and_moved_away()
     assert_eq!(values(&store, &["a", "b", "c"]), [7, 7, 7]);
     store.invalidate_all().unwrap();
     assert_eq!(values(&process(dir.path()), &["a"]), [-1]);
+}
+
+#[test]
+fn sound_files_behind_a_wide_gap_are_left_as_they_are() {
+    let dir = filled();
+    let folder = dir.path().join("m_v1");
+    let zero = fs::read(folder.join("change-00000000000000000000")).unwrap();
+    let instance = crate::changes::IdentityChange::decode(&zero).unwrap().instance;
+    let change = folder.join("change-00000000000000500000");
+    fs::write(&change, crate::changes::tombstone_for_everything(instance, 500_000)).unwrap();
+    let before = names(dir.path(), "");
+    assert_eq!(repaired(dir.path()).len(), 0);
+    assert_eq!(names(dir.path(), ""), before);
+    let [(name, why)] = &verified(dir.path()).unreadable[..] else { panic!("one is unreadable") };
+    assert!(name == "change-00000000000000500000" && why.contains("copy the rest"), "{name}: {why}");
 }
 
 #[test]
