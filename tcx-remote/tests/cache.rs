@@ -221,6 +221,26 @@ fn while_the_store_is_away_rows_are_found_and_kept_and_they_are_sent_when_it_is_
 }
 
 #[test]
+fn rows_that_vanish_before_they_are_sent_are_an_error_of_one_flush() {
+    let server = Server::start();
+    let one = Machine::impatient(&server);
+    one.compute(&[1], 10);
+    one.store().flush().unwrap();
+    server.fail(|faults| faults.is_away = true);
+    one.compute(&[2], 20);
+    one.store().flush_local().unwrap();
+    for entry in fs::read_dir(one.near.path()).unwrap() {
+        fs::remove_dir_all(entry.unwrap().path()).unwrap();
+    }
+    server.fail(|faults| faults.is_away = false);
+    let lost = format!("{:#}", one.store().flush().unwrap_err());
+    assert!(lost.contains("1 of the segments that waited"), "{lost}");
+    one.compute(&[3], 30);
+    one.store().flush().unwrap();
+    assert_eq!(Machine::new(&server).values(&[1, 2, 3]), [Some(10), None, Some(30)]);
+}
+
+#[test]
 fn rows_are_not_kept_when_too_much_waits_and_flush_says_so() {
     let server = Server::start();
     let mut one = Machine::new(&server);

@@ -28,8 +28,8 @@ const FILES_IN_FLIGHT: usize = 4;
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `WouldBlock` while another process copies the module to this directory; of the kind `AlreadyExists` if the directory has another cache of this name, or if both sides have got changes since
-/// they were copied; of the kind `InvalidData` if a change is damaged or missing; of the kind `NotFound` if the store has no such
+/// Returns an error of the kind `WouldBlock` while another process copies the module to this directory; of the kind `AlreadyExists` if
+/// the directory has another cache of this name, or if both sides have got changes since they were copied; of the kind `InvalidData` if a change is damaged or missing; of the kind `NotFound` if the store has no such
 /// module; and other ones if a side cannot be read or written. Damaged segments are left out instead.
 pub fn pull(
     bucket: &Bucket,
@@ -42,7 +42,6 @@ pub fn pull(
         local::refuse_link(&folder)?;
     }
     let stage = cache.join(STAGE).join(module);
-    local::make(&stage)?;
     let _alone = alone(&stage, module, cache)?;
     let pull = Pull { bucket, module, dir, stage };
     let mut copied = Copied::default();
@@ -62,8 +61,16 @@ pub fn pull(
 /// Returns an error if one does.
 fn alone(stage: &Path, module: &str, cache: &Path) -> io::Result<fs::File> {
     let path = stage.join(LOCK);
-    let open = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-    let file = open.map_err(|error| local::failed("create", &path, &error))?;
+    let failed = |error| local::failed("lock", &path, &error);
+    let file = loop {
+        local::make(stage)?;
+        let open = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        match open {
+            // A process that has ended just now has removed the stage.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            open => break open.map_err(failed)?,
+        }
+    };
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(io::Error::new(
             ErrorKind::WouldBlock,
@@ -72,9 +79,9 @@ fn alone(stage: &Path, module: &str, cache: &Path) -> io::Result<fs::File> {
                 cache.display()
             ),
         )),
-        Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {
-            Err(local::failed("lock", &path, &error))
-        }
+        Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => Err(failed(error)),
+        // The file that was locked is no longer the one that others find.
+        Ok(()) if !local::is_same_file(&file, &path) => alone(stage, module, cache),
         // A file system without locks: the user sees to it that no other process copies there.
         _ => Ok(file),
     }
@@ -273,6 +280,10 @@ impl Pull<'_> {
     fn publish(&self, changes: Range<u64>, early: &BTreeSet<String>, copied: &mut Copied) -> io::Result<()> {
         local::make(&self.dir)?;
         let staged = local::list(&self.stage)?;
+        // The prefix may have been filled again since it was compared.
+        changes::compare(self.module, changes.start, |name| {
+            Ok([local::read(&self.dir.join(name))?, local::read(&self.stage.join(name))?])
+        })?;
         let first = local::counting_on(&self.stage, changes.clone())?;
         for (name, bytes) in staged.iter().filter(|(name, _)| first.contains(*name)) {
             self.give_name(name, *bytes, copied)?;
@@ -306,7 +317,15 @@ impl Pull<'_> {
     }
 
     fn give_name(&self, name: &str, bytes: u64, copied: &mut Copied) -> io::Result<()> {
-        let is_new = local::give_name(&self.stage.join(name), &self.dir.join(name))?;
+        let (from, to) = (self.stage.join(name), self.dir.join(name));
+        let is_named_by_its_content = matches!(kind(name), Some(Kind::Segment | Kind::Run));
+        let is_new = if is_named_by_its_content && fs::metadata(&to).is_ok_and(|own| own.len() != bytes) {
+            // That is a part of the file.
+            fs::rename(&from, &to).map_err(|error| local::failed("create", &to, &error))?;
+            true
+        } else {
+            local::give_name(&from, &to)?
+        };
         copied.files += u64::from(is_new);
         copied.bytes += bytes;
         Ok(())

@@ -62,6 +62,8 @@ struct State {
     changes: HashMap<String, KnownChange>,
     /// Segments that this process has put into the spool.
     own: HashSet<String>,
+    /// Those that have vanished before they were sent, until a caller has got the error.
+    lost: HashSet<String>,
     /// Whether the store is known to create objects conditionally.
     is_probed: bool,
     /// When the near tier was cleaned last.

@@ -45,6 +45,7 @@ impl Inner {
             }
             Err(error) => {
                 // The rows are written again, under another name.
+                self.state(|state| state.own.remove(name))?;
                 let _ = fs::remove_file(&spooled.path);
                 Err(error)
             }
@@ -75,10 +76,16 @@ impl Inner {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be reached, or if a segment of this process still waits.
+    /// Returns an error if the store cannot be reached, or if a segment of this process still waits or is lost.
     pub(super) fn settle(&self) -> io::Result<()> {
+        // Before what waits is listed: what is not in that list was sent, or is lost.
+        let own = self.state(|state| state.own.clone())?;
         let mut failed = None;
-        for spooled in self.near.spooled()? {
+        let waiting = self.near.spooled()?;
+        for name in own.iter().filter(|name| !waiting.iter().any(|spooled| spooled.name == **name)) {
+            self.check_sent(name)?;
+        }
+        for spooled in waiting {
             match self.send_one(&spooled, Duration::MAX) {
                 Err(error) if is_away(&error) => return Err(error),
                 Err(error) if failed.is_none() && self.is_own(&spooled.name)? => failed = Some(error),
@@ -88,7 +95,42 @@ impl Inner {
                 Ok(()) => {}
             }
         }
+        self.check_lost()?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Notes whether a segment of this process, which waits no longer, was sent.
+    fn check_sent(&self, name: &str) -> io::Result<()> {
+        let is_sent =
+            self.near.file(name).exists() || self.send(|bucket| bucket.head(&self.key(name)))?.is_some();
+        self.state(|state| {
+            // Another thread may have noted it in the meantime.
+            if state.own.remove(name) && !is_sent {
+                state.lost.insert(name.to_owned());
+            }
+        })
+    }
+
+    /// As [`settle`](Self::settle), for a caller that gets the error: segments that are lost are reported once.
+    pub(super) fn settle_and_report(&self) -> io::Result<()> {
+        let settled = self.settle();
+        if settled.as_ref().is_err_and(|error| !is_away(error)) {
+            self.state(|state| state.lost.clear())?;
+        }
+        settled
+    }
+
+    fn check_lost(&self) -> io::Result<()> {
+        let lost = self.state(|state| state.lost.len())?;
+        if lost == 0 {
+            return Ok(());
+        }
+        let what = format!(
+            "{lost} of the segments that waited in {} have vanished before they were sent to {}: their rows are lost, and are computed again",
+            self.near.dir().display(),
+            self.path().display()
+        );
+        Err(io::Error::new(ErrorKind::InvalidData, what))
     }
 
     fn is_own(&self, name: &str) -> io::Result<bool> {
@@ -119,7 +161,11 @@ impl Inner {
             }
             return Err(error);
         }
-        fs::rename(path, self.near.file(name))?;
+        match fs::rename(path, self.near.file(name)) {
+            // Another process, which has waited too long for this one, has sent it as well.
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.exists() => {}
+            renamed => renamed?,
+        }
         self.state(|state| state.own.remove(name)).map(drop)
     }
 
@@ -135,6 +181,15 @@ impl Inner {
             self.near.dir().join("spool").join(origin).display()
         );
         Err(io::Error::new(ErrorKind::InvalidData, what))
+    }
+
+    /// Starts the thread again if segments of this process wait.
+    fn send_later_if_own_wait(self: &Arc<Self>) {
+        let own = self.state(|state| state.own.clone()).unwrap_or_default();
+        let waits = |spooled: &Spooled| own.contains(&spooled.name);
+        if self.near.spooled().is_ok_and(|waiting| waiting.iter().any(waits)) {
+            self.start_sending();
+        }
     }
 
     /// Starts a thread that sends what waits as soon as that works; `false` if there is one.
@@ -171,6 +226,8 @@ fn keep_sending(folder: &Weak<Inner>) {
         if !settled.is_err_and(|error| is_away(&error)) {
             tracing::info!(path = %folder.path().display(), "the store can be reached again");
             folder.is_sending.store(false, Ordering::Release);
+            // A segment that came to wait in this moment has found this thread running.
+            folder.send_later_if_own_wait();
             return;
         }
         pause = (pause * 2).min(PAUSES.1);

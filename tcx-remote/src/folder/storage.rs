@@ -106,7 +106,7 @@ impl Storage for RemoteFolder {
     }
 
     fn settle(&self) -> io::Result<()> {
-        self.0.settle()
+        self.0.settle_and_report()
     }
 
     fn distrust(&self, name: &str) {

@@ -42,3 +42,15 @@ pub(crate) fn lock(path: &Path) -> io::Result<Option<Lock>> {
         }
     }
 }
+
+/// Whether a process holds this lock now.
+pub(crate) fn is_held(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    match file.try_lock() {
+        Ok(()) => {
+            drop(Lock(file));
+            false
+        }
+        Err(error) => matches!(error, TryLockError::WouldBlock),
+    }
+}

@@ -98,8 +98,11 @@ impl Near {
             let dir = self.spool().join(&origin);
             for name in names(&dir)? {
                 let path = dir.join(&name);
-                // Another process may have sent it.
-                let Ok(metadata) = fs::metadata(&path) else { continue };
+                let metadata = match fs::metadata(&path) {
+                    // Another process has sent it.
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    metadata => metadata?,
+                };
                 spooled.push(Spooled { origin: origin.clone(), name, path, bytes: metadata.len() });
             }
         }
@@ -142,7 +145,7 @@ impl Near {
             }
         };
         remove_old(self.files(), &|name| name.starts_with("run-") || is_kept(name));
-        remove_old(self.dir.join("locks"), &|_| false);
+        remove_old(self.dir.join("locks"), &|name| lock::is_held(&self.lock(name)));
     }
 }
 
@@ -205,5 +208,20 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), urls.len());
+    }
+
+    #[test]
+    fn old_locks_are_removed_unless_a_process_holds_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let near = Near::new(dir.path(), "s3://b/p", "m_v1");
+        near.make().unwrap();
+        let held = lock::lock(&near.lock("held")).unwrap().unwrap();
+        drop(lock::lock(&near.lock("left")).unwrap());
+        near.clean(Duration::ZERO, |_| true);
+        let left = names(&near.dir().join("locks")).unwrap();
+        assert_eq!(left, ["held"]);
+        drop(held);
+        near.clean(Duration::ZERO, |_| true);
+        assert!(!near.lock("held").exists());
     }
 }
