@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 /// The tensor type of a library, so that outputs, inputs and content ids can be of it.
 ///
-/// `tch::Tensor` is one with the feature `tch`. For another library, implement the seven items without a body; the others have one that
+/// `tch::Tensor` is one with the feature `tch`. For another library, implement the six items without a body; the others have one that
 /// works by way of the elements, and can be replaced by what the library does better.
 ///
 /// Rows are stored without a trace of the library that made them. So a cache that was filled with one library serves all.

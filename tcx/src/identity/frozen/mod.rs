@@ -129,7 +129,8 @@ impl<M> Frozen<M> {
 }
 
 impl<T: TensorLike + Clone + Send> Frozen<T> {
-    /// A tensor of constants, of any library: class prototypes, a mean image. It is copied, so that no one else can write to it.
+    /// A tensor of constants: class prototypes, a mean image. It is copied, so that no one else can write to it. Tensors of tch have
+    /// `Frozen::tensor`.
     ///
     /// Its fingerprint is that of the same tensor in every other library.
     ///
