@@ -17,7 +17,7 @@ use arrow_schema::SchemaRef;
 
 use crate::buffer::WriteBuffer;
 use crate::buffer::generation::{Newest, Wanted};
-use crate::changes::{Seen, now_millis};
+use crate::changes::Seen;
 use crate::engine::named_schema::named_schema;
 use crate::engine::passed::Passed;
 use crate::error::{Error, Result};
@@ -355,7 +355,7 @@ impl Core {
         // Each round takes at least one damaged file out of service.
         while lookup.missing() > 0 {
             // Loaded after the buffer was searched: a row that was sealed in between is in this snapshot.
-            let snapshot = self.snapshot();
+            let snapshot = self.unexpired();
             let before = (&**snapshot, &*self.storage);
             let damaged = self.read_ahead.around(lookup, destinations, before, |lookup, destinations| {
                 lookup_stored(lookup, destinations, &snapshot, &self.memory_cache)
@@ -386,10 +386,23 @@ impl Core {
         self.install(&mut live);
     }
 
-    /// Takes segments whose time to live is over out of service.
-    pub(crate) fn expire(&self) {
-        if self.snapshot().expires.is_some_and(|expires| expires <= now_millis()) {
+    /// The newest snapshot, without segments whose time to live is over. Rows are looked up in no other: one that another thread was
+    /// preparing, when they were taken out of service, is shown later and has them still.
+    pub(crate) fn unexpired(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        loop {
+            let snapshot = self.snapshot();
+            if !snapshot.has_expired() {
+                return snapshot;
+            }
             self.install(&mut self.live());
         }
+    }
+
+    /// As [`unexpired`](Self::unexpired), for a caller that nothing may be shown to but what `live` knows now.
+    pub(crate) fn unexpired_with(&self, live: &mut Live) -> arc_swap::Guard<Arc<Snapshot>> {
+        if self.snapshot().has_expired() {
+            self.install(live);
+        }
+        self.snapshot()
     }
 }

@@ -16,7 +16,6 @@ use crate::sys::runtime::lock;
 impl Core {
     /// Looks for new files if it is time to.
     pub(crate) fn refresh_if_due(&self) -> Result<bool> {
-        self.expire();
         match self.refresh.try_lock() {
             Ok(mut refresh) if refresh.is_due() => self.refresh_with(&mut refresh, false),
             // Another thread is at it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::changes::{ReplacementPlace, Seen, Tombstones};
+use crate::changes::{ReplacementPlace, Seen, Tombstones, now_millis};
 use crate::index::Run;
 use crate::segment::Segment;
 use crate::stats::causes::Cause;
@@ -39,6 +39,11 @@ impl Snapshot {
     /// What a lookup knows of the changes that is made now.
     pub(crate) fn seen(&self) -> Seen {
         Seen::new(self.outlived, self.known, &self.tombstones, self.replaced.clone(), self.is_unread)
+    }
+
+    /// Whether the time to live of a segment is over.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.expires.is_some_and(|expires| expires < now_millis())
     }
 }
 

@@ -97,11 +97,10 @@ impl Store {
         let core = self.reader()?;
         core.check_key_type(keys.key_type())?;
         self.refresh()?;
-        core.expire();
         let mut facts = vec![None; keys.len()];
         let buffered = core.buffered(keys);
         // Loaded after the buffer was searched: a row that was sealed in between is in this snapshot.
-        let snapshot = core.snapshot();
+        let snapshot = core.unexpired();
         let mut describer = Describer::new(&core);
         for (position, facts) in facts.iter_mut().enumerate() {
             *facts = match buffered.get(&position) {

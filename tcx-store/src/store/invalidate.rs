@@ -251,8 +251,7 @@ impl Core {
     /// are.
     pub(crate) fn some_keys(&self, view: u32, most: usize) -> Vec<Vec<u8>> {
         const LOOKED_AT: usize = 1000;
-        self.expire();
-        let snapshot = self.snapshot();
+        let snapshot = self.unexpired();
         let stored = snapshot.segments.iter().flat_map(|segment| {
             let keys = (0..segment.rows()).filter_map(|row| segment.key(row));
             keys.map(|(key, own)| (key.to_vec(), own, segment.base()))
@@ -286,7 +285,6 @@ impl Core {
             let path = self.storage.path().join(name.to_string());
             Error::io("cannot read the keys of", path, io::ErrorKind::Other.into())
         };
-        self.expire();
         // The buffer first: a row leaves it only after the snapshot holds its segment.
         let mut buffered = self.buffer.alive(&self.snapshot().tombstones.without_unread());
         if reach == Reach::Served {
@@ -296,13 +294,14 @@ impl Core {
         let (snapshot, stored) = {
             // At one moment: a segment that waits may be served the next.
             let mut live = self.live();
+            let snapshot = self.unexpired_with(&mut live);
             let stored = if reach == Reach::There {
                 live.stored()
             } else {
-                let served = self.snapshot().segments.clone();
+                let served = snapshot.segments.clone();
                 Stored { served, unread: live.unopened(), ..Stored::default() }
             };
-            (self.snapshot(), stored)
+            (snapshot, stored)
         };
         let (served, mut first_unread) = (stored.served.iter().map(|segment| (segment, true)), stored.unread);
         for (segment, is_served) in served.chain(stored.others.iter().map(|segment| (segment, false))) {

@@ -49,7 +49,6 @@ impl Store {
     pub fn lookup_again(&self, lookup: &mut Lookup) -> Result<()> {
         let core = self.reader()?;
         core.check()?;
-        core.expire();
         let before = lookup.counts();
         core.lookup_missing(lookup, &mut Destinations::default());
         core.recounted(&before, lookup);

@@ -11,7 +11,7 @@ const FAILED_TO_READ: [u64; 10] =
     [3200, 3745, 10_259, 108_352, 1_000_199, 1_009_082, 2_042_805, 2_057_973, 9_002_958, 9_004_082];
 
 /// Seeds that have failed once where segments could not be read.
-const FAILED_TO_READ_SEGMENTS: [u64; 2] = [79, 2823];
+const FAILED_TO_READ_SEGMENTS: [u64; 3] = [79, 2823, 300_060_651];
 
 /// Seeds that have failed once where processes invalidate by age.
 const FAILED_BY_AGE: [u64; 2] = [3746, 3798];
