@@ -6,6 +6,7 @@ pub(crate) mod passed;
 pub(crate) mod publish;
 mod refresh;
 mod refused;
+mod renew;
 mod uses;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -283,21 +284,6 @@ impl Core {
             self.lookup_missing(&mut lookup, &mut destinations);
         }
         Ok(lookup.with_copied(destinations.into_copied()))
-    }
-
-    /// From here on the lookup knows what is known now. The rows that it found before are looked for again if something was invalidated
-    /// or replaced since: what is computed because one of them is rejected outlives that change, and must not undo it.
-    fn renew(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
-        let (before, now) = (lookup.seen(), self.seen());
-        if (now.number, now.recomputed) != (before.number, before.recomputed) {
-            for position in 0..lookup.len() {
-                if !lookup.is_missing(position) {
-                    lookup.reopen(position, Cause::Absent);
-                    destinations.forget(position);
-                }
-            }
-        }
-        lookup.see(now);
     }
 
     /// What a lookup knows that is made now.

@@ -119,6 +119,10 @@ impl Store {
     /// Rejects found rows: those at `positions` become missing, and the rows that are inserted for them replace them in every
     /// process. They count as misses, except in a lookup [to put](Self::lookup_to_put) rows, which is not counted.
     ///
+    /// Returns `false`, and rejects nothing, if rows were invalidated or replaced since the lookup, or if that was not known to it: the
+    /// lookup is then as if it were made now, so its found rows have to be judged again. Rows that were computed for the others would
+    /// die by what another process has done before.
+    ///
     /// ```
     /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
     /// # let dir = tempfile::tempdir()?;
@@ -128,7 +132,7 @@ impl Store {
     /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
     /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 255])])?;
     /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
-    /// store.reject(&mut rows, &[1]);
+    /// assert!(store.reject(&mut rows, &[1])?);
     /// assert_eq!(rows.distinct_missing_positions(), [1]);
     /// store.insert(&mut rows, &[1], vec![Column::dense(&[20])])?;
     /// store.flush()?;
@@ -137,19 +141,28 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder is not the one that was opened.
+    ///
     /// # Panics
     ///
     /// If a position is not below `lookup.len()`.
-    pub fn reject(&self, lookup: &mut Lookup, positions: &[usize]) {
-        let counted = lookup.counts();
-        for &position in positions {
-            lookup.reopen(position, Cause::Rejected);
+    pub fn reject(&self, lookup: &mut Lookup, positions: &[usize]) -> Result<bool> {
+        let (core, counted) = (self.reader()?, lookup.counts());
+        // A lookup to put rows has looked for changes itself.
+        if lookup.is_for_puts() {
+            reopen(lookup, positions);
+            return Ok(true);
         }
-        if let Ok(core) = self.reader()
-            && !lookup.is_for_puts()
-        {
-            core.recounted(&counted, lookup);
+        let is_current = core.is_current(lookup)?;
+        if is_current {
+            reopen(lookup, positions);
+        } else {
+            core.look_up_again(lookup);
         }
+        core.recounted(&counted, lookup);
+        Ok(is_current)
     }
 
     /// Adds the rows of the keys at `positions` of `lookup`, one column per leaf, and completes the lookup with them. They are
@@ -264,5 +277,11 @@ impl Store {
             Accepted::Yes | Accepted::No => {}
         }
         Ok(accepted != Accepted::No)
+    }
+}
+
+fn reopen(lookup: &mut Lookup, positions: &[usize]) {
+    for &position in positions {
+        lookup.reopen(position, Cause::Rejected);
     }
 }

@@ -216,11 +216,10 @@ impl Rows {
         Ok(self.store().map_or(Ok(()), |store| store.lookup_again(rows))?)
     }
 
-    /// Rejects the rows at `positions`: the rows that complete the lookup replace them.
-    pub(crate) fn reject(&self, rows: &mut Lookup, positions: &[usize]) {
-        if let Some(store) = self.store() {
-            store.reject(rows, positions);
-        }
+    /// Rejects the rows at `positions`: the rows that complete the lookup replace them. `false` if the lookup is another one now, whose
+    /// rows have to be judged.
+    pub(crate) fn reject(&self, rows: &mut Lookup, positions: &[usize]) -> Result<bool> {
+        Ok(self.store().map_or(Ok(true), |store| store.reject(rows, positions))?)
     }
 
     /// Counts rows that were computed since `start`.

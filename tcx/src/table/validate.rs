@@ -11,8 +11,8 @@ use crate::module::partial::Partial;
 use crate::output::CacheableOutput;
 use crate::{Error, ErrorKind, Result};
 
-/// So often found values are looked up to check them, if some are not found again.
-const LOOKED_AT: usize = 3;
+/// So often found values are looked up to check them, if some are not found again, or if others are there then.
+const LOOKED_AT: usize = 5;
 
 /// Checks values before they are stored, and again when they are found.
 pub(super) type Validate<T> = Box<dyn Fn(&T) -> Result<()> + Send + Sync>;
@@ -118,8 +118,16 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
             }
         }
         // Values that are rejected together, and none of them alone, are all suspect.
-        self.rows.reject(rows, if invalid.is_empty() { &found } else { &invalid });
-        Ok(())
+        let is_rejected = self.rows.reject(rows, if invalid.is_empty() { &found } else { &invalid })?;
+        if is_rejected {
+            Ok(())
+        } else {
+            Err(self.not_judged("values were invalidated or replaced while they were checked"))
+        }
+    }
+
+    fn not_judged(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Io, what).with_remedy("nothing was stored: try again").in_module(&self.id)
     }
 
     /// Whether the values of the rows at `positions`, which were found, are valid.
@@ -130,9 +138,7 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     fn are_valid(&self, rows: &Lookup, positions: &[usize]) -> Result<bool> {
         let rows = self.rows.peek(rows.keys().select(positions))?;
         if rows.missing() > 0 {
-            let what = "values that were found cannot be read again to check them";
-            let error = Error::new(ErrorKind::Io, what).with_remedy("nothing was stored: try again");
-            return Err(error.in_module(&self.id));
+            return Err(self.not_judged("values that were found cannot be read again to check them"));
         }
         Ok(self.check(&self.read(rows.into())?).is_ok())
     }

@@ -239,7 +239,7 @@ fn a_value_that_was_just_put_for_a_rejected_one_is_not_invalidated_as_an_older_o
     go_ahead(Duration::from_hours(2));
     let losses = Arc::new(Losses::new());
     let mut rows = store.lookup_to_put(keys(&["x"]), None).unwrap();
-    store.reject(&mut rows, &[0]);
+    assert!(store.reject(&mut rows, &[0]).unwrap());
     assert!(store.insert_for(&losses, &mut rows, &[0], column(&[7]), None).unwrap());
     assert_eq!(values(&store, &["x"]), [7]);
     store.invalidate_older_than(ago(1)).unwrap();

@@ -92,6 +92,31 @@ fn of_two_replacements_by_two_processes_the_later_one_stays() {
 }
 
 #[test]
+fn a_row_for_a_rejected_one_outlives_what_another_process_had_done_before_its_lookup() {
+    for (pause, is_replaced) in [(0, false), (0, true), (1, false), (1, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, other) = just_listed(dir.path());
+        if is_replaced {
+            replace(&other, &RecomputeSession::new(), &["other"], 42);
+            other.flush().unwrap();
+        } else {
+            other.invalidate(&keys(&["other"])).unwrap();
+        }
+        sleep(PAUSES[pause]);
+        let mut rows = own.lookup(keys(&["other"])).unwrap();
+        // Every value is rejected, the new one too.
+        while !rows.is_missing(0) {
+            own.reject(&mut rows, &[0]).unwrap();
+        }
+        own.insert(&mut rows, &[0], column(&[7])).unwrap();
+        own.flush().unwrap();
+        assert_eq!(own.stats().rows_dropped, 0);
+        assert_eq!(values(&process(dir.path()), &["other"]), [7], "replaced: {is_replaced}");
+        assert_eq!(values(&own, &["other"]), [7], "replaced: {is_replaced}");
+    }
+}
+
+#[test]
 fn a_row_for_a_rejected_one_does_not_undo_a_replacement_by_another_process() {
     for is_one_missing in [false, true] {
         let dir = tempfile::tempdir().unwrap();
@@ -102,7 +127,7 @@ fn a_row_for_a_rejected_one_does_not_undo_a_replacement_by_another_process() {
         let mut rows = own.lookup(keys(wanted)).unwrap();
         // Only the value before the replacement is rejected.
         if !rows.is_missing(0) && rows.bytes(0, 0) == 0_i64.to_le_bytes() {
-            own.reject(&mut rows, &[0]);
+            own.reject(&mut rows, &[0]).unwrap();
         }
         let missing = rows.distinct_missing_positions();
         own.insert(&mut rows, &missing, column(&vec![7; missing.len()])).unwrap();

@@ -15,7 +15,7 @@ fn a_row_for_a_rejected_one_does_not_undo_a_replacement_that_came_after_its_look
         compute(&store, &["x"], -1);
         store.flush().unwrap();
         let mut rows = store.lookup(keys(&["x"])).unwrap();
-        store.reject(&mut rows, &[0]);
+        assert!(store.reject(&mut rows, &[0]).unwrap());
         replace(&store, &RecomputeSession::new(), &["x"], 42);
         if before {
             store.flush().unwrap();
@@ -43,7 +43,7 @@ fn a_row_for_a_rejected_one_that_was_replaced_before_takes_its_place() {
             store.flush().unwrap();
         }
         let mut rows = store.lookup(keys(&["x"])).unwrap();
-        store.reject(&mut rows, &[0]);
+        assert!(store.reject(&mut rows, &[0]).unwrap());
         if seals == 2 {
             store.flush().unwrap();
         }
@@ -61,7 +61,7 @@ fn recomputed_after_a_rejection(dir: &Path) -> (Store, Lookup, Arc<AtomicBool>) 
     compute(&store, &["x"], -7);
     store.flush().unwrap();
     let mut rejected = store.lookup(keys(&["x"])).unwrap();
-    store.reject(&mut rejected, &[0]);
+    assert!(store.reject(&mut rejected, &[0]).unwrap());
     let changed = Arc::new(AtomicBool::new(false));
     let asked = changed.clone();
     let is_changed = move || if asked.load(Ordering::SeqCst) { Err("changed".into()) } else { Ok(()) };

@@ -102,7 +102,7 @@ fn a_row_for_a_rejected_one_is_kept_whose_batch_is_committed_before_the_newer_on
     store.flush().unwrap();
     let reject = |wanted: &[&str]| {
         let mut rejected = store.lookup(keys(wanted)).unwrap();
-        store.reject(&mut rejected, &(0..wanted.len()).collect::<Vec<_>>());
+        assert!(store.reject(&mut rejected, &(0..wanted.len()).collect::<Vec<_>>()).unwrap());
         rejected
     };
     let (mut first, mut second) = (reject(&["z"]), reject(&["x", "y"]));
@@ -183,7 +183,7 @@ fn a_row_for_a_rejected_one_makes_way_for_one_whose_tombstone_is_found_later() {
         compute(&store, &["x", "y"], -7);
         store.flush().unwrap();
         let mut rejected = store.lookup(keys(&["x", "y"])).unwrap();
-        store.reject(&mut rejected, &[0, 1]);
+        assert!(store.reject(&mut rejected, &[0, 1]).unwrap());
         let changed = Arc::new(AtomicBool::new(false));
         recompute_attested(&store, &RecomputeSession::new(), 42, &attestation(&changed));
         store.core.buffer.freeze();
