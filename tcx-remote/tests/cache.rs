@@ -159,7 +159,7 @@ fn a_row_that_is_replaced_is_served_by_every_machine_at_once() {
     one.store().flush().unwrap();
     assert_eq!(other.refreshed(&[1]), [Some(10)]);
     let mut rows = other.store().lookup(Keys::ints([1], 0)).unwrap();
-    other.store().reject(&mut rows, &[0]);
+    assert!(other.store().reject(&mut rows, &[0]).unwrap());
     let values: Vec<u8> = (0..16).flat_map(|_| 11_i64.to_le_bytes()).collect();
     other.store().insert(&mut rows, &[0], vec![Column::dense(&values)]).unwrap();
     other.store().flush().unwrap();

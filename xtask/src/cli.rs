@@ -32,6 +32,10 @@ commands:
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
   backends          test the tensor libraries besides tch: candle and ndarray, without libtorch and with it (not part of
                     `test`, which has no candle: that takes minutes to build)
+  remote [--minutes M]
+                    four processes with a near tier each, as four machines, fill, read, invalidate and compact one module
+                    in a test server for M minutes (5), while requests fail, machines and the server are killed and a
+                    disk is lost (`test` runs 18 seconds of it)
   recipes           run the recipes of docs/recipes.md: MLflow, DVC and Snakemake with `tcx` (not part of `test`:
                     Python packages are large)
   python [--short]  build the wheel of the Python package, and run its tests with two releases of PyTorch, and the programs of
@@ -69,6 +73,7 @@ pub(crate) enum Command {
     Foreign,
     Backends,
     Recipes,
+    Remote { minutes: u64 },
     Package,
     Python { is_short: bool },
     Test,
@@ -94,6 +99,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("foreign") => alone(&name, &rest, Command::Foreign),
         Some("backends") => alone(&name, &rest, Command::Backends),
         Some("recipes") => alone(&name, &rest, Command::Recipes),
+        Some("remote") => remote(&rest),
         Some("python") => python(&rest),
         Some("package") => alone(&name, &rest, Command::Package),
         Some("test") => alone(&name, &rest, Command::Test),
@@ -111,6 +117,16 @@ fn setup(rest: &[OsString]) -> Result<Command, String> {
         [flag] if flag == "--model" => Ok(Command::Setup { model: true }),
         [other, ..] => Err(format!("`setup` takes only `--model`, found `{}`", other.display())),
     }
+}
+
+fn remote(rest: &[OsString]) -> Result<Command, String> {
+    let minutes = match rest {
+        [] => Some(5),
+        [flag, minutes] if flag == "--minutes" => minutes.to_str().and_then(|minutes| minutes.parse().ok()),
+        _ => return Err("`remote` takes only `--minutes M`".to_owned()),
+    };
+    let minutes = minutes.filter(|minutes| *minutes > 0).ok_or("`--minutes` needs a whole number above 0")?;
+    Ok(Command::Remote { minutes })
 }
 
 fn python(rest: &[OsString]) -> Result<Command, String> {
@@ -195,6 +211,8 @@ mod tests {
         assert_eq!(parsed("backends"), Ok(Command::Backends));
         assert_eq!(parsed("recipes"), Ok(Command::Recipes));
         assert_eq!(parsed("package"), Ok(Command::Package));
+        assert_eq!(parsed("remote"), Ok(Command::Remote { minutes: 5 }));
+        assert_eq!(parsed("remote --minutes 1"), Ok(Command::Remote { minutes: 1 }));
         assert_eq!(parsed("simulate"), Ok(Command::Simulate { seeds: 100_000, first: 1_000_000 }));
         assert_eq!(parsed("simulate --first 7 --seeds 10"), Ok(Command::Simulate { seeds: 10, first: 7 }));
         assert_eq!(parsed("bench"), Ok(Command::Bench { flag: None }));
@@ -222,6 +240,8 @@ mod tests {
         assert!(parsed("test --fast").unwrap_err().contains("`--fast`"));
         assert!(parsed("bench --fast").unwrap_err().contains("`--fast`"));
         assert!(parsed("bench --disks").unwrap_err().contains("needs one or more folders"));
+        assert!(parsed("remote --minutes x").unwrap_err().contains("`--minutes`"));
+        assert!(parsed("remote 5").unwrap_err().contains("`--minutes M`"));
         assert!(parsed("simulate --seed 5").unwrap_err().contains("`--seed`"));
         assert!(parsed("simulate --seeds").unwrap_err().contains("`--seeds`"));
         assert!(parsed("simulate --seeds -5").unwrap_err().contains("`-5`"));

@@ -16,7 +16,8 @@ use cli::Command;
 use failure::Result;
 use provision::{libtorch, model, shell, toolchain};
 use tasks::{
-    backends, bench, compile, counts, demo, foreign, packages, python, recipes, simulate, stress, suite,
+    backends, bench, compile, counts, demo, foreign, packages, python, recipes, remote, simulate, stress,
+    suite,
 };
 use workspace::Workspace;
 
@@ -57,6 +58,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Foreign => foreign::run(&workspace)?,
         Command::Backends => backends::run(&workspace)?,
         Command::Recipes => recipes::run(&workspace)?,
+        Command::Remote { minutes } => return remote::run(&workspace, minutes),
         Command::Package => packages::run(&workspace)?,
         Command::Python { is_short: true } => python::short(&workspace)?,
         Command::Python { is_short: false } => python::run(&workspace)?,

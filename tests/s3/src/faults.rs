@@ -26,7 +26,7 @@ pub enum Fault {
     After,
     /// Nothing happens, and the answer is status 503: fewer requests, please.
     Throttled,
-    /// Nothing happens, and the answer is status 409, as if something else were writing the object.
+    /// Nothing happens, and the answer is status 409, as if something else were writing the object. Unless planned, only of writes.
     Conflict,
     /// Access is denied.
     Denied,
@@ -71,7 +71,8 @@ impl Faults {
             return Some(Fault::Before);
         }
         for (fault, permille) in self.permille.clone() {
-            if self.next() % 1000 < permille {
+            let is_possible = fault != Fault::Conflict || operation == Operation::Put;
+            if self.next() % 1000 < permille && is_possible {
                 return Some(fault);
             }
         }

@@ -11,6 +11,7 @@ pub(crate) mod foreign;
 pub(crate) mod packages;
 pub(crate) mod python;
 pub(crate) mod recipes;
+pub(crate) mod remote;
 #[cfg(test)]
 mod rooms;
 pub(crate) mod simulate;
