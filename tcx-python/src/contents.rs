@@ -1,7 +1,9 @@
 //! What dicts and lists of Python hold, to see quickly whether anything in them was replaced.
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyList, PyType};
 
 /// A dict, and the keys and values that were read from it.
@@ -43,20 +45,43 @@ impl Contents {
         }
     }
 
+    /// The garbage collector frees a module that holds its own handle. `__clear__` is not needed, as for a tuple: there is no cycle without
+    /// an object that can be changed.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for (dict, read) in &self.dicts {
+            visit.call(dict)?;
+            read.iter().try_for_each(|(key, value)| visit.call(key).and_then(|()| visit.call(value)))?;
+        }
+        for (list, read) in &self.lists {
+            visit.call(list)?;
+            read.iter().try_for_each(|item| visit.call(item))?;
+        }
+        for (own, class, dict) in &self.instances {
+            visit.call(own)?;
+            visit.call(class)?;
+            visit.call(dict)?;
+        }
+        Ok(())
+    }
+
     /// Whether the containers hold the same objects in the same order, and the objects have the same classes and dicts. No code of Python
-    /// runs while a container is read, so that it does not change.
+    /// runs while a container is read, so that it does not change; without a GIL, it is locked.
     fn are_same(&self, py: Python<'_>) -> bool {
         let is_same_dict = |(dict, read): &(Py<PyDict>, Pairs)| {
             let dict = dict.bind(py);
             let mut read_items = read.iter();
-            dict.len() == read.len()
-                && dict.iter().all(|(key, value)| {
-                    read_items.next().is_some_and(|own| key.is(&own.0) && value.is(&own.1))
-                })
+            with_critical_section(dict, || {
+                dict.len() == read.len()
+                    && dict.iter().all(|(key, value)| {
+                        read_items.next().is_some_and(|own| key.is(&own.0) && value.is(&own.1))
+                    })
+            })
         };
         let is_same_list = |(list, read): &(Py<PyList>, Vec<Py<PyAny>>)| {
             let list = list.bind(py);
-            list.len() == read.len() && list.iter().zip(read).all(|(item, own)| item.is(own))
+            with_critical_section(list, || {
+                list.len() == read.len() && list.iter().zip(read).all(|(item, own)| item.is(own))
+            })
         };
         self.dicts.iter().all(is_same_dict)
             && self.lists.iter().all(is_same_list)

@@ -210,7 +210,7 @@ def test_modes(directory):
         table = cache.table("m_v1")
         assert table.fetch(["a", "b"], lambda missing: [2]) == [1, 2]
         assert table.coverage(["b"]).missing == ["b"]
-        with pytest.raises(tcx.WrongModeError, match="cannot change rows: this handle has mode ReadOnly"):
+        with pytest.raises(tcx.WrongModeError, match="cannot change rows: this handle has mode `read_only`"):
             table.invalidate_all()
     with tcx.Cache(directory, mode="recompute") as cache:
         table = cache.table("m_v1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from conftest import frozen
@@ -68,6 +70,7 @@ CHANGES = {
     "a weight is written": lambda own: own.layers[0].weight.add_(1),
     "a weight is written past torch": lambda own: own.layers[0].weight.data.numpy().fill(3),
     "a weight is transposed": transpose,
+    "a weight has another dtype": lambda own: setattr(own.layers[0].weight, "data", own.layers[0].weight.data.view(torch.int32)),
     "a weight tracks gradients": lambda own: own.layers[0].weight.requires_grad_(True),
     "a buffer is another one": lambda own: setattr(own, "mean", torch.ones(4)),
     "a hidden buffer is another one": lambda own: setattr(own, "scale", torch.zeros(4)),
@@ -112,6 +115,44 @@ def test_a_module_in_which_nothing_is_replaced_is_walked_once(monkeypatch):
     images, ids = inputs(100)
     cached(images, ids=ids)
     assert len(walks) == 3, "a number is no weight, and what it replaces is looked at once"
+
+
+def test_the_device_of_the_weights_is_theirs_after_a_move(directory, linear):
+    computing = tcx.cached(linear, directory, id="m_v1")._computing
+    assert [computing.device.type for _ in range(2)] == ["cpu"] * 2
+    linear.to("meta")
+    assert computing.device.type == "meta"
+    assert tcx.cached(frozen(torch.nn.ReLU()), directory, id="n_v1")._computing.device.type == "cpu"
+
+
+def calls(work):
+    """How many functions in Python a call runs."""
+    found = 0
+
+    def count(_frame, event, _argument):
+        nonlocal found
+        found += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_a_batch_takes_few_calls_whatever_the_size_of_the_module(directory):
+    computed_calls, found_calls = [], []
+    for depth in (1, 50):
+        network = frozen(torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(depth)]))
+        cached = tcx.cached(network, directory, id=f"m{depth}_v1", outputs=tcx.f32[4])
+        images, ids = inputs(0)
+        cached(images, ids=ids)
+        images, ids = inputs(4)
+        computed_calls.append(calls(lambda: cached(images, ids=ids)) - calls(lambda: network(images)))
+        found_calls.append(calls(lambda: cached(images, ids=ids)))
+    assert computed_calls[0] == computed_calls[1] and found_calls[0] == found_calls[1]
+    assert computed_calls[0] < 200 and found_calls[0] < 60, (computed_calls, found_calls)
 
 
 def test_a_module_that_keeps_its_last_output_is_computed_with():

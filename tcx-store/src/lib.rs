@@ -67,7 +67,7 @@ pub use store::Store;
 pub use store::describe::{RowFacts, RowProcess, StoredStamp};
 pub use store::memory::Memory;
 pub use sys::fork::Process;
-pub use sys::notice::{Trouble, has_listener, notice, notices_on_stderr};
+pub use sys::notice::{Trouble, has_listener, notice, notices_on_stderr, notices_to};
 
 /// What a crate needs that keeps the files of modules elsewhere. It may change with every version.
 #[doc(hidden)]

@@ -69,7 +69,7 @@ fn rows_that_are_not_kept_are_written_to_stderr_once_without_a_subscriber() {
     let full = ["has reached its max_bytes: rows are computed but not kept; raise it"];
     one_line(|_| {}, "full", &full);
     let off =
-        [" is off, rows are computed but not kept: ", "; `flush` returns this error, and tcx tries again"];
+        [" is off, rows are computed but not kept: ", "; `flush` reports this error, and tcx tries again"];
     one_line(|_| {}, "unwritable", &off);
 }
 

@@ -5,6 +5,8 @@ Every exception is an :class:`Error`. Its ``kind`` is the name of the kind in Ru
 
 from __future__ import annotations
 
+import re
+
 
 class Error(Exception):
     """An error of tcx. The message names what happened, why, and what to do."""
@@ -150,11 +152,28 @@ _CLASSES: dict[str, type[Error]] = {
 
 
 #: What messages of the engine advise, as it is written in Python.
-_ADVICE = {"set `OnMismatch::Separate`": 'pass `on_mismatch="separate"`'}
+_ADVICE = {
+    "set `OnMismatch::Separate`": 'pass `on_mismatch="separate"`',
+    "are i64, which have no prefix: invalidate by a predicate": "are int, which have no prefix: pass the ids to `invalidate`",
+}
+#: Where a message compares a setting of an open table with one that was asked for.
+_SETTING = re.compile(r"(`\w+` is )(\w+)(, requested )(\w+)")
 
 
 def of_kind(kind: str, message: str) -> Error:
     """The exception of a kind; the native part calls this."""
+    return _CLASSES.get(kind, Error)(in_python(message))
+
+
+def in_python(message: str) -> str:
+    """A message of the engine, with settings and remedies as they are written in Python."""
     for rust, python in _ADVICE.items():
         message = message.replace(rust, python)
-    return _CLASSES.get(kind, Error)(message)
+    return _SETTING.sub(lambda found: found[1] + _value(found[2]) + found[3] + _value(found[4]), message)
+
+
+def _value(named: str) -> str:
+    """The value of a setting: the engine names choices as Rust does, such as ``StopWriting``."""
+    if named == "none":
+        return "None"
+    return '"' + re.sub("(?<=[a-z])(?=[A-Z])", "_", named).lower() + '"' if named[0].isupper() else named

@@ -18,6 +18,7 @@ use pyo3::types::{PyDict, PyList};
 use tcx_store::{Leaf, LookupOptions};
 
 use crate::interop::error::{OrRaise, invalid, of_kind};
+use crate::interop::notices;
 use crate::rows::column::Column;
 use crate::rows::found::{Rows, Targets};
 use crate::schema::keys::{Keys, id_of};
@@ -60,6 +61,7 @@ impl Store {
             drop(opened);
             ran
         });
+        notices::report(py);
         ran.or_raise()
     }
 
@@ -75,12 +77,12 @@ impl Store {
             return Err(of_kind(
                 "WrongMode",
                 &format!(
-                    "module `{module}`: cannot read rows: this handle has mode Off; open the module in another mode"
+                    "module `{module}`: cannot read rows: this handle has mode `off`; open the module in another mode"
                 ),
             ));
         }
         self.run(py, |opened| opened.store().map(run).transpose())?
-            .ok_or_else(|| of_kind("WrongMode", "this handle has mode Off"))
+            .ok_or_else(|| of_kind("WrongMode", "this handle has mode `off`"))
     }
 
     /// As [`run_on_store`](Self::run_on_store), on one whose rows may change.
@@ -94,7 +96,7 @@ impl Store {
             return Err(of_kind(
                 "WrongMode",
                 &format!(
-                    "module `{module}`: cannot change rows: this handle has mode {mode}; open the module in mode ReadWrite"
+                    "module `{module}`: cannot change rows: this handle has mode `{mode}`; open the module in mode `read_write`"
                 ),
             ));
         }
@@ -117,13 +119,15 @@ impl Store {
         options: &Bound<'_, PyDict>,
         mode: &str,
     ) -> PyResult<Self> {
-        tcx_store::notices_on_stderr();
+        notices::listen();
         let spec = spec.get().clone();
         let (module, leaves) = (spec.module_id().to_owned(), spec.leaves().to_vec());
         let place = memory::Place::of(place)?;
         let options = options::options(options)?;
         let mode = mode::Mode::of(mode)?;
-        let opened = py.detach(|| Opened::new(&place, spec, &options, mode)).or_raise()?;
+        let opened = py.detach(|| Opened::new(&place, spec, &options, mode));
+        notices::report(py);
+        let opened = opened.or_raise()?;
         let path =
             opened.store().map_or_else(|| place.path().join(&module), |store| store.path().to_path_buf());
         Ok(Self { opened: ArcSwapOption::from_pointee(opened), module, path, leaves })
@@ -359,6 +363,7 @@ impl Store {
     fn close(&self, py: Python<'_>) {
         let opened = self.opened.swap(None);
         py.detach(move || drop(opened));
+        notices::report(py);
     }
 }
 
@@ -366,6 +371,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         // The last handle waits for the writer, which may need the GIL to ask whether weights are unchanged.
         let mut opened = self.opened.swap(None);
+        // Notices wait for the next call: an exception may be on its way, with which no code of Python runs.
         let _ = Python::try_attach(|py| py.detach(|| drop(opened.take())));
     }
 }

@@ -84,8 +84,13 @@ impl Opened {
     }
 
     /// As messages name it.
-    pub(crate) fn mode(&self) -> String {
-        format!("{:?}", self.mode)
+    pub(crate) fn mode(&self) -> &'static str {
+        match self.mode {
+            Mode::ReadWrite => "read_write",
+            Mode::ReadOnly => "read_only",
+            Mode::Recompute => "recompute",
+            Mode::Off => "off",
+        }
     }
 
     pub(crate) fn lookup(&self, keys: Keys, options: LookupOptions<'_, '_>) -> Result<Lookup> {

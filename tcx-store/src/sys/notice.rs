@@ -1,7 +1,9 @@
-//! What a person has to know is written to stderr if no subscriber of `tracing` shows it: the first of each kind.
+//! What a person has to know is written to stderr if no subscriber of `tracing` shows it: the first of each kind. A program in another
+//! language gets all of it instead, to report it in its own way.
 
 use std::fmt::Display;
 use std::io::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::dispatcher::get_default;
@@ -39,6 +41,7 @@ impl Trouble {
     const COUNT: usize = 8;
 }
 
+static LISTENER: OnceLock<fn(Trouble, &str)> = OnceLock::new();
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 static WRITTEN: [AtomicBool; Trouble::COUNT] = [const { AtomicBool::new(false) }; Trouble::COUNT];
 
@@ -49,9 +52,25 @@ pub fn notices_on_stderr() {
     IS_WANTED.store(true, Ordering::Relaxed);
 }
 
+/// From now on, [`notice`] passes every message to this function, and writes nothing to stderr: for a program in another language, which
+/// has a logger of its own. The first call counts.
+///
+/// The function is called on any thread, also on those of tcx and while locks are held: it returns soon, and uses no table.
+///
+/// ```
+/// tcx_store::notices_to(|trouble, message| println!("{trouble:?}: {message}"));
+/// tcx_store::notice(tcx_store::Trouble::Lost, "rows are lost: the disk is full");
+/// ```
+pub fn notices_to(listener: fn(Trouble, &str)) {
+    let _ = LISTENER.set(listener);
+}
+
 /// Writes a line to stderr, if [`notices_on_stderr`] was called, no subscriber of `tracing` gets the events of this thread, and
-/// this is the first trouble of its kind in this process.
+/// this is the first trouble of its kind in this process. Where [`notices_to`] was called, its function gets the message.
 pub fn notice(trouble: Trouble, message: impl Display) {
+    if let Some(listener) = LISTENER.get() {
+        return listener(trouble, &message.to_string());
+    }
     if let Some(line) = line(&WRITTEN[trouble as usize], message) {
         // Where stderr is closed, nothing can be said.
         let _ = std::io::stderr().write_all(line.as_bytes());

@@ -30,7 +30,7 @@ impl Core {
     #[cold]
     pub(crate) fn report_full(&self) {
         let full = format_args!(
-            "{} has reached its max_bytes: rows are computed but not kept; raise it, remove rows, or choose `WhenFull::EvictOldest`",
+            "{} has reached its max_bytes: rows are computed but not kept; raise it, remove rows, or choose another `when_full`",
             self.storage.path().display()
         );
         notice(Trouble::Full, full);

@@ -47,7 +47,7 @@ pub(crate) fn give_up(core: &Core, error: &Error) {
         notice(
             Trouble::WritingOff,
             format_args!(
-                "writing to {path} is off, rows are computed but not kept: {error:#}; `flush` returns this error, and tcx tries again"
+                "writing to {path} is off, rows are computed but not kept: {error:#}; `flush` reports this error, and tcx tries again"
             ),
         );
     }

@@ -189,6 +189,10 @@ def _select_rows(value: Any, positions: list[int]) -> Any:
         return value[positions]
     import torch
 
+    first = positions[0] if positions else 0
+    if value.layout == torch.strided and positions == [*range(first, first + len(positions))]:
+        # Rows that follow one another, as all of a batch do.
+        return value.narrow(0, first, len(positions)).clone(memory_format=torch.contiguous_format)
     if value.layout == torch.strided:
         return value.index_select(0, torch.tensor(positions, dtype=torch.int64, device=value.device))
     return torch.stack([value[position] for position in positions])

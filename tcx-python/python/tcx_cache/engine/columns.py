@@ -165,19 +165,14 @@ def _width(column: Column) -> int:
 class Target:
     """Memory for the columns of a lookup: of those that a lookup can copy while it finds rows."""
 
-    def __init__(self, schema: Schema, rows: int, arrays: str, pinned: bool = False, only: frozenset[int] | None = None) -> None:
+    def __init__(self, schema: Schema, rows: int, arrays: str, pinned: bool = False) -> None:
         self._columns: list[tuple[int, Column, Memory | None]] = []
         self._arrays = arrays
         self._rows = rows
-        leaf = 0
-        for number, (_, column) in enumerate(schema.columns()):
-            memory_of = None
-            is_wanted = only is None or number in only
-            if is_wanted and column.kind == "tensor" and not column.is_ragged and not column.is_optional:
-                shape = (rows, *(dim or 0 for dim in column.shape))
-                memory_of = memory.new(arrays, shape, column.stored_dtype, pinned)
-            self._columns.append((leaf, column, memory_of))
-            leaf += len(column.leaves(""))
+        for leaf, column in schema.places:
+            even = column.even_shape
+            own = None if even is None else memory.new(arrays, (rows, *even), column.stored_dtype, pinned)
+            self._columns.append((leaf, column, own))
 
     def into(self) -> list[tuple[int, int, int]]:
         """Destinations for a lookup."""

@@ -311,9 +311,8 @@ class Rows:
         """The store, to change what is in it."""
         handle = self.required()
         if not handle.stores_rows:
-            mode = "ReadOnly" if handle.mode == "read_only" else "Off"
             raise WrongModeError(
-                f"module `{self.opening.module}`: cannot change rows: this handle has mode {mode}; open the module in mode read_write"
+                f"module `{self.opening.module}`: cannot change rows: this handle has mode `{handle.mode}`; open the module in mode `read_write`"
             )
         return handle.writer
 

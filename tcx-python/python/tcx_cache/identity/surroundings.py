@@ -20,6 +20,8 @@ class Surroundings:
         if self._autocast not in (None, "float16", "bfloat16"):
             raise InvalidWeightsError(f"configuration `{AUTOCAST}`: expected `torch.float16` or `torch.bfloat16`, found {declared!r}")
         self._default = _default_dtype()
+        #: The default dtype as torch has it, which is compared sooner than its name.
+        self._default_dtype = _dtype()
 
     def entries(self) -> list[tuple[str, str]]:
         """What the identity says of them, beside `config=`: nothing of the usual ones."""
@@ -31,7 +33,7 @@ class Surroundings:
         Raises:
             ModuleViolationError: if they differ.
         """
-        active = _active({*_DEVICES, device.type})
+        active = _active(_DEVICES if device.type in _DEVICES else (*_DEVICES, device.type))
         if active != self._autocast:
             found = "is not active" if active is None else f"casts to torch.{active}"
             declared = "declares none" if self._autocast is None else f"declares torch.{self._autocast}"
@@ -40,16 +42,16 @@ class Surroundings:
                 f"autocast {found} where samples are computed, and `config=` {declared}, so rows computed with and without it would mix; {remedy}, or leave "
                 f"{'the `torch.autocast` block' if active else f'`{AUTOCAST}` out of `config=`'}"
             )
-        if _default_dtype() != self._default:
+        if _dtype() is not self._default_dtype:
             raise ModuleViolationError(
                 f"the default dtype is torch.{_default_dtype()}, and was torch.{self._default} when the module was frozen; set it before the module is cached"
             )
 
 
-def _active(devices: set[str]) -> str | None:
+def _active(devices: tuple[str, ...]) -> str | None:
     import torch
 
-    for device in sorted(devices):
+    for device in devices:
         try:
             if torch.is_autocast_enabled(device):
                 return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
@@ -59,7 +61,11 @@ def _active(devices: set[str]) -> str | None:
     return None
 
 
-def _default_dtype() -> str:
+def _dtype() -> Any:
     import torch
 
-    return str(torch.get_default_dtype()).removeprefix("torch.")
+    return torch.get_default_dtype()
+
+
+def _default_dtype() -> str:
+    return str(_dtype()).removeprefix("torch.")

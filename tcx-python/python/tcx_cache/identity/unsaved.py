@@ -76,6 +76,8 @@ class Scan:
         return read
 
     def _walk(self, module: Any, path: str, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
+        # A module may hold its own handle, which adds no weights.
+        module = _inside(module)
         if id(module) in self._seen:
             return
         self._seen.add(id(module))
@@ -116,6 +118,11 @@ class Scan:
         for path, item in items:
             if not isinstance(item, _PLAIN):
                 self._attribute(item, path)
+
+
+def _inside(module: Any) -> Any:
+    """The module itself, or the one inside of a handle, which has its weights under the same names."""
+    return module.module if getattr(type(module), "_is_handle", False) else module
 
 
 @functools.cache

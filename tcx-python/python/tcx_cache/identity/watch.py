@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from .weights import contiguous, fingerprint, refuse, saved
 _LINES = 1024
 #: The most names of tensors that an entry of an identity has.
 _NAMES = 8
+_VERSION, _FORM = operator.attrgetter("_version"), operator.attrgetter("dtype", "shape", "device")
+_ADDRESS, _STRIDE, _TRACKS = operator.methodcaller("data_ptr"), operator.methodcaller("stride"), operator.attrgetter("requires_grad")
 _REMEDY = "freeze the module again after the last change, and bump the id"
 _OF_FORWARD = "if `forward` keeps it for later, delete it before the module is cached; otherwise " + _REMEDY
 
@@ -55,6 +58,41 @@ def _version(tensor: Any) -> int:
 
 def _form(tensor: Any) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device
+
+
+class _Untouched:
+    """Compares what `is_touched` does, of all weights at once: a module may have hundreds, and it is done twice for each batch."""
+
+    def __init__(self, weights: list[_Weight]) -> None:
+        self._all = [own.tensor for own in weights]
+        # A tensor of inference mode has no version.
+        tracked = [own for own in weights if not own.tensor.is_inference()]
+        self._tracked = [own.tensor for own in tracked]
+        # As they were frozen, not as they are now.
+        self._versions = [own.version for own in tracked]
+        self._addresses, self._strides = [own.form[0] for own in weights], [own.form[3] for own in weights]
+        self._forms = [(own.form[1], own.form[2], own.form[4]) for own in weights]
+
+    def holds(self) -> bool:
+        """Whether nothing was written to them through torch, and they have the same memory."""
+        return (
+            [*map(_VERSION, self._tracked)] == self._versions
+            and [*map(_ADDRESS, self._all)] == self._addresses
+            and [*map(_STRIDE, self._all)] == self._strides
+            and [*map(_FORM, self._all)] == self._forms
+        )
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """What a walk without a finding has read."""
+
+    contents: _native.Contents
+    #: The tensors that it has found.
+    found: dict[str, Any]
+    untouched: _Untouched
+    #: Those of them that could track gradients.
+    tensors: list[Any]
 
 
 def _checksum(tensor: Any, name: str) -> bytes:
@@ -121,8 +159,7 @@ class Watch:
         self._weights = [_Weight.freeze(name, own) for name, own in scan.all.items()]
         #: The attributes that appeared while `forward` ran.
         self._of_forward: set[str] = set()
-        #: What the last walk without a finding has read, and the tensors that it has found.
-        self._walked: tuple[_native.Contents, dict[str, Any]] | None = None
+        self._walked: _Walk | None = None
         self._take_sample()
         self.known = Known.of(module, scan)
 
@@ -139,31 +176,41 @@ class Watch:
         Raises:
             ModuleViolationError: if they have changed. This is final: restoring them later does not undo it.
         """
-        known = self._unchanged()
-        scan = Scan(self._module) if known is None else None
+        walked = self._unchanged()
+        if walked is not None:
+            with self._lock:
+                self._check_known()
+                if walked.untouched.holds() and not (has_run and self._is_sampled_otherwise()):
+                    return False
+        scan = Scan(self._module) if walked is None else None
         if scan is not None:
             refuse(scan, self._allows_gradients)
         with self._lock:
             self._check_known()
-            found = self._found(scan, has_run) if scan is not None else known or {}
+            found = self._found(scan, has_run) if scan is not None else walked.found if walked else {}
             touched = [number for number, own in enumerate(self._weights) if own.is_touched(found[own.name])]
             if touched:
                 self._look_closely(touched, found)
-            elif has_run and _native.sample(*self._sampled) != self._sample:
+            elif has_run and self._is_sampled_otherwise():
                 # After `forward` only: what was written before it is still there.
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
-            if scan is not None:
-                contents = scan.contents()
-                self._walked = None if contents is None else (contents, found)
+            if scan is not None or touched:
+                contents = scan.contents() if scan is not None else walked.contents if walked else None
+                tensors = [own for own in found.values() if hasattr(own, "requires_grad")]
+                self._walked = None if contents is None else _Walk(contents, found, _Untouched(self._weights), tensors)
         return scan is not None
 
-    def _unchanged(self) -> dict[str, Any] | None:
-        """The tensors that the last walk has found, if another one would find the same, and nothing to refuse."""
-        if self._walked is None or not self._walked[0].are_same():
+    def _is_sampled_otherwise(self) -> bool:
+        """Whether some of the cache lines have other bytes than when the weights were frozen."""
+        return _native.sample(*self._sampled) != self._sample
+
+    def _unchanged(self) -> _Walk | None:
+        """The last walk, if another one would find the same, and nothing to refuse."""
+        walked = self._walked
+        if walked is None or not walked.contents.are_same():
             return None
-        found = self._walked[1]
-        tracks = not self._allows_gradients and any(getattr(own, "requires_grad", False) for own in found.values())
-        return None if tracks else found
+        tracks = not self._allows_gradients and any(map(_TRACKS, walked.tensors))
+        return None if tracks else walked
 
     def _found(self, scan: Scan, has_run: bool) -> dict[str, Any]:
         """The tensors that the module has now, under the same names."""

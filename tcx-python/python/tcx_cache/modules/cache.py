@@ -45,7 +45,7 @@ class Cache(Generic[Array]):
             computes everything and reads and stores nothing.
         arrays: The library whose tensors are returned, ``torch`` or ``numpy``; torch where it is installed.
         **settings: ``time_to_live``, ``max_bytes``, ``when_full``, ``on_mismatch``, ``compression``, ``memory_cache_bytes`` and the others of
-            ``tcx::CacheBuilder`` and ``tcx::Tuning``, with durations in seconds or as ``timedelta``. None of them is part of an identity.
+            the engine, with durations in seconds or as ``timedelta``. None of them is part of an identity.
 
     Raises:
         InvalidPathError: if the directory cannot be that of a cache.

@@ -49,6 +49,8 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         def __call__(self, *args: Any, ids: Any, **kwargs: Any) -> Batch:
             """As :meth:`forward`, with the hooks of the module."""
 
+    #: For a walk through a module that holds one.
+    _is_handle = True
     _computing: Computing
     _output_device: torch.device | None
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -49,6 +48,7 @@ class Computing:
         self._has_warned = False
         self._has_shown_gradients = allows_gradients
         self._attestation: tuple[int, _native.Attestation] | None = None
+        self._first: tuple[dict[str, Any], str, torch.Tensor] | None = None
 
     def copied(self, module: torch.nn.Module) -> Computing:
         """The same for a copy of the module.
@@ -68,8 +68,15 @@ class Computing:
     @property
     def device(self) -> torch.device:
         """The device of the first weight."""
-        # The others are not looked at: a large module has hundreds.
-        for tensor in itertools.chain(self.module.parameters(), self.module.buffers()):
+        # Where it was found before: a walk through the module takes longer than the rest of a lookup in Python.
+        if self._first is not None:
+            tensors, name, first = self._first
+            is_there = tensors.get(name) is first
+            if is_there:
+                return first.device
+        for tensors, name, tensor in _weights(self.module):
+            # Those of a module of TorchScript are no dict.
+            self._first = (tensors, name, tensor) if isinstance(tensors, dict) else None
             return tensor.device
         return torch.device("cpu")
 
@@ -94,7 +101,7 @@ class Computing:
         self.check()
         with torch.set_grad_enabled(not self._has_shown_gradients):
             # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
-            output = self.module(*inputs.args, **inputs.kwargs, **copy.deepcopy(self.shared))
+            output = self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
         self.check(has_run=True)
         if not self._has_shown_gradients:
             self._refuse_gradients(output, inputs)
@@ -156,6 +163,16 @@ def inner(module: torch.nn.Module) -> torch.nn.Module:
     """The module that has the weights: a compiled one has them under other names."""
     found: torch.nn.Module = getattr(module, "_orig_mod", module) if type(module).__name__ == "OptimizedModule" else module
     return found
+
+
+def _weights(module: torch.nn.Module) -> Iterator[tuple[Any, str, torch.Tensor]]:
+    """The parameters and then the buffers: what holds them, their names there, and the tensors."""
+    for kind in ("_parameters", "_buffers"):
+        for part in module.modules():
+            tensors = getattr(part, kind)
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    yield tensors, name, tensor
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

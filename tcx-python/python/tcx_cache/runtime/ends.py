@@ -8,6 +8,8 @@ import sys
 import weakref
 from typing import Protocol
 
+from .. import _native
+
 
 class Flushes(Protocol):
     """What has rows to write."""
@@ -40,6 +42,8 @@ def _flush_all() -> None:
         except Exception as error:
             # The others are flushed all the same.
             print(f"tcx: rows are lost: {error}; call `flush` before the end to get this error", file=sys.stderr)
+    # What the engine reports from now on, it writes to stderr itself.
+    _native.end_notices()
 
 
 atexit.register(_flush_all)

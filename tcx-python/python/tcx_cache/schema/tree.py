@@ -98,6 +98,15 @@ class Schema:
             raise InvalidOutputError("the output has no field that can be stored: expected at least one")
         return found
 
+    @functools.cached_property
+    def places(self) -> tuple[tuple[int, Column], ...]:
+        """The columns, with the number of the first column of the engine that each has."""
+        found, leaf = [], 0
+        for _, column in self._columns:
+            found.append((leaf, column))
+            leaf += len(column.leaves(""))
+        return tuple(found)
+
     def leaves(self) -> list[NativeLeaf]:
         """The columns of the engine."""
         return [leaf for name, column in self.columns() for leaf in column.leaves(name)]

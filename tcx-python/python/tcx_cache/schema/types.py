@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Union, overload
@@ -51,6 +52,12 @@ class Column(Declared[Batch]):
     def is_ragged(self) -> bool:
         """Whether rows differ in shape."""
         return None in self.shape
+
+    @functools.cached_property
+    def even_shape(self) -> tuple[int, ...] | None:
+        """The shape of every row, if the rows of a batch are one tensor."""
+        is_one = self.kind == "tensor" and not self.is_ragged and not self.is_optional
+        return tuple(dim for dim in self.shape if dim is not None) if is_one else None
 
     @property
     def varying(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import sys
 import threading
@@ -62,8 +63,13 @@ def is_numeric(value: Any) -> bool:
 
 def dtype_name(value: Any) -> str:
     """The dtype of a tensor or an array, as tcx names it; that of its library, if tcx has no name for it."""
+    return _name(value.dtype)
+
+
+@functools.lru_cache(256)
+def _name(dtype: Any) -> str:
     # An array has the same type in another order of bytes.
-    found = str(getattr(value.dtype, "name", value.dtype)).removeprefix("torch.")
+    found = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
     return next((name for name, own in _TORCH.items() if own == found), found)
 
 
