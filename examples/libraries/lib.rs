@@ -1,1 +1,4 @@
-//! Empty: this package consists of its examples.
+//! What the examples share: networks in the format ONNX, which need no exporter.
+
+#[cfg(feature = "ort")]
+pub mod onnx;

@@ -368,6 +368,14 @@ impl From<candle_core::Error> for Error {
     }
 }
 
+/// Of every call of `ort`; the builder that some of its errors return is dropped.
+#[cfg(feature = "ort")]
+impl<R> From<ort::Error<R>> for Error {
+    fn from(error: ort::Error<R>) -> Self {
+        Self::new(ErrorKind::TensorLibrary, "ONNX Runtime failed").with_source(error.message())
+    }
+}
+
 /// An error of the caller's own, as [`Error::loader`] makes it: tcx names the file and the action in errors of its own.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {

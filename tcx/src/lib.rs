@@ -53,8 +53,8 @@
 //! | iterate over an epoch in any order, read ahead of the loop | [`Cached::epoch`] |
 //! | fill a cache ahead of its use | [`Cached::warm`], [`Cached::prefetch`], [`Cached::coverage`] |
 //! | see when and by which process rows were computed | [`Cached::describe`], [`Table::describe`] |
-//! | freeze weights | [`Frozen::load`], [`Frozen::build`], [`Frozen::script`], [`Frozen::tensor`]; `Frozen::candle`; [`Frozen::constant`] |
-//! | use another tensor library than tch | the features `candle` and `ndarray`, or [`TensorLike`] for your own |
+//! | freeze weights | [`Frozen::load`], [`Frozen::build`], [`Frozen::script`], [`Frozen::tensor`]; `Frozen::candle`; `Frozen::onnx`; [`Frozen::constant`] |
+//! | use another tensor library than tch | the features `candle`, `ndarray` and `ort`, or [`TensorLike`] for your own |
 //! | return tensors that differ in size | a `Vec<Tensor>`, or [`Ragged`], with `_` in the shape |
 //! | name samples | strings and paths, `key = i64` or `key = bytes` ([`Id`]); [`ContentId`]; [`FileId`]; [`Keyed`] if the inputs hold the ids; [`Cached::view`] |
 //! | store values without a module | [`Cache::table`] |
@@ -97,6 +97,8 @@ pub use error::{Error, ErrorKind, LoadFailure, Result};
 pub use half::{bf16, f16};
 pub use identity::Identity;
 pub use identity::frozen::{Frozen, Weights};
+#[cfg(feature = "ort")]
+pub use identity::frozen::{OnnxOptions, OnnxOutputs, OnnxSession};
 pub use identity::stateless::Stateless;
 pub use ids::content::ContentId;
 pub use ids::file::FileId;

@@ -36,8 +36,9 @@ fn every_snippet_of_the_guide_is_a_part_of_its_example() -> io::Result<()> {
 #[test]
 fn what_the_document_about_tensor_libraries_shows_is_a_part_of_an_example() -> io::Result<()> {
     let document = read("docs/backends.md")?;
-    let examples = squeezed(&(read("examples/ndarray.rs")? + &read("examples/candle.rs")?));
-    assert_eq!(blocks(&document, "```rust\n").count(), 2);
+    let examples =
+        squeezed(&(read("examples/ndarray.rs")? + &read("examples/candle.rs")? + &read("examples/onnx.rs")?));
+    assert_eq!(blocks(&document, "```rust\n").count(), 3);
     for snippet in blocks(&document, "```rust\n") {
         assert!(examples.contains(&squeezed(snippet)), "not in the examples:\n{snippet}");
     }

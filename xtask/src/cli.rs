@@ -30,8 +30,8 @@ commands:
                     N seeds (100000) from SEED on, each in four ways, until a run serves a wrong row or loses a row
   foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
-  backends          test the tensor libraries besides tch: candle and ndarray, without libtorch and with it (not part of
-                    `test`, which has no candle: that takes minutes to build)
+  backends          test the tensor libraries besides tch: candle, ndarray and ONNX Runtime, without libtorch and with it
+                    (not part of `test`, which has no candle: that takes minutes to build)
   remote [--minutes M]
                     four processes with a near tier each, as four machines, fill, read, invalidate and compact one module
                     in a test server for M minutes (5), while requests fail, machines and the server are killed and a
@@ -44,12 +44,14 @@ commands:
                     `test` only packs them)
   test              provide everything, then check the format, lints, tests, documents and examples; ends with a list
                     of skipped and ignored tests
-  setup [--model]   provide libtorch (and the model), so that plain `cargo test` and `cargo run` work
-  env               print the export lines that a crate of your own needs:
+  setup [--model] [--onnxruntime]
+                    provide libtorch (and the model, and ONNX Runtime), so that plain `cargo test` and `cargo run` work
+  env               print the export lines that a crate of your own needs (with ONNX Runtime if it was set up):
                     eval \"$(cargo xtask env)\"
 
 environment:
   LIBTORCH              use the libtorch 2.13.0 in this folder (an absolute path)
+  ORT_DYLIB_PATH        use the library of ONNX Runtime in this file (an absolute path)
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            use this Python, which has pyarrow, for the tests
@@ -61,7 +63,7 @@ environment:
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Help,
-    Setup { model: bool },
+    Setup { model: bool, onnxruntime: bool },
     Env,
     Demo { arguments: Vec<OsString> },
     Bench { flag: Option<&'static str> },
@@ -112,11 +114,18 @@ fn asks_for_help(argument: &OsStr) -> bool {
 }
 
 fn setup(rest: &[OsString]) -> Result<Command, String> {
-    match rest {
-        [] => Ok(Command::Setup { model: false }),
-        [flag] if flag == "--model" => Ok(Command::Setup { model: true }),
-        [other, ..] => Err(format!("`setup` takes only `--model`, found `{}`", other.display())),
+    let (mut model, mut onnxruntime) = (false, false);
+    for flag in rest {
+        match flag.to_str() {
+            Some("--model") => model = true,
+            Some("--onnxruntime") => onnxruntime = true,
+            _ => {
+                let found = flag.display();
+                return Err(format!("`setup` takes only `--model` and `--onnxruntime`, found `{found}`"));
+            }
+        }
     }
+    Ok(Command::Setup { model, onnxruntime })
 }
 
 fn remote(rest: &[OsString]) -> Result<Command, String> {
@@ -202,8 +211,10 @@ mod tests {
         assert_eq!(parsed(""), Ok(Command::Help));
         assert_eq!(parsed("--help"), Ok(Command::Help));
         assert_eq!(parsed("demo --help"), Ok(Command::Help));
-        assert_eq!(parsed("setup"), Ok(Command::Setup { model: false }));
-        assert_eq!(parsed("setup --model"), Ok(Command::Setup { model: true }));
+        assert_eq!(parsed("setup"), Ok(Command::Setup { model: false, onnxruntime: false }));
+        let both = Command::Setup { model: true, onnxruntime: true };
+        assert_eq!(parsed("setup --onnxruntime --model"), Ok(both));
+        assert_eq!(parsed("setup --model"), Ok(Command::Setup { model: true, onnxruntime: false }));
         assert_eq!(parsed("env"), Ok(Command::Env));
         assert_eq!(parsed("test"), Ok(Command::Test));
         assert_eq!(parsed("counts"), Ok(Command::Counts));

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use cli::Command;
 use failure::Result;
-use provision::{libtorch, model, shell, toolchain};
+use provision::{libtorch, model, onnxruntime, shell, toolchain};
 use tasks::{
     backends, bench, compile, counts, demo, foreign, packages, python, recipes, remote, simulate, stress,
     suite,
@@ -46,8 +46,14 @@ fn run(command: Command) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     match command {
         Command::Help => print!("{}", cli::USAGE),
-        Command::Setup { model } => setup(&workspace, model)?,
-        Command::Env => print!("{}", shell::exports(&libtorch::provide(&workspace)?)),
+        Command::Setup { model, onnxruntime } => setup(&workspace, model, onnxruntime)?,
+        Command::Env => {
+            print!(
+                "{}{}",
+                shell::exports(&libtorch::provide(&workspace)?),
+                shell::library(&workspace.onnxruntime())
+            );
+        }
         Command::Demo { arguments } => return demo::run(&workspace, &arguments),
         Command::Bench { flag } => return bench::run(&workspace, flag),
         Command::BenchDisks { folders } => return bench::disks(&workspace, &folders),
@@ -67,12 +73,15 @@ fn run(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn setup(workspace: &Workspace, with_model: bool) -> Result<()> {
+fn setup(workspace: &Workspace, with_model: bool, with_onnxruntime: bool) -> Result<()> {
     toolchain::require_compiler()?;
     let libtorch = libtorch::provide(workspace)?;
     eprintln!("{libtorch}");
     if with_model {
         eprintln!("model: {}", model::provide(workspace)?.display());
+    }
+    if with_onnxruntime {
+        eprintln!("ONNX Runtime: {}", onnxruntime::provide(workspace)?.display());
     }
     Ok(())
 }

@@ -40,6 +40,11 @@ impl Workspace {
         self.root.join("target/models/all-MiniLM-L6-v2")
     }
 
+    /// Where `.cargo/config.toml` points `ORT_DYLIB_PATH`.
+    pub(crate) fn onnxruntime(&self) -> PathBuf {
+        self.root.join("target/onnxruntime/libonnxruntime.so")
+    }
+
     pub(crate) fn python(&self) -> PathBuf {
         self.root.join("target/python")
     }

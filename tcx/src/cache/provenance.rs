@@ -10,6 +10,10 @@ const TCH: &str = "0.26 (libtorch 2.13)";
 #[cfg(feature = "candle")]
 const CANDLE: &str = "0.11";
 
+/// The version of ort that tcx is built with. The library that it loads adds its own.
+#[cfg(feature = "ort")]
+const ORT: &str = "2.0.0-rc.15";
+
 /// The entries for a module whose outputs are computed on `device`.
 pub(crate) fn provenance(device: &Device) -> Vec<(String, String)> {
     let mut entries = vec![
@@ -18,6 +22,8 @@ pub(crate) fn provenance(device: &Device) -> Vec<(String, String)> {
         ("tch", TCH.to_owned()),
         #[cfg(feature = "candle")]
         ("candle", CANDLE.to_owned()),
+        #[cfg(feature = "ort")]
+        ("ort", ORT.to_owned()),
         ("platform", format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)),
         ("device", device.name().to_owned()),
     ];
@@ -26,6 +32,10 @@ pub(crate) fn provenance(device: &Device) -> Vec<(String, String)> {
         && tch::utils::has_cudart()
     {
         entries.push(("cuda", tch::utils::version_cudart().to_string()));
+    }
+    #[cfg(feature = "ort")]
+    if let Some(build) = crate::tensor::onnx::runtime::build() {
+        entries.push(("onnxruntime", build.to_owned()));
     }
     entries.push(("host", host()));
     entries.extend(program().map(|program| ("program", program)));

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tensor",
     label = "not a tensor of a library that tcx knows",
-    note = "tensors are `tch::Tensor` (feature `tch`), `candle_core::Tensor` (`candle`), `ndarray::Array` (`ndarray`), and every type that implements `tcx::TensorLike`"
+    note = "tensors are `tch::Tensor` (feature `tch`), `candle_core::Tensor` (`candle`), `ndarray::Array` (`ndarray`), `ort::value::DynTensor` (`ort`), and every type that implements `tcx::TensorLike`"
 )]
 pub trait TensorLike: Sized + 'static {
     /// The dtypes that a tensor can have. A declaration of another one does not compile.
@@ -180,7 +180,7 @@ pub trait TensorLike: Sized + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tensor",
     label = "not a tensor of a library that tcx knows",
-    note = "tensors are `tch::Tensor` (feature `tch`), `candle_core::Tensor` (`candle`), `ndarray::Array` (`ndarray`), and every type that implements `tcx::TensorLike`"
+    note = "tensors are `tch::Tensor` (feature `tch`), `candle_core::Tensor` (`candle`), `ndarray::Array` (`ndarray`), `ort::value::DynTensor` (`ort`), and every type that implements `tcx::TensorLike`"
 )]
 pub trait AsTensor {
     /// Its type.

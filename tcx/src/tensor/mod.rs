@@ -11,6 +11,8 @@ mod like;
 mod memory;
 mod new;
 mod numbers;
+#[cfg(feature = "ort")]
+pub(crate) mod onnx;
 mod row;
 #[cfg(feature = "tch")]
 pub(crate) mod torch;

@@ -5,6 +5,8 @@
 use std::path::Path;
 
 use ndarray::{Array1, Array2, Array3, ArrayD};
+#[cfg(feature = "ort")]
+use ort::value::DynTensor;
 use tch::Tensor;
 use tcx::{Cache, CacheableOutput, DType, Element, ErrorKind, Ragged, Result, TensorLike, TensorMemory};
 use tcx::{Extractor, cached_module};
@@ -179,6 +181,8 @@ library!(arrays, "sized_arrays_v1", Array2<f32>, Array1<i64>, Array1<f64>, super
 library!(vecs, "sized_vecs_v1", Vec<Vec<f32>>, Vec<i64>, Vec<f64>, super::plain);
 #[cfg(feature = "candle")]
 library!(candle, "sized_candle_v1", candle_core::Tensor, candle_core::Tensor, candle_core::Tensor, super);
+#[cfg(feature = "ort")]
+library!(onnx, "sized_onnx_v1", DynTensor, DynTensor, DynTensor, super);
 
 type Put = fn(&Path, &[String]) -> Result<()>;
 type Get = fn(&Path, &[String]) -> Result<Vec<Vec<u8>>>;
@@ -190,6 +194,8 @@ const LIBRARIES: &[(&str, Put, Get)] = &[
     ("Vec", vecs::put, vecs::get),
     #[cfg(feature = "candle")]
     ("candle", candle::put, candle::get),
+    #[cfg(feature = "ort")]
+    ("ONNX Runtime", onnx::put, onnx::get),
 ];
 
 #[test]
@@ -259,6 +265,9 @@ wide!(Arrays, Array3<f32>, Array2<f64>, Ragged<ArrayD<f32>, Array1<i64>>);
 #[cfg(feature = "candle")]
 wide!(Candle, candle_core::Tensor, candle_core::Tensor, Ragged<candle_core::Tensor>);
 
+#[cfg(feature = "ort")]
+wide!(Onnx, DynTensor, DynTensor, Ragged<DynTensor>);
+
 #[test]
 fn samples_of_two_dimensions_and_joined_samples_are_the_same_in_every_library() -> Result<()> {
     let dir = tempfile::tempdir().unwrap();
@@ -284,6 +293,11 @@ fn samples_of_two_dimensions_and_joined_samples_are_the_same_in_every_library() 
         exchange!(Torch: Candle);
         exchange!(Arrays: Candle);
         exchange!(Candle: Torch, Arrays);
+    }
+    #[cfg(feature = "ort")]
+    {
+        exchange!(Torch: Onnx);
+        exchange!(Onnx: Torch, Arrays);
     }
     Ok(())
 }
@@ -344,4 +358,10 @@ fn tensors_of_candle_pass_whatever_their_layout() {
         layouts
     })
     .unwrap();
+}
+
+#[cfg(feature = "ort")]
+#[test]
+fn tensors_of_onnx_runtime_pass_in_every_dtype() {
+    tcx::testing::check_backend::<DynTensor>().unwrap();
 }

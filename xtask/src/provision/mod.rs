@@ -1,4 +1,4 @@
-//! Provides what builds and tests need: a C++ compiler, libtorch, the model, Python with pyarrow.
+//! Provides what builds and tests need: a C++ compiler, libtorch, ONNX Runtime, the model, Python with pyarrow.
 
 mod digest;
 mod downloads;
@@ -6,6 +6,7 @@ pub(crate) mod environment;
 pub(crate) mod install;
 pub(crate) mod libtorch;
 pub(crate) mod model;
+pub(crate) mod onnxruntime;
 pub(crate) mod pyarrow;
 pub(crate) mod python;
 pub(crate) mod pytorch;

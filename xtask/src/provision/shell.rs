@@ -17,6 +17,15 @@ pub(crate) fn exports(libtorch: &Libtorch) -> String {
     format!("{chosen}export {variable}={libraries}\"${{{variable}:+:${variable}}}\"\n")
 }
 
+/// The line for ONNX Runtime, if it was set up.
+pub(crate) fn library(onnxruntime: &Path) -> String {
+    if onnxruntime.is_file() {
+        format!("export {}={}\n", super::onnxruntime::VARIABLE, quoted(onnxruntime))
+    } else {
+        String::new()
+    }
+}
+
 /// A path as one word of a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))

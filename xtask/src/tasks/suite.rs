@@ -41,7 +41,7 @@ pub(super) const ALL: [&str; 3] = ["--workspace", METRICS[0], METRICS[1]];
 
 /// The library for programs without libtorch: what needs it is in no other feature than `tch`. `cargo xtask backends` tests it.
 const WITHOUT_LIBTORCH: [&str; 5] =
-    ["--package", "tcx-cache", "--no-default-features", "--features", "candle,ndarray"];
+    ["--package", "tcx-cache", "--no-default-features", "--features", "candle,ndarray,ort"];
 
 /// One check with a name.
 struct Step {
@@ -201,8 +201,8 @@ mod tests {
         let manifest = manifest("examples/Cargo.toml") + &manifest("examples/libraries/Cargo.toml");
         let names =
             manifest.split("[[example]]\nname = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
-        // `cargo xtask backends` runs that with candle.
-        let mut names: Vec<&str> = names.filter(|name| *name != "candle").collect();
+        // `cargo xtask backends` runs those with candle and ONNX Runtime.
+        let mut names: Vec<&str> = names.filter(|name| !["candle", "onnx"].contains(name)).collect();
         let mut run: Vec<&str> = examples(&workspace).into_iter().map(|(name, _)| name).collect();
         names.sort_unstable();
         run.sort_unstable();

@@ -4,6 +4,8 @@
 mod candle;
 #[cfg(feature = "tch")]
 mod dtype;
+#[cfg(feature = "ort")]
+mod onnx;
 #[cfg_attr(
     not(any(feature = "candle", feature = "tch")),
     expect(dead_code, reason = "networks are made by libraries")
@@ -17,6 +19,8 @@ mod script;
 mod torch;
 mod weights;
 
+#[cfg(feature = "ort")]
+pub use onnx::{OnnxOptions, OnnxOutputs, OnnxSession};
 pub use weights::Weights;
 
 use std::any::type_name;
@@ -121,8 +125,8 @@ impl<M> Frozen<M> {
         Ok(Self { module, weights, fingerprint, device, complete: true })
     }
 
-    /// The hash of all weights: names, dtypes, shapes, values. Where they are plays no part. That of a TorchScript
-    /// network is the BLAKE3 hash of its file.
+    /// The hash of all weights: names, dtypes, shapes, values. Where they are plays no part. That of a network in the format
+    /// TorchScript or ONNX is the BLAKE3 hash of its file.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }

@@ -29,13 +29,13 @@ impl<M> Frozen<M> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be written, if its format cannot hold the weights, or if this is a TorchScript network,
-    /// whose file exists already.
+    /// Returns an error if the file cannot be written, if its format cannot hold the weights, or if this is a network in the format
+    /// TorchScript or ONNX, whose file exists already.
     pub fn save(&self, file: impl AsRef<Path>) -> Result<()> {
         let file = file.as_ref();
         if !self.complete {
             let message = "contains code besides its weights: copy the file that it was loaded from";
-            return Err(Error::weights("a TorchScript network", message));
+            return Err(Error::weights("a network in the format TorchScript or ONNX", message));
         }
         #[cfg(feature = "tch")]
         if let Some(written) = super::torch::save(&self.weights, file) {

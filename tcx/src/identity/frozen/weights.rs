@@ -49,6 +49,11 @@ impl Weights {
         Ok(Self { fingerprint })
     }
 
+    #[cfg(feature = "ort")]
+    pub(super) fn named(fingerprint: String) -> Self {
+        Self { fingerprint }
+    }
+
     /// The hash of all weights: names, dtypes, shapes, values.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
