@@ -51,6 +51,33 @@ fn every_command_refuses_a_directory_without_modules_and_names_the_caches_nearby
 }
 
 #[test]
+fn a_url_is_refused_by_commands_for_directories_with_the_command_that_copies_it() {
+    let dir = workplace();
+    let url = "s3://key:hunter2@bucket/prefix";
+    let commands: [&[&str]; 12] = [
+        &["ls", url],
+        &["info", url, "clip_v1"],
+        &["stats", url],
+        &["verify", url],
+        &["gc", url, "--yes"],
+        &["rm", url, "clip_v1", "--yes"],
+        &["unpack", url, "out.tcxpack", "--create"],
+        &["merge", "cache", url],
+        &["merge", url, "cache", "--create"],
+        &["diff", "cache", url],
+        &["report", url, "--to", "out.html"],
+        &["top", url],
+    ];
+    for command in commands {
+        let output = tcx(dir.path(), command);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
+        assert!(said.contains("found a URL (s3://…)") && said.contains("`tcx pull DIR URL`"), "{said}");
+        assert!(!said.contains("hunter2") && !dir.path().join("s3:").exists(), "{said}");
+    }
+}
+
+#[test]
 fn remains_of_a_module_are_collected_where_no_module_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let remains = dir.path().join("cache/.removed-clip_v1-7");

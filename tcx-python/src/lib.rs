@@ -25,6 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rows::found::Rows>()?;
     module.add_class::<store::Store>()?;
     module.add_class::<store::memory::Memory>()?;
+    module.add_class::<store::object_store::ObjectStore>()?;
     module.add_class::<store::attestation::Attestation>()?;
     module.add_class::<weights::Fingerprint>()?;
     module.add_class::<contents::Contents>()?;
@@ -34,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(weights::sample, module)?)?;
     module.add_function(wrap_pyfunction!(store::folders::modules, module)?)?;
     module.add_function(wrap_pyfunction!(store::folders::is_module, module)?)?;
+    module.add_function(wrap_pyfunction!(store::object_store::directory_of, module)?)?;
     module.add_function(wrap_pyfunction!(store::folders::verify, module)?)?;
     Ok(())
 }

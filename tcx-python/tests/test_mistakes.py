@@ -17,7 +17,7 @@ IMAGES = torch.ones(3, 4)
     [
         (tcx.InvalidIdError, 'module id "a/b" cannot name a folder', lambda own, to: tcx.cached(own, to, id="a/b")),
         (tcx.InvalidIdError, "the id of a module is 3: expected a string", lambda own, to: tcx.Cache(to).table(3)),
-        (tcx.InvalidPathError, "expected the path of a directory, found Linear", lambda own, to: tcx.cached(str(to), own, id="m_v1")),
+        (tcx.InvalidPathError, "expected the path of a directory or a URL, found Linear", lambda own, to: tcx.cached(str(to), own, id="m_v1")),
         (tcx.InvalidSettingsError, "there is no setting `output`: did you mean `outputs`?", lambda own, to: tcx.cached(own, to, id="m_v1", output=tcx.f32[2])),
         (tcx.InvalidSettingsError, "there is no setting `max_byte`: did you mean `max_bytes`?", lambda own, to: tcx.Cache(to, max_byte=1)),
         (tcx.InvalidSettingsError, "there is no setting `colour`: expected one of", lambda own, to: tcx.Cache(to, colour="red")),

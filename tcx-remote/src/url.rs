@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use object_store::ObjectStoreScheme;
+use tcx_store::url_scheme;
 use url::Url;
 
 use crate::error::invalid;
@@ -37,8 +38,14 @@ impl Location {
     /// Returns an error for a scheme that is not known, a URL without a bucket, and a URL that contains credentials. The message does
     /// not contain them.
     pub fn parse(text: &str) -> io::Result<Self> {
-        if !text.contains("://") {
+        let Some(scheme) = url_scheme(Path::new(text)) else {
             return Ok(Self::Directory(PathBuf::from(text)));
+        };
+        if !text[scheme.len()..].starts_with("://") {
+            return Err(invalid(format!(
+                "`{scheme}:` is followed by one slash: expected the URL {scheme}://… with two, as a string (a path loses one), or `./` before the path of a \
+                 directory"
+            )));
         }
         // What does not parse may still contain a password.
         let url: Url =
@@ -58,9 +65,12 @@ impl Location {
     ///
     /// As [`parse`](Self::parse).
     pub fn of_path(path: &Path) -> io::Result<Self> {
-        match path.to_str() {
-            Some(text) if text.contains("://") => Self::parse(text),
-            _ => Ok(Self::Directory(path.to_owned())),
+        match (path.to_str(), url_scheme(path)) {
+            (Some(text), _) => Self::parse(text),
+            (None, None) => Ok(Self::Directory(path.to_owned())),
+            (None, Some(scheme)) => {
+                Err(invalid(format!("cannot read the URL {scheme}://… of a cache: it is not UTF-8")))
+            }
         }
     }
 }
@@ -202,6 +212,13 @@ mod tests {
         {
             assert_eq!(Location::parse(text).unwrap(), Location::Directory(path.into()));
         }
+        assert_eq!(Location::parse("./s3://b/p").unwrap(), Location::Directory("./s3://b/p".into()));
+    }
+
+    #[test]
+    fn a_url_with_one_slash_is_not_taken_for_a_directory() {
+        let refused = Location::parse("s3:/b/hunter2").unwrap_err().to_string();
+        assert!(refused.contains("expected the URL s3://…") && !refused.contains("hunter2"), "{refused}");
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub use stats::causes::MissCauses;
 pub use stats::traffic::Traffic;
 pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Timings};
 pub use storage::name::{check_module_id, module_of_folder};
+pub use storage::url::url_scheme;
 pub use store::Store;
 pub use store::describe::{RowFacts, RowProcess, StoredStamp};
 pub use store::memory::Memory;

@@ -47,6 +47,7 @@
 //! | to … | use |
 //! |---|---|
 //! | open a cache | [`Cache::open`], [`Cache::in_memory`], or [`Cache::builder`] for limits, compression and the [`Mode`] |
+//! | share a cache between machines | [`Cache::open`] with a URL, such as `s3://bucket/prefix` (feature `remote`); [`Cache::flush_local`] |
 //! | sweep over weights or settings under one id | [`CacheBuilder::on_mismatch`] |
 //! | open a module | [`Cache::module`]; [`Cache::lazy_module`] to build it at the first miss; [`Cache::module_after`] for chains |
 //! | get features | [`Cached::forward`]; [`Cached::fetch`] to load the inputs of missing samples only; [`Cached::fields`] for a part |
@@ -113,9 +114,11 @@ pub use output::CacheableOutput;
 pub use output::leaf::Ragged;
 pub use output::typed::{D0, D1, D2, D3, D4, D5, Shape, Typed};
 pub use table::{StampedTable, Table, TableBuilder};
+#[cfg(feature = "remote")]
+pub use tcx_remote::ClientOptions;
 pub use tcx_store::{
     BackgroundPriority, BatchTimes, Compression, DType, DiskUsage, Eviction, EvictionCandidate,
     EvictionPolicy, MemoryCachePolicy, MissCauses, OnMismatch, ReadMode, RowFacts, RowProcess, Stats,
-    StoredStamp, TierCounts, Tiers, Timings, WhenFull,
+    StoredStamp, TierCounts, Tiers, Timings, Traffic, WhenFull,
 };
 pub use tensor::{Device, Element, TensorLike, TensorMemory};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tcx_store::{is_module, modules};
+use tcx_store::{is_module, modules, url_scheme};
 
 use crate::failure::{Code, Failure, Result};
 
@@ -22,8 +22,17 @@ pub(crate) fn all(cache: &Path) -> Result<Vec<String>> {
     if found.is_empty() { Err(no_modules(cache)) } else { Ok(found) }
 }
 
+/// Fails for the URL of an object store.
+pub(crate) fn check_directory(cache: &Path) -> Result<()> {
+    let Some(scheme) = url_scheme(cache) else { return Ok(()) };
+    Err(Failure::usage(format!(
+        "expected a cache directory, found a URL ({scheme}://…): copy its modules with `tcx pull DIR URL`, and name that directory"
+    )))
+}
+
 /// Like [`all`], for a directory that may have no modules.
 pub(crate) fn any(cache: &Path) -> Result<Vec<String>> {
+    check_directory(cache)?;
     match modules(cache) {
         Ok(found) if found.is_empty() && is_module(cache) => {
             let message = format!(
@@ -45,6 +54,7 @@ pub(crate) fn any(cache: &Path) -> Result<Vec<String>> {
 
 /// Fails unless rows can be added here: a mistyped path must not create a cache, unless `create` allows it.
 pub(crate) fn check_target(cache: &Path, create: bool) -> Result<()> {
+    check_directory(cache)?;
     match any(cache) {
         Err(_) if create && !cache.exists() => Ok(()),
         Ok(found) if found.is_empty() && !create => Err(or_create(no_modules(cache))),

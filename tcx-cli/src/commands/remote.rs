@@ -85,6 +85,7 @@ pub(super) fn sync(copying: &Copying, output: &Output) -> Result<Verdict> {
 }
 
 fn connect(copying: &Copying) -> Result<Bucket> {
+    cache::place::check_directory(&copying.dir)?;
     let mut options = ClientOptions::default();
     if let Some(deadline) = copying.deadline {
         options = options.deadline(deadline);

@@ -60,6 +60,10 @@ fn parts(leaf: &Leaf) -> LeafParts {
 pub(crate) struct Spec(tcx_store::Spec);
 
 impl Spec {
+    pub(crate) fn of(spec: tcx_store::Spec) -> Self {
+        Self(spec)
+    }
+
     pub(crate) fn get(&self) -> &tcx_store::Spec {
         &self.0
     }

@@ -4,6 +4,7 @@ pub(crate) mod attestation;
 pub(crate) mod folders;
 pub(crate) mod memory;
 mod mode;
+pub(crate) mod object_store;
 mod options;
 mod put;
 mod stats;
@@ -110,7 +111,7 @@ impl Store {
 
 #[pymethods]
 impl Store {
-    /// Opens a table in a directory, or in memory.
+    /// Opens a table in a directory, in memory, or in an object store.
     #[new]
     fn new(
         py: Python<'_>,
@@ -244,6 +245,11 @@ impl Store {
     /// Waits until all rows accepted so far are durable.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, Opened::flush)
+    }
+
+    /// Waits until all rows accepted so far are durable on this machine.
+    fn flush_local(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, Opened::flush_local)
     }
 
     /// Lists the folder now, to find rows of other processes.

@@ -123,4 +123,8 @@ impl Opened {
     pub(crate) fn flush(&self) -> Result<()> {
         self.store.as_ref().map_or(Ok(()), |store| store.flush_for(&self.losses))
     }
+
+    pub(crate) fn flush_local(&self) -> Result<()> {
+        self.store.as_ref().map_or(Ok(()), |store| store.flush_local_for(&self.losses))
+    }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tcx_store::{Stats, Timings};
+use tcx_store::{Stats, Timings, Traffic};
 
 /// The counters, by the names that they have in Rust; durations in seconds.
 pub(crate) fn dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
@@ -38,6 +38,7 @@ pub(crate) fn dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, P
     }
     dict.set_item("is_writing_off", stats.is_writing_off)?;
     dict.set_item("miss_causes", causes(py, stats)?)?;
+    dict.set_item("traffic", traffic(py, &stats.traffic)?)?;
     let times = [
         ("compute_times", &stats.compute_times),
         ("flush_times", &stats.flush_times),
@@ -64,6 +65,24 @@ fn causes<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
         ("recomputed", causes.recomputed),
         ("rejected", causes.rejected),
         ("outdated", causes.outdated),
+    ] {
+        dict.set_item(name, value)?;
+    }
+    Ok(dict)
+}
+
+fn traffic<'py>(py: Python<'py>, traffic: &Traffic) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, value) in [
+        ("puts", traffic.puts),
+        ("lists", traffic.lists),
+        ("gets", traffic.gets),
+        ("heads", traffic.heads),
+        ("deletes", traffic.deletes),
+        ("bytes_sent", traffic.bytes_sent),
+        ("bytes_received", traffic.bytes_received),
+        ("waiting_files", traffic.waiting_files),
+        ("waiting_bytes", traffic.waiting_bytes),
     ] {
         dict.set_item(name, value)?;
     }

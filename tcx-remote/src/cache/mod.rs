@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcx_store::unstable::{Folders, Storage};
-use tcx_store::{Options, Spec, Store};
+use tcx_store::{Options, Spec, Store, module_of_folder};
 
 use crate::bucket::Bucket;
+use crate::copy::modules;
 use crate::folder::RemoteFolder;
-use crate::near::Near;
+use crate::near::{Near, place};
 use crate::options::ClientOptions;
 use crate::url::StoreUrl;
 
@@ -47,7 +48,10 @@ pub struct RemoteCache {
 }
 
 impl RemoteCache {
-    /// A cache under this URL. `near` is the directory of the near tier, which is made if it does not exist. No request is made yet.
+    /// A cache under this URL. `near` is the directory of the near tier, which is made if it does not exist; [`default_near_tier`] has the
+    /// one to use if a program's user does not say. No request is made yet.
+    ///
+    /// [`default_near_tier`]: crate::default_near_tier
     ///
     /// # Errors
     ///
@@ -59,6 +63,7 @@ impl RemoteCache {
         };
         std::fs::create_dir_all(near).map_err(failed)?;
         let near = near.canonicalize().map_err(failed)?;
+        place::warn_of_network(&near);
         Ok(Self { url, near, client, spool_bytes: SPOOL_BYTES })
     }
 
@@ -68,6 +73,16 @@ impl RemoteCache {
     pub fn spool_bytes(mut self, bytes: u64) -> Self {
         self.spool_bytes = bytes;
         self
+    }
+
+    /// Where the cache is.
+    pub fn url(&self) -> &StoreUrl {
+        &self.url
+    }
+
+    /// The near tier, as an absolute path.
+    pub fn near_tier(&self) -> &Path {
+        &self.near
     }
 
     /// Opens a module, as [`Store::open`] does in a directory. If the options have the default [`gc_grace`](Options::gc_grace), replaced
@@ -83,6 +98,30 @@ impl RemoteCache {
         }
         let modules = Modules { cache: self, resumes: !options.read_only };
         Store::open_in_folders(&modules, spec, &options)
+    }
+}
+
+impl RemoteCache {
+    /// The modules of the cache, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be reached.
+    pub fn modules(&self) -> io::Result<Vec<String>> {
+        modules(&Bucket::new(self.url.clone(), self.client.clone())?)
+    }
+
+    /// What an existing module is, as [`Spec::read`] says of one in a directory; `None` if there is no such module.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be reached, or if change 0 is damaged.
+    pub fn spec(&self, module: &str) -> tcx_store::Result<Option<Spec>> {
+        // Another name could lead out of the near tier.
+        if module_of_folder(module).is_none() {
+            return Ok(None);
+        }
+        Spec::read_in_folders(&Modules { cache: self, resumes: false }, module)
     }
 }
 

@@ -9,6 +9,7 @@
 //! - `locks`: of one file each.
 
 pub(crate) mod lock;
+pub(crate) mod place;
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};

@@ -1,7 +1,6 @@
 //! The uses of segments in the records: eviction counts those of all processes.
 
 use super::record::SegmentUses;
-use super::sessions;
 use crate::changes::now_millis;
 use crate::engine::Core;
 use crate::live::uses::UseCount;
@@ -25,7 +24,7 @@ pub(crate) fn learn_uses(core: &Core, now: u64) {
     if !core.uses(now).is_outdated(now) {
         return;
     }
-    let mut sessions = sessions(core.storage.path()).unwrap_or_default();
+    let mut sessions = super::recorded(&*core.storage);
     // The own record says what is known already.
     let own = (std::process::id(), millis(core.opened));
     sessions.retain(|session| (session.process, millis(session.started)) != own);

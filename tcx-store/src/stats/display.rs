@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::stats::Stats;
+use crate::stats::traffic::Traffic;
 
 /// A number whose digits are grouped, such as `48,112`.
 pub(crate) struct Grouped(pub(crate) u64);
@@ -20,7 +21,7 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// Four lines, one more if rows were looked up, and one more if something went wrong:
+/// Four lines, one more if rows were looked up, one more of an object store, and one more if something went wrong:
 ///
 /// ```text
 /// rows served: 48,112 (96%), missing: 1,888 (1,880 absent, 8 damaged)
@@ -28,6 +29,7 @@ impl fmt::Display for Grouped {
 /// stored: 1,880 rows in 3 segments of 15,466,496 bytes
 /// in this process: 1,880 rows written, 0 rows waiting to be written
 /// batches found: p50 12.4µs, p99 20.1µs, p99.9 33.0µs; with misses: p50 31.0µs, p99 1.2ms, p99.9 3.4ms
+/// object store: 12 writes, 9 listings, 160 reads; 20,512 bytes sent, 0 received; 1 file waits to be sent
 /// trouble: 1 damaged segment, 2 failed reads
 /// ```
 impl fmt::Display for Stats {
@@ -52,6 +54,9 @@ impl fmt::Display for Stats {
                 before = "; ";
             }
         }
+        if self.traffic != Traffic::default() {
+            write!(f, "\nobject store: {}", self.traffic)?;
+        }
         let mut before = "\ntrouble: ";
         for (count, what) in self.trouble().into_iter().filter(|(count, _)| *count > 0) {
             write!(f, "{before}{} {what}", Grouped(count))?;
@@ -64,6 +69,21 @@ impl fmt::Display for Stats {
             }
         }
         Ok(())
+    }
+}
+
+/// One line, for people.
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (writes, lists) = (Grouped(self.puts + self.deletes), Grouped(self.lists));
+        let reads = Grouped(self.gets + self.heads);
+        write!(f, "{writes} writes, {lists} listings, {reads} reads; ")?;
+        write!(f, "{} bytes sent, {} received", Grouped(self.bytes_sent), Grouped(self.bytes_received))?;
+        match self.waiting_files {
+            0 => Ok(()),
+            1 => f.write_str("; 1 file waits to be sent"),
+            files => write!(f, "; {} files wait to be sent", Grouped(files)),
+        }
     }
 }
 
@@ -133,5 +153,11 @@ mod tests {
         let said = stats.to_string();
         assert!(said.contains("\nbatches found: p50 106.5µs, p99"), "{said}");
         assert!(said.lines().count() == 6 && said.lines().all(|line| line.len() < 115), "{said}");
+        (stats.traffic.puts, stats.traffic.heads, stats.traffic.bytes_sent) = (12, 160, 20_512);
+        let said = stats.to_string();
+        let store = "\nobject store: 12 writes, 0 listings, 160 reads; 20,512 bytes sent, 0 received\n";
+        assert!(said.contains(store) && said.lines().count() == 7, "{said}");
+        stats.traffic.waiting_files = 2;
+        assert!(stats.to_string().contains("0 received; 2 files wait to be sent\n"), "{stats}");
     }
 }

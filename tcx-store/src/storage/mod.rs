@@ -9,6 +9,7 @@ mod operations;
 mod read_only;
 mod remote;
 mod sealed;
+pub(crate) mod url;
 pub(crate) mod warn_once;
 
 use std::fmt;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::storage::Storage;
+use crate::storage::url::url_scheme;
 use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime::lock;
 
@@ -51,10 +52,13 @@ impl Failing {
         };
         if failing.get(action) != Some(&error) {
             tracing::warn!(path = %folder.display(), "cannot {action}: {error}; retrying");
-            let failed = format_args!(
-                "cannot {action} in {}: {error}; retrying; check permissions and the disk",
-                folder.display()
-            );
+            let what = if url_scheme(folder).is_some_and(|scheme| scheme != "memory") {
+                "the network and the credentials"
+            } else {
+                "permissions and the disk"
+            };
+            let failed =
+                format_args!("cannot {action} in {}: {error}; retrying; check {what}", folder.display());
             notice(Trouble::Failing, failed);
             failing.insert(action, error);
         }

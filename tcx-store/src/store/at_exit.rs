@@ -59,7 +59,12 @@ fn flush_open_stores() {
     let flush = move || {
         let stores = open_stores();
         for store in &stores {
-            if let Err(error) = store.flush() {
+            let flushed = match store.flush() {
+                // Rows that are durable on this machine are sent by the next process.
+                Err(_) if store.core.storage.is_away() => store.flush_local(),
+                flushed => flushed,
+            };
+            if let Err(error) = flushed {
                 let lost = lost_rows(&store.core);
                 tracing::error!("{lost}: {error:#}");
                 notice(

@@ -302,8 +302,17 @@ impl Store {
     ///
     /// As [`flush`](Self::flush).
     pub fn flush_local(&self) -> Result<()> {
+        self.flush_local_for(&self.losses)
+    }
+
+    /// As [`flush_local`](Self::flush_local), for one of several users of the store: the rows that are gone are those of `losses`.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn flush_local_for(&self, losses: &Losses) -> Result<()> {
         self.flush_to(false)?;
-        self.losses.take()
+        losses.take()
     }
 
     fn flush_to(&self, there: bool) -> Result<()> {

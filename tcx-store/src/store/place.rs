@@ -5,9 +5,11 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
+use crate::changes::instance::read_if_any;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, ReadMode};
 use crate::schema::spec::Spec;
+use crate::storage::url::url_scheme;
 use crate::storage::{LocalStorage, Storage, System};
 use crate::store::Store;
 use crate::store::memory::Memory;
@@ -52,13 +54,34 @@ impl Store {
     }
 }
 
+impl Spec {
+    /// That of an existing module in folders of another crate; `None` if there is no such module.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if change 0 is damaged, or cannot be read.
+    #[doc(hidden)]
+    pub fn read_in_folders(folders: &dyn Folders, name: &str) -> Result<Option<Self>> {
+        let failed = |error| Error::io("cannot open", folders.key(name), error);
+        let storage = folders.storage(name).map_err(failed)?;
+        let Some(identity) = read_if_any(&*storage)? else { return Ok(None) };
+        identity.spec().map(Some).map_err(|what| Error::corrupt(storage.path(), what))
+    }
+}
+
 impl Place<'_> {
     /// A cache directory.
     ///
     /// # Errors
     ///
-    /// Returns an error if the path is empty, or if it is relative and the current directory is gone.
+    /// Returns an error if the path is empty or a URL, or if it is relative and the current directory is gone.
     pub(crate) fn directory(cache: &Path) -> Result<Self> {
+        if let Some(scheme) = url_scheme(cache) {
+            let what = format!("cannot open a cache at a URL ({scheme}://…) as a directory");
+            let advice = "object stores are opened with the crate `tcx-remote`, or with the feature `remote` of the crate `tcx-cache`; put \
+                          `./` before the path of a directory of this name";
+            return Err(Error::of_kind(ErrorKind::InvalidPath, format!("{what}: {advice}")));
+        }
         resolve(cache).map(Self::Directory)
     }
 
@@ -123,4 +146,21 @@ fn resolve(path: &Path) -> Result<PathBuf> {
         }
     }
     Ok(absolute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::spec;
+
+    #[test]
+    fn a_url_is_refused_as_a_directory_and_none_is_made() {
+        for url in ["s3://key:hunter2@bucket/prefix", "gs:/bucket"] {
+            let refused = Store::open(Path::new(url), spec(), &Options::default()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidPath);
+            let refused = refused.to_string();
+            assert!(refused.contains("the feature `remote`") && !refused.contains("hunter2"), "{refused}");
+        }
+        assert!(!Path::new("s3:").exists() && !Path::new("gs:").exists());
+    }
 }

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tcx_store::{Compression, Memory, OnMismatch, WhenFull};
+use tcx_store::{Compression, Memory, OnMismatch, WhenFull, url_scheme};
 
+use crate::Result;
 use crate::cache::mode::Mode;
-use crate::cache::place::{Place, check_directory, check_home, check_place, report_absent};
+use crate::cache::place::{Place, check_directory, report_absent};
 use crate::cache::progress::Shown;
+use crate::cache::remote::RemoteSettings;
 use crate::cache::settings::Settings;
 use crate::cache::tuning::Tuning;
 use crate::cache::{Cache, Shared};
-use crate::{Error, ErrorKind, Result};
 
 /// The settings of a [`Cache`]. None of them is part of a module's identity.
 ///
@@ -39,11 +40,13 @@ pub struct CacheBuilder {
     settings: Settings,
     mode: Mode,
     shown: Shown,
+    pub(super) remote: RemoteSettings,
 }
 
 impl CacheBuilder {
     pub(crate) fn new() -> Self {
-        Self { settings: Settings::default(), mode: Mode::default(), shown: Shown::default() }
+        let (settings, remote) = (Settings::default(), RemoteSettings::default());
+        Self { settings, mode: Mode::default(), shown: Shown::default(), remote }
     }
 
     /// Rows that are older than this are computed again (default: never).
@@ -224,6 +227,10 @@ impl CacheBuilder {
     /// Opens the cache in directory `dir`. A relative path is resolved now, so a later change of the current directory has no
     /// effect.
     ///
+    /// With the feature `remote`, `dir` may be the URL of a prefix in an object store, such as `s3://bucket/prefix`, `gs://…` or
+    /// `az://…`: any number of machines then share one cache. No request is made before a module is opened. `docs/remote.md` describes
+    /// what differs.
+    ///
     /// Several caches of one directory share the modules that this process has open. Their settings must be the same, except
     /// for the mode and the progress. So must those of two caches only if both open one module: a second cache may have another
     /// [`time_to_live`](Self::time_to_live) or another limit for other modules and tables.
@@ -235,26 +242,14 @@ impl CacheBuilder {
     /// Returns an error if the path is empty or is not a directory, if it is relative and the current directory is gone, or if
     /// the fraction to [`recheck`](Self::recheck) is not from 0 to 1. Returns an error that names the directory to open if the
     /// path is the folder of a module or inside one, or is a new directory inside another cache; and if it begins with `~`, which only
-    /// a shell replaces by the home directory.
+    /// a shell replaces by the home directory. Returns an error if the URL of an object store contains credentials or cannot be read, and
+    /// if its near tier cannot be made.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Cache> {
         self.settings.check()?;
         let dir = dir.as_ref();
         check_directory(dir)?;
-        check_home(dir)?;
-        // Modules are opened later, perhaps from another current directory: all of them belong into this one.
-        let dir = std::path::absolute(dir).map_err(|error| {
-            let message = format!("cannot resolve the cache directory `{}`", dir.display());
-            Error::new(ErrorKind::InvalidPath, message)
-                .with_remedy("pass an absolute path")
-                .with_source(error)
-        })?;
-        if dir.exists() && !dir.is_dir() {
-            let message =
-                format!("cannot open a cache at {}: expected a directory, found a file", dir.display());
-            return Err(Error::new(ErrorKind::InvalidPath, message).with_remedy("pass another path"));
-        }
-        check_place(&dir)?;
-        Ok(self.cache(Place::Directory(dir)))
+        let place = if url_scheme(dir).is_some() { self.remote.place(dir)? } else { Place::directory(dir)? };
+        Ok(self.cache(place))
     }
 
     /// Opens a new cache in memory, as [`Cache::in_memory`] does, with these settings. [`max_bytes`](Self::max_bytes) limits what each
@@ -290,7 +285,7 @@ impl CacheBuilder {
         if self.shown.has_notices() {
             tcx_store::notices_on_stderr();
         }
-        let Self { settings, shown, mode } = self;
+        let Self { settings, shown, mode, .. } = self;
         if let Place::Directory(dir) = &place
             && mode == Mode::ReadOnly
             && !dir.exists()

@@ -1,4 +1,4 @@
-//! The cache: a directory, and the stores of the modules in it.
+//! The cache: a directory, memory or an object store, and the stores of the modules in it.
 
 pub(crate) mod alone;
 pub(crate) mod blocking;
@@ -10,6 +10,11 @@ pub(crate) mod mode;
 pub(crate) mod place;
 pub(crate) mod progress;
 pub(crate) mod provenance;
+#[cfg(feature = "remote")]
+pub(crate) mod remote;
+#[cfg(not(feature = "remote"))]
+#[path = "without_remote.rs"]
+pub(crate) mod remote;
 pub(crate) mod settings;
 pub(crate) mod stop;
 pub(crate) mod stores;
@@ -21,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tcx_store::{OnMismatch, Process, Spec};
+use tcx_store::{OnMismatch, Process, Spec, Store};
 
 use crate::cache::alone::Alone;
 use crate::cache::builder::CacheBuilder;
@@ -38,7 +43,8 @@ use crate::output::CacheableOutput;
 use crate::tensor::Device;
 use crate::{Error, ErrorKind, Result};
 
-/// A directory with the caches of any number of modules, shared by every process that opens it; or [memory](Self::in_memory).
+/// A directory with the caches of any number of modules, shared by every process that opens it; or [memory](Self::in_memory); or a
+/// prefix of an object store, shared by every machine.
 ///
 /// Clones are handles of the same cache. Nothing is created on disk before the first rows are written. Dropping the last handle
 /// of the cache and of its modules writes the buffered rows. For handles that are never dropped, as in a `static`, tcx writes
@@ -99,7 +105,8 @@ impl Shared {
 }
 
 impl Cache {
-    /// Opens the cache in directory `dir`, with the default settings.
+    /// Opens the cache in directory `dir`, with the default settings. With the feature `remote`, it may be a URL, such as
+    /// `s3://bucket/prefix`.
     ///
     /// # Errors
     ///
@@ -166,7 +173,7 @@ impl Cache {
     pub fn with_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Self {
         let settings = change(Settings::clone(&self.settings));
         let settings = match &self.shared.place {
-            Place::Directory(_) => settings,
+            Place::Directory(_) | Place::Store(_) => settings,
             Place::Memory(_) => settings.in_memory(),
         };
         Self { settings: Arc::new(settings), ..self.clone() }
@@ -215,7 +222,7 @@ impl Cache {
     }
 
     /// Waits until every row computed so far, of every module opened here, is durable: it survives kill -9
-    /// and power loss.
+    /// and power loss. The rows of a cache in an object store are in the store then.
     ///
     /// # Errors
     ///
@@ -223,7 +230,18 @@ impl Cache {
     /// other modules are durable in any case. Of several errors, `flush` returns the first and logs the others.
     pub fn flush(&self) -> Result<()> {
         self.shared.check_usable()?;
-        self.shared.stores.flush()
+        self.shared.stores.flush(Store::flush_for)
+    }
+
+    /// As [`flush`](Self::flush), for a cache in an object store that may be away: it is enough if the rows are durable on this machine.
+    /// They are sent as soon as the store can be reached, by this process or the next one. For other caches it does the same as `flush`.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn flush_local(&self) -> Result<()> {
+        self.shared.check_usable()?;
+        self.shared.stores.flush(Store::flush_local_for)
     }
 
     /// Flushes, and closes the cache: every later use of it and of its modules is an error.
@@ -238,7 +256,8 @@ impl Cache {
         self.shared.stores.close(self.shared.shown)
     }
 
-    /// The directory, as an absolute path. `memory://` for a cache [in memory](Self::in_memory), which has none.
+    /// The directory, as an absolute path, or the URL of an object store. `memory://` for a cache [in memory](Self::in_memory), which has
+    /// neither.
     pub fn path(&self) -> &Path {
         self.shared.place.path()
     }

@@ -50,7 +50,7 @@ pub enum Mode {
     /// Found rows are served; missing rows are computed and stored.
     #[default]
     ReadWrite,
-    /// Found rows are served; missing rows are computed but not stored. Nothing is written to the directory.
+    /// Found rows are served; missing rows are computed but not stored. Nothing is written to the directory or the object store.
     ReadOnly,
     /// Each handle computes each sample once, even if a row exists, and replaces that row.
     Recompute,
@@ -256,6 +256,11 @@ impl Rows {
     /// Returns an error if rows cannot be written, or if rows of this handle were lost since the last call.
     pub(crate) fn flush(&self) -> Result<()> {
         Ok(self.store().map_or(Ok(()), |store| store.flush_for(&self.losses))?)
+    }
+
+    /// As [`flush`](Self::flush); durable on this machine is enough.
+    pub(crate) fn flush_local(&self) -> Result<()> {
+        Ok(self.store().map_or(Ok(()), |store| store.flush_local_for(&self.losses))?)
     }
 
     /// These, for one call that answers for the rows it stores.

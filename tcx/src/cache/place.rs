@@ -1,4 +1,4 @@
-//! Where a cache is, and where it may be: neither in the folder of a module nor inside another cache.
+//! Where a cache is, and where it may be: neither in the folder of a module nor inside another cache, if it is in a directory.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tcx_store::{Memory, Options, Spec, Store, Trouble, is_module, notice};
 
+use crate::cache::remote::ObjectStore;
 use crate::{Error, ErrorKind, Result};
 
 /// How many folders of a directory are looked at: a directory with more of them is not taken for a cache.
@@ -17,13 +18,39 @@ pub(crate) enum Place {
     /// An absolute path.
     Directory(PathBuf),
     Memory(Memory),
+    Store(Box<ObjectStore>),
 }
 
 impl Place {
+    /// A directory, which need not exist. A relative path is resolved now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no cache can be opened there.
+    pub(super) fn directory(dir: &Path) -> Result<Self> {
+        check_home(dir)?;
+        // Modules are opened later, perhaps from another current directory: all of them belong into this one.
+        let dir = std::path::absolute(dir).map_err(|error| {
+            let message = format!("cannot resolve the cache directory `{}`", dir.display());
+            Error::new(ErrorKind::InvalidPath, message)
+                .with_remedy("pass an absolute path")
+                .with_source(error)
+        })?;
+        if dir.exists() && !dir.is_dir() {
+            let message =
+                format!("cannot open a cache at {}: expected a directory, found a file", dir.display());
+            return Err(Error::new(ErrorKind::InvalidPath, message).with_remedy("pass another path"));
+        }
+        check_place(&dir)?;
+        Ok(Self::Directory(dir))
+    }
+
+    /// The directory, the URL, or `memory://`.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Directory(dir) => dir,
             Self::Memory(memory) => memory.path(),
+            Self::Store(store) => store.path(),
         }
     }
 
@@ -36,6 +63,7 @@ impl Place {
         Ok(match self {
             Self::Directory(dir) => Store::open(dir, spec, options)?,
             Self::Memory(memory) => Store::open_in_memory(memory, spec, options)?,
+            Self::Store(store) => store.open(spec, options)?,
         })
     }
 }
@@ -44,7 +72,7 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory(dir) => write!(f, "at {}", dir.display()),
+            Self::Directory(_) | Self::Store(_) => write!(f, "at {}", self.path().display()),
             Self::Memory(_) => f.write_str("in memory"),
         }
     }
@@ -72,7 +100,7 @@ pub(super) fn check_directory(dir: &Path) -> Result<()> {
 ///
 /// Returns an error that names the directory to open if `dir` is the folder of a module or inside one, or is a new directory
 /// inside another cache. A cache that has modules may stay where it is.
-pub(super) fn check_place(dir: &Path) -> Result<()> {
+fn check_place(dir: &Path) -> Result<()> {
     let real = resolved(dir);
     if let Some(module) = real.ancestors().find(|ancestor| is_module(ancestor)) {
         let cache = module.parent().unwrap_or(module);
@@ -100,7 +128,7 @@ pub(super) fn check_place(dir: &Path) -> Result<()> {
 /// # Errors
 ///
 /// Returns an error if it begins with a directory `~` that does not exist.
-pub(super) fn check_home(dir: &Path) -> Result<()> {
+fn check_home(dir: &Path) -> Result<()> {
     let home = Path::new("~");
     if !dir.starts_with(home) || home.exists() {
         return Ok(());

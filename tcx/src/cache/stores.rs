@@ -9,6 +9,9 @@ use crate::cache::progress::Shown;
 use crate::cache::summary;
 use crate::{Error, Result};
 
+/// How far rows go: [`Store::flush_for`] or [`Store::flush_local_for`].
+type Flush = fn(&Store, &Losses) -> tcx_store::Result<()>;
+
 /// The stores of a cache, in the order they were opened. Two of one folder are different stores: where a folder was removed or
 /// refused, the next open gets a new one, while handles of the old one may still have rows in its buffer.
 #[derive(Debug, Default)]
@@ -36,14 +39,14 @@ impl Stores {
         Ok(())
     }
 
-    /// Waits until every row is durable.
+    /// Waits until every row is durable, as `flush` has it.
     ///
     /// # Errors
     ///
     /// Returns an error if rows cannot be written, if rows were lost since the last call, or if the stores belong to the
     /// process that this one was forked from. Of several errors, it returns the first and logs the others.
-    pub(crate) fn flush(&self) -> Result<()> {
-        let (_, mut errors) = self.flush_each()?;
+    pub(crate) fn flush(&self, flush: Flush) -> Result<()> {
+        let (_, mut errors) = self.flush_each(flush)?;
         errors.extend(self.losses.take().err());
         self.let_go_of_replaced()?;
         first_of(errors)
@@ -56,7 +59,7 @@ impl Stores {
     ///
     /// As [`flush`](Self::flush).
     pub(crate) fn close(&self, shown: Shown) -> Result<()> {
-        let (failed, mut errors) = self.flush_each()?;
+        let (failed, mut errors) = self.flush_each(Store::flush_for)?;
         errors.extend(self.losses.check().err());
         // Handles of modules may be around for long.
         self.lock()?.iter().for_each(|store| store.end_session());
@@ -82,12 +85,12 @@ impl Stores {
     }
 
     /// The stores that have rows which are not durable, and what kept them from the disk.
-    fn flush_each(&self) -> Result<(Vec<Arc<Store>>, Vec<tcx_store::Error>)> {
+    fn flush_each(&self, flush: Flush) -> Result<(Vec<Arc<Store>>, Vec<tcx_store::Error>)> {
         let stores = self.lock()?.clone();
         let (mut failed, mut errors) = (Vec::new(), Vec::new());
         for (at, store) in stores.iter().enumerate() {
             // What is lost of the handles' rows is counted in `losses`.
-            let Err(error) = store.flush_for(&Losses::new()) else { continue };
+            let Err(error) = flush(store, &Losses::new()) else { continue };
             // A store that was refused drops its rows, which are among the losses. Its error says nothing of the one that
             // took its place.
             if is_replaced(&stores, at) && store.stats().buffered_rows == 0 {

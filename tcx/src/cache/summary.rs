@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::IsTerminal;
 
 use indicatif::HumanCount;
-use tcx_store::{Stats, Store};
+use tcx_store::{Stats, Store, url_scheme};
 
 use crate::cache::progress::Shown;
 
@@ -15,7 +15,11 @@ pub(crate) fn report(store: &Store, shown: Shown) {
         return;
     }
     let module = store.path().file_name().unwrap_or_default().to_string_lossy();
-    let place = if store.is_in_memory() { "in memory" } else { "on disk" };
+    let place = match url_scheme(store.path()) {
+        _ if store.is_in_memory() => "in memory",
+        Some(_) => "in the store",
+        None => "on disk",
+    };
     let summary = Summary { module: &module, stats, place };
     tracing::info!(module = %module, "{summary}");
     if shown.has_lines() && std::io::stderr().is_terminal() {

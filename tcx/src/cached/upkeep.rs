@@ -18,7 +18,18 @@ impl<M: CachedModule> Cached<M> {
         self.rows().flush()
     }
 
-    /// Looks for rows of other processes now; it happens by itself on a miss and every second.
+    /// As [`flush`](Self::flush); for a cache in an object store, it is enough if the rows are durable on this machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn flush_local(&self) -> Result<()> {
+        self.shared().check_usable()?;
+        self.rows().flush_local()
+    }
+
+    /// Looks for rows of other processes now; it happens by itself on a miss and every second (of a cache in an object store: every 30
+    /// seconds).
     ///
     /// # Errors
     ///

@@ -271,6 +271,16 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         self.rows.flush()
     }
 
+    /// As [`flush`](Self::flush); for a cache in an object store, it is enough if the values are durable on this machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn flush_local(&self) -> Result<()> {
+        self.shared.check_usable()?;
+        self.rows.flush_local()
+    }
+
     /// The counters of this table in this process.
     pub fn stats(&self) -> Stats {
         self.rows.stats()

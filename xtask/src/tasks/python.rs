@@ -16,11 +16,17 @@ use crate::workspace::{Workspace, cargo};
 /// The largest wheel, in bytes.
 const LARGEST: u64 = 10 << 20;
 
+/// The object store of the tests.
+const SERVER: &str = "tcx-test-s3";
+
 /// Builds the wheel, and tests it in a fresh environment with each release of PyTorch; then the programs of `examples/python`, and its types.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let python = pytorch::provide(workspace, Torch::Newest)?;
     let wheel = wheel(workspace, &python)?;
     let place = installed(workspace, &wheel)?;
+    let mut build = cargo("build");
+    build.current_dir(workspace.root()).args(["--package", SERVER]);
+    process::run(&mut build, "`cargo build` of the test server")?;
     for torch in [Torch::Newest, Torch::Pinned] {
         let python = pytorch::provide(workspace, torch)?;
         test(workspace, &python, &place, &LONG)?;
@@ -48,7 +54,7 @@ pub(crate) fn short(workspace: &Workspace) -> Result<()> {
     };
     let mut build = cargo("build");
     // With the features of all, so that nothing is built twice.
-    build.current_dir(workspace.root()).args(ALL).arg("--lib");
+    build.current_dir(workspace.root()).args(ALL).args(["--lib", "--bin", SERVER]);
     process::run(&mut build, "`cargo build` of the Python package")?;
     let place = workspace.root().join("target/python-package");
     copy(&workspace.root().join("tcx-python/python/tcx_cache"), &place.join("tcx_cache"))?;
@@ -136,6 +142,7 @@ fn tests(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> C
         "no:cacheprovider",
     ]);
     tests.env("PYTHONPATH", place).env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.env("TCX_TEST_S3", target(workspace).join("debug").join(SERVER));
     tests.args(which.files).envs(which.variables.iter().copied());
     tests
 }

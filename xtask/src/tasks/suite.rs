@@ -165,13 +165,14 @@ mod tests {
     use super::*;
 
     /// These build and pass without a libtorch.
-    const WITHOUT_LIBTORCH: [&str; 11] = [
+    const WITHOUT_LIBTORCH: [&str; 12] = [
         "tcx-library-examples",
         "tcx-store",
         "tcx-cli",
         "tcx-derive",
         "tcx-python",
         "tcx-remote",
+        "tcx-remote-tests",
         "tcx-sql",
         "tcx-engine-tests",
         "tcx-stress",

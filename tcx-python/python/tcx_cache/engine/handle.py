@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _native
-from ..errors import ClosedError
+from ..errors import ClosedError, IoError
 from ..runtime.ends import flush_when_this_process_ends
 from ..runtime.locks import ProcessLock
-from .place import Place
+from .object_store import ObjectStore
+from .place import Place, native
 
 
 class Handle:
@@ -20,7 +21,7 @@ class Handle:
     def __init__(self, place: Place, spec: _native.Spec, options: dict[str, Any], mode: str) -> None:
         self.place, self.spec, self.options, self.mode = place, spec, options, mode
         self._opening = ProcessLock()
-        self._store = _native.Store(place, spec, options, mode)
+        self._store = _native.Store(native(place), spec, options, mode)
         self._is_closed = False
         if mode in ("read_write", "recompute"):
             flush_when_this_process_ends(self)
@@ -42,7 +43,7 @@ class Handle:
             if self._store.is_inherited:
                 # The parent's is kept from being freed: another thread of the parent may have been changing it at the fork.
                 _INHERITED.append(self._store)
-                self._store = _native.Store(self.place, self.spec, self.options, self.mode)
+                self._store = _native.Store(native(self.place), self.spec, self.options, self.mode)
                 flush_when_this_process_ends(self)
             return self._store
 
@@ -56,10 +57,21 @@ class Handle:
         if not self.reader.is_inherited:
             self.reader.flush()
 
+    def flush_local(self) -> None:
+        """Makes the rows of this process durable on this machine."""
+        if not self.reader.is_inherited:
+            self.reader.flush_local()
+
     def flush_at_exit(self) -> None:
-        """As :meth:`flush`, when the process ends."""
-        if not self._is_closed:
+        """As :meth:`flush`, when the process ends. Rows that wait for an object store are durable, and the next process sends them."""
+        if self._is_closed:
+            return
+        try:
             self.flush()
+        except IoError:
+            if not isinstance(self.place, ObjectStore):
+                raise
+            self.flush_local()
 
     def close(self) -> None:
         """Flushes and lets go of the table."""

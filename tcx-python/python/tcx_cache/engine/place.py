@@ -1,27 +1,79 @@
-"""Where a cache is: a directory, or memory of this process."""
+"""Where a cache is: a directory, memory of this process, or a prefix of an object store."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Union
 
 from .. import _native
-from ..errors import InvalidIdError, InvalidPathError
+from ..errors import InvalidIdError, InvalidPathError, InvalidSettingsError
+from .object_store import ObjectStore
 
-Place = Union[str, _native.Memory]
+Place = Union[str, _native.Memory, ObjectStore]
+
+#: The settings of a cache in an object store.
+OF_STORES = frozenset({"near_tier", "storage_options", "spool_bytes"})
 
 
-def directory(path: Any) -> str:
-    """The absolute path of a cache directory.
+def place(
+    path: Any, near_tier: Any = None, storage_options: Mapping[str, Any] | None = None, spool_bytes: int | None = None
+) -> str | ObjectStore:
+    """The place that a path or a URL names. The settings have no effect on a directory.
 
     Raises:
-        InvalidPathError: if the path is empty, is not expanded, or is the folder of a module.
+        InvalidPathError: if a cache cannot be there.
+        InvalidSettingsError: if a setting is not known, or there is no directory for the near tier.
     """
+    if isinstance(path, ObjectStore):
+        return path
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise InvalidPathError(f"cannot open a cache: expected the path of a directory, found {type(path).__name__}")
+        raise InvalidPathError(f"cannot open a cache: expected the path of a directory or a URL, found {type(path).__name__}")
     text: str = os.fsdecode(path)
     if not text:
         raise InvalidPathError("cannot open a cache: the path is empty; pass a directory")
+    found = _native.directory_of(text)
+    if found is not None:
+        return directory(found)
+    if spool_bytes is not None and (isinstance(spool_bytes, bool) or not isinstance(spool_bytes, int) or spool_bytes < 0):
+        raise InvalidSettingsError(f"setting `spool_bytes`: found {spool_bytes!r}, expected a number of bytes, such as `10 << 30`")
+    near = None if near_tier is None else os.path.abspath(os.fsdecode(near_tier))
+    return ObjectStore(text, near, _options(storage_options or {}), spool_bytes)
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a store by lower-case names, with durations in seconds and other values as text."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise InvalidSettingsError(f"`storage_options`: found a name of type {type(name).__name__}, expected a string")
+        own = name.lower()
+        if own == "deadline":
+            value = value.total_seconds() if isinstance(value, timedelta) else value
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise InvalidSettingsError(f"`storage_options`: `deadline`: found {value!r}, expected a number of seconds")
+            found[own] = float(value)
+        elif own == "parallel":
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidSettingsError(f"`storage_options`: `parallel`: found {value!r}, expected a number of requests")
+            found[own] = value
+        elif isinstance(value, bool):
+            found[own] = "true" if value else "false"
+        elif isinstance(value, (str, int, float)):
+            found[own] = str(value)
+        else:
+            # The value may be a credential.
+            raise InvalidSettingsError(f"`storage_options`: `{name}` is of type {type(value).__name__}, expected a string")
+    return found
+
+
+def directory(text: str) -> str:
+    """The absolute path of a cache directory.
+
+    Raises:
+        InvalidPathError: if the path is not expanded, or is the folder of a module.
+    """
     if text.split("/", 1)[0] == "~" and not os.path.exists("~"):
         raise InvalidPathError(
             f"cannot open a cache at {text}: there is no directory `~` here; pass the path of your home directory: only a shell replaces `~` by it"
@@ -38,6 +90,28 @@ def directory(path: Any) -> str:
         if parent == inner:
             return absolute
         inner = parent
+
+
+def existing(place: Place, module: str) -> _native.Spec | None:
+    """What a module or table is that has rows there; ``None`` if it has none."""
+    if isinstance(place, ObjectStore):
+        return place.native.spec(module)
+    if isinstance(place, _native.Memory):
+        return None
+    folder = f"{place}/{module}"
+    return _native.Spec.read(folder) if _native.is_module(folder) else None
+
+
+def modules(place: Place) -> list[str]:
+    """The names of the folders of modules and tables that have rows there."""
+    if isinstance(place, ObjectStore):
+        return place.native.modules()
+    return _native.modules(place) if isinstance(place, str) and os.path.isdir(place) else []
+
+
+def native(place: Place) -> str | _native.Memory | _native.ObjectStore:
+    """The place for the native part."""
+    return place.native if isinstance(place, ObjectStore) else place
 
 
 def check_id(module: str) -> None:

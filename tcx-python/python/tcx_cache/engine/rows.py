@@ -18,7 +18,8 @@ from . import ids as keys
 from .columns import Target, write
 from .coverage import Coverage
 from .handle import Handle
-from .place import Place
+from .object_store import ObjectStore
+from .place import Place, existing
 
 #: The number of ids that are looked up together where no rows are read.
 _MANY = 65_536
@@ -69,17 +70,22 @@ class Rows:
 
     @staticmethod
     def existing(opening: Opening, schema: Schema | None) -> Rows:
-        """The rows of an existing folder, with whatever identity it has."""
-        spec = _native.Spec.read(f"{opening.place}/{opening.module}")
+        """The rows of an existing folder, with whatever identity it has; of a new one, if there is none."""
+        spec = existing(opening.place, opening.module)
+        if spec is None:
+            return Rows(opening, schema, None)
         own = [entry for entry in spec.identity if entry[0] != PINNED and not entry[0].startswith("Output")]
         return Rows(opening.of(own, spec.provenance), schema, spec.ids)
 
     def _read_existing(self) -> None:
         """Takes over what was not declared from the folder, if it exists."""
-        place = self.opening.place
-        if not isinstance(place, str) or not _native.is_module(f"{place}/{self.opening.module}"):
+        own = self.opening
+        if own.mode == "off" and isinstance(own.place, ObjectStore):
+            # It makes no request.
             return
-        spec = _native.Spec.read(f"{place}/{self.opening.module}")
+        spec = existing(own.place, own.module)
+        if spec is None:
+            return
         if not self._knows_ids:
             self._ids, self._knows_ids = spec.ids, True
         pinned = dict(spec.identity).get(PINNED)
@@ -306,6 +312,12 @@ class Rows:
         handle = self.handle
         if handle is not None:
             handle.flush()
+
+    def flush_local(self) -> None:
+        """Makes the rows durable on this machine that this process has computed."""
+        handle = self.handle
+        if handle is not None:
+            handle.flush_local()
 
     def changed(self) -> _native.Store:
         """The store, to change what is in it."""

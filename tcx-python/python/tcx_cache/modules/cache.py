@@ -1,7 +1,8 @@
-"""A cache: a directory, or memory, that holds the rows of modules and tables."""
+"""A cache: a directory, memory, or a prefix of an object store, that holds the rows of modules and tables."""
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Union, overload
 
 from .. import _native
 from ..engine import settings as all_settings
-from ..engine.place import Place, check_id, directory
+from ..engine.place import OF_STORES, Place, check_id, modules, place
 from ..engine.rows import Opening
 from ..errors import ClosedError, Error, InvalidSettingsError
 from ..identity.config import entries
@@ -20,8 +21,6 @@ from .table import Table, open_table
 from .upkeep import Upkeep
 
 if TYPE_CHECKING:
-    import os
-
     import numpy.typing
     import torch
 
@@ -36,14 +35,22 @@ if TYPE_CHECKING:
 
 
 class Cache(Generic[Array]):
-    """The rows of modules and tables in a directory, which any number of processes share, in Python and in Rust. To type checkers, it is
-    one of the tensors that its tables return: ``Cache[torch.Tensor]``, or ``Cache`` for short.
+    """The rows of modules and tables in a directory, which any number of processes share, in Python and in Rust; or in an object store, which
+    any number of machines share. To type checkers, it is one of the tensors that its tables return: ``Cache[torch.Tensor]``, or ``Cache`` for
+    short.
 
     Args:
-        directory: The cache directory, which is created with the first rows; ``None`` for a cache in the memory of this process.
+        directory: The cache directory, which is created with the first rows; or the URL of a prefix in an object store, such as
+            ``"s3://bucket/prefix"``; ``None`` for a cache in the memory of this process.
         mode: ``read_write``; ``read_only`` stores nothing; ``recompute`` computes every row again and replaces the stored ones; ``off``
             computes everything and reads and stores nothing.
         arrays: The library whose tensors are returned, ``torch`` or ``numpy``; torch where it is installed.
+        near_tier: The directory of the near tier of a cache in an object store, on a disk of this machine; that of the environment variable
+            ``TCX_NEAR_TIER``, else ``tcx/near`` in the user's directory for caches.
+        storage_options: Settings of the object store that are not in the environment, such as ``{"aws_region": "eu-central-1"}``; ``deadline``,
+            the longest time of a request in seconds; ``parallel``, the requests in flight. No message shows the values, and handles with
+            credentials are not pickled: set them in the environment.
+        spool_bytes: The bytes of a module that may wait in the near tier while the object store is away.
         **settings: ``time_to_live``, ``max_bytes``, ``when_full``, ``on_mismatch``, ``compression``, ``memory_cache_bytes`` and the others of
             the engine, with durations in seconds or as ``timedelta``. None of them is part of an identity.
 
@@ -67,10 +74,20 @@ class Cache(Generic[Array]):
     def __init__(self: Cache[Arrays], directory: _Path, *, mode: str = ..., arrays: Literal["numpy"], **settings: Any) -> None: ...
     @overload
     def __init__(self: Cache[Any], directory: _Path, *, mode: str = ..., arrays: str | None = ..., **settings: Any) -> None: ...
-    def __init__(self, directory: _Path, *, mode: str = "read_write", arrays: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: _Path,
+        *,
+        mode: str = "read_write",
+        arrays: str | None = None,
+        near_tier: _Path = None,
+        storage_options: Mapping[str, Any] | None = None,
+        spool_bytes: int | None = None,
+        **settings: Any,
+    ) -> None:
         if arrays not in (None, "torch", "numpy"):
             raise InvalidSettingsError(f"setting `arrays`: found `{arrays}`, expected `torch` or `numpy`")
-        self._place: Place = _native.Memory() if directory is None else _directory(directory)
+        self._place: Place = _native.Memory() if directory is None else place(directory, near_tier, storage_options, spool_bytes)
         self._mode = all_settings.check_mode(mode)
         self._arrays = arrays
         self._settings = all_settings.check(settings)
@@ -79,14 +96,12 @@ class Cache(Generic[Array]):
 
     @property
     def path(self) -> str | None:
-        """The directory; ``None`` of a cache in memory."""
-        return self._place if isinstance(self._place, str) else None
+        """The directory, or the URL; ``None`` of a cache in memory."""
+        return None if isinstance(self._place, _native.Memory) else os.fspath(self._place)
 
     def modules(self) -> list[str]:
         """The names of the folders in the directory, one for each module or table that has rows."""
-        import os
-
-        return _native.modules(self._place) if isinstance(self._place, str) and os.path.isdir(self._place) else []
+        return modules(self._place)
 
     @overload
     def module(self, module: _Module, id: str, *, outputs: type[Value], mode: str | None = ..., **options: Any) -> Cached[list[Value]]: ...
@@ -175,6 +190,15 @@ class Cache(Generic[Array]):
         """
         _for_all([own for own in self._opened if not own.is_closed], lambda own: own.flush())
 
+    def flush_local(self) -> None:
+        """As :meth:`flush`, for a cache in an object store that may be away: it is enough if the rows are durable on this machine. They are sent
+        as soon as the store can be reached, by this process or the next one.
+
+        Raises:
+            Error: as :meth:`flush`.
+        """
+        _for_all([own for own in self._opened if not own.is_closed], lambda own: own.flush_local())
+
     def close(self) -> None:
         """Flushes and closes all modules and tables that were opened with this cache.
 
@@ -195,7 +219,7 @@ class Cache(Generic[Array]):
         return f"Cache({self.path!r}, mode={self._mode!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not isinstance(self._place, str):
+        if isinstance(self._place, _native.Memory):
             raise InvalidSettingsError("a cache in memory belongs to this process: it cannot be pickled; use a directory")
         return _reopen, (self._place, self._mode, self._arrays, self._settings)
 
@@ -217,11 +241,7 @@ def _for_all(opened: list[Upkeep], call: Callable[[Upkeep], None]) -> None:
     raise type(first)(f"{len(errors)} modules or tables failed: {'; '.join(messages)}") from first
 
 
-def _directory(path: str | os.PathLike[str]) -> str:
-    return directory(path)
-
-
-def _reopen(path: str, mode: str, arrays: str | None, settings: dict[str, Any]) -> Cache[Any]:
+def _reopen(path: str | os.PathLike[str], mode: str, arrays: str | None, settings: dict[str, Any]) -> Cache[Any]:
     return Cache(path, mode=mode, arrays=arrays, **settings)
 
 
@@ -274,7 +294,7 @@ def cached(module: Any, directory: _Path, id: str, *, mode: str = "read_write", 
 
     Args:
         module: The module, in evaluation mode, whose parameters do not require gradients.
-        directory: The cache directory; ``None`` for memory.
+        directory: The cache directory, or the URL of a prefix in an object store, such as ``"s3://bucket/prefix"``; ``None`` for memory.
         id: The id of the module, which names its folder. Change it when the code of ``forward`` changes.
         mode: As of :class:`Cache`.
         outputs: The types of the outputs, such as ``{"pooled": tcx.f32[2048], "tokens": tcx.f16[None, 768]}``. If they are not declared, the
@@ -303,6 +323,6 @@ def cached(module: Any, directory: _Path, id: str, *, mode: str = "read_write", 
     >>> features(torch.ones(3, 4), ids=["a", "b", "c"]).shape
     torch.Size([3, 2])
     """
-    all_settings.check_names(options, all_settings.NATIVE | _SETTINGS_OF_MODULES | {"arrays"})
+    all_settings.check_names(options, all_settings.NATIVE | _SETTINGS_OF_MODULES | OF_STORES | {"arrays"})
     own = {name: options.pop(name) for name in list(options) if name in _SETTINGS_OF_MODULES}
     return Cache(directory, mode=mode, **options).module(module, id, **own)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from .. import _native
 from ..engine import ids as keys
 from ..engine.rows import Found, Opening, Rows, batches, timed
 from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationError
@@ -248,12 +249,12 @@ def named(ids: type | None) -> str | None:
 
 
 def travel(rows: Rows) -> tuple[Opening, Schema | None, str | None, bool]:
-    """What another process needs to open the same table: the path, the options and the identity.
+    """What another process needs to open the same table: the place, the options and the identity.
 
     Raises:
         InvalidSettingsError: if the rows are in the memory of this process.
     """
-    if not isinstance(rows.opening.place, str):
+    if isinstance(rows.opening.place, _native.Memory):
         raise InvalidSettingsError(f"`{rows.opening.module}` is in a cache in memory, which belongs to this process: it cannot be pickled; use a directory")
     return rows.opening, rows.schema, rows.ids, rows.is_pinned
 

@@ -110,7 +110,7 @@ class Upkeep:
 
     def stats(self) -> dict[str, Any]:
         """The counters of this process since it opened the table, by the names that they have in Rust; durations in seconds. Before the first
-        use, all of them are zero."""
+        use, all of them are zero. ``traffic`` has the requests to an object store, and the files that wait to be sent."""
         handle = self._rows.handle
         return _native.Store.no_stats() if handle is None else handle.reader.stats()
 
@@ -127,6 +127,15 @@ class Upkeep:
             Error: if rows cannot be written (they stay in the buffer), or rows computed since the last flush are lost.
         """
         self._rows.flush()
+
+    def flush_local(self) -> None:
+        """As :meth:`flush`, for a cache in an object store that may be away: it is enough if the rows are durable on this machine. They are sent
+        as soon as the store can be reached.
+
+        Raises:
+            Error: as :meth:`flush`.
+        """
+        self._rows.flush_local()
 
     def close(self) -> None:
         """Flushes, and closes this handle and its views.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from .. import _native
 from ..engine import ids as keys
 from ..engine.rows import Opening, Rows
 from ..errors import InvalidOutputError
@@ -76,9 +75,7 @@ class ArrowIPCCacheBackend:
     def _open(self) -> Rows:
         schema = None if self.outputs is None else Schema(node(self.outputs))
         opening = self._cache.opening(self.module_id, "torch").of([("self", "table")], [])
-        if isinstance(opening.place, str) and _native.is_module(self.cache_dir):
-            return Rows.existing(opening, schema)
-        return Rows(opening, schema, None)
+        return Rows.existing(opening, schema)
 
     def get_batch(self, cache_ids: Any, map_location: Any = "cpu") -> tuple[list[Any], list[int]]:
         """The samples with these ids, ``None`` for a missing one, and the positions of the missing ones."""
@@ -122,7 +119,9 @@ class ArrowIPCCacheBackend:
 
 
 def _reopen(cache: Cache, module_id: str, async_write: bool, flush_every: int, outputs: Any) -> ArrowIPCCacheBackend:
-    own = ArrowIPCCacheBackend(cache.path or "", module_id, async_write=async_write, flush_every=flush_every, outputs=outputs)
+    own = ArrowIPCCacheBackend(
+        cast("os.PathLike[str]", cache._place), module_id, async_write=async_write, flush_every=flush_every, outputs=outputs
+    )
     own._cache = cache
     return own
 
