@@ -30,7 +30,9 @@ pub(crate) fn remove_old(files: &StoredLeases, stay: Duration) {
         let last = about.iter().filter(|about| !matches!(about, About::Range { .. }));
         let is_old = |about| files.age(&name(about)).is_ok_and(|age| age >= stay);
         if last.clone().next().is_some() && last.clone().all(is_old) {
-            about.iter().for_each(|about| _ = files.remove(&name(about)));
+            for about in &about {
+                let _ = files.remove(&name(about));
+            }
         }
     }
 }
@@ -47,5 +49,7 @@ pub(crate) fn remove_ended(files: &impl LeaseFiles, now: Round) {
     // The mark of the end goes last: without it, the other files would stay until they are old.
     let (ends, others): (Vec<&LeaseName>, Vec<&LeaseName>) =
         names.iter().filter(old).partition(|name| name.about == About::End);
-    others.iter().chain(&ends).for_each(|name| _ = files.remove(&name.to_string()));
+    for name in others.iter().chain(&ends) {
+        let _ = files.remove(&name.to_string());
+    }
 }

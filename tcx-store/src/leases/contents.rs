@@ -130,7 +130,7 @@ impl WorkerRecord {
         for (name, value) in lines(bytes)? {
             match name {
                 "counter" => record.counter = value.parse().ok()?,
-                "host" => record.host = value.to_owned(),
+                "host" => value.clone_into(&mut record.host),
                 "process" => record.process = value.parse().ok()?,
                 "state" if value == "left" => record.state = WorkerState::Left,
                 "ids" => record.ids = Some(value.parse().ok()?),

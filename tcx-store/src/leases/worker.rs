@@ -4,17 +4,19 @@
 //!    lists the folder, and tries another range.
 //! 2. A worker reports finished ranges in its record, after their rows are durable. The record also shows that it is alive.
 //! 3. If no range is free, a worker takes over those of workers that are gone: it creates the file of the next generation, which at
-//!    most one worker does. If there are none either, it waits.
+//!    most one worker does. If no worker is gone, it waits.
 //! 4. The job is finished for a worker as soon as it has seen every range reported. Each report was true when it was written.
 //!
 //! Nothing depends on a lease but what is computed twice. A lost file of a lease is a range that is leased again; a lost record is
 //! ranges that are looked up again.
 
+mod take_over;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::contents::{WorkerRecord, WorkerState, decode_lease, encode_end, encode_lease};
+use super::contents::{WorkerRecord, WorkerState, encode_end, encode_lease};
 use super::files::LeaseFiles;
 use super::name::{About, LeaseName, Round};
 use super::ranges::RangeSet;
@@ -252,7 +254,9 @@ impl<F: LeaseFiles> Worker<F> {
                 About::Worker(_) | About::Job | About::End => {}
             }
         }
-        workers.iter().for_each(|worker| self.look_at(*worker, now));
+        for worker in &workers {
+            self.look_at(*worker, now);
+        }
         self.listed = workers;
         self.know(leases);
         Ok(())
@@ -264,7 +268,9 @@ impl<F: LeaseFiles> Worker<F> {
             held.is_lost |= leases.get(range).is_some_and(|generation| *generation > held.generation);
         }
         self.taken = self.covered.clone();
-        leases.keys().chain(self.held.keys()).for_each(|range| self.taken.insert(*range));
+        for range in leases.keys().chain(self.held.keys()) {
+            self.taken.insert(*range);
+        }
         // Before a worker knew how many ids there are, it may have leased a range behind the last one.
         let end = self.ranges().unwrap_or(u64::MAX);
         let is_open =
@@ -297,60 +303,6 @@ impl<F: LeaseFiles> Worker<F> {
             _ => {}
         }
         self.others.insert(worker, record);
-    }
-
-    /// Takes over a range of a worker that is gone; returns it with its new generation.
-    fn take_over(&mut self, now: Instant) -> io::Result<Option<(u64, u32)>> {
-        let all: Vec<(u64, u32)> =
-            self.leases.iter().map(|(range, generation)| (*range, *generation)).collect();
-        // Not all workers try the same first.
-        let first = if all.is_empty() { 0 } else { self.random() as usize % all.len() };
-        for &(range, generation) in all[first..].iter().chain(&all[..first]) {
-            let owner = self.owner(range, generation, now);
-            if owner == Some(self.setup.id) {
-                // It was created, although the answer was an error.
-                return Ok(Some((range, generation)));
-            }
-            if !self.is_abandoned(range, owner) {
-                continue;
-            }
-            let next = generation.saturating_add(1);
-            match self.lease(range, next) {
-                Ok(true) => return Ok(Some((range, next))),
-                Ok(false) => _ = self.leases.insert(range, next),
-                Err(error) => return self.failed(CREATE, error, now).map(|()| None),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whose a lease is. A damaged one is that of a worker without a record.
-    fn owner(&mut self, number: u64, generation: u32, now: Instant) -> Option<Random> {
-        if let Some(owner) = self.owners.get(&(number, generation)).copied() {
-            self.look_for(owner, now);
-            return Some(owner);
-        }
-        let found = self.files.read(&self.name(About::Range { number, generation })).ok()?;
-        let owner = found.as_deref().and_then(decode_lease).unwrap_or_else(|| nameless(number, generation));
-        self.owners.insert((number, generation), owner);
-        self.look_for(owner, now);
-        Some(owner)
-    }
-
-    /// A worker without a record is gone in the end, too.
-    fn look_for(&mut self, owner: Random, now: Instant) {
-        if !self.listed.contains(&owner) {
-            self.watch.look(owner, None, now);
-        }
-    }
-
-    fn is_abandoned(&self, range: u64, owner: Option<Random>) -> bool {
-        let Some(owner) = owner else { return false };
-        let has_left = |other: &WorkerRecord| {
-            // What it finished would be covered, if it were not too long ago.
-            other.state == WorkerState::Left || other.done.values().any(|done| done.contains(range))
-        };
-        self.others.get(&owner).is_some_and(has_left) || self.watch.is_gone(owner)
     }
 
     /// Whether another worker has taken over the range: this one was silent for too long.
@@ -397,12 +349,4 @@ impl<F: LeaseFiles> Worker<F> {
         }
         reported
     }
-}
-
-/// The worker of a lease that cannot be decoded.
-fn nameless(number: u64, generation: u32) -> Random {
-    let mut name = [0xff; 16];
-    name[..8].copy_from_slice(&number.to_le_bytes());
-    name[8..12].copy_from_slice(&generation.to_le_bytes());
-    Random(name)
 }

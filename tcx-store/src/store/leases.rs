@@ -287,7 +287,9 @@ impl JobWorker {
     /// The ranges with these digests are finished: their rows are durable.
     pub fn finished(&self, ranges: &[(u64, u64)]) {
         let mut worker = lock(&self.worker);
-        ranges.iter().for_each(|(range, digest)| worker.done(*range, *digest));
+        for (range, digest) in ranges {
+            worker.done(*range, *digest);
+        }
         if let Err(error) = worker.report() {
             tracing::debug!(job = self.name, "cannot report finished ranges: {error}");
         }

@@ -180,7 +180,7 @@ impl Process {
                 self.next = time + 1;
             }
             Ok(Next::Range(leased)) => {
-                (self.range, self.batch, self.next) = (Some(leased.range), 0, time + 1)
+                (self.range, self.batch, self.next) = (Some(leased.range), 0, time + 1);
             }
             Ok(Next::Wait(pause)) => {
                 self.flush(rows);
@@ -209,9 +209,9 @@ impl Process {
         let batch = (range, self.batch);
         if self.batch == self.work.batches || worker.is_lost(range) {
             if worker.is_lost(range) {
-                worker.give_up(range)
+                worker.give_up(range);
             } else {
-                self.finished.push(range)
+                self.finished.push(range);
             }
             (self.range, self.next) = (None, time + 1);
         } else {
@@ -239,7 +239,9 @@ impl Process {
             }
         }
         let Some(worker) = &mut self.worker else { return };
-        self.finished.drain(..).for_each(|range| worker.done(range, range * 3));
+        for range in self.finished.drain(..) {
+            worker.done(range, range * 3);
+        }
         let _ = worker.report();
     }
 }
