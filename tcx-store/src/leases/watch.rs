@@ -19,7 +19,7 @@ pub(crate) struct Watch {
 
 #[derive(Debug)]
 struct Watched {
-    /// The checksum of the record; `None` if there is none.
+    /// The checksum of the record; `None` if it does not exist.
     content: Option<u64>,
     /// When it was looked at last.
     last: Instant,

@@ -27,8 +27,13 @@ fn open(dir: &Path) -> Cached<Squares> {
     Cache::open(dir).unwrap().module(Squares {}).unwrap().batch_size(16)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is a loader")]
 fn load(missing: Missing<'_, i64>) -> Result<Vec<i64>> {
     Ok(missing.ids().copied().collect())
+}
+
+fn up_to(end: i64) -> Vec<i64> {
+    (0..end).collect()
 }
 
 fn in_memory() -> Cached<Squares> {
@@ -37,7 +42,7 @@ fn in_memory() -> Cached<Squares> {
 
 #[test]
 fn workers_divide_the_ids_and_each_sees_the_end() {
-    let (dir, ids) = (tempfile::tempdir().unwrap(), Vec::from_iter(0..3000));
+    let (dir, ids) = (tempfile::tempdir().unwrap(), up_to(3000));
     let loaded = AtomicUsize::new(0);
     let counted = |missing: Missing<'_, i64>| {
         loaded.fetch_add(missing.len(), Ordering::Relaxed);
@@ -61,13 +66,16 @@ fn workers_divide_the_ids_and_each_sees_the_end() {
 
 #[test]
 fn a_call_after_the_end_looks_everything_up_again() {
-    let (squares, ids) = (in_memory(), Vec::from_iter(0..200));
+    let (squares, ids) = (in_memory(), up_to(200));
     assert_eq!(squares.warm_shared(&ids, load).unwrap().computed, 200);
     let report = squares.warm_shared(&ids, load).unwrap();
     assert_eq!((report.computed, report.workers[0].found), (0, 200));
     squares.invalidate(&[7, 99]).unwrap();
     assert_eq!(squares.warm_shared(&ids, load).unwrap().computed, 2);
 }
+
+/// Makes a sequence of a list.
+type Form = fn(&[i64]) -> Sequence<'_, i64>;
 
 #[test]
 fn ids_of_every_form_are_filled_at_their_positions() {
@@ -76,7 +84,7 @@ fn ids_of_every_form_are_filled_at_their_positions() {
     let texts: Vec<String> = (0..150).map(|id| format!("{id}")).collect();
     std::fs::write(&lines, texts.join("\n\n")).unwrap();
     let listed: Vec<i64> = (0..150).collect();
-    let forms: [fn(&[i64]) -> Sequence<'_, i64>; 3] = [
+    let forms: [Form; 3] = [
         |listed| listed.into(),
         |listed| Sequence::by_position(150, move |at| listed[at as usize]),
         |listed| Sequence::repeated(move || listed.iter().copied()),
@@ -93,7 +101,7 @@ fn ids_of_every_form_are_filled_at_their_positions() {
         assert_eq!((report.asked, report.computed, report.workers[0].ranges), (150, 150, 4));
         let mut seen = seen.into_inner().unwrap();
         seen.sort_unstable();
-        assert_eq!(seen, Vec::from_iter(0..150));
+        assert_eq!(seen, (0..150).collect::<Vec<_>>());
     }
     let mut read = Sequence::lines(&lines);
     assert_eq!(read.read(140, 20).unwrap(), &texts[140..]);
@@ -105,14 +113,14 @@ fn ids_of_every_form_are_filled_at_their_positions() {
 
 #[test]
 fn an_empty_list_ends_at_once() {
-    let (empty, none): (&[i64], _) = (&[], Sequence::repeated(|| std::iter::empty::<i64>()));
+    let (empty, none): (&[i64], _) = (&[], Sequence::repeated(std::iter::empty::<i64>));
     assert_eq!(in_memory().warm_shared(empty, load).unwrap().asked, 0);
     assert_eq!(in_memory().warm_shared(none, load).unwrap().asked, 0);
 }
 
 #[test]
 fn a_worker_that_fails_leaves_its_ranges_to_the_next() {
-    let (dir, ids) = (tempfile::tempdir().unwrap(), Vec::from_iter(0..300));
+    let (dir, ids) = (tempfile::tempdir().unwrap(), up_to(300));
     let failing = |missing: Missing<'_, i64>| {
         if missing.ids().any(|id| *id == 150) { Err(crate::Error::loader("no input")) } else { load(missing) }
     };
@@ -134,7 +142,8 @@ fn has_joined(dir: &Path) -> bool {
 #[test]
 fn other_ids_under_the_name_of_a_job_that_is_running_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let (ids, reversed) = (Vec::from_iter(0..200), Vec::from_iter((0..200).rev()));
+    let (ids, mut reversed) = (up_to(200), up_to(200));
+    reversed.reverse();
     let expiry = Duration::from_secs(2);
     let stop = Stop::new();
     thread::scope(|scope| {
@@ -156,7 +165,11 @@ fn other_ids_under_the_name_of_a_job_that_is_running_are_refused() {
         assert!(error.to_string().contains("the same ids in another order"), "{error}");
         let error = other.warming().expiry(expiry).range_size(100).run_shared(&ids, load).unwrap_err();
         assert!(error.to_string().contains("work ranges of 64 ids, here of 100"), "{error}");
-        other.warming().job("others").run_shared(&Vec::from_iter(1000..1100), load).unwrap();
+        other
+            .warming()
+            .job("others")
+            .run_shared(Sequence::by_position(100, |at| 1000 + at as i64), load)
+            .unwrap();
         stop.stop();
         assert!(running.join().unwrap().unwrap().stopped);
     });
@@ -167,7 +180,7 @@ fn other_ids_under_the_name_of_a_job_that_is_running_are_refused() {
 #[test]
 fn ids_that_differ_behind_the_first_range_are_refused_as_well() {
     let dir = tempfile::tempdir().unwrap();
-    let (ids, mut others) = (Vec::from_iter(0..1000), Vec::from_iter(0..1000));
+    let (ids, mut others) = (up_to(1000), up_to(1000));
     others[500..].reverse();
     let squares = open(dir.path());
     // A worker begins with any range, and ends when it comes to the first range: the last one is finished then.
@@ -208,7 +221,7 @@ fn modes_and_settings_that_make_no_sense_are_refused() {
 
 #[test]
 fn ranks_divide_the_ids_and_a_later_call_says_what_one_has_left() {
-    let (squares, ids) = (in_memory(), Vec::from_iter(0..1000));
+    let (squares, ids) = (in_memory(), up_to(1000));
     let run = |rank| {
         let warming = squares.warming().rank(Rank::new(rank, 3).unwrap()).range_size(70);
         warming.run_sharded(&ids, load).unwrap()
