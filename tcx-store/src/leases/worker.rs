@@ -327,16 +327,25 @@ impl<F: LeaseFiles> Worker<F> {
         self.held.remove(&range);
     }
 
+    /// Takes back what it has reported: its ids are not those of the others.
+    pub(crate) fn withdraw(&mut self) -> io::Result<()> {
+        self.own.done.clear();
+        self.own.digests.clear();
+        self.held.clear();
+        self.covered = RangeSet::default();
+        self.report()
+    }
+
     /// Writes the record, so that the others see that this worker is alive, and what it has done.
     pub(crate) fn report(&mut self) -> io::Result<()> {
         self.own.counter += 1;
         self.files.replace(&self.name(About::Worker(self.setup.id)), &self.own.encode())
     }
 
-    /// As [`report`](Self::report); learns which of its ranges were taken over.
+    /// As [`report`](Self::report); learns what the others do, and which of its ranges were taken over.
     pub(crate) fn renew(&mut self, now: Instant) -> io::Result<()> {
         self.report()?;
-        if self.held.is_empty() { Ok(()) } else { self.look(now) }
+        self.look(now)
     }
 
     /// Works on nothing from here on. A finished round is marked as ended.

@@ -212,6 +212,7 @@ impl JobWorker {
         let next = worker.next(runtime::now(), change).map_err(|error| self.failed(error))?;
         if let Some(OtherIds { theirs, own, worker: other }) = worker.disagrees.clone() {
             let difference = format!("{} has {theirs} ids, here {own}", described(&worker, other));
+            self.withdraw(&mut worker);
             return Err(self.core.other_ids(&self.name, &difference));
         }
         Ok(match next {
@@ -221,6 +222,12 @@ impl JobWorker {
             Next::Wait(pause) => NextRange::Wait(pause),
             Next::Covered => NextRange::Finished,
         })
+    }
+
+    fn withdraw(&self, worker: &mut Worker<StoredLeases>) {
+        if let Err(error) = worker.withdraw() {
+            tracing::debug!(job = self.name, "cannot take back what was reported: {error}");
+        }
     }
 
     /// A worker that has finished ranges and was not compared yet.
@@ -235,9 +242,11 @@ impl JobWorker {
         Some(Comparison { range, digest, worker: described(&worker, id) })
     }
 
-    /// The error for a range of which another worker has other ids.
+    /// The error for a range of which another worker has other ids. Takes back what this one has reported: it may be this one that is
+    /// wrong.
     pub fn differs(&self, comparison: &Comparison) -> Error {
         let Comparison { range, worker, .. } = comparison;
+        self.withdraw(&mut lock(&self.worker));
         self.core.other_ids(&self.name, &format!("{worker} has other ids in work range {range}"))
     }
 

@@ -193,7 +193,8 @@ where
             if self.filler.stop.is_stopped() {
                 return Ok(true);
             }
-            let next = self.worker.next()?;
+            let next = self.worker.next().inspect_err(|_| self.pending.clear())?;
+            // Before anything is computed.
             self.compare()?;
             match next {
                 NextRange::Finished => return Ok(false),
@@ -282,6 +283,7 @@ where
             let start = comparison.range.saturating_mul(self.range_size);
             let ids = self.ids.read(start, self.range_size)?;
             if self.filler.cached.pack(ids, self.filler.view)?.digest_all() != comparison.digest {
+                self.pending.clear();
                 return Err(Error::from(self.worker.differs(&comparison)).in_module(M::ID));
             }
         }
