@@ -336,6 +336,9 @@ fn main() -> tcx::Result<()> {
     assert!(!warmed.stopped);
     let verified = encoder_cache.verify(0.1, 42, |asked| decode(asked.str_ids()))?;
     assert!(verified.is_sound(), "{verified}");
+    let shared = encoder_cache.warm_shared(&ids, |missing| decode(missing.str_ids()))?;
+    println!("{shared}"); // what each process has done
+    assert_eq!(shared.computed, 0);
 
     // Files whose contents change.
     let lengths = Table::<Vec<i64>>::builder("stamped_lengths_v1").stamped::<u64>().open(&cache)?;

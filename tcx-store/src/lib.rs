@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod index;
 mod inspect;
+mod leases;
 mod live;
 mod options;
 mod read;
@@ -70,11 +71,13 @@ pub use store::memory::Memory;
 pub use sys::fork::Process;
 pub use sys::notice::{Trouble, has_listener, notice, notices_on_stderr, notices_to};
 
-/// What a crate needs that keeps the files of modules elsewhere. It may change with every version.
+/// What a crate needs that keeps the files of modules elsewhere, or shares work. It may change with every version.
 #[doc(hidden)]
 pub mod unstable {
     pub use crate::inspect::verify::file::verify_file;
+    pub use crate::leases::contents::{Job, WorkerCounts};
     pub use crate::storage::{Draft, FileInfo, Held, ReadAt, Sealed, Stamp, Storage, directory};
+    pub use crate::store::leases::{Comparison, JobWorker, NextRange, Sharing, WorkerFacts};
     pub use crate::store::place::Folders;
     pub use crate::sys::mmap::Mapped;
 }

@@ -53,6 +53,7 @@
 //! | get features | [`Cached::forward`]; [`Cached::fetch`] to load the inputs of missing samples only; [`Cached::fields`] for a part |
 //! | iterate over an epoch in any order, read ahead of the loop | [`Cached::epoch`] |
 //! | fill a cache ahead of its use | [`Cached::warm`], [`Cached::prefetch`], [`Cached::coverage`] |
+//! | fill a cache from several machines | [`Cached::warm_shared`], [`Cached::warm_sharded`] |
 //! | see when and by which process rows were computed | [`Cached::describe`], [`Table::describe`] |
 //! | freeze weights | [`Frozen::load`], [`Frozen::build`], [`Frozen::script`], [`Frozen::tensor`]; `Frozen::candle`; `Frozen::onnx`; [`Frozen::constant`] |
 //! | use another tensor library than tch | the features `candle`, `ndarray` and `ort`, or [`TensorLike`] for your own |
@@ -62,6 +63,10 @@
 //! | remove or check rows | [`Cached::invalidate`] and its variants; [`Cached::verify`] |
 //! | watch it | [`Cached::stats`], [`CacheBuilder::progress`], spans and events of `tracing` |
 //! | handle errors | [`Error`] |
+
+// What the macros write names the crate as programs do.
+#[cfg(test)]
+extern crate self as tcx;
 
 #[doc(hidden)]
 #[path = "private.rs"]
@@ -93,6 +98,9 @@ pub use cached::fields::Fields;
 pub use cached::keyed::Keyed;
 pub use cached::verify::{Mismatch, VerifyReport};
 pub use cached::view::View;
+pub use cached::warm::shared::rank::Rank;
+pub use cached::warm::shared::report::{ShardReport, SharedReport, SharedWorker};
+pub use cached::warm::shared::sequence::Sequence;
 pub use cached::warm::{WarmReport, Warming};
 pub use error::{Error, ErrorKind, LoadFailure, Result};
 pub use half::{bf16, f16};

@@ -5,9 +5,13 @@ use std::path::Path;
 use crate::engine::passed;
 use crate::error::{Error, Result};
 use crate::inspect::verify::DAMAGED;
+use crate::leases;
 use crate::sessions;
 use crate::storage::name::FileName;
 use crate::storage::{ReadOnlyStorage, Storage};
+
+/// The folders beside the files.
+const OWN_FOLDERS: [&str; 4] = [DAMAGED, sessions::FOLDER, passed::FOLDER, leases::files::FOLDER];
 
 /// The files of a folder besides the segments.
 ///
@@ -66,7 +70,7 @@ pub(crate) fn other_files(storage: &ReadOnlyStorage, names: &[String]) -> OtherF
             Some(FileName::Change(_) | FileName::Merged(_)) => (&mut files.changes, &mut files.change_bytes),
             Some(FileName::Run(_)) => (&mut files.runs, &mut files.run_bytes),
             Some(FileName::Temporary(_)) => (&mut files.temporary, &mut files.temporary_bytes),
-            None if [DAMAGED, sessions::FOLDER, passed::FOLDER].contains(&name.as_str()) => continue,
+            None if OWN_FOLDERS.contains(&name.as_str()) => continue,
             None => {
                 files.unrecognised.push(name.clone());
                 continue;

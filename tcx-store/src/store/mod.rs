@@ -9,6 +9,7 @@ pub(crate) mod disk_usage;
 pub(crate) mod inherited;
 pub(crate) mod insert;
 pub(crate) mod invalidate;
+pub(crate) mod leases;
 pub(crate) mod lookup;
 pub(crate) mod memory;
 pub(crate) mod passed;

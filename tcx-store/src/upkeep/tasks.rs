@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::index::{Run, write_merged};
+use crate::leases::collect::{LEASES_STAY, remove_old};
+use crate::leases::files::StoredLeases;
 use crate::live::damage::DamagedFiles;
 use crate::live::listing::Listing;
 use crate::options::GC_GRACE;
@@ -162,6 +164,7 @@ impl Core {
         let collected = collect(self, Grace { replaced, temporary, verified_bytes: u64::MAX })?;
         // With the segments that they led to.
         self.remove_pruned_runs();
+        remove_old(&StoredLeases::new(self.storage.clone()), LEASES_STAY.max(replaced));
         self.took(Work::Collection, start);
         Ok(collected)
     }

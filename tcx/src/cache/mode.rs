@@ -148,6 +148,11 @@ impl Rows {
         matches!(self.used, Used::ReadWrite(_) | Used::Recompute(..))
     }
 
+    /// Whether each handle computes each sample, whatever is stored.
+    pub(crate) fn recomputes(&self) -> bool {
+        matches!(self.used, Used::Recompute(..))
+    }
+
     pub(crate) fn lookup(&self, keys: Keys) -> Result<Lookup> {
         Ok(match &self.used {
             Used::ReadWrite(store) | Used::ReadOnly(store) => store.lookup(keys)?,

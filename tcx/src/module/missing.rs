@@ -17,6 +17,8 @@ use crate::ids::{Id, StringIds};
 #[derive(Debug)]
 pub struct Missing<'a, I> {
     ids: &'a [I],
+    /// The position of the first of the ids.
+    first: usize,
     positions: &'a [usize],
 }
 
@@ -30,7 +32,12 @@ impl<I> Copy for Missing<'_, I> {}
 
 impl<'a, I> Missing<'a, I> {
     pub(crate) fn new(ids: &'a [I], positions: &'a [usize]) -> Self {
-        Self { ids, positions }
+        Self::within(ids, 0, positions)
+    }
+
+    /// Of a part of a list that begins at position `first`. The positions are those in the list.
+    pub(crate) fn within(ids: &'a [I], first: usize, positions: &'a [usize]) -> Self {
+        Self { ids, first, positions }
     }
 
     /// Their positions in the batch.
@@ -40,8 +47,8 @@ impl<'a, I> Missing<'a, I> {
 
     /// Their ids.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &'a I> + use<'a, I> {
-        let ids = self.ids;
-        self.positions.iter().map(move |&position| &ids[position])
+        let Self { ids, first, .. } = *self;
+        self.positions.iter().map(move |&position| &ids[position - first])
     }
 
     /// Their number; at least one.

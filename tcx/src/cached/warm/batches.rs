@@ -140,14 +140,16 @@ pub(super) struct Progress<'a> {
     pub(super) computed: usize,
     flushed: Instant,
     pause: Duration,
+    /// How often it has flushed: everything that was computed before is durable.
+    pub(super) flushes: usize,
 }
 
 impl<'a> Progress<'a> {
     pub(super) fn new(store: &'a Rows, bar: Bar) -> Self {
-        Self { store, bar, computed: 0, flushed: Instant::now(), pause: FLUSH_EVERY }
+        Self { store, bar, computed: 0, flushed: Instant::now(), pause: FLUSH_EVERY, flushes: 0 }
     }
 
-    fn found(&self, samples: usize) {
+    pub(super) fn found(&self, samples: usize) {
         self.bar.found(samples);
     }
 
@@ -163,13 +165,21 @@ impl<'a> Progress<'a> {
         drop(claim);
         self.computed += asked.len();
         self.bar.computed(samples);
-        if self.flushed.elapsed() >= self.pause {
-            let start = Instant::now();
-            cached.shared().check_usable()?;
-            self.store.flush()?;
-            self.flushed = Instant::now();
-            self.pause = FLUSH_EVERY.max((self.flushed - start).saturating_mul(FLUSH_SHARE));
-        }
+        if self.is_flush_due() { self.flush(cached) } else { Ok(()) }
+    }
+
+    pub(super) fn is_flush_due(&self) -> bool {
+        self.flushed.elapsed() >= self.pause
+    }
+
+    /// Makes durable what was computed.
+    pub(super) fn flush<M: CachedModule>(&mut self, cached: &Cached<M>) -> Result<()> {
+        let start = Instant::now();
+        cached.shared().check_usable()?;
+        self.store.flush()?;
+        self.flushed = Instant::now();
+        self.pause = FLUSH_EVERY.max((self.flushed - start).saturating_mul(FLUSH_SHARE));
+        self.flushes += 1;
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Filling the cache ahead of its use.
 
 mod batches;
+pub(crate) mod shared;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,6 +9,7 @@ use std::fmt;
 use indicatif::HumanCount;
 
 use self::batches::{Batch, Batches, Progress};
+use self::shared::settings::Sharing;
 use crate::cache::claims::Request;
 use crate::cache::progress::Bar;
 use crate::cache::stop::Stop;
@@ -137,7 +139,7 @@ impl<M: CachedModule> Cached<M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn warming(&self) -> Warming<'_, M> {
-        Warming { view: self.view(0), workers: 1, stop: Stop::new() }
+        Warming { view: self.view(0), workers: 1, stop: Stop::new(), sharing: Sharing::default() }
     }
 
     pub(crate) fn warm_view<I: Id<M::Key>>(
@@ -217,6 +219,7 @@ pub struct Warming<'a, M> {
     view: View<'a, M>,
     workers: usize,
     stop: Stop,
+    sharing: Sharing,
 }
 
 impl<M: CachedModule> Warming<'_, M> {
@@ -251,34 +254,54 @@ impl<M: CachedModule> Warming<'_, M> {
     where
         M::Input: Send,
     {
-        let Self { view, workers, stop } = self;
+        let Self { view, workers, stop, sharing: _ } = self;
         let cached = view.cached();
-        let most_rows = cached.batch_size.saturating_mul(workers + 1);
         cached.warm_with(ids, view.number(), &stop, |batches, progress| {
-            let progress = RefCell::new(progress);
-            let request = Request::current();
-            let next = |is_idle| {
-                let batch = batches.next(&progress.borrow(), is_idle)?;
-                Ok(batch.map(|batch| {
-                    let rows = batch.places.len();
-                    (batch, rows)
-                }))
-            };
-            let work = |batch: Batch| {
-                let _entered = request.enter();
-                let loaded = load(Missing::new(ids, &batch.places));
-                (batch, loaded)
-            };
-            let take = |(batch, loaded)| progress.borrow_mut().compute(cached, batch, loaded);
-            pipeline::ahead(workers, most_rows, next, work, take)
+            ahead(cached, workers, batches, progress, |places| load(Missing::new(ids, places)))
         })
     }
 }
 
+/// Computes the batches of a list, which `workers` threads load ahead.
+fn ahead<'a, M: CachedModule, I: Id<M::Key> + Sync>(
+    cached: &'a Cached<M>,
+    workers: usize,
+    batches: &mut Batches<'a, M, I>,
+    progress: &mut Progress<'_>,
+    load: impl Fn(&[usize]) -> Result<M::Input> + Sync,
+) -> Result<()>
+where
+    M::Input: Send,
+{
+    let most_rows = cached.batch_size.saturating_mul(workers + 1);
+    let progress = RefCell::new(progress);
+    let request = Request::current();
+    let next = |is_idle| {
+        let batch = batches.next(&progress.borrow(), is_idle)?;
+        Ok(batch.map(|batch| {
+            let rows = batch.places.len();
+            (batch, rows)
+        }))
+    };
+    let work = |batch: Batch| {
+        let _entered = request.enter();
+        let loaded = load(&batch.places);
+        (batch, loaded)
+    };
+    let take = |(batch, loaded)| progress.borrow_mut().compute(cached, batch, loaded);
+    pipeline::ahead(workers, most_rows, next, work, take)
+}
+
 impl<M: CachedModule> fmt::Debug for Warming<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { view, workers, stop } = self;
-        f.debug_struct("Warming").field("view", view).field("workers", workers).field("stop", stop).finish()
+        let Self { view, workers, stop, sharing } = self;
+        let mut shown = f.debug_struct("Warming");
+        shown
+            .field("view", view)
+            .field("workers", workers)
+            .field("stop", stop)
+            .field("sharing", sharing)
+            .finish()
     }
 }
 
@@ -298,6 +321,6 @@ impl<'a, M: CachedModule> View<'a, M> {
 
     /// As [`Cached::warming`], for this view.
     pub fn warming(&self) -> Warming<'a, M> {
-        Warming { view: *self, workers: 1, stop: Stop::new() }
+        Warming { view: *self, workers: 1, stop: Stop::new(), sharing: Sharing::default() }
     }
 }

@@ -1,0 +1,129 @@
+//! Which workers are gone. No clocks of two machines are compared: a worker is gone if its record has not changed for the expiry time,
+//! by the monotonic clock of the worker that looks at it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::sys::bytes::Random;
+
+/// Of the time between two looks, so much of the expiry time counts at most. A process that was stopped itself, with all others perhaps,
+/// knows nothing of the time in which it did not look.
+const LOOKS: u32 = 4;
+
+/// What one worker knows of the others by looking at their records.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    expiry: Duration,
+    watched: BTreeMap<Random, Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    /// The checksum of the record; `None` if it does not exist.
+    content: Option<u64>,
+    /// When it was looked at last.
+    last: Instant,
+    /// How long it has been the same.
+    silent: Duration,
+    has_changed: bool,
+}
+
+impl Watch {
+    pub(crate) fn new(expiry: Duration) -> Self {
+        Self { expiry, watched: BTreeMap::new() }
+    }
+
+    pub(crate) fn expiry(&self) -> Duration {
+        self.expiry
+    }
+
+    /// The record of a worker has this checksum now, or it has none. Returns whether that is new.
+    pub(crate) fn look(&mut self, worker: Random, content: Option<u64>, now: Instant) -> bool {
+        let most = self.expiry / LOOKS;
+        let Some(watched) = self.watched.get_mut(&worker) else {
+            let new = Watched { content, last: now, silent: Duration::ZERO, has_changed: false };
+            self.watched.insert(worker, new);
+            return true;
+        };
+        let since = now.saturating_duration_since(watched.last);
+        watched.last = now;
+        if watched.content == content {
+            watched.silent = watched.silent.saturating_add(since.min(most));
+            return false;
+        }
+        (watched.content, watched.silent, watched.has_changed) = (content, Duration::ZERO, true);
+        true
+    }
+
+    /// The record could not be read: the time until now says nothing.
+    pub(crate) fn look_failed(&mut self, worker: Random, now: Instant) {
+        if let Some(watched) = self.watched.get_mut(&worker) {
+            watched.last = now;
+        }
+    }
+
+    /// Whether the record has been the same for the expiry time.
+    pub(crate) fn is_gone(&self, worker: Random) -> bool {
+        self.watched.get(&worker).is_some_and(|watched| watched.silent >= self.expiry)
+    }
+
+    /// Whether the record has changed since it was seen first.
+    pub(crate) fn has_changed(&self, worker: Random) -> bool {
+        self.watched.get(&worker).is_some_and(|watched| watched.has_changed)
+    }
+
+    /// How long to wait before the next look.
+    pub(crate) fn pause(&self) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(2);
+        (self.expiry / (2 * LOOKS)).clamp(Duration::from_millis(1), LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKER: Random = Random([1; 16]);
+
+    fn second(number: u64) -> Duration {
+        Duration::from_secs(number)
+    }
+
+    #[test]
+    fn a_worker_is_gone_once_its_record_has_been_the_same_for_the_expiry_time() {
+        let (mut watch, start) = (Watch::new(second(8)), Instant::now());
+        for at in 0..8 {
+            watch.look(WORKER, Some(1), start + second(at));
+            assert!(!watch.is_gone(WORKER));
+        }
+        watch.look(WORKER, Some(1), start + second(8));
+        assert!(watch.is_gone(WORKER) && !watch.has_changed(WORKER));
+        watch.look(WORKER, Some(2), start + second(9));
+        assert!(!watch.is_gone(WORKER) && watch.has_changed(WORKER), "it is back");
+    }
+
+    #[test]
+    fn the_time_in_which_a_process_did_not_look_does_not_count() {
+        let (mut watch, start) = (Watch::new(second(8)), Instant::now());
+        watch.look(WORKER, None, start);
+        watch.look(WORKER, None, start + second(1000));
+        assert!(!watch.is_gone(WORKER), "it may have slept as long as this process did");
+        for at in 1001..1006 {
+            watch.look(WORKER, None, start + second(at));
+            assert!(!watch.is_gone(WORKER));
+        }
+        watch.look(WORKER, None, start + second(1006));
+        assert!(watch.is_gone(WORKER));
+    }
+
+    #[test]
+    fn a_failed_look_says_nothing() {
+        let (mut watch, start) = (Watch::new(second(8)), Instant::now());
+        watch.look(WORKER, Some(1), start);
+        for at in 1..100 {
+            watch.look_failed(WORKER, start + second(at));
+        }
+        watch.look(WORKER, Some(1), start + second(100));
+        assert!(!watch.is_gone(WORKER));
+    }
+}
