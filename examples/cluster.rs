@@ -33,6 +33,7 @@ fn ids() -> Sequence<'static, i64> {
     Sequence::by_position(SAMPLES, |position| position as i64)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "one that reads files can fail")]
 fn load(missing: Missing<'_, i64>) -> Result<Vec<String>> {
     Ok(missing.ids().map(|id| format!("text {id}")).collect())
 }
@@ -54,6 +55,14 @@ fn start(dir: &Path) -> std::io::Result<Child> {
     Command::new(std::env::current_exe()?).arg(dir).stdout(Stdio::piped()).spawn()
 }
 
+fn wait_until_at_work(worker: &mut Child) -> std::io::Result<()> {
+    if let Some(output) = worker.stdout.take() {
+        BufReader::new(output).read_line(&mut String::new())?;
+    }
+    thread::sleep(Duration::from_millis(200));
+    Ok(())
+}
+
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     if let Some(dir) = std::env::args_os().nth(1) {
         return Ok(work(dir.as_ref())?);
@@ -62,9 +71,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut workers = (0..WORKERS).map(|_| start(dir.path())).collect::<std::io::Result<Vec<Child>>>()?;
 
     let mut killed = workers.remove(0);
-    let mut line = String::new();
-    BufReader::new(killed.stdout.take().ok_or("it has an output")?).read_line(&mut line)?;
-    thread::sleep(Duration::from_millis(200)); // it is at work
+    wait_until_at_work(&mut killed)?;
     killed.kill()?;
     killed.wait()?;
 
@@ -81,7 +88,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     assert!(computed <= SAMPLES, "the others computed no sample twice");
 
     let lengths = open(dir.path())?;
-    let all = Vec::from_iter(0..SAMPLES as i64);
+    let all: Vec<i64> = (0..SAMPLES as i64).collect();
     assert!(lengths.coverage(&all)?.is_complete(), "although one was killed");
     // A call after the end looks everything up, and computes nothing.
     assert_eq!(lengths.warm_shared(ids(), load)?.computed, 0);

@@ -10,7 +10,7 @@ use crate::cache::place::Place;
 use crate::{Error, ErrorKind, Result};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct RemoteSettings;
+pub(super) struct RemoteSettings {}
 
 /// There is no such place.
 #[derive(Clone, Debug)]

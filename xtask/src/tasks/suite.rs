@@ -12,7 +12,7 @@ use crate::provision::{libtorch, model, pyarrow, toolchain};
 use crate::workspace::{self, Workspace};
 
 /// The examples that need neither arguments nor a model.
-const WITHOUT_ARGUMENTS: [&str; 19] = [
+const WITHOUT_ARGUMENTS: [&str; 20] = [
     "quickstart",
     "readme",
     "guide",
@@ -32,6 +32,7 @@ const WITHOUT_ARGUMENTS: [&str; 19] = [
     "async_service",
     "ndarray",
     "own_tensor",
+    "cluster",
 ];
 
 /// What the tests and examples are built with. All steps build the whole workspace with the same features, so that nothing is built
