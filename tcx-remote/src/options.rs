@@ -4,6 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+/// A longer time is as good as this one.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
+
+/// More requests are not in flight together.
+const MOST_PARALLEL: usize = 1 << 16;
+
 /// How a store is reached. Everything that is not set here, credentials first, comes from the environment, under the names of each
 /// provider (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
 ///
@@ -35,14 +41,14 @@ impl ClientOptions {
     /// each MiB.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+        self.deadline = deadline.min(LONGEST);
         self
     }
 
     /// The largest number of requests in flight together, 16 if nothing else is set.
     #[must_use]
     pub fn parallel(mut self, requests: usize) -> Self {
-        self.parallel = requests.max(1);
+        self.parallel = requests.clamp(1, MOST_PARALLEL);
         self
     }
 

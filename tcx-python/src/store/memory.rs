@@ -25,7 +25,7 @@ impl Memory {
 pub(crate) enum Place {
     Directory(PathBuf),
     Memory(tcx_store::Memory),
-    ObjectStore(RemoteCache),
+    ObjectStore(Box<RemoteCache>),
 }
 
 impl Place {
@@ -34,7 +34,7 @@ impl Place {
             return Ok(Self::Memory(memory.get().0.clone()));
         }
         if let Ok(store) = place.cast::<ObjectStore>() {
-            return Ok(Self::ObjectStore(store.get().get().clone()));
+            return Ok(Self::ObjectStore(Box::new(store.get().get().clone())));
         }
         Ok(Self::Directory(place.extract()?))
     }

@@ -247,6 +247,11 @@ impl Store {
         self.run(py, Opened::flush)
     }
 
+    /// As `flush`; rows that wait on this machine for a store that cannot be reached are sent by the next process.
+    fn flush_at_exit(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, Opened::flush_at_exit)
+    }
+
     /// Waits until all rows accepted so far are durable on this machine.
     fn flush_local(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, Opened::flush_local)

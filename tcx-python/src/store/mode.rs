@@ -124,6 +124,10 @@ impl Opened {
         self.store.as_ref().map_or(Ok(()), |store| store.flush_for(&self.losses))
     }
 
+    pub(crate) fn flush_at_exit(&self) -> Result<()> {
+        self.store.as_ref().map_or(Ok(()), |store| store.flush_at_exit_for(&self.losses))
+    }
+
     pub(crate) fn flush_local(&self) -> Result<()> {
         self.store.as_ref().map_or(Ok(()), |store| store.flush_local_for(&self.losses))
     }

@@ -9,6 +9,7 @@ use tcx_store::unstable::{Folders, Storage};
 use tcx_store::{Options, Spec, Store, module_of_folder};
 
 use crate::bucket::Bucket;
+use crate::client::connect::host;
 use crate::copy::modules;
 use crate::folder::RemoteFolder;
 use crate::near::{Near, place};
@@ -42,6 +43,8 @@ const SPOOL_BYTES: u64 = 64 << 30;
 #[derive(Clone, Debug)]
 pub struct RemoteCache {
     url: StoreUrl,
+    /// Where the URL does not say it: two stores may have buckets of one name.
+    host: Option<String>,
     near: PathBuf,
     client: ClientOptions,
     spool_bytes: u64,
@@ -58,13 +61,14 @@ impl RemoteCache {
     /// Returns an error if a setting is unknown or missing, or if the directory cannot be made.
     pub fn new(url: StoreUrl, near: &Path, client: ClientOptions) -> io::Result<Self> {
         Bucket::new(url.clone(), client.clone())?;
+        let host = host(&url, &client)?;
         let failed = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot create the near tier {}: {error}", near.display()))
         };
         std::fs::create_dir_all(near).map_err(failed)?;
         let near = near.canonicalize().map_err(failed)?;
         place::warn_of_network(&near);
-        Ok(Self { url, near, client, spool_bytes: SPOOL_BYTES })
+        Ok(Self { url, host, near, client, spool_bytes: SPOOL_BYTES })
     }
 
     /// The most bytes of a module that may wait in the near tier while the store cannot be reached, 64 GiB if nothing else is set. Rows
@@ -134,7 +138,9 @@ struct Modules<'a> {
 
 impl Modules<'_> {
     fn near(&self, module: &str) -> Near {
-        Near::new(&self.cache.near, &self.cache.url.to_string(), module)
+        let RemoteCache { url, host, near, .. } = self.cache;
+        let store = host.as_ref().map_or_else(|| url.to_string(), |host| format!("{url} {host}"));
+        Near::new(near, &store, module)
     }
 }
 
@@ -151,5 +157,50 @@ impl Folders for Modules<'_> {
             folder.resume();
         }
         Ok(Arc::new(folder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::url::Location;
+
+    fn cache(url: &str, settings: &[(&str, &str)]) -> io::Result<RemoteCache> {
+        let Ok(Location::Store(url)) = Location::parse(url) else { panic!("{url} is a URL") };
+        let keys = [("aws_access_key_id", "a"), ("aws_secret_access_key", "b"), ("aws_region", "c")];
+        let settings = keys.iter().chain(settings);
+        let client =
+            settings.fold(ClientOptions::default(), |client, (name, value)| client.set(*name, *value));
+        RemoteCache::new(url, &std::env::temp_dir(), client)
+    }
+
+    fn folder(url: &str, settings: &[(&str, &str)]) -> PathBuf {
+        let cache = cache(url, settings).unwrap();
+        Modules { cache: &cache, resumes: false }.key("m_v1")
+    }
+
+    #[test]
+    fn stores_with_buckets_of_one_name_share_nothing() {
+        let endpoints =
+            [&[("aws_endpoint", "https://one.example")], &[("aws_endpoint", "https://two.example")]];
+        let [one, two] = endpoints.map(|endpoint| folder("s3://b/p", endpoint));
+        assert!(one != two && one != folder("s3://b/p", &[]), "{one:?}, {two:?}");
+        assert_eq!(one, folder("s3://b/p", endpoints[0]));
+    }
+
+    #[test]
+    fn an_endpoint_that_contradicts_the_url_is_refused() {
+        for setting in [("aws_endpoint", "https://two.example"), ("aws_bucket", "other")] {
+            let error = cache("https://one.example/b/p", &[setting]).unwrap_err().to_string();
+            assert!(error.contains("another endpoint or bucket"), "{error}");
+        }
+        cache("https://one.example/b/p", &[("aws_endpoint", "https://one.example")]).unwrap();
+    }
+
+    #[test]
+    fn settings_that_no_clock_and_no_machine_has_are_cut() {
+        let client = ClientOptions::default().deadline(Duration::MAX).parallel(usize::MAX);
+        let Ok(Location::Store(url)) = Location::parse("https://one.example/b/p") else { panic!() };
+        RemoteCache::new(url, &std::env::temp_dir(), client).unwrap();
     }
 }

@@ -37,20 +37,7 @@ pub(crate) fn connect(
     let connector = CountingConnector(counters.clone());
     match url.interface {
         Interface::S3 => {
-            let mut builder = AmazonS3Builder::from_env()
-                .with_config(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout), TIMEOUT)
-                // Single requests are understood by every store, and answer for one object.
-                .with_config(AmazonS3ConfigKey::DisableBulkDelete, "true");
-            builder = match &url.endpoint {
-                None => builder.with_url(&url.bucket),
-                Some((endpoint, bucket)) => builder
-                    .with_endpoint(endpoint)
-                    .with_bucket_name(bucket)
-                    .with_allow_http(endpoint.starts_with("http://")),
-            };
-            for (name, value) in &options.settings {
-                builder = builder.with_config(key::<AmazonS3ConfigKey>(name, url)?, value);
-            }
+            let builder = s3(url, options)?;
             built(url, builder.with_retry(no_retries()).with_http_connector(connector).build())
         }
         Interface::Google => {
@@ -63,15 +50,72 @@ pub(crate) fn connect(
             built(url, builder.with_retry(no_retries()).with_http_connector(connector).build())
         }
         Interface::Azure => {
-            let mut builder = MicrosoftAzureBuilder::from_env()
-                .with_config(AzureConfigKey::Client(ClientConfigKey::Timeout), TIMEOUT)
-                .with_url(&url.bucket);
-            for (name, value) in &options.settings {
-                builder = builder.with_config(key::<AzureConfigKey>(name, url)?, value);
-            }
+            let builder = azure(url, options)?;
             built(url, builder.with_retry(no_retries()).with_http_connector(connector).build())
         }
     }
+}
+
+/// What a URL leaves open of which store it means, as the options and the environment say: two stores may have buckets of one name. It is
+/// the endpoint, and the account of Azure.
+///
+/// # Errors
+///
+/// Returns an error if a setting is not known, or names another store than the URL.
+pub(crate) fn host(url: &StoreUrl, options: &ClientOptions) -> io::Result<Option<String>> {
+    let said = match url.interface {
+        Interface::S3 => {
+            let builder = s3(url, options)?;
+            let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+            if let Some((own, bucket)) = &url.endpoint {
+                let is_own_bucket =
+                    builder.get_config_value(&AmazonS3ConfigKey::Bucket).as_ref() == Some(bucket);
+                if endpoint.as_ref() != Some(own) || !is_own_bucket {
+                    return Err(invalid(format!(
+                        "cannot open {url}: the options name another endpoint or bucket; leave them out, or pass an s3:// URL"
+                    )));
+                }
+                return Ok(None);
+            }
+            vec![endpoint]
+        }
+        Interface::Google => Vec::new(),
+        Interface::Azure => {
+            let builder = azure(url, options)?;
+            let said = |key| builder.get_config_value(&key);
+            vec![said(AzureConfigKey::AccountName), said(AzureConfigKey::Endpoint)]
+        }
+    };
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    Ok((!said.is_empty()).then(|| said.join(" ")))
+}
+
+fn s3(url: &StoreUrl, options: &ClientOptions) -> io::Result<AmazonS3Builder> {
+    let mut builder = AmazonS3Builder::from_env()
+        .with_config(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout), TIMEOUT)
+        // Single requests are understood by every store, and answer for one object.
+        .with_config(AmazonS3ConfigKey::DisableBulkDelete, "true");
+    builder = match &url.endpoint {
+        None => builder.with_url(&url.bucket),
+        Some((endpoint, bucket)) => builder
+            .with_endpoint(endpoint)
+            .with_bucket_name(bucket)
+            .with_allow_http(endpoint.starts_with("http://")),
+    };
+    for (name, value) in &options.settings {
+        builder = builder.with_config(key::<AmazonS3ConfigKey>(name, url)?, value);
+    }
+    Ok(builder)
+}
+
+fn azure(url: &StoreUrl, options: &ClientOptions) -> io::Result<MicrosoftAzureBuilder> {
+    let mut builder = MicrosoftAzureBuilder::from_env()
+        .with_config(AzureConfigKey::Client(ClientConfigKey::Timeout), TIMEOUT)
+        .with_url(&url.bucket);
+    for (name, value) in &options.settings {
+        builder = builder.with_config(key::<AzureConfigKey>(name, url)?, value);
+    }
+    Ok(builder)
 }
 
 /// `object_store` tries the creation of an object again after a failure, meets the object that it has created itself, and says that there

@@ -39,8 +39,14 @@ fn home() -> Option<PathBuf> {
 }
 
 fn of_environment(named: Option<OsString>, user: Option<PathBuf>) -> io::Result<PathBuf> {
-    if let Some(named) = named.filter(|named| !named.is_empty()) {
-        return Ok(named.into());
+    if let Some(named) = named.filter(|named| !named.is_empty()).map(PathBuf::from) {
+        // Programs with other current directories would not find what waits there.
+        return if named.is_absolute() {
+            Ok(named)
+        } else {
+            let what = format!("TCX_NEAR_TIER is `{}`, expected an absolute path", named.display());
+            Err(invalid(what))
+        };
     }
     let dir = user.map(|user| user.join("tcx").join("near"));
     dir.ok_or_else(|| {
@@ -70,6 +76,7 @@ mod tests {
         let user = Some(PathBuf::from("/home/ada/.cache"));
         let of = |named: &str, user| of_environment(Some(named.into()), user);
         assert_eq!(of("/fast/near", user.clone()).unwrap(), Path::new("/fast/near"));
+        assert!(of("~/near", user.clone()).unwrap_err().to_string().contains("`~/near`"));
         assert_eq!(of("", user.clone()).unwrap(), Path::new("/home/ada/.cache/tcx/near"));
         assert_eq!(of_environment(None, user).unwrap(), Path::new("/home/ada/.cache/tcx/near"));
         let refused = of("", None).unwrap_err().to_string();

@@ -59,12 +59,7 @@ fn flush_open_stores() {
     let flush = move || {
         let stores = open_stores();
         for store in &stores {
-            let flushed = match store.flush() {
-                // Rows that are durable on this machine are sent by the next process.
-                Err(_) if store.core.storage.is_away() => store.flush_local(),
-                flushed => flushed,
-            };
-            if let Err(error) = flushed {
+            if let Err(error) = store.flush_at_exit_for(&store.losses) {
                 let lost = lost_rows(&store.core);
                 tracing::error!("{lost}: {error:#}");
                 notice(

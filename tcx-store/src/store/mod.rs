@@ -306,6 +306,19 @@ impl Store {
         self.flush_local_for(&self.losses)
     }
 
+    /// As [`flush_for`](Self::flush_for), when the process ends: rows that are durable on this machine, and wait for a store that cannot
+    /// be reached, are sent by the next process.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush_for`](Self::flush_for).
+    pub fn flush_at_exit_for(&self, losses: &Losses) -> Result<()> {
+        match self.flush_for(losses) {
+            Err(_) if self.core.storage.is_away() => self.flush_local_for(losses),
+            flushed => flushed,
+        }
+    }
+
     /// As [`flush_local`](Self::flush_local), for one of several users of the store: the rows that are gone are those of `losses`.
     ///
     /// # Errors

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _native
-from ..errors import ClosedError, IoError
+from ..errors import ClosedError
 from ..runtime.ends import flush_when_this_process_ends
 from ..runtime.locks import ProcessLock
-from .object_store import ObjectStore
 from .place import Place, native
 
 
@@ -64,14 +63,8 @@ class Handle:
 
     def flush_at_exit(self) -> None:
         """As :meth:`flush`, when the process ends. Rows that wait for an object store are durable, and the next process sends them."""
-        if self._is_closed:
-            return
-        try:
-            self.flush()
-        except IoError:
-            if not isinstance(self.place, ObjectStore):
-                raise
-            self.flush_local()
+        if not self._is_closed and not self.reader.is_inherited:
+            self.reader.flush_at_exit()
 
     def close(self) -> None:
         """Flushes and lets go of the table."""
