@@ -15,6 +15,8 @@ const LOOKS: u32 = 4;
 pub(crate) struct Watch {
     expiry: Duration,
     watched: BTreeMap<Random, Watched>,
+    /// Whether all records were looked at once.
+    has_looked: bool,
 }
 
 #[derive(Debug)]
@@ -30,7 +32,7 @@ struct Watched {
 
 impl Watch {
     pub(crate) fn new(expiry: Duration) -> Self {
-        Self { expiry, watched: BTreeMap::new() }
+        Self { expiry, watched: BTreeMap::new(), has_looked: false }
     }
 
     pub(crate) fn expiry(&self) -> Duration {
@@ -41,7 +43,7 @@ impl Watch {
     pub(crate) fn look(&mut self, worker: Random, content: Option<u64>, now: Instant) -> bool {
         let most = self.expiry / LOOKS;
         let Some(watched) = self.watched.get_mut(&worker) else {
-            let new = Watched { content, last: now, silent: Duration::ZERO, has_changed: false };
+            let new = Watched { content, last: now, silent: Duration::ZERO, has_changed: self.has_looked };
             self.watched.insert(worker, new);
             return true;
         };
@@ -55,11 +57,15 @@ impl Watch {
         true
     }
 
-    /// The record could not be read: the time until now says nothing.
+    /// All records that exist were looked at: those that appear from now on are of workers that live.
+    pub(crate) fn looked(&mut self) {
+        self.has_looked = true;
+    }
+
+    /// The record could not be read. If that stays so for the expiry time, the worker counts as gone, or others would wait for it forever.
     pub(crate) fn look_failed(&mut self, worker: Random, now: Instant) {
-        if let Some(watched) = self.watched.get_mut(&worker) {
-            watched.last = now;
-        }
+        let content = self.watched.get(&worker).and_then(|watched| watched.content);
+        self.look(worker, content, now);
     }
 
     /// Whether the record has been the same for the expiry time.
@@ -67,7 +73,7 @@ impl Watch {
         self.watched.get(&worker).is_some_and(|watched| watched.silent >= self.expiry)
     }
 
-    /// Whether the record has changed since it was seen first.
+    /// Whether the record has changed since it was seen first, or has appeared since the first look: its worker was alive then.
     pub(crate) fn has_changed(&self, worker: Random) -> bool {
         self.watched.get(&worker).is_some_and(|watched| watched.has_changed)
     }
@@ -117,13 +123,24 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_look_says_nothing() {
+    fn a_worker_whose_record_cannot_be_read_is_gone_after_the_expiry_time_and_back_when_it_can() {
         let (mut watch, start) = (Watch::new(second(8)), Instant::now());
         watch.look(WORKER, Some(1), start);
-        for at in 1..100 {
+        for at in 1..8 {
             watch.look_failed(WORKER, start + second(at));
+            assert!(!watch.is_gone(WORKER));
         }
-        watch.look(WORKER, Some(1), start + second(100));
+        watch.look_failed(WORKER, start + second(8));
+        assert!(watch.is_gone(WORKER));
+        watch.look(WORKER, Some(2), start + second(9));
         assert!(!watch.is_gone(WORKER));
+    }
+
+    #[test]
+    fn a_worker_that_appears_after_the_first_look_is_alive() {
+        let (mut watch, start) = (Watch::new(second(8)), Instant::now());
+        watch.looked();
+        watch.look(WORKER, Some(1), start);
+        assert!(watch.has_changed(WORKER));
     }
 }

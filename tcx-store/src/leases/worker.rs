@@ -143,7 +143,12 @@ impl<F: LeaseFiles> Worker<F> {
 
     /// The number of ids is known now.
     pub(crate) fn learn_ids(&mut self, ids: u64) {
-        self.own.ids.get_or_insert(ids);
+        let theirs = *self.own.ids.get_or_insert(ids);
+        if theirs != ids {
+            let other = self.others.iter().find(|(_, other)| other.ids == Some(theirs));
+            let worker = other.map_or(self.setup.id, |(worker, _)| *worker);
+            self.disagrees = Some(OtherIds { worker, theirs, own: ids });
+        }
     }
 
     fn name(&self, about: About) -> String {
@@ -257,6 +262,7 @@ impl<F: LeaseFiles> Worker<F> {
         for worker in &workers {
             self.look_at(*worker, now);
         }
+        self.watch.looked();
         self.listed = workers;
         self.know(leases);
         Ok(())
@@ -290,8 +296,9 @@ impl<F: LeaseFiles> Worker<F> {
         }
         let Some(record) = found.as_deref().and_then(WorkerRecord::decode) else { return };
         for (change, done) in &record.done {
-            // The rows of what was finished before may have been invalidated.
-            if *change >= self.setup.change {
+            // The rows of what was finished before may have been invalidated. Those of a worker that is gone may have been evicted, expired or
+            // removed since, which is no change: its record may be of any age.
+            if *change >= self.setup.change && self.watch.has_changed(worker) {
                 self.covered.merge(done);
             }
         }

@@ -78,8 +78,7 @@ impl Place<'_> {
     pub(crate) fn directory(cache: &Path) -> Result<Self> {
         if let Some(scheme) = url_scheme(cache) {
             let what = format!("cannot open a cache at a URL ({scheme}://…) as a directory");
-            let advice = "object stores are opened with the crate `tcx-remote`, or with the feature `remote` of the crate `tcx-cache`; put \
-                          `./` before the path of a directory of this name";
+            let advice = "object stores are opened by `tcx-remote`, or with the feature `remote` of `tcx-cache`; put `./` before the path of a directory of this name";
             return Err(Error::of_kind(ErrorKind::InvalidPath, format!("{what}: {advice}")));
         }
         resolve(cache).map(Self::Directory)

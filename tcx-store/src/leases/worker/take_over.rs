@@ -18,7 +18,7 @@ impl<F: LeaseFiles> Worker<F> {
         let first = if all.is_empty() { 0 } else { self.random() as usize % all.len() };
         for &(range, generation) in all[first..].iter().chain(&all[..first]) {
             let owner = self.owner(range, generation, now);
-            if owner == Some(self.setup.id) {
+            if owner == self.setup.id {
                 // It was created, although the answer was an error.
                 return Ok(Some((range, generation)));
             }
@@ -36,16 +36,21 @@ impl<F: LeaseFiles> Worker<F> {
     }
 
     /// Whose a lease is. A damaged one is that of a worker without a record.
-    fn owner(&mut self, number: u64, generation: u32, now: Instant) -> Option<Random> {
+    fn owner(&mut self, number: u64, generation: u32, now: Instant) -> Random {
         if let Some(owner) = self.owners.get(&(number, generation)).copied() {
             self.look_for(owner, now);
-            return Some(owner);
+            return owner;
         }
-        let found = self.files.read(&self.name(About::Range { number, generation })).ok()?;
+        let Ok(found) = self.files.read(&self.name(About::Range { number, generation })) else {
+            // Perhaps it can be read later. If not, it is that of a worker without a record.
+            let owner = nameless(number, generation);
+            self.look_for(owner, now);
+            return owner;
+        };
         let owner = found.as_deref().and_then(decode_lease).unwrap_or_else(|| nameless(number, generation));
         self.owners.insert((number, generation), owner);
         self.look_for(owner, now);
-        Some(owner)
+        owner
     }
 
     /// A worker without a record is gone in the end, too.
@@ -55,11 +60,12 @@ impl<F: LeaseFiles> Worker<F> {
         }
     }
 
-    fn is_abandoned(&self, range: u64, owner: Option<Random>) -> bool {
-        let Some(owner) = owner else { return false };
+    fn is_abandoned(&self, range: u64, owner: Random) -> bool {
+        let is_alive = self.watch.has_changed(owner);
         let has_left = |other: &WorkerRecord| {
             // What it finished would be covered, if it were not too long ago.
-            other.state == WorkerState::Left || other.done.values().any(|done| done.contains(range))
+            let has_finished = || other.done.values().any(|done| done.contains(range));
+            other.state == WorkerState::Left || is_alive && has_finished()
         };
         self.others.get(&owner).is_some_and(has_left) || self.watch.is_gone(owner)
     }

@@ -211,7 +211,7 @@ where
             // Before anything is computed.
             self.compare()?;
             match next {
-                NextRange::Finished => return Ok(false),
+                NextRange::Finished => return self.check_len().map(|()| false),
                 NextRange::Wait(pause) => {
                     self.settle(progress, before)?;
                     self.wait(pause);
@@ -301,6 +301,16 @@ where
                 return Err(Error::from(self.worker.differs(&comparison)).in_module(M::ID));
             }
         }
+        Ok(())
+    }
+
+    /// Ids that are read one after the other are counted by the worker that comes to their end. The others compare that with their own.
+    fn check_len(&mut self) -> Result<()> {
+        let Some(all) = self.worker.ids().filter(|_| self.ids.len().is_none()) else { return Ok(()) };
+        let last = all.saturating_sub(1);
+        let found = self.ids.read(last, 2)?.len() as u64;
+        self.worker.learn_ids(self.ids.len().unwrap_or(last + found));
+        self.worker.next()?;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::rank::Rank;
 use super::sequence::Sequence;
 use crate::cache::stop::Stop;
-use crate::{Cache, Cached, ErrorKind, Extractor, Missing, Result, cached_module};
+use crate::{Cache, Cached, Error, ErrorKind, Extractor, Missing, Result, cached_module};
 
 #[cached_module(id = "shared_squares_v1", key = i64)]
 struct Squares {}
@@ -112,6 +112,32 @@ fn ids_of_every_form_are_filled_at_their_positions() {
 }
 
 #[test]
+fn what_workers_of_an_interrupted_call_had_finished_is_looked_up_again() {
+    let (dir, ids) = (tempfile::tempdir().unwrap(), up_to(400));
+    let loaded = AtomicUsize::new(0);
+    let fails_later = |missing: Missing<'_, i64>| {
+        if loaded.fetch_add(missing.len(), Ordering::Relaxed) < 200 {
+            return load(missing);
+        }
+        Err(Error::loader(std::io::Error::other("the disk is gone")))
+    };
+    open(dir.path()).warming().range_size(50).run_shared(&ids, fails_later).unwrap_err();
+    let folder = dir.path().join("shared_squares_v1");
+    let mut segments = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_string_lossy().starts_with("seg-") {
+            std::fs::remove_file(path).unwrap();
+            segments += 1;
+        }
+    }
+    assert!(segments > 0);
+    let report = open(dir.path()).warming().range_size(50).run_shared(&ids, load).unwrap();
+    assert_eq!((report.asked, report.computed), (400, 400));
+    assert!(open(dir.path()).coverage(&ids).unwrap().is_complete());
+}
+
+#[test]
 fn an_empty_list_ends_at_once() {
     let (empty, none): (&[i64], _) = (&[], Sequence::repeated(std::iter::empty::<i64>));
     assert_eq!(in_memory().warm_shared(empty, load).unwrap().asked, 0);
@@ -130,7 +156,7 @@ fn a_worker_that_fails_leaves_its_ranges_to_the_next() {
     let before = squares.stats().rows;
     let report = open(dir.path()).warming().range_size(50).run_shared(&ids, load).unwrap();
     assert_eq!(report.computed + before, 300);
-    assert_eq!(report.workers[0].taken_over, 1, "at once, without waiting for the expiry time: {report}");
+    assert!(report.workers[0].taken_over >= 1, "at once, without waiting for the expiry time: {report}");
 }
 
 /// Whether a worker has written its record.
