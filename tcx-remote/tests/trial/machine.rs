@@ -71,10 +71,10 @@ impl Machine {
 
     pub(crate) fn run(&mut self) {
         let ends = Arc::new(AtomicBool::new(false));
-        let told = ends.clone();
+        let asked = ends.clone();
         std::thread::spawn(move || {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            told.store(true, Ordering::SeqCst);
+            asked.store(true, Ordering::SeqCst);
         });
         while !ends.load(Ordering::SeqCst) {
             self.step();

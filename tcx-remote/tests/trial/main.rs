@@ -36,7 +36,7 @@ fn work_of_a_machine() {
     Machine::start(number.parse().unwrap(), life.parse().unwrap(), url, Path::new(dir)).run();
 }
 
-/// A machine that runs until it is killed, or is told to end.
+/// A machine that runs until it is killed, or is asked to end.
 struct Process {
     child: Child,
     input: Option<ChildStdin>,

@@ -34,7 +34,7 @@ pub(crate) struct Joining {
 
 impl Joining {
     pub(crate) fn new(job: Job, expiry: Duration) -> Self {
-        // The name as it is in files, so that what can be told apart there has a hash of its own.
+        // The name as it is in files, so that names that differ there have different hashes.
         let hash = xxh3_64_with_seed(shortened(&job.name).as_bytes(), u64::from(job.view));
         Self { job, hash, watch: Watch::new(expiry), watched: None }
     }

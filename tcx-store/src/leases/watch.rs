@@ -23,6 +23,8 @@ pub(crate) struct Watch {
 struct Watched {
     /// The checksum of the record; `None` if it does not exist.
     content: Option<u64>,
+    /// Whether the record, or that it does not exist, has been seen.
+    was_read: bool,
     /// When it was looked at last.
     last: Instant,
     /// How long it has been the same.
@@ -43,12 +45,15 @@ impl Watch {
     pub(crate) fn look(&mut self, worker: Random, content: Option<u64>, now: Instant) -> bool {
         let most = self.expiry / LOOKS;
         let Some(watched) = self.watched.get_mut(&worker) else {
-            let new = Watched { content, last: now, silent: Duration::ZERO, has_changed: self.has_looked };
-            self.watched.insert(worker, new);
+            self.begin(worker, content, true, now);
             return true;
         };
         let since = now.saturating_duration_since(watched.last);
         watched.last = now;
+        if !watched.was_read {
+            (watched.content, watched.was_read, watched.silent) = (content, true, Duration::ZERO);
+            return true;
+        }
         if watched.content == content {
             watched.silent = watched.silent.saturating_add(since.min(most));
             return false;
@@ -62,10 +67,21 @@ impl Watch {
         self.has_looked = true;
     }
 
+    fn begin(&mut self, worker: Random, content: Option<u64>, was_read: bool, now: Instant) {
+        let has_changed = self.has_looked && was_read;
+        let new = Watched { content, was_read, last: now, silent: Duration::ZERO, has_changed };
+        self.watched.insert(worker, new);
+    }
+
     /// The record could not be read. If that stays so for the expiry time, the worker counts as gone, or others would wait for it forever.
     pub(crate) fn look_failed(&mut self, worker: Random, now: Instant) {
-        let content = self.watched.get(&worker).and_then(|watched| watched.content);
-        self.look(worker, content, now);
+        let most = self.expiry / LOOKS;
+        let Some(watched) = self.watched.get_mut(&worker) else {
+            return self.begin(worker, None, false, now);
+        };
+        let since = now.saturating_duration_since(watched.last);
+        watched.last = now;
+        watched.silent = watched.silent.saturating_add(since.min(most));
     }
 
     /// Whether the record has been the same for the expiry time.
@@ -141,6 +157,17 @@ mod tests {
         let (mut watch, start) = (Watch::new(second(8)), Instant::now());
         watch.looked();
         watch.look(WORKER, Some(1), start);
+        assert!(watch.has_changed(WORKER));
+    }
+
+    #[test]
+    fn a_record_that_could_not_be_read_at_first_has_not_changed_when_it_can() {
+        let (mut watch, start) = (Watch::new(second(8)), Instant::now());
+        watch.look_failed(WORKER, start);
+        watch.looked();
+        assert!(watch.look(WORKER, Some(1), start + second(1)));
+        assert!(!watch.has_changed(WORKER), "it may be that of a worker that is gone");
+        watch.look(WORKER, Some(2), start + second(2));
         assert!(watch.has_changed(WORKER));
     }
 }

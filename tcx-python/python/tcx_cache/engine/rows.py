@@ -70,7 +70,7 @@ class Rows:
 
     @staticmethod
     def existing(opening: Opening, schema: Schema | None) -> Rows:
-        """The rows of an existing folder, with whatever identity it has; of a new one, if there is none."""
+        """The rows of an existing folder, with whatever identity it has; of a new one, if the folder does not exist."""
         spec = existing(opening.place, opening.module)
         if spec is None:
             return Rows(opening, schema, None)
