@@ -76,8 +76,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store is read-only, if the folder cannot be listed or is not the one that was opened, or if a write
-    /// fails. Lookups find every row in any case.
+    /// Returns an error if the store is read-only, if the folder cannot be listed or is not the one that was opened, if a write
+    /// fails, or if other processes remove the smaller index again and again. Lookups find every row in any case.
     pub fn trim_index(&self) -> Result<()> {
         self.writer()?;
         self.core.trim_index(0)

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Run, write_merged};
 use crate::leases::collect::{LEASES_STAY, remove_old};
 use crate::leases::files::StoredLeases;
@@ -66,23 +66,32 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
     }
 }
 
+/// So often an index is written that other processes remove.
+const TRIMMED_AT_MOST: usize = 8;
+
 /// Writes one run instead of those with entries of segments that are gone, without these entries.
 ///
 /// The segment of another process whose run was published just before this, and that gets its name just after, loses that run: it
 /// is made again from the segment.
-fn trim_runs(core: &Core, at_least: u64) -> io::Result<()> {
+///
+/// Returns `false` if another process has removed that run before the larger ones were: it seemed to add nothing to them.
+fn trim_runs(core: &Core, at_least: u64) -> io::Result<bool> {
     let listing = Listing::read(&*core.storage)?;
     let is_gone = |name| !listing.segments.contains(&name);
     let stale = core.live().stale_runs(&is_gone).filter(|stale| stale.frees() as u64 >= at_least);
-    let Some(stale) = stale else { return Ok(()) };
+    let Some(stale) = stale else { return Ok(true) };
     let (trimmed, start) = (Random::new(), Instant::now());
     let mut draft = core.storage.draft()?;
     write_merged(&mut draft, &stale.runs, &|name| stale.left_out.contains(&name))?;
-    draft.publish(&FileName::Run(trimmed).to_string(), false)?;
+    let name = FileName::Run(trimmed).to_string();
+    draft.publish(&name, false)?;
     core.took(Work::Merge, start);
     let mut live = core.live();
     if !live.swap_runs(&stale.runs, trimmed) {
-        let _ = core.storage.remove(&FileName::Run(trimmed).to_string());
+        if core.storage.info(&name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(false);
+        }
+        let _ = core.storage.remove(&name);
         return Err(io::Error::other("the index run that was just written cannot be read"));
     }
     core.install(&mut live);
@@ -91,7 +100,7 @@ fn trim_runs(core: &Core, at_least: u64) -> io::Result<()> {
         // A run that stays is opened again by others.
         let _ = core.storage.remove(&FileName::Run(run.name()).to_string());
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The segments of these runs that are neither here nor going to come: a run gets its name a moment before its segment does.
@@ -183,20 +192,29 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder cannot be listed or is not the one that was opened, or if a write fails.
+    /// Returns an error if the folder cannot be listed or is not the one that was opened, if a write fails, or if
+    /// other processes remove the smaller index again and again.
     pub(crate) fn trim_index(&self, at_least: u64) -> Result<()> {
         self.check()?;
         let _alone = lock(&self.upkeep);
-        {
-            let mut live = self.live();
-            live.refresh()?;
-            self.install(&mut live);
-            live.check_instance()?;
+        for _ in 0..TRIMMED_AT_MOST {
+            {
+                let mut live = self.live();
+                live.refresh()?;
+                self.install(&mut live);
+                live.check_instance()?;
+            }
+            let trimmed = trim_runs(self, at_least);
+            self.remove_pruned_runs();
+            if trimmed.map_err(|e| Error::io("cannot rewrite the index of", self.storage.path(), e))? {
+                return Ok(());
+            }
         }
-        trim_runs(self, at_least)
-            .map_err(|error| Error::io("cannot rewrite the index of", self.storage.path(), error))?;
-        self.remove_pruned_runs();
-        Ok(())
+        let path = self.storage.path().display();
+        let what = format!(
+            "the index of {path} is not made smaller: other processes merge it again and again; no row is lost, and the next call tries it again"
+        );
+        Err(Error::of_kind(ErrorKind::Contended, what))
     }
 
     /// Whether background work is to be given up.

@@ -2,9 +2,9 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::testing::{
@@ -211,6 +211,49 @@ fn a_stale_index_stays_in_use_if_the_trimmed_one_cannot_be_read() {
     assert_eq!(names(dir.path(), "run-"), before, "its file stays, and the other one does not");
     fails.store(false, SeqCst);
     writer.trim_index().unwrap();
+    assert_ne!(names(dir.path(), "run-"), before);
+    assert_eq!((values(&writer, &ids[200..]), writer.stats().rebuilt_runs), (vec![7; 400], 0));
+}
+
+#[test]
+fn an_index_is_trimmed_although_another_process_removes_the_smaller_one_at_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..600).map(|row| row.to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let writer = process(dir.path());
+    for part in ids.chunks(200) {
+        compute(&writer, part, 7);
+        seal_all(&writer);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    // One run of all segments.
+    drop(writer);
+    process(dir.path()).make_room(1).unwrap();
+    let other = process(dir.path());
+    assert_eq!(values(&other, &ids[200..]), [7; 400]);
+    let interferes = Arc::new(Mutex::new(None));
+    let (path, once) = (dir.path().to_owned(), interferes.clone());
+    let writer = with_operations(
+        dir.path(),
+        Faulty::with(move |_, step, file: &Path| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            if step == "open" && name.starts_with("run-") && file.exists() {
+                let other = once.lock().unwrap().take();
+                if let Some(other) = other {
+                    let other: Store = other;
+                    other.refresh().unwrap();
+                    other.core.remove_pruned_runs();
+                    assert_eq!(names(&path, "run-").len(), 1, "the smaller one was removed");
+                }
+            }
+            None
+        }),
+    );
+    assert_eq!(values(&writer, &ids[200..]), [7; 400]);
+    let before = names(dir.path(), "run-");
+    *interferes.lock().unwrap() = Some(other);
+    writer.trim_index().unwrap();
+    assert!(interferes.lock().unwrap().is_none(), "the other process was asked");
     assert_ne!(names(dir.path(), "run-"), before);
     assert_eq!((values(&writer, &ids[200..]), writer.stats().rebuilt_runs), (vec![7; 400], 0));
 }
