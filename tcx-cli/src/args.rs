@@ -148,9 +148,9 @@ pub(crate) enum Command {
     Gc {
         #[command(flatten)]
         modules: Modules,
-        /// Keep files that are younger.
-        #[arg(long, value_parser = parse_age, default_value = "60s", value_name = "TIME")]
-        older_than: Duration,
+        /// Keep files that are younger; 60s without it, in an object store 1h.
+        #[arg(long, value_parser = parse_age, value_name = "TIME")]
+        older_than: Option<Duration>,
         #[command(flatten)]
         deleting: Deleting,
     },

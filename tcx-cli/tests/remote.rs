@@ -1,4 +1,4 @@
-//! `tcx push`, `pull` and `sync` on an S3 server.
+//! The commands on an S3 server.
 
 #![cfg(feature = "remote")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -13,7 +13,7 @@ use tcx_test_s3::Server;
 
 fn tcx(server: &Server, dir: &Path, arguments: &[&str]) -> Output {
     let mut tcx = Command::new(TCX);
-    tcx.args(arguments).current_dir(dir);
+    tcx.args(arguments).current_dir(dir).env("TCX_NEAR_TIER", dir.join("near"));
     for (name, value) in server.settings() {
         tcx.env(name.to_uppercase(), value);
     }
@@ -22,6 +22,24 @@ fn tcx(server: &Server, dir: &Path, arguments: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command that succeeds prints.
+fn printed(server: &Server, dir: &Path, arguments: &[&str]) -> String {
+    let output = tcx(server, dir, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn json(server: &Server, dir: &Path, arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&printed(server, dir, &[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// The keys of the segments of a module.
+fn segments(server: &Server, module: &str) -> Vec<String> {
+    let mut keys = server.keys();
+    keys.retain(|key| key.contains(&format!("/{module}/seg-")));
+    keys
 }
 
 #[test]
@@ -78,4 +96,140 @@ fn mistakes_have_exit_codes_and_no_credentials_in_them() {
     let (code, error) = run(&["push", "another", &url]);
     assert_eq!(code, Some(5), "{error}");
     assert!(error.contains("another cache of this name"), "{error}");
+}
+
+#[test]
+fn commands_that_read_show_of_a_url_what_they_show_of_the_directory() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    let commands: [&[&str]; 4] = [
+        &["head", "cache", "clip_v1"],
+        &["coverage", "cache", "resnet50_v1", "numbers.txt"],
+        &["stats", "cache", "resnet50_v1", "--json"],
+        &["verify", "cache", "clip_v1"],
+    ];
+    std::fs::write(dir.path().join("numbers.txt"), "1\n2\n").unwrap();
+    for command in commands {
+        let of_url: Vec<&str> =
+            command.iter().map(|word| if *word == "cache" { url.as_str() } else { word }).collect();
+        let [of_directory, of_url] =
+            [command, &of_url].map(|command| printed(&server, dir.path(), command).replace("cache/", ""));
+        // Records of sessions are not copied.
+        let own = |text: &str| text.split("\"sessions\"").next().unwrap_or_default().to_owned();
+        assert_eq!(own(&of_directory), own(&of_url), "{command:?}");
+    }
+    printed(&server, dir.path(), &["diff", "cache", &url]);
+    printed(&server, dir.path(), &["export", &url, "clip_v1", "--to", "clip.csv"]);
+    assert!(std::fs::read_to_string(dir.path().join("clip.csv")).unwrap().contains("a picture of a horse"));
+    printed(&server, dir.path(), &["merge", "copy", &url, "clip_v1", "--create"]);
+    printed(&server, dir.path(), &["diff", "cache", "copy", "clip_v1"]);
+}
+
+#[test]
+fn a_listing_of_a_url_receives_no_segment() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    let shown = printed(&server, dir.path(), &["ls", &url]);
+    assert!(shown.contains("clip_v1") && shown.contains("caption: String"), "{shown}");
+    let listed = json(&server, dir.path(), &["ls", &url]);
+    let clip = &listed["modules"][0];
+    assert_eq!(
+        (&clip["module"], &clip["ids"], &clip["segments"]),
+        (&"clip_v1".into(), &"String".into(), &2.into())
+    );
+    let sizes =
+        segments(&server, "clip_v1").iter().map(|key| server.object(key).unwrap().len()).sum::<usize>();
+    assert!(clip["bytes"].as_u64().unwrap() >= sizes as u64, "{listed}");
+    let gets = server.counts().gets;
+    printed(&server, dir.path(), &["ls", &url]);
+    let received = server.counts().gets - gets;
+    assert!(received <= 4, "{received} objects were read");
+}
+
+#[test]
+fn rows_are_invalidated_and_segments_joined_and_removed_in_a_store() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    let run = |arguments: &[&str]| printed(&server, dir.path(), arguments);
+    run(&["push", "cache", &url]);
+    assert!(run(&["head", &url, "clip_v1"]).contains("cat"));
+    let asked = run(&["rm", &url, "clip_v1", "--id", "cat", "--dry-run"]);
+    assert!(asked.contains("would be invalidated: cat (1 row)"), "{asked}");
+    assert!(run(&["head", &url, "clip_v1"]).contains("cat"));
+    run(&["rm", &url, "clip_v1", "--id", "cat", "--yes"]);
+    let before = segments(&server, "clip_v1");
+    assert_eq!(run(&["compact", &url, "clip_v1"]), "clip_v1: 2 → 1 segment\n");
+    let kept = run(&["gc", &url, "clip_v1", "--yes"]);
+    assert!(kept.contains("removed 0 files"), "machines read them for an hour: {kept}");
+    run(&["gc", &url, "--older-than", "0s", "--yes"]);
+    let after = segments(&server, "clip_v1");
+    assert!(after.len() == 1 && !before.contains(&after[0]), "{before:?}, {after:?}");
+    let removed = run(&["rm", &url, "clip_v1", "--prefix", "hor", "--yes"]);
+    assert!(removed.contains("invalidated: hor… (1 row)"), "{removed}");
+    let left = run(&["head", &url, "clip_v1"]);
+    assert!(left.contains("dog") && !left.contains("cat") && !left.contains("horse"), "{left}");
+    // The mirror has the same segments.
+    assert_eq!(json(&server, dir.path(), &["stats", &url, "clip_v1"])["modules"][0]["segments"], 1);
+    for (arguments, part) in [
+        (&["gc", &url, "--dry-run"][..], "--dry-run works on directories"),
+        (&["gc", &url], "without confirmation"),
+        (&["rm", &url, "clip_v1", "--yes"], "from directories only"),
+        (&["verify", &url, "--repair", "--yes"], "--repair works on directories"),
+        (&["info", &url, "clip_v2"], "no module `clip_v2` in http://"),
+        (&["rm", &url, "clip_v2", "--id", "cat", "--yes"], "its modules are clip_v1, resnet50_v1"),
+    ] {
+        let error = text(&tcx(&server, dir.path(), arguments).stderr);
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn an_older_copy_of_a_module_is_read_as_it_is() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    let run = |arguments: &[&str]| printed(&server, dir.path(), arguments);
+    run(&["push", "cache", &url]);
+    let before: Vec<_> = server.keys().into_iter().map(|key| (server.object(&key).unwrap(), key)).collect();
+    run(&["rm", &url, "clip_v1", "--id", "cat", "--yes"]);
+    assert!(!run(&["head", &url, "clip_v1"]).contains("cat"));
+    server.keys().iter().for_each(|key| server.remove(key));
+    before.iter().for_each(|(bytes, key)| server.put(key, bytes));
+    assert!(run(&["head", &url, "clip_v1"]).contains("cat"));
+}
+
+#[test]
+fn what_is_verified_at_a_url_is_what_the_store_has_now() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    assert!(printed(&server, dir.path(), &["verify", &url]).contains("clip_v1: good"));
+    let damaged = segments(&server, "clip_v1").remove(0);
+    let mut bytes = server.object(&damaged).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    server.put(&damaged, &bytes);
+    let output = tcx(&server, dir.path(), &["verify", &url]);
+    let (shown, name) = (text(&output.stdout), damaged.rsplit('/').next().unwrap());
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("clip_v1: 1 damaged file") && shown.contains(name), "{shown}");
+    assert!(shown.contains("resnet50_v1: good") && !shown.contains("--repair"), "{shown}");
+    // A command that reads says what it does not have.
+    let output = tcx(&server, dir.path(), &["stats", &url, "clip_v1"]);
+    let said = text(&output.stderr);
+    assert!(said.contains(name) && said.contains("is left out"), "{said}");
+}
+
+#[test]
+fn a_module_that_takes_the_place_of_another_one_is_read_instead() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    assert!(printed(&server, dir.path(), &["head", &url, "clip_v1"]).contains("horse"));
+    server.keys().iter().for_each(|key| server.remove(key));
+    printed(&server, dir.path(), &["push", "another", &url]);
+    let shown = printed(&server, dir.path(), &["head", &url, "clip_v1"]);
+    assert!(shown.contains("dog") && !shown.contains("horse"), "{shown}");
+    assert_eq!(json(&server, dir.path(), &["stats", &url])["modules"].as_array().unwrap().len(), 1);
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::path::Path;
 
 use support::{json, tcx, workplace};
 
@@ -51,30 +52,51 @@ fn every_command_refuses_a_directory_without_modules_and_names_the_caches_nearby
 }
 
 #[test]
-fn a_url_is_refused_by_commands_for_directories_with_the_command_that_copies_it() {
+fn commands_that_work_on_directories_refuse_a_url_with_the_command_that_copies_it() {
     let dir = workplace();
     let url = "s3://key:hunter2@bucket/prefix";
-    let commands: [&[&str]; 12] = [
+    let commands: [&[&str]; 5] = [
+        &["prune", url, "--max-size", "1", "--yes"],
+        &["import", url, "clip_v1", "ids.txt"],
+        &["unpack", url, "out.tcxpack", "--create"],
+        &["merge", url, "cache", "--create"],
+        &["top", url],
+    ];
+    for command in commands {
+        let said = refused(dir.path(), command);
+        assert!(said.contains("found a URL (s3://…)") && said.contains("`tcx pull DIR URL`"), "{said}");
+    }
+}
+
+#[test]
+fn a_url_that_cannot_be_opened_is_refused_without_its_credentials() {
+    let dir = workplace();
+    let url = "s3://key:hunter2@bucket/prefix";
+    let commands: [&[&str]; 9] = [
         &["ls", url],
         &["info", url, "clip_v1"],
         &["stats", url],
         &["verify", url],
         &["gc", url, "--yes"],
         &["rm", url, "clip_v1", "--yes"],
-        &["unpack", url, "out.tcxpack", "--create"],
         &["merge", "cache", url],
-        &["merge", url, "cache", "--create"],
         &["diff", "cache", url],
         &["report", url, "--to", "out.html"],
-        &["top", url],
     ];
     for command in commands {
-        let output = tcx(dir.path(), command);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
-        assert!(said.contains("found a URL (s3://…)") && said.contains("`tcx pull DIR URL`"), "{said}");
-        assert!(!said.contains("hunter2") && !dir.path().join("s3:").exists(), "{said}");
+        let said = refused(dir.path(), command);
+        let why = if cfg!(feature = "remote") { "credentials belong into" } else { "--features remote" };
+        assert!(said.contains(why), "{said}");
     }
+}
+
+/// What a command that is refused says.
+fn refused(dir: &Path, command: &[&str]) -> String {
+    let output = tcx(dir, command);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
+    assert!(!said.contains("hunter2") && !dir.join("s3:").exists(), "{said}");
+    said
 }
 
 #[test]

@@ -246,3 +246,19 @@ fn nothing_is_copied_to_a_store_that_ignores_conditions_or_from_a_part_of_a_copy
     let error = pull_all(&bucket, tempfile::tempdir().unwrap().path()).unwrap_err();
     assert!(error.to_string().contains("change-00000000000000000001 is missing"), "{error}");
 }
+
+#[test]
+fn a_directory_with_newer_changes_than_the_store_is_pulled_to() {
+    let (server, one, other) = (Server::start(), cache(), tempfile::tempdir().unwrap());
+    let bucket = bucket(&server, "p");
+    push_all(one.path(), &bucket).unwrap();
+    pull_all(&bucket, other.path()).unwrap();
+    invalidate(other.path(), 1);
+    compute(one.path(), &[7], 40);
+    push_all(one.path(), &bucket).unwrap();
+    pull_all(&bucket, other.path()).unwrap();
+    assert_eq!(values(other.path(), &[1, 3, 7]), [None, Some(10), Some(40)]);
+    push_all(other.path(), &bucket).unwrap();
+    pull_all(&bucket, one.path()).unwrap();
+    assert_eq!(values(one.path(), &[1, 3, 7]), [None, Some(10), Some(40)]);
+}

@@ -135,7 +135,7 @@ fn an_epoch_that_is_dropped_begins_no_other_batch_and_leaves_no_thread() {
     let dropping = std::thread::spawn(move || drop(batches));
     goes.send(()).unwrap();
     // The loader may have begun the second batch before the epoch was dropped; if it has not, it
-    // may be gone, and nobody receives this.
+    // may be gone, with its receiver.
     let _ = goes.send(());
     dropping.join().unwrap();
     // The loader was dropped with the last thread.

@@ -1,9 +1,15 @@
-//! Finds and opens the modules of a cache directory.
+//! Finds and opens the modules of a cache directory, or of one in an object store.
 
 pub(crate) mod add;
 pub(crate) mod place;
 pub(crate) mod specs;
+#[cfg(feature = "remote")]
+pub(crate) mod store;
+#[cfg(not(feature = "remote"))]
+#[path = "without_store.rs"]
+pub(crate) mod store;
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,15 +42,18 @@ pub(crate) fn chosen(cache: &Path, module: Option<&str>) -> Result<Vec<String>> 
 ///
 /// Returns an error if there is no such module; the message names the modules of the cache.
 pub(crate) fn folder(cache: &Path, module: &str) -> Result<PathBuf> {
-    let found = all(cache)?;
-    if found.iter().any(|own| own == module) {
-        return Ok(cache.join(module));
-    }
-    let others = match &found[..] {
+    named(&all(cache)?, module, cache.display())?;
+    Ok(cache.join(module))
+}
+
+/// Fails if a module is not among those of a cache, which are some.
+pub(crate) fn named(found: &[String], module: &str, cache: impl Display) -> Result<()> {
+    let others = match found {
+        found if found.iter().any(|own| own == module) => return Ok(()),
         [only] => format!("its only module is {only}"),
         _ => format!("its modules are {}", found.join(", ")),
     };
-    Err(Failure::new(Code::NotFound, format!("no module `{module}` in {}; {others}", cache.display())))
+    Err(Failure::new(Code::NotFound, format!("no module `{module}` in {cache}; {others}")))
 }
 
 /// Inspects a module.

@@ -26,7 +26,8 @@ pub(crate) fn all(cache: &Path) -> Result<Vec<String>> {
 pub(crate) fn check_directory(cache: &Path) -> Result<()> {
     let Some(scheme) = url_scheme(cache) else { return Ok(()) };
     Err(Failure::usage(format!(
-        "expected a cache directory, found a URL ({scheme}://…): copy its modules with `tcx pull DIR URL`, and name that directory"
+        "expected a cache directory, found a URL ({scheme}://…): this command works on directories; copy the modules with `tcx pull DIR URL`, \
+         name that directory, and copy what is new back with `tcx push`"
     )))
 }
 

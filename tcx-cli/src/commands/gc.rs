@@ -7,40 +7,47 @@ use std::time::Duration;
 use serde::Serialize;
 use tcx_store::{Inspection, SegmentState};
 
-use super::rm;
+use super::{in_store, rm};
 use crate::args::{Deleting, Modules};
 use crate::cache;
+use crate::cache::store::StoreCache;
 use crate::console::ask::confirm;
 use crate::console::output::{Output, Report};
 use crate::failure::{Result, Verdict};
 use crate::text::human;
 
+/// Files that are younger stay, if nothing else is said.
+const STAY: Duration = Duration::from_mins(1);
+
 #[derive(Debug, Serialize)]
-struct Compacted {
-    modules: Vec<Module>,
+pub(super) struct Compacted {
+    pub(super) modules: Vec<Joined>,
 }
 
 #[derive(Debug, Serialize)]
-struct Module {
-    module: String,
-    segments_before: usize,
-    segments_after: usize,
-    /// Bytes that `tcx gc` can remove now.
-    reclaimable_bytes: u64,
+pub(super) struct Joined {
+    pub(super) module: String,
+    pub(super) segments_before: usize,
+    pub(super) segments_after: usize,
+    /// Bytes that `tcx gc` can remove now; `None` in an object store, where machines may read them for an hour.
+    pub(super) reclaimable_bytes: Option<u64>,
 }
 
 pub(super) fn compact(modules: &Modules, output: &Output) -> Result<Verdict> {
+    if let Some(store) = StoreCache::at(&modules.dir)? {
+        return in_store::compact(&store, modules, output);
+    }
     let mut done = Vec::new();
     for module in cache::chosen(&modules.dir, modules.module.as_deref())? {
         let before = cache::inspect(&modules.dir, &module)?;
         note_damage(&before);
         cache::open(&modules.dir, &module, &cache::options(false))?.compact()?;
         let after = cache::inspect(&modules.dir, &module)?;
-        done.push(Module {
+        done.push(Joined {
             module,
             segments_before: served(&before),
             segments_after: served(&after),
-            reclaimable_bytes: reclaimable(&after).map(|(_, bytes)| bytes).sum(),
+            reclaimable_bytes: Some(reclaimable(&after).map(|(_, bytes)| bytes).sum()),
         });
     }
     output.show(&Compacted { modules: done })?;
@@ -70,15 +77,15 @@ fn reclaimable(inspection: &Inspection) -> impl Iterator<Item = (&str, u64)> {
 
 impl Report for Compacted {
     fn text(&self, to: &mut dyn Write) -> io::Result<()> {
-        for Module { module, segments_before, segments_after, reclaimable_bytes } in &self.modules {
+        for Joined { module, segments_before, segments_after, reclaimable_bytes } in &self.modules {
             write!(
                 to,
                 "{module}: {segments_before} → {}",
                 human::counted(*segments_after as u64, "segment")
             )?;
             match reclaimable_bytes {
-                0 => writeln!(to)?,
-                bytes => writeln!(to, "; `tcx gc` frees {}", human::size(*bytes))?,
+                None | Some(0) => writeln!(to)?,
+                Some(bytes) => writeln!(to, "; `tcx gc` frees {}", human::size(*bytes))?,
             }
         }
         Ok(())
@@ -86,22 +93,31 @@ impl Report for Compacted {
 }
 
 #[derive(Debug, Serialize)]
-struct Collected {
-    dry_run: bool,
-    modules: Vec<Collection>,
+pub(super) struct Collected {
+    pub(super) dry_run: bool,
+    pub(super) modules: Vec<Collection>,
     /// Remains of modules that were removed.
-    leftovers: Vec<PathBuf>,
+    pub(super) leftovers: Vec<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
-struct Collection {
-    module: String,
+pub(super) struct Collection {
+    pub(super) module: String,
     /// The number of files removed; in a dry run, a lower bound.
-    files: usize,
-    bytes: u64,
+    pub(super) files: usize,
+    pub(super) bytes: u64,
 }
 
-pub(super) fn run(modules: &Modules, age: Duration, deleting: Deleting, output: &Output) -> Result<Verdict> {
+pub(super) fn run(
+    modules: &Modules,
+    age: Option<Duration>,
+    deleting: Deleting,
+    output: &Output,
+) -> Result<Verdict> {
+    if let Some(store) = StoreCache::at(&modules.dir)? {
+        return in_store::gc(&store, modules, age, deleting, output);
+    }
+    let age = age.unwrap_or(STAY);
     let (names, leftovers) = match &modules.module {
         Some(module) => (cache::chosen(&modules.dir, Some(module))?, Vec::new()),
         None => everything(&modules.dir)?,

@@ -4,9 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
-use tcx_store::{Inspection, SegmentState};
+use tcx_store::{Inspection, SegmentState, Spec};
 
+use super::in_store;
 use crate::cache;
+use crate::cache::store::StoreCache;
 use crate::console::output::{Output, Report, Table};
 use crate::failure::{Failure, Result, Unreadable, Verdict};
 use crate::text::human;
@@ -40,6 +42,9 @@ struct Module {
 }
 
 pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
+    if let Some(store) = StoreCache::at(dir)? {
+        return in_store::ls(&store, output);
+    }
     let (mut modules, mut unreadable) = (Vec::new(), Vec::new());
     for name in cache::all(dir)? {
         match Inspection::open(&dir.join(&name)) {
@@ -50,7 +55,12 @@ pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
     let bytes = modules.iter().map(|module| module.bytes).sum();
     let listing = Listing { modules, bytes, unreadable };
     output.show(&listing)?;
-    match &listing.unreadable[..] {
+    verdict(&listing.unreadable)
+}
+
+/// Fails if a module cannot be read.
+pub(super) fn verdict(unreadable: &[Unreadable]) -> Result<Verdict> {
+    match unreadable {
         [] => Ok(Verdict::Good),
         unreadable @ [first, ..] => {
             let errors: Vec<_> =
@@ -71,8 +81,8 @@ impl Module {
             dead_bytes: reclaimable.map(|own| own.bytes).sum(),
             segments: served().count(),
             damaged_segments: inspection.segments().filter(|own| own.state.hides_rows()).count(),
-            schema: schema(inspection),
-            weights: weights(inspection),
+            schema: schema(inspection.spec()),
+            weights: weights(inspection.spec()),
             last_used_ms: inspection.last_used().map(human::millis),
             last_used: inspection.last_used().map_or_else(|| "?".to_owned(), human::ago),
             id: inspection.spec().module_id().to_owned(),
@@ -81,14 +91,14 @@ impl Module {
     }
 }
 
-fn schema(inspection: &Inspection) -> String {
-    let leaves = inspection.spec().leaves().iter();
+pub(super) fn schema(spec: &Spec) -> String {
+    let leaves = spec.leaves().iter();
     leaves.map(|leaf| format!("{}: {}", leaf.name, leaf.described())).collect::<Vec<_>>().join(", ")
 }
 
 /// The fingerprint of the weights; of several networks, their number.
-fn weights(inspection: &Inspection) -> Option<String> {
-    let entries = inspection.spec().identity().entries().iter();
+pub(super) fn weights(spec: &Spec) -> Option<String> {
+    let entries = spec.identity().entries().iter();
     let weights: Vec<&String> = entries
         .filter(|(path, _)| path == "weights" || path.ends_with(".weights"))
         .map(|(_, fingerprint)| fingerprint)
@@ -130,7 +140,7 @@ impl Report for Listing {
 }
 
 /// `blake3:0123abcd…`
-fn shortened(fingerprint: &str) -> String {
+pub(super) fn shortened(fingerprint: &str) -> String {
     let short: String = fingerprint.chars().take(15).collect();
     if short.len() < fingerprint.len() { format!("{short}…") } else { short }
 }

@@ -6,6 +6,7 @@ mod diff;
 mod export;
 mod gc;
 mod import;
+mod in_store;
 mod info;
 mod ls;
 mod merge;
@@ -31,10 +32,12 @@ mod unused;
 mod verify;
 
 use crate::args::Command;
+use crate::cache::store;
 use crate::console::output::Output;
 use crate::failure::{Result, Verdict};
 
-pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
+pub(crate) fn run(mut command: Command, output: &Output) -> Result<Verdict> {
+    bring(&mut command)?;
     match command {
         Command::Ls { dir } => ls::run(&dir, output),
         Command::Info(module) => info::run(&module, output),
@@ -45,7 +48,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
         Command::Coverage { module, ids, view, missing_to } => {
             coverage::run(&module, &ids, view, missing_to.as_deref(), output)
         }
-        Command::Verify { modules, repair, deleting } => verify::run(&modules, repair, deleting, output),
+        Command::Verify { modules, repair, deleting } => verify::run(modules, repair, deleting, output),
         Command::Compact(modules) => gc::compact(&modules, output),
         Command::Gc { modules, older_than, deleting } => gc::run(&modules, older_than, deleting, output),
         Command::Prune { modules, max_size, older_than, unused_for, deleting } => {
@@ -80,5 +83,28 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Verdict> {
         Command::Top { dir, every } => top::run(&dir, every, output),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { to } => shell::man(to.as_deref()),
+    }
+}
+
+/// For commands that only read: replaces URLs by directories of this machine with what they read.
+fn bring(command: &mut Command) -> Result<()> {
+    match command {
+        Command::Info(module)
+        | Command::Head { module, .. }
+        | Command::Show { module, .. }
+        | Command::Coverage { module, .. }
+        | Command::Export { module, .. }
+        | Command::Pack { module, .. } => store::bring(&mut module.dir, Some(&module.module)),
+        Command::Stats(modules) | Command::Report { modules, .. } => {
+            store::bring(&mut modules.dir, modules.module.as_deref())
+        }
+        Command::Sql { dir, .. } if cfg!(feature = "sql") => store::bring(dir, None),
+        Command::Merge { b, module, only, .. } => store::bring(b, module.as_deref().or(only.as_deref())),
+        Command::Diff { a, b, module, only } => {
+            let module = module.as_deref().or(only.as_deref());
+            store::bring(a, module)?;
+            store::bring(b, module)
+        }
+        _ => Ok(()),
     }
 }

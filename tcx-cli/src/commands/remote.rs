@@ -1,6 +1,6 @@
 //! `tcx push`, `pull` and `sync`: copies modules between a cache directory and an object store.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
@@ -8,6 +8,7 @@ use tcx_remote::{Bucket, ClientOptions, Copied, Location};
 
 use crate::args::Copying;
 use crate::cache;
+use crate::cache::store::failure;
 use crate::console::output::{BAD, Output, Report};
 use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
@@ -148,17 +149,6 @@ fn show(modules: Vec<Module>, bucket: &Bucket, output: &Output) -> Result<Verdic
     let is_whole = modules.iter().all(|module| module.left_out.is_empty());
     output.show(&Done { modules, requests })?;
     Ok(Verdict::good_if(is_whole))
-}
-
-fn failure(error: io::Error) -> Failure {
-    let code = match error.kind() {
-        ErrorKind::NotFound => Code::NotFound,
-        ErrorKind::InvalidData => Code::Damaged,
-        ErrorKind::AlreadyExists | ErrorKind::Unsupported => Code::Unfit,
-        ErrorKind::InvalidInput => Code::Usage,
-        _ => Code::Io,
-    };
-    Failure::new(code, error.to_string())
 }
 
 impl Report for Done {

@@ -11,6 +11,7 @@ use tcx_store::{Inspection, KeyType, OtherFiles};
 
 use crate::args::{Deleting, Module};
 use crate::cache;
+use crate::cache::store::StoreCache;
 use crate::console::ask::confirm;
 use crate::console::output::{Output, Report};
 use crate::failure::{Code, Failure, Result, Verdict};
@@ -59,8 +60,16 @@ pub(super) fn run(module: &Module, part: &Part, deleting: Deleting, output: &Out
         ));
     }
     let is_whole = part.ids.is_empty() && part.prefixes.is_empty();
+    let store = StoreCache::at(&module.dir)?;
+    if is_whole && store.is_some() {
+        return Err(Failure::usage(
+            "a whole module is removed from directories only: remove its prefix from the object store with the tools of its provider, or \
+             invalidate rows with --id and --prefix",
+        ));
+    }
     let bytes = if is_whole { Some(whole(module, deleting)?) } else { None };
-    let matches = if is_whole { Matches::default() } else { invalidate(module, part, deleting)? };
+    let matches =
+        if is_whole { Matches::default() } else { invalidate(module, store.as_ref(), part, deleting)? };
     let unmatched = matches.unmatched(part);
     let verdict = Verdict::good_if(unmatched.is_empty());
     output.show(&Removed {
@@ -137,15 +146,35 @@ pub(super) fn leftovers(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Invalidates the ids and prefixes, also those without a row: another program may be computing one.
-fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<Matches> {
-    let key_type = cache::spec(&module.dir, &module.module)?.key_type();
+fn invalidate(
+    module: &Module,
+    place: Option<&StoreCache>,
+    part: &Part,
+    deleting: Deleting,
+) -> Result<Matches> {
+    let Module { dir, module } = module;
+    if let Some(place) = place {
+        place.chosen(Some(module))?;
+    }
+    let open = |read_only| match place {
+        Some(place) => place.open(module, &cache::options(read_only)),
+        None => cache::open(dir, module, &cache::options(read_only)),
+    };
+    let key_type = place.map_or_else(|| cache::spec(dir, module), |place| place.spec(module))?.key_type();
     let keys = part.ids.iter().map(|id| ids::parse(key_type, id)).collect::<Result<Vec<_>>>()?;
     let prefixes = part.prefixes.iter().map(|prefix| match key_type {
         KeyType::Int => Err(Failure::usage("integer ids have no prefix; name the ids with --id")),
         key_type => ids::parse(key_type, prefix),
     });
     let prefixes = prefixes.collect::<Result<Vec<_>>>()?;
-    let matches = Matches::count(&cache::inspect(&module.dir, &module.module)?, &keys, &prefixes);
+    let mut counting = Counting::new(&keys, &prefixes);
+    if place.is_some() {
+        open(true)?.each_key(|key, _| counting.count(key))?;
+    } else {
+        let inspection = cache::inspect(dir, module)?;
+        inspection.rows_of(Vec::new()).filter_map(Result::ok).for_each(|row| counting.count(row.key));
+    }
+    let matches = counting.counted;
     if deleting.dry_run {
         return Ok(matches);
     }
@@ -155,8 +184,8 @@ fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<Matche
     }
     let what = what.join(" and ");
     let rows = human::counted(matches.rows, "row");
-    confirm(deleting.yes, &format!("invalidate {what} of `{}` ({rows})", module.module))?;
-    let store = cache::open(&module.dir, &module.module, &cache::options(false))?;
+    confirm(deleting.yes, &format!("invalidate {what} of `{module}` ({rows})"))?;
+    let store = open(false)?;
     if !keys.is_empty() {
         store.invalidate(&ids::keys(key_type, &keys, 0)?)?;
     }
@@ -164,30 +193,39 @@ fn invalidate(module: &Module, part: &Part, deleting: Deleting) -> Result<Matche
     Ok(matches)
 }
 
-impl Matches {
-    /// Counts the live rows; reads every key.
-    fn count(inspection: &Inspection, keys: &[Vec<u8>], prefixes: &[Vec<u8>]) -> Self {
-        let mut found = Self { ids: vec![0; keys.len()], prefixes: vec![0; prefixes.len()], rows: 0 };
-        // An id may be named twice.
+/// Counts the live rows of ids and prefixes, key by key.
+struct Counting<'a> {
+    /// The places of each id, which may be named twice.
+    numbers: HashMap<&'a [u8], Vec<usize>>,
+    prefixes: &'a [Vec<u8>],
+    counted: Matches,
+}
+
+impl<'a> Counting<'a> {
+    fn new(keys: &'a [Vec<u8>], prefixes: &'a [Vec<u8>]) -> Self {
         let mut numbers: HashMap<&[u8], Vec<usize>> = HashMap::new();
         keys.iter().enumerate().for_each(|(number, key)| numbers.entry(key).or_default().push(number));
-        for row in inspection.rows_of(Vec::new()).filter_map(Result::ok) {
-            let own = numbers.get(row.key).map_or(&[][..], Vec::as_slice);
-            for number in own {
-                found.ids[*number] += 1;
-            }
-            let mut is_doomed = !own.is_empty();
-            for (prefix, count) in prefixes.iter().zip(&mut found.prefixes) {
-                if row.key.starts_with(prefix) {
-                    *count += 1;
-                    is_doomed = true;
-                }
-            }
-            found.rows += u64::from(is_doomed);
-        }
-        found
+        let counted = Matches { ids: vec![0; keys.len()], prefixes: vec![0; prefixes.len()], rows: 0 };
+        Self { numbers, prefixes, counted }
     }
 
+    fn count(&mut self, key: &[u8]) {
+        let own = self.numbers.get(key).map_or(&[][..], Vec::as_slice);
+        for number in own {
+            self.counted.ids[*number] += 1;
+        }
+        let mut is_doomed = !own.is_empty();
+        for (prefix, count) in self.prefixes.iter().zip(&mut self.counted.prefixes) {
+            if key.starts_with(prefix) {
+                *count += 1;
+                is_doomed = true;
+            }
+        }
+        self.counted.rows += u64::from(is_doomed);
+    }
+}
+
+impl Matches {
     fn unmatched(&self, part: &Part) -> Vec<String> {
         let ids = part.ids.iter().zip(&self.ids);
         let named = ids.chain(part.prefixes.iter().zip(&self.prefixes));

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
-use tcx_store::{Damage, DamagedFile, Repaired, VerifyReport};
+use tcx_store::{Damage, DamagedFile, Repaired, VerifyReport, url_scheme};
 
 use crate::args::{Deleting, Modules};
-use crate::cache;
+use crate::cache::{self, store};
 use crate::console::ask::confirm;
 use crate::console::output::{BAD, FAINT, GOOD, Output, Report};
 use crate::console::progress;
@@ -18,6 +18,8 @@ use crate::text::human;
 struct Verification {
     modules: Vec<Module>,
     unreadable: Vec<Unreadable>,
+    #[serde(skip)]
+    is_in_store: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,19 +50,36 @@ struct OtherFile {
     why: String,
 }
 
-pub(super) fn run(modules: &Modules, repair: bool, deleting: Deleting, output: &Output) -> Result<Verdict> {
+pub(super) fn run(
+    mut modules: Modules,
+    repair: bool,
+    deleting: Deleting,
+    output: &Output,
+) -> Result<Verdict> {
+    let is_in_store = url_scheme(&modules.dir).is_some();
+    if repair && is_in_store {
+        return Err(Failure::usage(
+            "--repair works on directories: remove a damaged segment from an object store with the tools of its provider; its rows are computed \
+             again",
+        ));
+    }
+    // What was received before says nothing of what the store has now.
+    let left_out = store::bring_anew(&mut modules.dir, modules.module.as_deref())?;
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for name in cache::chosen(&modules.dir, modules.module.as_deref())? {
         let dir = modules.dir.join(&name);
         match verify(&dir, &name) {
             Ok(verified) => {
                 let repaired = repair_some(&dir, &verified.damage, repair, deleting)?;
-                found.push(Module::new(name, verified, &repaired));
+                let mut module = Module::new(name, verified, &repaired);
+                let of_module = left_out.iter().filter(|(own, ..)| *own == module.module);
+                module.damage.extend(of_module.map(|(_, file, why)| Fault::left_out(file, why)));
+                found.push(module);
             }
             Err(error) => unreadable.push(Unreadable::new(name, error)),
         }
     }
-    let verification = Verification { modules: found, unreadable };
+    let verification = Verification { modules: found, unreadable, is_in_store };
     output.show(&verification)?;
     if let Some(first) = verification.unreadable.first() {
         return Err(Failure::new(first.code, format!("cannot verify {}: {}", first.module, first.error)));
@@ -118,6 +137,14 @@ impl Module {
     }
 }
 
+impl Fault {
+    /// A file of an object store that arrives damaged.
+    fn left_out(file: &str, why: &str) -> Self {
+        let kind = if file.starts_with("seg-") { "segment" } else { "merged" };
+        Self { file: file.to_owned(), kind, what: why.to_owned(), repaired: None }
+    }
+}
+
 fn kind_name(kind: DamagedFile) -> &'static str {
     match kind {
         DamagedFile::Segment => "segment",
@@ -145,7 +172,7 @@ impl Report for Verification {
             module.text(to)?;
         }
         let open = self.modules.iter().flat_map(|module| &module.damage).any(|own| own.repaired.is_none());
-        if open {
+        if open && !self.is_in_store {
             writeln!(
                 to,
                 "`tcx verify --repair` moves damaged segments to the folder `damaged` and removes or replaces other files"

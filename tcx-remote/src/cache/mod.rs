@@ -9,10 +9,9 @@ use tcx_store::unstable::{Folders, Storage};
 use tcx_store::{Options, Spec, Store, module_of_folder};
 
 use crate::bucket::Bucket;
-use crate::client::connect::host;
 use crate::copy::modules;
 use crate::folder::RemoteFolder;
-use crate::near::{Near, place};
+use crate::near::{Near, place, store_folder};
 use crate::options::ClientOptions;
 use crate::url::StoreUrl;
 
@@ -43,9 +42,9 @@ const SPOOL_BYTES: u64 = 64 << 30;
 #[derive(Clone, Debug)]
 pub struct RemoteCache {
     url: StoreUrl,
-    /// Where the URL does not say it: two stores may have buckets of one name.
-    host: Option<String>,
     near: PathBuf,
+    /// The folder of the near tier for this store.
+    folder: String,
     client: ClientOptions,
     spool_bytes: u64,
 }
@@ -61,14 +60,14 @@ impl RemoteCache {
     /// Returns an error if a setting is unknown or missing, or if the directory cannot be made.
     pub fn new(url: StoreUrl, near: &Path, client: ClientOptions) -> io::Result<Self> {
         Bucket::new(url.clone(), client.clone())?;
-        let host = host(&url, &client)?;
+        let folder = store_folder(&url, &client)?;
         let failed = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot create the near tier {}: {error}", near.display()))
         };
         std::fs::create_dir_all(near).map_err(failed)?;
         let near = near.canonicalize().map_err(failed)?;
         place::warn_of_network(&near);
-        Ok(Self { url, host, near, client, spool_bytes: SPOOL_BYTES })
+        Ok(Self { url, near, folder, client, spool_bytes: SPOOL_BYTES })
     }
 
     /// The most bytes of a module that may wait in the near tier while the store cannot be reached, 64 GiB if nothing else is set. Rows
@@ -138,9 +137,7 @@ struct Modules<'a> {
 
 impl Modules<'_> {
     fn near(&self, module: &str) -> Near {
-        let RemoteCache { url, host, near, .. } = self.cache;
-        let store = host.as_ref().map_or_else(|| url.to_string(), |host| format!("{url} {host}"));
-        Near::new(near, &store, module)
+        Near::new(&self.cache.near, &self.cache.folder, module)
     }
 }
 

@@ -9,11 +9,13 @@
 mod changes;
 pub(crate) mod files;
 mod local;
+mod mirror;
 mod pull;
 mod push;
 
 use std::io::{self, ErrorKind};
 
+pub use mirror::Mirror;
 pub use pull::pull;
 pub use push::push;
 

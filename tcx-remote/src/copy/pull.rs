@@ -13,7 +13,7 @@ use super::{Copied, LISTED_AT_MOST, changes, local, moving};
 use crate::bucket::{Bucket, Object};
 
 /// Where files are until they are verified. No module has such a name.
-const STAGE: &str = ".tcx-pull";
+pub(super) const STAGE: &str = ".tcx-pull";
 
 /// A file in the stage that is locked while it is used.
 const LOCK: &str = "lock";
@@ -281,7 +281,7 @@ impl Pull<'_> {
         local::make(&self.dir)?;
         let staged = local::list(&self.stage)?;
         // The prefix may have been filled again since it was compared.
-        changes::compare(self.module, changes.start, |name| {
+        changes::compare(self.module, changes.start.min(changes.end), |name| {
             Ok([local::read(&self.dir.join(name))?, local::read(&self.stage.join(name))?])
         })?;
         let first = local::counting_on(&self.stage, changes.clone())?;

@@ -17,6 +17,10 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::client::connect::host;
+use crate::options::ClientOptions;
+use crate::url::StoreUrl;
+
 /// The longest name of a folder of the near tier.
 const MOST_NAME: usize = 160;
 
@@ -40,9 +44,9 @@ pub(crate) struct Spooled {
 }
 
 impl Near {
-    /// Nothing is made yet.
-    pub(crate) fn new(tier: &Path, url: &str, module: &str) -> Self {
-        Self { dir: tier.join(folder_name(url)).join(module) }
+    /// Nothing is made yet. `store` is the folder of the [store](store_folder).
+    pub(crate) fn new(tier: &Path, store: &str, module: &str) -> Self {
+        Self { dir: tier.join(store).join(module) }
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -173,6 +177,19 @@ fn sync(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The name of the folder of a store: two stores whose buckets have one name have two.
+///
+/// # Errors
+///
+/// Returns an error if a setting is unknown, or names another store than the URL.
+pub(crate) fn store_folder(url: &StoreUrl, client: &ClientOptions) -> io::Result<String> {
+    let store = match host(url, client)? {
+        Some(host) => format!("{url} {host}"),
+        None => url.to_string(),
+    };
+    Ok(folder_name(&store))
+}
+
 /// The name of the folder of a URL: another one for each.
 fn folder_name(url: &str) -> String {
     let mut name = String::with_capacity(url.len());
@@ -214,7 +231,7 @@ mod tests {
     #[test]
     fn old_locks_are_removed_unless_a_process_holds_them() {
         let dir = tempfile::tempdir().unwrap();
-        let near = Near::new(dir.path(), "s3://b/p", "m_v1");
+        let near = Near::new(dir.path(), "store", "m_v1");
         near.make().unwrap();
         let held = lock::lock(&near.lock("held")).unwrap().unwrap();
         drop(lock::lock(&near.lock("left")).unwrap());

@@ -37,8 +37,8 @@ const WITHOUT_ARGUMENTS: [&str; 20] = [
 
 /// What the tests and examples are built with. All steps build the whole workspace with the same features, so that nothing is built
 /// twice: Cargo chooses the features of shared dependencies by the packages that a command names.
-const METRICS: [&str; 2] = ["--features", "tcx-store/metrics"];
-pub(super) const ALL: [&str; 3] = ["--workspace", METRICS[0], METRICS[1]];
+const FEATURES: [&str; 2] = ["--features", "tcx-store/metrics,tcx-cli/remote"];
+pub(super) const ALL: [&str; 3] = ["--workspace", FEATURES[0], FEATURES[1]];
 
 /// The library for programs without libtorch: what needs it is in no other feature than `tch`. `cargo xtask backends` tests it.
 const WITHOUT_LIBTORCH: [&str; 5] =
@@ -111,7 +111,7 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
         command.current_dir(workspace.root());
         command
     };
-    let lints = ["--workspace", "--all-targets", "--", "-D", "warnings"];
+    let lints = ["--workspace", "--all-targets", FEATURES[0], FEATURES[1], "--", "-D", "warnings"];
     let mut documentation = cargo("doc");
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     let mut package = cargo("package");
@@ -135,7 +135,7 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     for (name, arguments) in examples(workspace) {
         let mut run = cargo("run");
         // Without `--package`, which would choose other features of what is shared, and build all of it again.
-        run.args([METRICS[0], METRICS[1], "--example", name, "--"]).args(arguments);
+        run.args([FEATURES[0], FEATURES[1], "--example", name, "--"]).args(arguments);
         steps.push(Step::new(format!("example {name}"), run, &[]));
     }
     steps

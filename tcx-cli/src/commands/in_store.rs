@@ -1,0 +1,140 @@
+//! `tcx ls`, `compact` and `gc` of a cache in an object store: from listings, and through stores that are opened there.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::gc::{Collected, Collection, Compacted, Joined};
+use super::ls;
+use crate::args::{Deleting, Modules};
+use crate::cache;
+use crate::cache::store::StoreCache;
+use crate::console::ask::confirm;
+use crate::console::output::{Output, Report, Table};
+use crate::failure::{Failure, Result, Unreadable, Verdict};
+use crate::text::human;
+use serde::Serialize;
+
+/// Machines list a store seldom, and read files that were replaced until then.
+const STAY: Duration = Duration::from_hours(1);
+
+#[derive(Debug, Serialize)]
+struct Listing {
+    modules: Vec<Module>,
+    bytes: u64,
+    /// Modules that cannot be read.
+    unreadable: Vec<Unreadable>,
+}
+
+/// What a listing and change 0 say.
+#[derive(Debug, Serialize)]
+struct Module {
+    module: String,
+    id: String,
+    bytes: u64,
+    segments: usize,
+    changes: usize,
+    ids: &'static str,
+    schema: String,
+    weights: Option<String>,
+}
+
+pub(super) fn ls(store: &StoreCache, output: &Output) -> Result<Verdict> {
+    let (mut modules, mut unreadable) = (Vec::new(), Vec::new());
+    for name in store.chosen(None)? {
+        match Module::read(store, &name) {
+            Ok(module) => modules.push(module),
+            Err(failure) => unreadable.push(Unreadable::new(name, failure)),
+        }
+    }
+    let bytes = modules.iter().map(|module| module.bytes).sum();
+    let listing = Listing { modules, bytes, unreadable };
+    output.show(&listing)?;
+    ls::verdict(&listing.unreadable)
+}
+
+impl Module {
+    fn read(store: &StoreCache, module: &str) -> Result<Self> {
+        let (spec, files) = (store.spec(module)?, store.files(module)?);
+        let count = |prefix| files.iter().filter(|(name, _)| name.starts_with(prefix)).count();
+        Ok(Self {
+            id: spec.module_id().to_owned(),
+            bytes: files.iter().map(|(_, bytes)| bytes).sum(),
+            segments: count("seg-"),
+            changes: count("change-"),
+            ids: spec.key_type().name(),
+            schema: ls::schema(&spec),
+            weights: ls::weights(&spec),
+            module: module.to_owned(),
+        })
+    }
+}
+
+impl Report for Listing {
+    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
+        // All of them are unreadable, which an error reports.
+        if self.modules.is_empty() {
+            return Ok(());
+        }
+        let headings = ["MODULE", ">BYTES", ">SEGMENTS", ">CHANGES", "WEIGHTS", "SCHEMA"];
+        let mut table = Table::new(&headings);
+        for module in &self.modules {
+            table.line([
+                format!("{}{}", if cache::is_separate(&module.module) { "  " } else { "" }, module.module),
+                human::size(module.bytes),
+                human::count(module.segments as u64),
+                human::count(module.changes as u64),
+                module.weights.as_deref().map_or_else(|| "-".to_owned(), ls::shortened),
+                module.schema.clone(),
+            ]);
+        }
+        table.write(to)
+    }
+}
+
+pub(super) fn compact(store: &StoreCache, modules: &Modules, output: &Output) -> Result<Verdict> {
+    let mut done = Vec::new();
+    for module in store.chosen(modules.module.as_deref())? {
+        let opened = store.open(&module, &cache::options(false))?;
+        let before = opened.stats().segments;
+        opened.compact()?;
+        let after = opened.stats().segments;
+        done.push(Joined {
+            module,
+            segments_before: before as usize,
+            segments_after: after as usize,
+            reclaimable_bytes: None,
+        });
+    }
+    output.show(&Compacted { modules: done })?;
+    Ok(Verdict::Good)
+}
+
+pub(super) fn gc(
+    store: &StoreCache,
+    modules: &Modules,
+    age: Option<Duration>,
+    deleting: Deleting,
+    output: &Output,
+) -> Result<Verdict> {
+    if deleting.dry_run {
+        return Err(Failure::usage(
+            "--dry-run works on directories: what can go from an object store is known when it is removed",
+        ));
+    }
+    let names = store.chosen(modules.module.as_deref())?;
+    let count = human::counted(names.len() as u64, "module");
+    confirm(deleting.yes, &format!("remove the replaced files of {count} from the store"))?;
+    let mut done = Vec::new();
+    for module in names {
+        let before = bytes(store, &module)?;
+        let files = store.open(&module, &cache::options(false))?.collect(age.unwrap_or(STAY))?;
+        let bytes = before.saturating_sub(bytes(store, &module)?);
+        done.push(Collection { module, files, bytes });
+    }
+    output.show(&Collected { dry_run: false, modules: done, leftovers: Vec::new() })?;
+    Ok(Verdict::Good)
+}
+
+fn bytes(store: &StoreCache, module: &str) -> Result<u64> {
+    Ok(store.files(module)?.iter().map(|(_, bytes)| bytes).sum())
+}
