@@ -194,8 +194,12 @@ fn an_older_copy_of_a_module_is_read_as_it_is() {
     let before: Vec<_> = server.keys().into_iter().map(|key| (server.object(&key).unwrap(), key)).collect();
     run(&["rm", &url, "clip_v1", "--id", "cat", "--yes"]);
     assert!(!run(&["head", &url, "clip_v1"]).contains("cat"));
-    server.keys().iter().for_each(|key| server.remove(key));
-    before.iter().for_each(|(bytes, key)| server.put(key, bytes));
+    for key in server.keys() {
+        server.remove(&key);
+    }
+    for (bytes, key) in &before {
+        server.put(key, bytes);
+    }
     assert!(run(&["head", &url, "clip_v1"]).contains("cat"));
 }
 
@@ -227,7 +231,9 @@ fn a_module_that_takes_the_place_of_another_one_is_read_instead() {
     let url = server.url("features");
     printed(&server, dir.path(), &["push", "cache", &url]);
     assert!(printed(&server, dir.path(), &["head", &url, "clip_v1"]).contains("horse"));
-    server.keys().iter().for_each(|key| server.remove(key));
+    for key in server.keys() {
+        server.remove(&key);
+    }
     printed(&server, dir.path(), &["push", "another", &url]);
     let shown = printed(&server, dir.path(), &["head", &url, "clip_v1"]);
     assert!(shown.contains("dog") && !shown.contains("horse"), "{shown}");
