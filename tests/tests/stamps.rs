@@ -183,14 +183,14 @@ fn a_sample_has_one_stamp() {
     let dir = tempfile::tempdir().unwrap();
     let echo = open(dir.path());
     let error = echo.forward(&[(1, 1), (1, 2)], &vec![1, 2]).unwrap_err().to_string();
-    let said = "module `stamped_echo_v1`: id 1 of the batch is repeated with another stamp";
+    let said = "module `stamped_echo_v1`: the id at position 1 of the batch is repeated with another stamp";
     assert!(error.starts_with(said), "{error}");
     let table: StampedTable<Vec<i64>, [u8]> = {
         let cache = Cache::open(dir.path()).unwrap();
         Table::builder("sizes_v1").stamped().open(&cache).unwrap()
     };
     let error = table.put(&[("a", vec![7; 4097])], &vec![1]).unwrap_err().to_string();
-    assert!(error.contains("the stamp of id 0 of the batch has 4097 bytes"), "{error}");
+    assert!(error.contains("the stamp of the id at position 0 of the batch has 4097 bytes"), "{error}");
 }
 
 #[test]

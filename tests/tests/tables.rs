@@ -99,7 +99,7 @@ fn mistakes_are_told_and_keep_nothing() {
         let cache = place.open();
         let table = cache.table::<Vec<i64>>("numbers_v1").unwrap();
         let twice = table.put(&["a", "a"], &vec![1, 2]).unwrap_err();
-        assert!(twice.to_string().contains("id `a` occurs more than once"), "{twice}");
+        assert!(twice.to_string().contains("id \"a\" occurs more than once"), "{twice}");
         let two = table.put(&["a"], &vec![1, 2]).unwrap_err();
         assert_eq!(
             (two.module_id(), two.expected()),

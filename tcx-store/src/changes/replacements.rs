@@ -15,7 +15,8 @@ pub(crate) struct Replacement {
     pub(crate) before: Tombstones,
     /// How many batches had been recomputed when the last of its rows was accepted; 0 if these took the place of rejected rows.
     /// One number for all rows that it names: a row for a rejected one that was looked up between two of their batches makes way for the
-    /// earlier batch too, and is a miss. The other way round, it would undo a replacement.
+    /// earlier batch too. So the row of that batch that was rejected is found again, and has to be judged again. The other way round, the row
+    /// for it would undo a replacement.
     pub(crate) recomputed: u64,
 }
 

@@ -82,14 +82,17 @@ pub(crate) fn forget_index(core: &Core, run: Random) {
 }
 
 /// Takes note of a segment that this process has published.
+///
+/// One that is gone by now was durable, and another process has collected it: its rows were joined with others, invalidated or evicted, as
+/// they could be at any later time. What took its place is in the next listing. Whether the folder is the same is for the caller to check.
 fn add_segment(live: &mut Live, name: SegmentName, run: Random) -> io::Result<()> {
     match live.add(name, run) {
-        // Another process has joined it with others already, and collected it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_replaced(live, name) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            tracing::debug!(segment = %name, "collected by another process before it was opened");
+            // A listing that fails is tried again by the next lookup.
+            let _ = live.refresh();
+            Ok(())
+        }
         added => added,
     }
-}
-
-fn has_been_replaced(live: &mut Live, name: SegmentName) -> bool {
-    live.refresh().is_ok() && live.replacing().iter().any(|segment| segment.inputs().contains(&name))
 }

@@ -179,8 +179,14 @@ impl RunSet {
     /// A run that this process has made without the entries of segments that are gone is used, and these no more. `false` if it cannot
     /// be opened: these stay in use, because nothing else leads to their rows.
     pub(crate) fn swap(&mut self, stale: &[Arc<Run>], trimmed: Random) -> bool {
-        self.open(&[trimmed]);
-        let is_open = self.used.iter().any(|run| run.name() == trimmed);
+        let is_used = |own: &Self| own.used.iter().any(|run| run.name() == trimmed);
+        if !is_used(self) {
+            // A listing may have found it before these were let go of, when it added nothing to them.
+            self.opened.remove(&trimmed);
+            self.pruned.retain(|pruned| *pruned != trimmed);
+            self.open(&[trimmed]);
+        }
+        let is_open = is_used(self);
         if is_open {
             self.drop_damaged(stale);
         }

@@ -86,13 +86,13 @@ impl Keys {
             let stamp = row(&stamps, position);
             if stamp.len() > MAX_KEY_BYTES {
                 return Err(Error::invalid(format!(
-                    "the stamp of id {position} of the batch has {} bytes, expected at most {MAX_KEY_BYTES}: use a hash of it",
+                    "the stamp of the id at position {position} of the batch has {} bytes, expected at most {MAX_KEY_BYTES}: use a hash of it",
                     stamp.len()
                 )));
             }
             if seen.insert(self.hashed(position), stamp).is_some_and(|other| other != stamp) {
                 return Err(Error::invalid(format!(
-                    "id {position} of the batch is repeated with another stamp: give each sample one stamp"
+                    "the id at position {position} of the batch is repeated with another stamp: give each sample one stamp"
                 )));
             }
         }

@@ -128,12 +128,20 @@ pub(crate) fn publish(core: &Core, oldest: &Arc<Generation>, written: Written) -
     let again =
         |kept| write_again(core, oldest, kept).and_then(|written| publish_once(core, oldest, written));
     let mut published = publish_once(core, oldest, written);
-    if is_not_found(&published) {
-        published = again(None);
-    }
+    let mut has_vanished = false;
     for _ in 1..PLANNED_AT_MOST {
-        let Ok(Some(others)) = published else { break };
-        published = again(Some(others));
+        published = match published {
+            Ok(Some(others)) => again(Some(others)),
+            // A file was taken away while it was written.
+            Err(error) if !has_vanished && error.is_not_found() => {
+                has_vanished = true;
+                again(None)
+            }
+            done => {
+                published = done;
+                break;
+            }
+        };
     }
     if published?.is_some() {
         return Err(contended(core));

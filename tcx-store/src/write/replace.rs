@@ -2,6 +2,7 @@
 //! are either the old ones or the new ones.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use crate::buffer::generation::Generation;
@@ -99,7 +100,7 @@ fn commit(
 ) -> Result<bool> {
     let named: Vec<_> = segments.iter().map(Named::of).collect();
     let ready = draft(core, live, replacing).and_then(|drafted| match drafted {
-        Some(drafted) => name_all(core, live, segments).map(|()| Some(drafted)),
+        Some(drafted) => Ok(name_all(core, live, segments)?.then_some(drafted)),
         None => Ok(None),
     });
     let committed = match ready {
@@ -132,14 +133,18 @@ fn draft(core: &Core, live: &mut Live, replacing: &Replacing) -> Result<Option<D
     Ok(Some(drafted).filter(|drafted| drafted.number() == replacing.needs().base))
 }
 
-/// Gives segments their names, durably. They count when their tombstone exists.
-fn name_all(core: &Core, live: &mut Live, segments: Vec<Indexed>) -> Result<()> {
-    let named = segments.into_iter().try_for_each(|Indexed { segment, .. }| {
+/// Gives segments their names, durably. They count when their tombstone exists. `false` if another process has removed one already, which
+/// nothing had committed: no tombstone may count on it.
+fn name_all(core: &Core, live: &mut Live, segments: Vec<Indexed>) -> Result<bool> {
+    for Indexed { segment, .. } in segments {
         let name = segment.name;
-        segment.publish()?;
-        live.add_segment(name)
-    });
-    named.map_err(|e| failed(core, e))
+        segment.publish().map_err(|e| failed(core, e))?;
+        match live.add_segment(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            added => added.map_err(|e| failed(core, e))?,
+        }
+    }
+    Ok(true)
 }
 
 /// Removes segments that nothing will commit.

@@ -131,7 +131,12 @@ where
 }
 
 fn absent(samples: usize) -> Error {
-    let message = format!("{samples} samples of the batch are not in the cache, and the epoch has no loader");
+    let samples = if samples == 1 {
+        "1 sample of the batch is".to_owned()
+    } else {
+        format!("{samples} samples of the batch are")
+    };
+    let message = format!("{samples} not in the cache, and the epoch has no loader");
     Error::batch(message).with_remedy("give it one with `load`, or `warm` the samples first")
 }
 

@@ -336,8 +336,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         let mut seen = std::collections::HashSet::new();
         let repeated = (0..rows.len()).find(|&position| !seen.insert(rows.keys().key(position)));
         repeated.map_or(Ok(()), |position| {
-            let id = String::from_utf8_lossy(rows.keys().key(position)).into_owned();
-            let error = Error::batch(format!("id `{id}` occurs more than once, with a value each"));
+            let id = name(rows.keys(), position);
+            let error = Error::batch(format!("id {id} occurs more than once, with a value each"));
             Err(error.in_module(&self.id).with_remedy("pass each id once"))
         })
     }

@@ -2,6 +2,7 @@
 
 mod attestation;
 mod chosen_ids;
+mod collected_at_once;
 mod commit_of_another;
 mod compaction;
 pub(super) mod compression;
