@@ -272,3 +272,12 @@ fn the_report_of_a_rank_counts_rows_that_a_full_folder_did_not_keep() {
     assert_eq!((report.computed, report.not_kept), (20, 20));
     assert_eq!(report.to_string(), "rank 0 of 1: 20 of 30 samples computed, 20 not kept");
 }
+
+#[test]
+fn a_work_range_is_as_long_as_in_python() {
+    // Workers of both languages may share a job. The Python package has the same list in its tests.
+    let size = |ids| super::settings::Sharing::default().range_size(ids).unwrap();
+    let ids = [0, 1000, 262_144, 266_240, 100_000_000].map(Some);
+    assert_eq!(ids.map(size), [64, 64, 64, 128, 24_448]);
+    assert_eq!(size(None), 4096);
+}
