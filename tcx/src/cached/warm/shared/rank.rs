@@ -197,8 +197,8 @@ mod tests {
     const CASES: &str = include_str!("rank_cases.txt");
 
     fn read(variables: &str) -> Result<Rank> {
-        let mut variables = variables.split(' ').filter_map(|variable| variable.split_once('='));
-        let variables: Vec<_> = variables.by_ref().filter(|(_, value)| !value.is_empty()).collect();
+        let variables = variables.split(' ').filter_map(|variable| variable.split_once('='));
+        let variables: Vec<_> = variables.filter(|(_, value)| !value.is_empty()).collect();
         let find = |name: &str| variables.iter().find(|(own, _)| *own == name);
         Rank::read(|name| find(name).map(|(_, value)| (*value).to_owned()))
     }
