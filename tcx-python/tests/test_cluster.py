@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import importlib.util
 import multiprocessing
 import os
@@ -18,6 +19,7 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
+from tcx_cache.engine.rows import Rows
 
 EXAMPLES = Path(__file__).parents[2] / "examples/cluster"
 #: After this time without a sign of life, a worker counts as gone. It is far longer than a busy machine suspends one.
@@ -238,3 +240,34 @@ def test_a_process_that_is_asked_to_stop_keeps_what_it_has_computed(program, dir
     (computed,) = re.findall(r"^([\d,]+) of 100,000,000 samples computed here, stopped early$", output, re.MULTILINE)
     with tcx.cached(program.network(), directory, id="encoder_v1", outputs=tcx.f32[8]) as cached:
         assert len(cached.stored_ids()) == int(computed.replace(",", "")) > 0
+
+
+#: The example of the same name in Rust, which is a worker if it is started with a directory.
+IN_RUST = Path(os.environ.get("TCX_CLUSTER") or EXAMPLES.parents[1] / "target/debug/examples/cluster")
+
+
+class Lengths(torch.nn.Module):
+    def forward(self, texts):
+        return torch.tensor([len(text) for text in texts])
+
+
+@pytest.mark.skipif(not IN_RUST.is_file(), reason="the example in Rust is not here: run `cargo build -p tcx-library-examples --example cluster`")
+def test_workers_in_rust_and_in_python_share_a_job(directory):
+    rust = subprocess.Popen([IN_RUST, directory], stdout=subprocess.PIPE, text=True)
+    # A job, a worker and a lease. The worker stops until the other one is at work.
+    until(lambda: len(list(directory.glob("lengths_v1/leases/*"))) >= 3)
+    rust.send_signal(signal.SIGSTOP)
+    lengths = tcx.cached(Lengths().eval(), directory, id="other_v1", outputs=tcx.i64[()], ids=int)
+    # A struct without weights has no counterpart in Python: the rows are those of the folder, with its identity.
+    vars(lengths)["_rows"] = Rows.existing(dataclasses.replace(lengths._rows.opening, module="lengths_v1"), None)
+
+    def load(missing):
+        rust.send_signal(signal.SIGCONT)
+        return [f"text {own}" for own in missing]
+
+    report = lengths.warm_shared(range(2000), load, batch_size=10, range_size=50)
+    began, computed = rust.communicate(timeout=120)[0].split()
+    assert (began, rust.returncode) == ("began", 0)
+    assert report.computed > 0 and int(computed) > 0 and report.computed + int(computed) == 2000
+    assert {worker.process for worker in report.workers} == {os.getpid(), rust.pid}
+    assert lengths.fetch([0, 10, 1999]).tolist() == [6, 7, 9]
