@@ -27,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::memory::Memory>()?;
     module.add_class::<store::object_store::ObjectStore>()?;
     module.add_class::<store::attestation::Attestation>()?;
+    module.add_class::<store::sharing::JobWorker>()?;
     module.add_class::<weights::Fingerprint>()?;
     module.add_class::<contents::Contents>()?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;

@@ -85,6 +85,21 @@ def test_what_one_machine_computes_another_reads(server, tmp_path, linear):
 
 
 @needs_server
+def test_ranks_divide_a_list_in_a_store_and_leases_are_refused_there(server, tmp_path, linear):
+    def load(missing):
+        return torch.tensor([[float(number)] * 4 for number in missing])
+
+    for rank in range(2):
+        cached = machine(server, tmp_path / str(rank)).module(linear, "linear_v1", outputs=tcx.f32[2])
+        report = cached.warm_sharded(range(200), load, rank=tcx.Rank(rank, 2), progress=False)
+        assert report.computed == report.asked
+        with pytest.raises(tcx.InvalidSettingsError, match="cannot share work in an object store: .* divide the ids by rank with `warm_sharded`"):
+            cached.warm_shared(range(200), load)
+    other = machine(server, tmp_path / "other").module(linear, "linear_v1", outputs=tcx.f32[2])
+    assert torch.allclose(other.fetch(list(range(200))), linear(load(range(200))), atol=1e-4)
+
+
+@needs_server
 def test_calls_go_on_while_the_store_is_away_and_rows_are_sent_when_it_is_back(server, tmp_path):
     cache = machine(server, tmp_path / "one")
     table = cache.table("t_v1", outputs=int)

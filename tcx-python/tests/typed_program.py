@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,11 @@ def embed(directory: Path, ids: list[str]) -> torch.Tensor:
         facts: list[tcx.RowFacts | None] = cached.describe(ids)
         computed: list[datetime.datetime] = [fact.computed for fact in facts if fact]
         assert len(computed) == len(ids)
+        shared: tcx.SharedReport = cached.warm_shared(ids, load, range_size=64)
+        workers: list[tcx.SharedWorker] = shared.workers
+        shard: tcx.ShardReport = cached.warm_sharded(tcx.Sequence.of(ids), load, rank=tcx.Rank(0, 1), stop=threading.Event(), progress=False)
+        rank: int = shard.rank.rank
+        assert (len(workers), shared.computed, rank, shard.computed) == (1, 0, 0, 0)
         features: torch.Tensor = cached.fetch(ids, load)
         names: list[str] = [name for name, _ in cached.named_parameters()]
         assert names == ["weight", "bias"] and len(FeatureDataset(cached, ids)) == len(ids)

@@ -40,6 +40,8 @@ commands:
                     Python packages are large)
   python [--short]  build the wheel of the Python package, and run its tests with two releases of PyTorch, and the programs of
                     examples/python (`--short`, a part of `test`: with one release, without those and without the wheel)
+  cluster           run the programs of examples/cluster with torchrun and Ray, and as Slurm and Kubernetes start them
+                    (not part of `test`, which has no Ray: its package is large)
   package           pack the packages for the registry, and build each of them from what was packed (takes minutes;
                     `test` only packs them)
   test              provide everything, then check the format, lints, tests, documents and examples; ends with a list
@@ -78,6 +80,7 @@ pub(crate) enum Command {
     Remote { minutes: u64 },
     Package,
     Python { is_short: bool },
+    Cluster,
     Test,
 }
 
@@ -103,6 +106,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("recipes") => alone(&name, &rest, Command::Recipes),
         Some("remote") => remote(&rest),
         Some("python") => python(&rest),
+        Some("cluster") => alone(&name, &rest, Command::Cluster),
         Some("package") => alone(&name, &rest, Command::Package),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
@@ -222,6 +226,7 @@ mod tests {
         assert_eq!(parsed("backends"), Ok(Command::Backends));
         assert_eq!(parsed("recipes"), Ok(Command::Recipes));
         assert_eq!(parsed("package"), Ok(Command::Package));
+        assert_eq!(parsed("cluster"), Ok(Command::Cluster));
         assert_eq!(parsed("remote"), Ok(Command::Remote { minutes: 5 }));
         assert_eq!(parsed("remote --minutes 1"), Ok(Command::Remote { minutes: 1 }));
         assert_eq!(parsed("simulate"), Ok(Command::Simulate { seeds: 100_000, first: 1_000_000 }));

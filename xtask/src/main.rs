@@ -68,6 +68,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Package => packages::run(&workspace)?,
         Command::Python { is_short: true } => python::short(&workspace)?,
         Command::Python { is_short: false } => python::run(&workspace)?,
+        Command::Cluster => python::cluster(&workspace)?,
         Command::Test => suite::run(&workspace)?,
     }
     Ok(ExitCode::SUCCESS)

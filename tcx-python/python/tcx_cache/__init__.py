@@ -48,6 +48,9 @@ from .modules.upkeep import RowFacts
 from .schema.tree import struct
 from .schema.types import Column, DType, bf16, f16, f32, f64, i8, i16, i32, i64, optional, typed, u8
 from .schema.types import bool_ as bool
+from .sharing.rank import Rank
+from .sharing.reports import SharedReport, SharedWorker, ShardReport
+from .sharing.sequence import Sequence
 
 if TYPE_CHECKING:
     from . import arrow, torch, torchcachex
@@ -89,8 +92,13 @@ __all__ = [
     "LoaderError",
     "MismatchError",
     "ModuleViolationError",
+    "Rank",
     "ReplacedError",
     "RowFacts",
+    "Sequence",
+    "ShardReport",
+    "SharedReport",
+    "SharedWorker",
     "SupersededError",
     "Table",
     "WarmReport",

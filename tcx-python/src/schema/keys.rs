@@ -62,6 +62,11 @@ impl Keys {
         Ok(Self(self.0.select(&positions)))
     }
 
+    /// A number that is the same for the same ids in the same order, and seldom for others.
+    fn digest_all(&self) -> u64 {
+        self.0.digest_all()
+    }
+
     /// A number for each id that is the same for equal ids, and seldom for others.
     fn digests(&self) -> Vec<u64> {
         (0..self.0.len()).map(|position| self.0.digest(position)).collect()

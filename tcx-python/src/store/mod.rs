@@ -7,6 +7,7 @@ mod mode;
 pub(crate) mod object_store;
 mod options;
 mod put;
+pub(crate) mod sharing;
 mod stats;
 
 use std::path::PathBuf;

@@ -15,6 +15,8 @@ use crate::workspace::Workspace;
 const REQUIREMENTS: &str = include_str!("pytorch.txt");
 /// The packages of the programs in `examples/python`, each in one version.
 const RECIPES: &str = include_str!("recipes.txt");
+/// Those of the program in `examples/cluster` for Ray.
+const RAY: &str = include_str!("ray.txt");
 /// Puts stubs of the CUDA libraries beside those of torch.
 const STUBS: &str = include_str!("cuda_stubs.py");
 
@@ -50,9 +52,18 @@ pub(crate) fn provide(workspace: &Workspace, torch: Torch) -> Result<PathBuf> {
 
 /// The Python of the programs in `examples/python`: further packages beside those of [`Torch::Pinned`].
 pub(crate) fn provide_recipes(workspace: &Workspace) -> Result<PathBuf> {
+    provide_beside(workspace, "python-recipes", RECIPES, "the programs of examples/python")
+}
+
+/// The Python of the program for Ray, likewise.
+pub(crate) fn provide_ray(workspace: &Workspace) -> Result<PathBuf> {
+    provide_beside(workspace, "python-ray", RAY, "Ray")
+}
+
+fn provide_beside(workspace: &Workspace, name: &str, requirements: &str, what: &str) -> Result<PathBuf> {
     let torch = packages(&provide(workspace, Torch::Pinned)?)?;
-    let place = workspace.root().join("target/python-recipes");
-    environment::provide_with(&place, RECIPES, "the programs of examples/python", &torch, |python| {
+    let place = workspace.root().join("target").join(name);
+    environment::provide_with(&place, requirements, what, &torch, |python| {
         let link = Path::new(&packages(python)?).join("torch.pth");
         std::fs::write(&link, &torch).on("write", &link)
     })

@@ -41,6 +41,17 @@ pub(super) fn package(workspace: &Workspace) -> Result<PathBuf> {
     installed(workspace, &wheel(workspace, &python)?)
 }
 
+/// The program of `examples/cluster` for Ray, and those for other launchers, with the library in the form that is built for tests.
+pub(crate) fn cluster(workspace: &Workspace) -> Result<()> {
+    let place = built(workspace)?;
+    let mut build = cargo("build");
+    build.current_dir(workspace.root()).args(ALL).args(["--example", "cluster"]);
+    process::run(&mut build, "`cargo build` of the example `cluster`")?;
+    let mut tests = tests(workspace, &pytorch::provide_ray(workspace)?, &place, &CLUSTER);
+    tests.env("TCX_CLUSTER", target(workspace).join("debug/examples/cluster"));
+    process::run(&mut tests, "`pytest` of the programs of examples/cluster")
+}
+
 /// The short form: the library as the other tests have it, one release of PyTorch, and few forks. Where PyTorch cannot be provided, it is
 /// skipped; where `TCX_REQUIRE` contains `pytorch`, that is a failure.
 pub(crate) fn short(workspace: &Workspace) -> Result<()> {
@@ -52,6 +63,13 @@ pub(crate) fn short(workspace: &Workspace) -> Result<()> {
             return Ok(());
         }
     };
+    let place = built(workspace)?;
+    test(workspace, &python, &place, &SHORT)?;
+    types(workspace, &python, &place)
+}
+
+/// The folder of the package, without a wheel.
+fn built(workspace: &Workspace) -> Result<PathBuf> {
     let mut build = cargo("build");
     // With the features of all, so that nothing is built twice.
     build.current_dir(workspace.root()).args(ALL).args(["--lib", "--bin", SERVER]);
@@ -61,8 +79,7 @@ pub(crate) fn short(workspace: &Workspace) -> Result<()> {
     let library = target(workspace).join("debug/lib_native.so");
     let native = place.join("tcx_cache/_native.abi3.so");
     fs::copy(&library, &native).on("copy", &library)?;
-    test(workspace, &python, &place, &SHORT)?;
-    types(workspace, &python, &place)
+    Ok(place)
 }
 
 fn target(workspace: &Workspace) -> PathBuf {
@@ -94,6 +111,9 @@ const RECIPES: Tests = Tests {
     files: &["tests/test_recipes.py", "tests/test_minilm.py"],
     variables: &[("TCX_REQUIRE", "recipes")],
 };
+
+const CLUSTER: Tests =
+    Tests { files: &["tests/test_ray.py", "tests/test_cluster.py"], variables: &[("TCX_REQUIRE", "ray")] };
 
 /// Builds the wheel, for every Python from 3.10 on.
 fn wheel(workspace: &Workspace, python: &Path) -> Result<PathBuf> {

@@ -34,6 +34,19 @@ class Inputs:
         object.__setattr__(self, "kwargs", kwargs)
 
 
+def as_inputs(loaded: Any) -> Inputs:
+    """What a loader returned, as arguments."""
+    if isinstance(loaded, Inputs):
+        return loaded
+    if isinstance(loaded, tuple) and not hasattr(loaded, "_fields"):
+        return Inputs(*loaded)
+    if isinstance(loaded, Mapping):
+        if not all(isinstance(name, str) for name in loaded):
+            raise InvalidBatchError("the loader returned a mapping whose keys are no names of arguments; return `tcx.Inputs(mapping)` to pass it as one argument")
+        return Inputs(**loaded)
+    return Inputs(loaded)
+
+
 @dataclass(frozen=True)
 class PerSample:
     """A list with one item for each sample."""

@@ -83,6 +83,9 @@ class Handle:
         return self._is_closed
 
 
+def rows_not_kept(stats: dict[str, Any]) -> int:
+    """How many computed rows this process has not kept, by its counters."""
+    return max(int(stats["rows_dropped"]) - int(stats["rows_superseded"]), 0)
+
+
 _INHERITED: list[_native.Store] = []
-
-

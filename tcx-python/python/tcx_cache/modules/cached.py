@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+import datetime
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Union
 
 import torch
 
 from .. import _native
-from ..batch.split import Inputs, Plan, plan
+from ..batch.split import Inputs, Plan, as_inputs, plan
 from ..engine import ids as keys
 from ..engine.rows import Found, Rows, timed
 from ..errors import InvalidBatchError, ModuleViolationError
 from ..schema.declared import Batch
 from ..schema.tree import Schema
+from ..sharing import settings
+from ..sharing.filling import Filler, Stop
+from ..sharing.leases import Job, warm_shared
+from ..sharing.rank import Rank
+from ..sharing.reports import SharedReport, ShardReport
+from ..sharing.sequence import Sequence
+from ..sharing.shards import warm_sharded
 from . import checks
 from .computing import Computing
-from .table import WarmReport, distinct_positions, reopen, travel, warm
+from .table import WarmReport, check_batch_size, distinct_positions, reopen, travel, warm
 from .upkeep import Upkeep, checked_view
 
 #: Loads the inputs of the samples with these ids: a tensor, a tuple of positional arguments, a mapping of keyword arguments, or
@@ -203,6 +211,79 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         """Computes the missing samples of these ids, in batches of this size, and shows a progress bar where tqdm is installed."""
         return warm(self, ids, lambda part: self.fetch(part, load), batch_size, progress)
 
+    def warm_shared(
+        self,
+        ids: Any,
+        load: Loader,
+        *,
+        batch_size: int = 64,
+        workers: int = 1,
+        job: str = "warm",
+        range_size: int | None = None,
+        expiry: float | datetime.timedelta = 120.0,
+        stop: Stop | None = None,
+    ) -> SharedReport:
+        """As :meth:`warm`, together with every process that makes the same call for the same cache directory, on this machine and on others:
+        workers. Each worker leases a part of the ids at a time, and computes what is missing there. The call returns when every id was found or
+        computed by some worker, and its row is durable.
+
+        A worker may come, be killed or leave at any time. The others take over what it leaves after ``expiry`` without a sign of life. A worker
+        that is taken for gone and is not computes some samples twice. That costs time, and never a row.
+
+        Args:
+            ids: All ids, the same in the same order in every worker: a list, a range, an array, the path of a file with one id a line, or a
+                :class:`tcx_cache.Sequence`. Ranges and sequences are not held in memory.
+            load: Returns the inputs of the samples with these ids, as for :meth:`fetch`.
+            batch_size: How many samples are computed together.
+            workers: How many threads load the next batches of a part while one is computed, if there are more than one.
+            job: The name of the job. Calls with the same name share their work, and must have the same ids.
+            range_size: How many ids a worker leases at a time, the same in all workers; by default there are about 4,096 parts.
+            expiry: The seconds without a sign of life after which a worker is taken for gone.
+            stop: Ends the call early when it is set, with everything durable that was computed. Ctrl-C does so with an exception.
+
+        Raises:
+            InvalidBatchError: if workers of this job have other ids.
+            InvalidSettingsError: if the cache is in an object store, or a setting makes no sense.
+            WrongModeError: if the mode is not ``read_write``.
+            FullError: if the folder is full.
+            IoError: if leases can be neither written nor listed for ``expiry``.
+        """
+        listed = Sequence.of(ids)
+        filler = self._filler(load, batch_size, workers, stop)
+        return warm_shared(filler, listed, Job(job, settings.range_size(range_size, listed.length), settings.expiry(expiry)))
+
+    def warm_sharded(
+        self,
+        ids: Any,
+        load: Loader,
+        *,
+        rank: Rank | None = None,
+        batch_size: int = 64,
+        workers: int = 1,
+        range_size: int | None = None,
+        stop: Stop | None = None,
+        progress: bool = True,
+    ) -> ShardReport:
+        """As :meth:`warm`, for the part of the ids of this process. :meth:`tcx_cache.Rank.from_env` says which that is: torchrun, Slurm and
+        Kubernetes set it. Every process makes durable what it computes; none waits for another.
+
+        If a rank dies, its part stays incomplete. The next call computes what is missing in it, and reports how much that was. To have other
+        processes take over at once, call :meth:`warm_shared`, which has the same arguments.
+
+        Args:
+            rank: The rank of this process, if the environment does not say it.
+            progress: Whether a progress bar is shown where tqdm is installed.
+
+        Raises:
+            InvalidSettingsError: as :meth:`tcx_cache.Rank.from_env`.
+            WrongModeError: if the handle keeps nothing.
+        """
+        return warm_sharded(self._filler(load, batch_size, workers, stop), Sequence.of(ids), rank, range_size, progress)
+
+    def _filler(self, load: Loader, batch_size: int, workers: int, stop: Stop | None) -> Filler:
+        check_batch_size(batch_size)
+        return Filler(self._rows, self._view, self.fetch, load, batch_size, settings.positive("workers", workers), stop)
+
     def verify(self, ids: Any, load: Loader) -> list[str]:
         """Computes the samples with these ids again, and compares them with the stored rows. Returns what differs, one line for each sample.
         Ids without a row are left out."""
@@ -286,19 +367,6 @@ def _explain(error: Exception, inputs: Inputs) -> None:
     is_list = any(isinstance(own, list) and own and isinstance(own[0], torch.Tensor) for own in inputs.args)
     if is_list and hasattr(error, "add_note"):
         error.add_note("tcx: `load` returned a list of tensors, which `forward` gets as a list; return `torch.stack(…)` if it expects one tensor")
-
-
-def as_inputs(loaded: Any) -> Inputs:
-    """What a loader returned, as arguments."""
-    if isinstance(loaded, Inputs):
-        return loaded
-    if isinstance(loaded, tuple) and not hasattr(loaded, "_fields"):
-        return Inputs(*loaded)
-    if isinstance(loaded, Mapping):
-        if not all(isinstance(name, str) for name in loaded):
-            raise InvalidBatchError("the loader returned a mapping whose keys are no names of arguments; return `tcx.Inputs(mapping)` to pass it as one argument")
-        return Inputs(**loaded)
-    return Inputs(loaded)
 
 
 def _moved(value: Any, device: torch.device) -> Union[Any, "list[Any]"]:

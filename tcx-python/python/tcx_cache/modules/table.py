@@ -8,12 +8,14 @@ from typing import Any, Generic
 
 from .. import _native
 from ..engine import ids as keys
+from ..engine.handle import rows_not_kept
 from ..engine.rows import Found, Opening, Rows, batches, timed
 from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
+from ..runtime.progress import progress
 from ..schema.declared import Batch
 from ..schema.tree import Schema, node
-from .upkeep import Upkeep, checked_view, progress
+from .upkeep import Upkeep, checked_view
 
 Compute = Callable[["list[Any]"], Any]
 
@@ -188,7 +190,7 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
     bar = progress(total, shown, f"warm {own.id}")
     samples = computed = 0
     waiting: list[Any] = []
-    before = not_kept(own)
+    before = rows_not_kept(own.stats())
     try:
         for part in batches(keys.unordered(ids), batch_size):
             missing = own.coverage(part).missing
@@ -202,7 +204,7 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
             fetch(waiting)
     finally:
         bar.close()
-    return WarmReport(samples, computed, not_kept(own) - before)
+    return WarmReport(samples, computed, rows_not_kept(own.stats()) - before)
 
 
 def check_batch_size(size: int) -> None:
@@ -213,12 +215,6 @@ def check_batch_size(size: int) -> None:
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise InvalidBatchError(f"batch_size: expected a positive integer, found {size!r}")
-
-
-def not_kept(own: Upkeep) -> int:
-    """How many computed rows this process has not kept."""
-    stats = own.stats()
-    return max(int(stats["rows_dropped"]) - int(stats["rows_superseded"]), 0)
 
 
 def distinct_positions(ids: list[Any]) -> list[int]:

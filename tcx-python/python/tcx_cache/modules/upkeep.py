@@ -166,23 +166,3 @@ def checked_view(number: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 32:
         raise InvalidBatchError(f"view: expected an integer from 0 to 4294967295, found {number!r}")
     return number
-
-
-def progress(total: int | None, shown: bool, label: str) -> Any:
-    """A progress bar, where tqdm is installed; it has a method `update`."""
-    if shown:
-        try:
-            from tqdm.auto import tqdm
-        except ImportError:
-            pass
-        else:
-            return tqdm(total=total, desc=label, unit=" samples")
-    return _Silent()
-
-
-class _Silent:
-    def update(self, _: int) -> None:
-        """Shows nothing."""
-
-    def close(self) -> None:
-        """Ends nothing."""

@@ -213,8 +213,12 @@ where
             match next {
                 NextRange::Finished => return self.check_len().map(|()| false),
                 NextRange::Wait(pause) => {
+                    let has_finished = !self.pending.is_empty();
                     self.settle(progress, before)?;
-                    self.wait(pause);
+                    // Its own ranges may have been the last ones.
+                    if !has_finished {
+                        self.wait(pause);
+                    }
                 }
                 NextRange::Compute { range, is_taken_over } => {
                     // For the rows of the worker that is gone. Those that are not found are computed.

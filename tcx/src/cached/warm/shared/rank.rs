@@ -133,12 +133,36 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
                 ),
                 "unset `RANK` and `WORLD_SIZE`, which are those of another program, or set the rank with `rank`",
             )),
+            _ => self.agrees_with_slurm(rank),
+        }
+    }
+
+    /// Refuses a rank that is not the one of Slurm, where both number the same processes. torchrun says that it has started this
+    /// process by `TORCHELASTIC_RUN_ID`, and numbers its processes in an order of its own.
+    fn agrees_with_slurm(&self, rank: Rank) -> Result<Rank> {
+        let Rank { rank: own, world } = rank;
+        match (self.number("SLURM_PROCID")?, self.number(self.tasks())?) {
+            (Some(task), Some(tasks))
+                if tasks == world && task != own && !self.has("TORCHELASTIC_RUN_ID") =>
+            {
+                Err(invalid(
+                    format!(
+                        "`RANK` is {own} and `SLURM_PROCID` is {task}, each of {world} processes: they contradict each other"
+                    ),
+                    "unset `RANK` and `WORLD_SIZE` if they are those of another program, or set the rank with `rank`",
+                ))
+            }
             _ => Ok(rank),
         }
     }
 
+    /// The variable with the number of tasks that have a rank of Slurm.
+    fn tasks(&self) -> &'static str {
+        if self.has("SLURM_STEP_NUM_TASKS") { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" }
+    }
+
     fn slurm(&self) -> Result<Rank> {
-        let tasks = if self.has("SLURM_STEP_NUM_TASKS") { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
+        let tasks = self.tasks();
         let rank = self.pair("SLURM_PROCID", tasks)?;
         if rank.world > 1 && !self.has("SLURM_STEP_ID") && !self.has("SLURM_STEPID") {
             return Err(invalid(
@@ -169,46 +193,38 @@ fn invalid(what: impl Into<Box<str>>, remedy: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Rank> {
+    /// The Python package reads the same list.
+    const CASES: &str = include_str!("rank_cases.txt");
+
+    fn read(variables: &str) -> Result<Rank> {
+        let variables = variables.split(' ').filter_map(|variable| variable.split_once('='));
+        let variables: Vec<_> = variables.filter(|(_, value)| !value.is_empty()).collect();
         let find = |name: &str| variables.iter().find(|(own, _)| *own == name);
         Rank::read(|name| find(name).map(|(_, value)| (*value).to_owned()))
     }
 
+    /// The environments that are refused or not, and what is expected of them.
+    fn cases(are_refused: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let cases = CASES.lines().filter_map(|line| line.split_once(" => "));
+        let cases: Vec<_> =
+            cases.filter(|(_, expected)| expected.starts_with("refused: ") == are_refused).collect();
+        assert!(cases.len() > 5);
+        cases.into_iter()
+    }
+
     #[test]
     fn launchers_say_the_rank() {
-        let rank = |rank, world| Rank { rank, world };
-        assert_eq!(read(&[("RANK", "3"), ("WORLD_SIZE", "8")]).unwrap(), rank(3, 8));
-        let slurm = [("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4"), ("SLURM_STEP_ID", "0")];
-        assert_eq!(read(&slurm).unwrap(), rank(1, 4));
-        // A step with fewer tasks than the allocation.
-        let step = [&slurm[..], &[("SLURM_STEP_NUM_TASKS", "2")]].concat();
-        assert_eq!(read(&step).unwrap(), rank(1, 2));
-        // torchrun in the tasks of Slurm.
-        let both =
-            [&slurm[..], &[("SLURM_STEP_NUM_TASKS", "4"), ("RANK", "9"), ("WORLD_SIZE", "16")]].concat();
-        assert_eq!(read(&both).unwrap(), rank(9, 16));
-        assert_eq!(read(&[("JOB_COMPLETION_INDEX", "0"), ("JOB_COMPLETIONS", "1")]).unwrap(), rank(0, 1));
+        for (variables, expected) in cases(false) {
+            assert_eq!(read(variables).unwrap().to_string(), expected, "{variables}");
+        }
     }
 
     #[test]
     fn a_malformed_or_contradictory_environment_is_refused_with_its_variables() {
-        let refused = |variables: &[(&str, &str)], what: &str| {
-            let error = read(variables).unwrap_err();
+        for (variables, expected) in cases(true) {
+            let (error, what) = (read(variables).unwrap_err(), expected.trim_start_matches("refused: "));
             assert_eq!(error.kind(), ErrorKind::InvalidSettings);
-            assert!(error.to_string().contains(what), "{error}");
-        };
-        refused(&[], "neither `RANK`, nor `SLURM_PROCID`");
-        refused(&[("RANK", "0")], "`RANK` is set, and `WORLD_SIZE` is not");
-        refused(&[("WORLD_SIZE", "2")], "`WORLD_SIZE` is set, and `RANK` is not");
-        refused(&[("RANK", "two"), ("WORLD_SIZE", "2")], "`RANK` is \"two\", expected a number");
-        refused(&[("RANK", "-1"), ("WORLD_SIZE", "2")], "`RANK` is \"-1\"");
-        refused(&[("RANK", "2"), ("WORLD_SIZE", "2")], "`RANK` is 2, and `WORLD_SIZE` is 2");
-        refused(&[("JOB_COMPLETION_INDEX", "1")], "`JOB_COMPLETIONS` is not");
-        refused(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")], "the batch script's own");
-        let world =
-            [("RANK", "0"), ("WORLD_SIZE", "1"), ("SLURM_PROCID", "3"), ("SLURM_STEP_NUM_TASKS", "8")];
-        refused(&world, "several tasks would have the same rank");
-        let array = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1"), ("SLURM_ARRAY_TASK_COUNT", "8")];
-        refused(&array, "a job array");
+            assert!(error.to_string().contains(what), "{variables}: {error}");
+        }
     }
 }

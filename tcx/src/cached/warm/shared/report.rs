@@ -77,15 +77,20 @@ pub struct ShardReport {
     pub asked: u64,
     /// The samples that were missing, and were computed. In a call after one whose ranks died, these are the samples that they left.
     pub computed: u64,
+    /// The rows that this process computed during the call and could not keep, because writing was off or the folder was full.
+    pub not_kept: u64,
     /// Whether it ended early, because it was [asked to](crate::Warming::stop).
     pub stopped: bool,
 }
 
-/// `rank 3 of 8: 20 of 1,000 samples computed`.
+/// `rank 3 of 8: 20 of 1,000 samples computed, 8 not kept, stopped early`.
 impl fmt::Display for ShardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rank, asked, computed, stopped } = self;
+        let Self { rank, asked, computed, not_kept, stopped } = self;
         write!(f, "{rank}: {} of {} samples computed", HumanCount(*computed), HumanCount(*asked))?;
+        if *not_kept > 0 {
+            write!(f, ", {} not kept", HumanCount(*not_kept))?;
+        }
         f.write_str(if *stopped { ", stopped early" } else { "" })
     }
 }

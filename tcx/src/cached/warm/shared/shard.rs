@@ -108,6 +108,7 @@ impl<M: CachedModule> Warming<'_, M> {
         let rank = sharing.rank.map_or_else(Rank::from_env, Ok).map_err(in_module)?;
         let range_size = sharing.range_size(ids.len()).map_err(in_module)?;
         let filler = Filler { cached, view, workers, stop: &stop, load };
+        let before = cached.rows().stats().rows_not_kept();
         let _instead = cached.computing.behind_bar();
         let rows = cached.rows().for_call();
         let samples = ids.len().and_then(|len| usize::try_from(len / rank.world()).ok()).unwrap_or_default();
@@ -115,9 +116,10 @@ impl<M: CachedModule> Warming<'_, M> {
         let done = fill_shard(&filler, &mut ids, rank, range_size, &mut progress);
         // Whatever stopped it, what is finished stays.
         let flushed = progress.flush(cached);
+        let not_kept = cached.rows().stats().rows_not_kept().saturating_sub(before);
         let (asked, stopped) = done?;
         flushed?;
-        Ok(ShardReport { rank, asked, computed: progress.computed as u64, stopped })
+        Ok(ShardReport { rank, asked, computed: progress.computed as u64, not_kept, stopped })
     }
 }
 

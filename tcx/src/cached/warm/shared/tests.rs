@@ -261,3 +261,23 @@ fn ranks_divide_the_ids_and_a_later_call_says_what_one_has_left() {
     assert!(squares.coverage(&ids).unwrap().is_complete());
     assert_eq!(run(1).to_string(), format!("rank 1 of 3: 0 of {left} samples computed"));
 }
+
+#[test]
+fn the_report_of_a_rank_counts_rows_that_a_full_folder_did_not_keep() {
+    let (dir, ids) = (tempfile::tempdir().unwrap(), up_to(30));
+    open(dir.path()).warm(&ids[..10], load).unwrap();
+    let cache = Cache::builder().max_bytes(1, crate::WhenFull::StopWriting).open(dir.path()).unwrap();
+    let squares = cache.module(Squares {}).unwrap();
+    let report = squares.warming().rank(Rank::new(0, 1).unwrap()).run_sharded(&ids, load).unwrap();
+    assert_eq!((report.computed, report.not_kept), (20, 20));
+    assert_eq!(report.to_string(), "rank 0 of 1: 20 of 30 samples computed, 20 not kept");
+}
+
+#[test]
+fn a_work_range_is_as_long_as_in_python() {
+    // Workers of both languages may share a job. The Python package has the same list in its tests.
+    let size = |ids| super::settings::Sharing::default().range_size(ids).unwrap();
+    let ids = [0, 1000, 262_144, 266_240, 100_000_000].map(Some);
+    assert_eq!(ids.map(size), [64, 64, 64, 128, 24_448]);
+    assert_eq!(size(None), 4096);
+}

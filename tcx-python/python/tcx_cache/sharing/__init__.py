@@ -1,0 +1,1 @@
+"""Filling a cache from several processes and machines: by leases of work ranges, or by rank."""
