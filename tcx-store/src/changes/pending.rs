@@ -248,6 +248,12 @@ impl Seen {
         self.own.push(attempt.clone());
     }
 
+    /// Whether nothing was invalidated or replaced in between, as far as `now` knows, nor failed to be.
+    pub(crate) fn is_as_of(&self, now: &Self) -> bool {
+        let failed = |own: &Self| own.pending.last().map(|last| last.order);
+        (self.number, self.recomputed, failed(self)) == (now.number, now.recomputed, failed(now))
+    }
+
     fn knew(&self, pending: &Pending) -> bool {
         self.pending.last().is_some_and(|last| pending.order <= last.order)
     }

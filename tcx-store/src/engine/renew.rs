@@ -10,8 +10,8 @@ impl Core {
     /// From here on the lookup knows what is known now. The rows that it found before are looked for again if something was invalidated
     /// or replaced since: what is computed because one of them is rejected outlives that change, and must not undo it.
     pub(super) fn renew(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
-        let (before, now) = (lookup.seen(), self.seen());
-        if (now.number, now.recomputed) != (before.number, before.recomputed) {
+        let now = self.seen();
+        if !lookup.seen().is_as_of(&now) {
             for position in 0..lookup.len() {
                 if !lookup.is_missing(position) {
                     lookup.reopen(position, Cause::Absent);
@@ -29,8 +29,7 @@ impl Core {
     /// Returns an error if the folder is not the one that was opened.
     pub(crate) fn is_current(&self, lookup: &Lookup) -> Result<bool> {
         self.refresh_before_computing(lookup.seen())?;
-        let (before, now) = (lookup.seen(), self.seen());
-        Ok((now.number, now.recomputed) == (before.number, before.recomputed))
+        Ok(lookup.seen().is_as_of(&self.seen()))
     }
 
     /// Looks for all rows as they are now, as far as there are changes that the lookup did not know.

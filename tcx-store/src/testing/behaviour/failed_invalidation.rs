@@ -24,6 +24,25 @@ fn on_a_full_disk(dir: &Path) -> (Store, Arc<AtomicBool>) {
 }
 
 #[test]
+fn a_row_for_a_rejected_one_outlives_an_invalidation_that_failed_before_the_rejection() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, full) = on_a_full_disk(dir.path());
+    compute(&store, &["x"], 1);
+    store.flush().unwrap();
+    let mut rows = store.lookup(keys(&["x"])).unwrap();
+    full.store(true, SeqCst);
+    store.invalidate(&keys(&["x"])).unwrap_err();
+    full.store(false, SeqCst);
+    assert!(!store.reject(&mut rows, &[0]).unwrap(), "the row that was found is dead");
+    assert!(rows.is_missing(0));
+    store.insert(&mut rows, &[0], column(&[7])).unwrap();
+    store.flush().unwrap();
+    assert_eq!(values(&store, &["x"]), [7]);
+    assert_eq!(values(&process(dir.path()), &["x"]), [7]);
+    assert_eq!(store.stats().rows_dropped, 0);
+}
+
+#[test]
 fn a_row_that_is_computed_after_a_failed_invalidation_outlives_it() {
     let dir = tempfile::tempdir().unwrap();
     let (store, full) = on_a_full_disk(dir.path());

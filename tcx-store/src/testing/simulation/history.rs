@@ -58,6 +58,13 @@ pub(super) struct Row {
     pub(super) place: Option<Place>,
     /// The invalidation by which it takes the place of what was there.
     pub(super) replaces: Option<usize>,
+    /// The stamp under which it was computed, where rows have stamps.
+    pub(super) stamp: Option<u64>,
+    /// It takes the place of a row that was found and rejected, or has another stamp, unless one was recomputed since: its lookup has
+    /// counted those at some time between these.
+    pub(super) rejects: Option<(u64, u64)>,
+    /// It was put by this handle, which learns if it is lost.
+    pub(super) put_by: Option<usize>,
 }
 
 impl Row {
@@ -65,6 +72,25 @@ impl Row {
     /// one that was accepted last is.
     pub(super) fn age(&self) -> (bool, Option<u64>) {
         (self.recompute.is_some(), self.accepted)
+    }
+
+    /// Whether it is newer than another row of its key, view and session; `None` where that is not certain.
+    pub(super) fn is_newer_than(&self, other: &Self) -> Option<bool> {
+        if self.yields_to(other)? {
+            return Some(false);
+        }
+        Some(other.yields_to(self)? || self.age() > other.age())
+    }
+
+    /// Whether it takes the place of a rejected row, and the other was recomputed since that was looked up.
+    fn yields_to(&self, other: &Self) -> Option<bool> {
+        let (Some((from, until)), Some(accepted)) = (self.rejects, other.accepted) else {
+            return Some(false);
+        };
+        if other.recompute.is_none() || other.rejects.is_some() || accepted < from {
+            return Some(false);
+        }
+        (accepted > until).then_some(true)
     }
 }
 
@@ -90,6 +116,8 @@ pub(super) struct Invalidation {
     pub(super) spares: BTreeSet<usize>,
     /// The row that takes the place of those that it kills.
     pub(super) replaced_by: Option<usize>,
+    /// When that row was accepted.
+    pub(super) replaced_at: Option<u64>,
     /// Whether it kills nothing, since the tombstone that commits a recomputed row was not created yet.
     pub(super) is_to_come: bool,
     /// The folder in which it happened, if that is certain: who opens another cannot know of it.
@@ -104,8 +132,14 @@ impl Invalidation {
             return was_stored && row.born < limit && row.place.is_some() && row.place == self.place;
         }
         // A row that waits to take the place of others gets its number later than its lookup.
-        let is_late = row.recompute.is_some() && row.acknowledged.is_none_or(|at| at >= self.begun);
+        let is_late = self.makes_way_for(row) && row.acknowledged.is_none_or(|at| at >= self.begun);
         row.looked < self.begun && !is_late && self.may_kill(number, row)
+    }
+
+    /// Whether it is the tombstone of a row that the row's own process has recomputed, which may be older than this recomputed row.
+    fn makes_way_for(&self, row: &Row) -> bool {
+        let is_seen = |at: u64| row.rejects.is_none_or(|(_, until)| at <= until);
+        row.recompute.is_some() && self.session == Some(row.session) && self.replaced_at.is_some_and(is_seen)
     }
 
     pub(super) fn may_kill(&self, number: usize, row: &Row) -> bool {

@@ -1,45 +1,111 @@
 //! Lookups of a simulated process, and the rows that it computes for those that are missing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::operation::HANDLES;
+use super::oracle::{Glance, Kind};
 use super::process::{Pending, Process, Session};
+use super::schedule::fresh;
 use crate::{Column, Keys, LookupOptions};
 
+/// What is looked up, and how.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) keys: Vec<&'static str>,
+    pub(super) view: u32,
+    pub(super) replaces: Option<usize>,
+    /// Only rows with these stamps are found.
+    pub(super) stamps: Option<BTreeMap<&'static str, u64>>,
+    /// Values are to be put for those that are missing.
+    pub(super) puts: bool,
+    /// Nothing is stale.
+    pub(super) is_fresh: bool,
+    /// It waits, though nothing is missing: rows may be rejected.
+    pub(super) is_kept: bool,
+}
+
 pub(super) fn lookup(process: &Process, keys: Vec<&'static str>, view: u32, replaces: Option<usize>) {
+    let stamps = process.stamps(&keys, false).filter(|_| !process.observes());
+    look_up(process, Request { keys, view, replaces, stamps, ..Request::default() });
+}
+
+pub(super) fn look_up(process: &Process, request: Request) {
     let Some(session) = process.session() else { return };
+    let Request { keys, view, replaces, stamps, puts, is_fresh, is_kept } = request;
     let number = session.number();
     let by = replaces.map(|handle| number * HANDLES + handle);
     let mut glance = process.world.oracle().lookup_begins(number, by, process.millis());
-    let (unread, faulty) = (process.unread_changes(), process.faulty_listings());
-    let ids = Keys::text(&keys, view).unwrap();
-    let looked_up = match replaces {
-        Some(handle) => session.store.lookup_with(
-            ids,
-            LookupOptions { recompute: Some(&session.recomputes[handle]), ..LookupOptions::default() },
-        ),
-        None => session.store.lookup(ids),
+    let since = process.world.oracle().now();
+    let watch = Watch::new(process, &session);
+    let mut ids = Keys::text(&keys, view).unwrap();
+    if let Some(stamps) = &stamps {
+        let stamps: Vec<u8> = keys.iter().flat_map(|key| stamps[key].to_le_bytes()).collect();
+        ids = ids.with_stamps(Column::dense(&stamps)).unwrap();
+    }
+    glance.ask_for(stamps);
+    let recompute = replaces.map(|handle| &session.recomputes[handle]);
+    let ask = || {
+        if puts {
+            session.store.lookup_to_put(ids, recompute)
+        } else {
+            session.store.lookup_with(ids, LookupOptions { recompute, ..LookupOptions::default() })
+        }
     };
-    let lookup = match looked_up {
+    let lookup = match if is_fresh { fresh(ask) } else { ask() } {
         Ok(lookup) => lookup,
         Err(error) => return process.failed(&error),
     };
-    let mut pending = Pending { lookup, glance: glance.clone(), keys, session };
+    let mut pending = Pending { lookup, glance, keys, session, replaced: BTreeSet::new() };
     process.see_misled(&pending.session);
-    let found: Vec<Option<i64>> = (0..pending.keys.len()).map(|position| pending.value(position)).collect();
-    for (key, found) in pending.keys.iter().zip(&found) {
-        process.world.oracle().looked_up(&mut glance, key, view, *found);
+    if is_fresh && watch.is_sure(process, &pending.session) {
+        let oracle = process.world.oracle();
+        if puts {
+            oracle.lists(&mut pending.glance, since);
+        }
+        // Changes are looked for before rows are computed.
+        if puts || pending.lookup.missing() > 0 {
+            oracle.knows(&mut pending.glance, since);
+        }
     }
-    process.world.note(|| format!("process {}: found {found:?}", process.number));
-    process.set_found(found);
-    if unread.0 || process.unread_changes() != unread {
-        // It may commit the row that takes the place of a missing one: nothing that is computed outlives it.
-        glance.unsettle();
-    }
-    if faulty.0 || process.faulty_listings() != faulty {
-        glance.go_astray();
-    }
-    pending.glance = glance;
-    if pending.lookup.missing() > 0 {
+    pending.judge_all(process);
+    watch.excuse(process, &mut pending.glance);
+    if is_kept || pending.lookup.missing() > 0 {
         process.push(pending);
+    }
+}
+
+/// What could not be read or seen while rows were looked up.
+pub(super) struct Watch {
+    unread: (bool, usize),
+    faulty: (bool, usize),
+    failed_listings: u64,
+}
+
+impl Watch {
+    pub(super) fn new(process: &Process, session: &Session) -> Self {
+        let failed_listings = session.store.stats().failed_listings;
+        Self { unread: process.unread_changes(), faulty: process.faulty_listings(), failed_listings }
+    }
+
+    /// Whether everything was seen as it is.
+    pub(super) fn is_sure(&self, process: &Process, session: &Session) -> bool {
+        let is_listed = session.store.stats().failed_listings == self.failed_listings;
+        is_listed && !self.is_unread(process) && !session.store.is_inherited()
+    }
+
+    fn is_unread(&self, process: &Process) -> bool {
+        self.unread.0 || process.unread_changes() != self.unread
+    }
+
+    /// What is not sure is not held against the lookup.
+    pub(super) fn excuse(&self, process: &Process, glance: &mut Glance) {
+        if self.is_unread(process) {
+            // It may commit the row that takes the place of a missing one: nothing that is computed outlives it.
+            glance.unsettle();
+        }
+        if self.faulty.0 || process.faulty_listings() != self.faulty {
+            glance.go_astray();
+        }
     }
 }
 
@@ -54,13 +120,22 @@ pub(super) fn lookup_again(process: &Process, pending: usize) {
 
 pub(super) fn insert(process: &Process, pending: usize, most: usize, handle: usize) {
     let Some(mut pending) = process.take(pending) else { return };
+    if process.has_stamps() && pending.lookup.keys().stamps().is_none() {
+        // What is inserted has a stamp.
+        return;
+    }
     let mut positions = pending.lookup.distinct_missing_positions();
     positions.truncate(most);
     let view = pending.lookup.keys().view();
+    // A tombstone is written for all of them, if it is for one.
+    let is_replaced =
+        |&at: &usize| pending.lookup.is_replaced(at) || pending.replaced.contains(pending.keys[at]);
+    let rejects = positions.iter().any(is_replaced);
+    let kind = Kind { rejects, put_by: pending.lookup.is_for_puts().then_some(handle) };
     let mut oracle = process.world.oracle();
     let rows: Vec<i64> = positions
         .iter()
-        .map(|&at| oracle.computed(&pending.glance, pending.keys[at], view, process.millis()))
+        .map(|&at| oracle.computed(&pending.glance, pending.keys[at], view, process.millis(), kind))
         .collect();
     drop(oracle);
     let values: Vec<u8> = rows.iter().flat_map(|row| row.to_le_bytes()).collect();
@@ -88,10 +163,28 @@ impl Pending {
         (!missing).then(|| i64::from_le_bytes(self.lookup.bytes(0, position).try_into().unwrap()))
     }
 
+    /// Judges what the lookup has found, and what it has missed.
+    pub(super) fn judge_all(&mut self, process: &Process) {
+        let found: Vec<Option<i64>> = (0..self.keys.len()).map(|position| self.value(position)).collect();
+        let view = self.lookup.keys().view();
+        for (&key, found) in self.keys.iter().zip(&found) {
+            let mut oracle = process.world.oracle();
+            oracle.looked_up(&mut self.glance, key, view, *found);
+            if found.is_some() {
+                self.replaced.remove(key);
+            } else if oracle.is_outdated(&self.glance, key, view) {
+                self.replaced.insert(key);
+            }
+        }
+        process.world.note(|| format!("process {}: found {found:?}", process.number));
+        process.set_found(found);
+    }
+
     /// What was found meanwhile is what the lookup asked for.
-    fn check(&self, process: &Process) {
+    pub(super) fn check(&mut self, process: &Process) {
         for (position, key) in self.keys.iter().enumerate() {
             if let Some(value) = self.value(position) {
+                self.replaced.remove(key);
                 let (mut glance, view) = (self.glance.clone(), self.lookup.keys().view());
                 process.world.oracle().looked_up(&mut glance, key, view, Some(value));
             }

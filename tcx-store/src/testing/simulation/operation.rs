@@ -7,6 +7,7 @@ use super::chance::Chance;
 use super::history::Matcher;
 use super::lookups::{insert, lookup, lookup_again};
 use super::process::{Process, Session};
+use super::renewals::{Judging, judge, reject};
 use super::schedule::{Clock, fresh, in_process};
 use crate::sys::clock;
 use crate::upkeep::compaction::Effort;
@@ -70,6 +71,20 @@ pub(super) enum Operation {
         segment: usize,
         rows: usize,
     },
+    /// Looks rows up to judge or to put them.
+    Judge(Judging),
+    /// Rejects rows that a waiting lookup has found: those whose bit is set.
+    Reject {
+        pending: usize,
+        positions: usize,
+        fresh: bool,
+    },
+    /// As [`Flush`](Self::Flush), from true listings.
+    FlushFreshly {
+        handle: usize,
+    },
+    /// The source of a sample changes.
+    Change(&'static str),
 }
 
 type Choice = fn(&mut Chance, &Process) -> Operation;
@@ -103,6 +118,24 @@ const OF_THE_WRITER: [(usize, Choice); 8] = [
     (6, |chance, _| Operation::Collect(Duration::from_secs(chance.pick(&[0, 0, 5])))),
     (4, |_, _| Operation::Close),
 ];
+
+/// What every thread does as well, if it rejects and puts.
+const OF_A_RENEWER: [(usize, Choice); 4] = [
+    (8, |chance, _| Operation::Invalidate(match_any(chance))),
+    (20, |chance, process| Operation::Judge(Judging::choose(chance, process))),
+    (20, |chance, process| Operation::Reject {
+        pending: chance.below(process.pending().max(1)),
+        positions: 1 + chance.below(15),
+        fresh: chance.permille(500),
+    }),
+    (5, |chance, process| {
+        if process.has_stamps() { Operation::Change(chance.pick(&KEYS)) } else { lookup_any(chance, process) }
+    }),
+];
+
+/// What it does as well, if it puts.
+const OF_A_PUTTER: [(usize, Choice); 1] =
+    [(10, |chance, _| Operation::FlushFreshly { handle: chance.below(HANDLES) })];
 
 /// What it does as well, if it cuts segments down.
 const OF_A_TRIMMER: [(usize, Choice); 1] =
@@ -140,7 +173,13 @@ impl Operation {
         let of_the_writer = if writes { &OF_THE_WRITER[..] } else { &[] };
         let of_a_trimmer = if writes && process.habits().trims { &OF_A_TRIMMER[..] } else { &[] };
         let of_an_ager = if writes && process.habits().ages { &OF_AN_AGER[..] } else { &[] };
-        let choices = || OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_trimmer).chain(of_an_ager);
+        let renews = process.habits().renews;
+        let of_a_renewer = if renews { &OF_A_RENEWER[..] } else { &[] };
+        let of_a_putter = if writes && renews { &OF_A_PUTTER[..] } else { &[] };
+        let choices = || {
+            let choices = OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_trimmer).chain(of_an_ager);
+            choices.chain(of_a_renewer).chain(of_a_putter)
+        };
         let mut at = chance.below(choices().map(|(weight, _)| weight).sum());
         for (weight, choice) in choices() {
             if at < *weight {
@@ -153,7 +192,15 @@ impl Operation {
 
     /// Whether it needs no more than the files of the store.
     fn reads(&self) -> bool {
-        matches!(self, Self::Lookup { .. } | Self::LookupAgain { .. } | Self::Insert { .. })
+        matches!(
+            self,
+            Self::Lookup { .. }
+                | Self::LookupAgain { .. }
+                | Self::Insert { .. }
+                | Self::Judge(_)
+                | Self::Reject { .. }
+                | Self::Change(_)
+        )
     }
 
     pub(super) fn run(self, process: &Process) {
@@ -180,6 +227,14 @@ impl Operation {
             (Self::Insert { pending, most, handle }, _) => insert(process, pending, most, handle),
             (Self::Seal, Some(session)) => drop(seal(process, session)),
             (Self::Flush { handle }, Some(session)) => flush(process, session, handle),
+            (Self::FlushFreshly { handle }, Some(session)) => {
+                process.world.oracle().seals_freshly(session.number(), true);
+                fresh(|| flush(process, session, handle));
+                process.world.oracle().seals_freshly(session.number(), false);
+            }
+            (Self::Judge(judging), _) => judge(process, judging),
+            (Self::Reject { pending, positions, fresh }, _) => reject(process, pending, positions, fresh),
+            (Self::Change(key), _) => process.world.stamps.change(key),
             (Self::Write, Some(session)) => {
                 process.world.oracle().seal_begins(session.number());
                 let written = session.seal_queue().write_all();

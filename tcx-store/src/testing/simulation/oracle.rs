@@ -4,6 +4,8 @@
 //! and an end; what lies between may have happened at any time in between, and is never held against the engine.
 
 mod aged;
+mod put;
+mod renewed;
 mod replaced;
 mod tests;
 mod verdict;
@@ -12,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{Invalidation, Matcher, Outcome, Row};
 use super::places::{Place, Places};
+use put::Puts;
+pub(super) use renewed::Kind;
 
 /// What one opening of the store is sure to know.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ struct Session {
     refused: bool,
     /// How many seals it has begun.
     seals: usize,
+    /// The seal under way sees the folder as it is: when it began.
+    seals_freshly: Option<u64>,
 }
 
 /// What a lookup was sure to know when it began, and so what it may be blamed for.
@@ -49,6 +55,10 @@ pub(super) struct Glance {
     settled: BTreeSet<usize>,
     /// It may have known a tombstone without the replacement that it commits.
     is_astray: bool,
+    /// It has counted the rows that were recomputed by this time at the earliest.
+    counted: u64,
+    /// The stamps that it asks for, by key; unless it takes rows of any.
+    stamps: Option<BTreeMap<&'static str, u64>>,
 }
 
 impl Glance {
@@ -63,6 +73,11 @@ impl Glance {
     }
 }
 
+/// The number of the recompute session to which the rows belong that take the place of rejected ones. It looks nothing up.
+fn rejections_of(session: usize) -> usize {
+    usize::MAX - session
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     time: u64,
@@ -72,6 +87,8 @@ pub(super) struct Oracle {
     places: Places,
     /// How many rows a handle of a session has lost since it was told last.
     losses: BTreeMap<(usize, usize), usize>,
+    /// What a handle of a session has put since.
+    puts: BTreeMap<(usize, usize), Puts>,
     /// Stores may be refused: there are two identities, or another folder came into place.
     pub(super) may_refuse: bool,
     /// What a lookup does not find may be there all the same.
@@ -102,8 +119,18 @@ impl Oracle {
     /// A store was opened: with a fresh listing begun at `fresh`, or with one that may have been stale.
     pub(super) fn opened(&mut self, process: usize, identity: u8, fresh: Option<u64>) -> usize {
         let (honours, settled) = (BTreeSet::new(), BTreeSet::new());
-        let (misled, refused, fresh_since, seals) = (false, false, 0, 0);
-        let new = Session { process, identity, fresh_since, honours, settled, misled, refused, seals };
+        let (misled, refused, fresh_since, seals, seals_freshly) = (false, false, 0, 0, None);
+        let new = Session {
+            process,
+            identity,
+            fresh_since,
+            honours,
+            settled,
+            misled,
+            refused,
+            seals,
+            seals_freshly,
+        };
         self.sessions.push(new);
         let session = self.sessions.len() - 1;
         if let Some(since) = fresh {
@@ -148,8 +175,21 @@ impl Oracle {
             settled.clear();
         }
         let place = self.places.current();
-        let (ended, is_astray) = (u64::MAX, false);
-        Glance { session, recompute, begun, ended, fresh_since, at, place, honours, settled, is_astray }
+        let (ended, is_astray, counted, stamps) = (u64::MAX, false, begun, None);
+        Glance {
+            session,
+            recompute,
+            begun,
+            ended,
+            fresh_since,
+            at,
+            place,
+            honours,
+            settled,
+            is_astray,
+            counted,
+            stamps,
+        }
     }
 
     /// What the lookup has found for a key: a value, or nothing.
@@ -165,14 +205,23 @@ impl Oracle {
     }
 
     /// A row is computed for a key that was missing at this glance: its value.
-    pub(super) fn computed(&mut self, glance: &Glance, key: &'static str, view: u32, born: u64) -> i64 {
+    pub(super) fn computed(
+        &mut self,
+        glance: &Glance,
+        key: &'static str,
+        view: u32,
+        born: u64,
+        kind: Kind,
+    ) -> i64 {
+        let rejects = (kind.rejects && glance.recompute.is_none()).then_some((glance.counted, glance.ended));
+        let rejections = || rejects.is_some().then(|| rejections_of(glance.session));
         self.rows.push(Row {
             key,
             view,
             identity: self.sessions[glance.session].identity,
             session: glance.session,
             born,
-            recompute: glance.recompute,
+            recompute: glance.recompute.or_else(rejections),
             looked: glance.ended,
             looked_in: glance.place,
             settled: glance.settled.clone(),
@@ -183,6 +232,9 @@ impl Oracle {
             acknowledged: None,
             place: None,
             replaces: None,
+            stamp: glance.stamp(key),
+            rejects,
+            put_by: kind.put_by,
         });
         self.rows.len() as i64 - 1
     }
@@ -204,16 +256,19 @@ impl Oracle {
 
     /// A flush of the handle has succeeded but for these losses.
     pub(super) fn reported(&mut self, session: usize, handle: usize, reported: Option<&str>) {
-        let lost = self.losses.remove(&(session, handle));
-        let is_right = match (lost, reported) {
-            (Some(rows), Some(reported)) => reported.starts_with(&format!("{rows} computed row")),
-            (lost, reported) => lost.is_none() && reported.is_none(),
-        };
+        let lost = self.losses.remove(&(session, handle)).unwrap_or(0);
+        let puts = self.puts.remove(&(session, handle)).unwrap_or_default();
+        let count = reported.map_or(Some(0), |reported| reported.split(" computed row").next()?.parse().ok());
+        let is_right = count.is_some_and(|count| (lost + puts.lost..=lost + puts.doubtful).contains(&count));
         if !is_right {
-            let (lost, reported) = (lost.unwrap_or(0), reported.unwrap_or("nothing"));
+            let reported = reported.unwrap_or("nothing");
             self.violated(format!(
-                "unreported: handle {handle} has lost {lost} rows, and was told {reported}"
+                "unreported: handle {handle} has lost {lost} rows, and of those it put {} to {}, and was told {reported}",
+                puts.lost, puts.doubtful
             ));
+        }
+        if count == Some(lost) {
+            self.have_survived(&puts);
         }
     }
 
@@ -240,11 +295,13 @@ impl Oracle {
             self.rows[row].replaces = Some(replaces);
             let spared = |other: &&usize| {
                 let other = &self.rows[**other];
-                other.generation == generation && other.age() >= self.rows[row].age()
+                let is_newer = || other.is_newer_than(&self.rows[row]) == Some(true);
+                other.generation == generation && (other.replaces == Some(replaces) || is_newer())
             };
             self.invalidations[replaces].spares = rows.iter().filter(spared).copied().collect();
             self.invalidations[replaces].is_to_come = true;
             self.invalidations[replaces].replaced_by = Some(row);
+            self.invalidations[replaces].replaced_at = self.rows[row].accepted;
         }
         rows
     }
@@ -264,6 +321,10 @@ impl Oracle {
             let is_same = own.sealing.is_some_and(|since| !self.places.switched_since(since));
             own.place = (is_same && own.looked_in == here).then_some(here);
             is_certain |= own.place.is_some();
+            if let Some(handle) = own.put_by {
+                self.put_is_sealed(row, session, handle);
+            }
+            let own = &self.rows[row];
             let is_astray = own.looked_in != here;
             match self.rows[row].replaces {
                 // A row that has died or expired before it was sealed replaces nothing. One that was looked up in another folder knew
@@ -286,7 +347,7 @@ impl Oracle {
     pub(super) fn invalidate(&mut self, session: Option<usize>, matcher: Matcher) -> usize {
         let begun = self.now();
         let (outcome, spares, is_to_come, place) = (Outcome::Open, BTreeSet::new(), false, None);
-        let replaced_by = None;
+        let (replaced_by, replaced_at) = (None, None);
         self.invalidations.push(Invalidation {
             matcher,
             session,
@@ -294,6 +355,7 @@ impl Oracle {
             outcome,
             spares,
             replaced_by,
+            replaced_at,
             is_to_come,
             place,
         });

@@ -1,6 +1,6 @@
 //! A simulated process: a store that comes and goes, and the lookups that wait to be completed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,9 +10,11 @@ use super::operation::HANDLES;
 use super::oracle::{Glance, Oracle};
 use super::run::Setup;
 use super::schedule::{Task, Tasks, in_process};
+use super::stamps::Stamps;
 use super::weather::Weather;
 use crate::write::seal_queue::SealQueue;
-use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession, Spec, Store};
+use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession};
+use crate::{Spec, StampType, Store};
 
 const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
 
@@ -21,11 +23,13 @@ const OUTPUT: ColumnType = ColumnType::Dense { dtype: DType::I64, shape: &[] };
 pub(super) struct World {
     pub(super) folder: Arc<Folder>,
     oracle: Mutex<Oracle>,
+    /// The stamps that the sources of the samples have now.
+    pub(super) stamps: Stamps,
 }
 
 impl World {
     pub(super) fn new(folder: Arc<Folder>) -> Self {
-        Self { folder, oracle: Mutex::default() }
+        Self { folder, oracle: Mutex::default(), stamps: Stamps::default() }
     }
 
     pub(super) fn oracle(&self) -> MutexGuard<'_, Oracle> {
@@ -68,6 +72,8 @@ pub(super) struct Pending {
     pub(super) glance: Glance,
     pub(super) keys: Vec<&'static str>,
     pub(super) session: Arc<Session>,
+    /// The keys that are missing because of rows that were found: what is computed for them takes the place of these.
+    pub(super) replaced: BTreeSet<&'static str>,
 }
 
 /// What the threads of one process share.
@@ -80,6 +86,7 @@ pub(super) struct Process {
     pub(super) options: Options,
     habits: Habits,
     observes: bool,
+    has_stamps: bool,
     /// How often it has forked: the child is the one that goes on.
     forks: AtomicU64,
     memory: Mutex<Memory>,
@@ -94,6 +101,15 @@ pub(super) struct Habits {
     pub(super) trims: bool,
     /// Whether it invalidates by age.
     pub(super) ages: bool,
+    /// Whether it rejects rows that it has found, and puts values.
+    pub(super) renews: bool,
+}
+
+impl Habits {
+    /// Of a process that looks up and computes, as all do.
+    pub(super) fn plain(recomputes: usize) -> Self {
+        Self { recomputes, trims: false, ages: false, renews: false }
+    }
 }
 
 /// What is gone when the process dies.
@@ -121,7 +137,8 @@ impl Process {
         let (tasks, habits, memory) = (Tasks::default(), setup.habits, Mutex::default());
         let observes = number == setup.processes;
         let forks = AtomicU64::new(0);
-        Self { number, world, storage, tasks, options, habits, observes, forks, memory }
+        let has_stamps = setup.stamps;
+        Self { number, world, storage, tasks, options, habits, observes, has_stamps, forks, memory }
     }
 
     /// The time of the folder.
@@ -131,6 +148,16 @@ impl Process {
 
     pub(super) fn habits(&self) -> Habits {
         self.habits
+    }
+
+    /// Whether rows have stamps.
+    pub(super) fn has_stamps(&self) -> bool {
+        self.has_stamps
+    }
+
+    /// Whether it sees everything as it is, and asks for rows of any stamp.
+    pub(super) fn observes(&self) -> bool {
+        self.observes
     }
 
     fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {
@@ -204,7 +231,8 @@ impl Process {
     pub(super) fn open(&self, fresh: bool) -> bool {
         let identity = self.memory().identity;
         let since = self.world.oracle().now();
-        let open = || Store::without_writer(self.storage.clone(), spec(identity), &self.options);
+        let open =
+            || Store::without_writer(self.storage.clone(), spec(identity, self.has_stamps), &self.options);
         let opened = if fresh { super::schedule::fresh(open) } else { open() };
         match opened {
             Ok(store) => {
@@ -287,7 +315,8 @@ impl Process {
     }
 }
 
-fn spec(identity: u8) -> Spec {
+fn spec(identity: u8, has_stamps: bool) -> Spec {
     let identity = [("weights".to_owned(), identity.to_string())].into_iter().collect::<Identity>();
-    Spec::new("m_v1", KeyType::Text, &OUTPUT, identity, Vec::new()).unwrap()
+    let spec = Spec::new("m_v1", KeyType::Text, &OUTPUT, identity, Vec::new()).unwrap();
+    if has_stamps { spec.with_stamps(StampType::Number) } else { spec }
 }

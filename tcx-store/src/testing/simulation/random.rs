@@ -56,7 +56,8 @@ fn setup(chance: &mut Chance, traced: bool) -> Setup {
         time_to_live: chance
             .permille(100)
             .then(|| chance.pick(&[Duration::from_secs(5), Duration::from_mins(1)])),
-        habits: Habits { recomputes: chance.pick(&[60, 60, 500]), trims: false, ages: false },
+        habits: Habits::plain(chance.pick(&[60, 60, 500])),
+        stamps: false,
         refresh_every: chance.pick(&[Duration::ZERO, Duration::from_secs(1), Duration::from_hours(1)]),
         grain: chance.pick(&[1, 1000, 2000]),
         traced,
@@ -71,6 +72,8 @@ pub(super) enum Way {
     Unreadable(Unreadable),
     /// Processes invalidate by age.
     ByAge,
+    /// Processes reject rows that they have found, and put values; in some runs rows have stamps.
+    Renewing,
 }
 
 /// Of a thousand times.
@@ -85,18 +88,29 @@ impl Way {
         match self {
             Self::Plain => Unreadable::default(),
             Self::Unreadable(unreadable) => unreadable,
-            Self::ByAge => {
-                let change = Unreadable { change: 100, segment: 0 };
-                let segment = Unreadable { change: 0, segment: 50 };
-                Chance::new(seed.rotate_left(32)).pick(&[
-                    Unreadable::default(),
-                    Unreadable::default(),
-                    change,
-                    segment,
-                ])
-            }
+            Self::ByAge => some_unreadable(Chance::new(seed.rotate_left(32))),
+            Self::Renewing => some_unreadable(Chance::new(seed.rotate_left(16))),
         }
     }
+
+    /// What processes do in these runs beside what they do in each. Drawn apart: the runs of other ways stay as they were before there was
+    /// any of this.
+    fn set_up(self, seed: u64, setup: &mut Setup) {
+        let mut chance = Chance::new(seed.rotate_left(48));
+        setup.habits.trims = Chance::new(!seed).permille(100);
+        setup.habits.renews = self == Self::Renewing;
+        setup.stamps = self == Self::Renewing && chance.permille(500);
+        setup.habits.ages = self == Self::ByAge || self == Self::Renewing && chance.permille(200);
+        let unreadable = self.unreadable(seed);
+        setup.weather.unreadable_change = unreadable.change;
+        setup.weather.unreadable_segment = unreadable.segment;
+    }
+}
+
+fn some_unreadable(mut chance: Chance) -> Unreadable {
+    let changes = Unreadable { change: 100, segment: 0 };
+    let segments = Unreadable { change: 0, segment: 50 };
+    chance.pick(&[Unreadable::default(), Unreadable::default(), changes, segments])
 }
 
 /// Runs a simulation of `steps` steps, then compares what is there with what should be.
@@ -115,11 +129,7 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool, way: Way) -> Run {
         restored: chance.pick(&[5, 10]),
     };
     let mut setup = setup(&mut chance, traced);
-    setup.weather.unreadable_change = unreadable.change;
-    setup.weather.unreadable_segment = unreadable.segment;
-    // Drawn apart: the runs of other seeds stay as they were before there were trims.
-    setup.habits.trims = Chance::new(!seed).permille(100);
-    setup.habits.ages = way == Way::ByAge;
+    way.set_up(seed, &mut setup);
     let mut simulation = Simulation::new(&setup, &mut chance);
     if chance.permille(100) {
         simulation.world.oracle().may_refuse = true;

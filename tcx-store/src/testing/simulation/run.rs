@@ -10,6 +10,7 @@ use super::history::Matcher;
 use super::operation::{KEYS, Operation, VIEWS};
 use super::places::Places;
 use super::process::{Habits, Process, World};
+use super::renewals::Judging;
 use super::schedule::{Clock, Fault, Until, in_process};
 use super::trace::Trace;
 use super::weather::Weather;
@@ -49,6 +50,8 @@ pub(super) struct Setup {
     pub(super) refresh_every: Duration,
     pub(super) time_to_live: Option<Duration>,
     pub(super) habits: Habits,
+    /// Whether rows have stamps.
+    pub(super) stamps: bool,
     /// How coarse the folder's stamps are, in milliseconds.
     pub(super) grain: u64,
     pub(super) traced: bool,
@@ -315,7 +318,9 @@ impl Simulation {
         let process = self.processes.len() - 1;
         self.run(process, Operation::Open { fresh: true });
         self.run(process, Operation::Invalidate(Matcher::Keys(vec![KEYS[0]])));
-        self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view: 0, replaces: None });
+        let lookup = Operation::Lookup { keys: KEYS.to_vec(), view: 0, replaces: None };
+        let has_stamps = self.processes[process].has_stamps();
+        self.run(process, if has_stamps { Operation::Judge(Judging::of_all_keys()) } else { lookup });
         self.run(process, Operation::Insert { pending: 0, most: KEYS.len(), handle: 0 });
         self.run(process, Operation::Seal);
         self.run(process, Operation::Invalidate(Matcher::Keys(vec![KEYS[1]])));

@@ -23,12 +23,22 @@ pub(super) struct Script(pub(super) Simulation);
 
 impl Script {
     pub(super) fn new(processes: usize) -> Self {
+        Self::with(processes, false)
+    }
+
+    /// Processes whose rows have stamps.
+    pub(super) fn with_stamps(processes: usize) -> Self {
+        Self::with(processes, true)
+    }
+
+    fn with(processes: usize, stamps: bool) -> Self {
         let setup = Setup {
             processes,
             threads: 1,
             weather: Weather::default(),
             time_to_live: None,
-            habits: Habits { recomputes: 0, trims: false, ages: false },
+            habits: Habits::plain(0),
+            stamps,
             refresh_every: Duration::ZERO,
             grain: 1,
             traced: true,

@@ -16,14 +16,18 @@ const FAILED_TO_READ_SEGMENTS: [u64; 3] = [79, 2823, 300_060_651];
 /// Seeds that have failed once where processes invalidate by age.
 const FAILED_BY_AGE: [u64; 2] = [3746, 3798];
 
+/// Seeds that have failed once where processes reject rows and put values.
+const FAILED_RENEWING: [u64; 4] = [428, 1082, 2214, 3179];
+
 const STEPS: usize = 300;
 
-/// The four runs of a seed.
-pub(super) const RUNS: [Way; 4] = [
+/// The runs of a seed.
+pub(super) const RUNS: [Way; 5] = [
     Way::Plain,
     Way::Unreadable(Unreadable { change: 100, segment: 0 }),
     Way::Unreadable(Unreadable { change: 0, segment: 50 }),
     Way::ByAge,
+    Way::Renewing,
 ];
 
 /// Runs a seed. If a wrong row is served or a row is lost, panics with the end of the trace.
@@ -57,10 +61,14 @@ fn invalidations_by_age_kill_what_is_old_and_nothing_else() {
 }
 
 #[test]
+fn rows_that_are_rejected_put_or_stamped_are_replaced_and_survive() {
+    FAILED_RENEWING.into_iter().chain(0..200).for_each(|seed| check(seed, RUNS[4]));
+}
+
+#[test]
 fn a_seed_replays_exactly() {
-    for (seed, way) in
-        (0..20).map(|seed| (seed, RUNS[0])).chain((0..5).flat_map(|seed| [(seed, RUNS[2]), (seed, RUNS[3])]))
-    {
+    let others = (0..5).flat_map(|seed| RUNS[2..].iter().map(move |way| (seed, *way)));
+    for (seed, way) in (0..20).map(|seed| (seed, RUNS[0])).chain(others) {
         let run = || random::run(seed, STEPS, true, way);
         let (one, two) = (run(), run());
         assert!(one.trace.len() > 100);

@@ -1,13 +1,13 @@
 //! What the oracle refuses of a process that replaces a row.
 
-use super::Oracle;
+use super::{Kind, Oracle};
 use crate::testing::simulation::committed::Committed;
 
 /// Computes `a1`, which is missing to who looks it up.
 fn compute(oracle: &mut Oracle, session: usize, recompute: Option<usize>) {
     let mut glance = oracle.lookup_begins(session, recompute, 0);
     oracle.looked_up(&mut glance, "a1", 0, None);
-    let row = oracle.computed(&glance, "a1", 0, 0);
+    let row = oracle.computed(&glance, "a1", 0, 0, Kind::default());
     oracle.accepted(&[row]);
 }
 
@@ -103,7 +103,7 @@ fn a_row_that_is_computed_where_a_replacement_is_not_found_does_not_displace_it(
         if is_astray {
             glance.go_astray();
         }
-        let row = oracle.computed(&glance, "a1", 0, 0);
+        let row = oracle.computed(&glance, "a1", 0, 0, Kind::default());
         oracle.accepted(&[row]);
         // It is served by the lookup that it completes, whether it is kept or not.
         oracle.looked_up(&mut glance, "a1", 0, Some(row));

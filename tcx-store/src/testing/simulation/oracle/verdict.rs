@@ -15,6 +15,12 @@ impl Oracle {
         if (row.key, row.view, row.identity) != (key, view, identity) {
             return Some(format!("wrong: found row {value}, which is {row:?}"));
         }
+        if !glance.asks_for(row) {
+            return Some(format!(
+                "wrong: found row {value} of another stamp than {:?}: {row:?}",
+                glance.stamp(key)
+            ));
+        }
         if !self.is_own(glance.recompute, row) {
             return Some(format!("wrong: a recompute found row {value}, which it has not computed: {row:?}"));
         }
@@ -75,7 +81,7 @@ impl Oracle {
         let newer = |(other, own): &(usize, &Row)| {
             (own.key, own.view, own.session, own.generation)
                 == (row.key, row.view, row.session, row.generation)
-                && own.age() > row.age()
+                && own.is_newer_than(row) == Some(true)
                 && own.accepted.is_some_and(|at| at < glance.begun)
                 && self.is_own(glance.recompute, own)
                 // What was looked up in another folder may know less of the changes of this one than it seems.
@@ -119,10 +125,27 @@ impl Oracle {
 
     /// The row that must have been found.
     pub(super) fn lost(&self, glance: &Glance, key: &str, view: u32) -> Option<String> {
+        let is_wanted = |row: &Row| glance.asks_for(row);
+        let may_miss = |row: &Row| self.may_find_another_stamp(glance, row);
+        let (number, row) = self.must_find(glance, key, view, &is_wanted, &may_miss)?;
+        Some(format!("lost: row {number} is missing: {row:?}"))
+    }
+
+    /// A row that must be found by this lookup, or one in its place, if it is wanted and the lookup may not miss it for another reason.
+    pub(super) fn must_find(
+        &self,
+        glance: &Glance,
+        key: &str,
+        view: u32,
+        is_wanted: &dyn Fn(&Row) -> bool,
+        may_miss: &dyn Fn(&Row) -> bool,
+    ) -> Option<(usize, &Row)> {
         let Session { identity, refused, misled, .. } = self.sessions[glance.session];
         let places = &self.places;
-        let may_miss = self.may_miss || self.trimmed.contains(&key);
-        let lost = self.rows.iter().enumerate().filter(|_| !may_miss).find(|(number, row)| {
+        if self.may_miss || self.trimmed.contains(&key) || refused || misled {
+            return None;
+        }
+        self.rows.iter().enumerate().find(|(number, row)| {
             // A row that leaves the buffer while the folder is another is found again after a refresh.
             let is_kept = row.looked_in == places.current()
                 && !row.sealing.is_some_and(|since| places.switched_since(since));
@@ -130,20 +153,21 @@ impl Oracle {
             let visible = row.acknowledged.is_some_and(|at| {
                 at < glance.fresh_since && row.place.is_some_and(|place| places.hold(place, at))
             });
-            !(refused || misled)
-                && (row.key, row.view, row.identity) == (key, view, identity)
+            (row.key, row.view, row.identity) == (key, view, identity)
+                && is_wanted(row)
                 && (glance.recompute.is_none() || row.recompute == glance.recompute)
                 && !self.is_superseded(row)
                 && (own && is_kept || visible && !places.switched_since(glance.fresh_since))
-                && !self.may_be_gone(glance, *number, &mut BTreeSet::new())
-        });
-        lost.map(|(number, row)| format!("lost: row {number} is missing: {row:?}"))
+                && !self.may_be_gone(glance, *number, is_wanted, &mut BTreeSet::new())
+                && !may_miss(row)
+        })
     }
 
     /// Whether another handle of the process has recomputed the row since: only that one finds a row of its own.
     fn is_superseded(&self, row: &Row) -> bool {
-        let newer =
-            |own: &Row| own.recompute.is_some() && own.recompute != row.recompute && own.age() > row.age();
+        let newer = |own: &Row| {
+            own.recompute.is_some() && own.recompute != row.recompute && row.is_newer_than(own) != Some(true)
+        };
         row.recompute.is_some()
             && self
                 .rows
@@ -152,21 +176,27 @@ impl Oracle {
     }
 
     /// Whether neither the row need be there nor one that has taken its place: at no moment are both missing.
-    fn may_be_gone(&self, glance: &Glance, number: usize, seen: &mut BTreeSet<usize>) -> bool {
+    fn may_be_gone(
+        &self,
+        glance: &Glance,
+        number: usize,
+        is_wanted: &dyn Fn(&Row) -> bool,
+        seen: &mut BTreeSet<usize>,
+    ) -> bool {
         if !seen.insert(number) {
             return false;
         }
         let row = &self.rows[number];
-        let unsettled = self.invalidations.iter().enumerate().filter(|(own, _)| !row.settled.contains(own));
-        let mut killers = unsettled.map(|(_, own)| own).filter(|own| own.may_kill(number, row));
-        killers.any(|own| {
+        self.may_be_killed_by(number, row).any(|own| {
             // A faulty listing may show the tombstone alone, and a session that recomputes looks for its own rows.
             let is_seen = own.begun < glance.fresh_since
                 && glance.recompute.is_none()
                 && !self.places.switched_since(own.begun);
             match own.replaced_by {
-                Some(by) if is_seen && self.rows[by].identity == row.identity => {
-                    self.may_be_gone(glance, by, seen)
+                Some(by)
+                    if is_seen && self.rows[by].identity == row.identity && is_wanted(&self.rows[by]) =>
+                {
+                    self.may_be_gone(glance, by, is_wanted, seen)
                 }
                 _ => true,
             }
@@ -174,7 +204,16 @@ impl Oracle {
     }
 
     pub(super) fn may_be_dead(&self, number: usize, row: &Row) -> bool {
+        self.may_be_killed_by(number, row).next().is_some()
+    }
+
+    pub(super) fn may_be_killed_by<'a>(
+        &'a self,
+        number: usize,
+        row: &'a Row,
+    ) -> impl Iterator<Item = &'a Invalidation> {
         let unsettled = self.invalidations.iter().enumerate().filter(|(own, _)| !row.settled.contains(own));
-        unsettled.into_iter().any(|(_, invalidation)| invalidation.may_kill(number, row))
+        let killers = unsettled.map(|(_, own)| own);
+        killers.filter(move |own| own.may_kill(number, row) && !self.outlives(row, own))
     }
 }
