@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tcx::{
 struct Calls {
     /// How often each sample was computed, since this was emptied.
     computed: Mutex<HashMap<i64, usize>>,
-    calls: AtomicUsize,
+    begun: AtomicUsize,
     inside: AtomicUsize,
     most_inside: AtomicUsize,
     /// The first calls wait until there are enough of them.
@@ -44,7 +44,7 @@ impl Calls {
     fn run(&self, inputs: &[i64]) -> Result<Vec<i64>> {
         let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_inside.fetch_max(inside, Ordering::SeqCst);
-        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        let call = self.begun.fetch_add(1, Ordering::SeqCst);
         if let Some((threads, barrier)) = &self.meets
             && call < *threads
         {
@@ -53,13 +53,15 @@ impl Calls {
         thread::yield_now();
         self.inside.fetch_sub(1, Ordering::SeqCst);
         if self.fails.load(Ordering::SeqCst) {
-            assert!(call % 5 != 0, "as asked");
-            if call % 4 == 0 {
+            assert!(!call.is_multiple_of(5), "as asked");
+            if call.is_multiple_of(4) {
                 return Err(Error::loader("as asked"));
             }
         }
         let mut computed = self.computed.lock().unwrap();
-        inputs.iter().for_each(|x| *computed.entry(*x).or_default() += 1);
+        for x in inputs {
+            *computed.entry(*x).or_default() += 1;
+        }
         Ok(inputs.iter().map(|x| 2 * x).collect())
     }
 
@@ -335,6 +337,53 @@ fn a_module_that_depends_on_its_batch_is_refused_in_all_threads() {
         });
         assert!(sums.forward(&[9], &vec![9]).is_err());
         assert_eq!(sums.coverage(&[1, 2, 3, 4, 9]).unwrap().missing(), [0, 1, 2, 3, 4]);
+    });
+}
+
+/// Depends on the batch if sample 1 is in it. The batch with sample 3 begins before and ends after that one.
+#[cached_module(id = "sums_of_some_at_once_v1", key = i64)]
+struct SumsOfSome {
+    #[tcx(not_identity, assume_stateless)]
+    both: &'static Barrier,
+    #[tcx(not_identity, assume_stateless)]
+    go_on: &'static Mutex<Receiver<()>>,
+}
+
+impl Extractor for SumsOfSome {
+    type Input = Vec<i64>;
+    type Output = Vec<f32>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<f32>> {
+        match inputs[..] {
+            [1, 2] => drop(self.both.wait()),
+            [3, 4] => {
+                self.both.wait();
+                self.go_on.lock().unwrap().recv().unwrap();
+            }
+            _ => {}
+        }
+        let sum: i64 = if inputs.contains(&1) { inputs.iter().sum() } else { 0 };
+        Ok(inputs.iter().map(|x| (x + sum) as f32).collect())
+    }
+}
+
+#[test]
+fn a_batch_that_is_being_computed_when_another_one_fails_its_check_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (go, go_on) = channel();
+    let (both, go_on): (&'static _, &'static _) =
+        (Box::leak(Box::new(Barrier::new(2))), Box::leak(Box::new(Mutex::new(go_on))));
+    let sums = Cache::open(dir.path()).unwrap().module(SumsOfSome { both, go_on }).unwrap();
+    let sums = sums.concurrency(2).unwrap();
+    ends(move || {
+        thread::scope(|scope| {
+            let later = scope.spawn(|| sums.forward(&[3, 4], &vec![3, 4]).unwrap_err());
+            let error = sums.forward(&[1, 2], &vec![1, 2]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ModuleViolation, "{error}");
+            go.send(()).unwrap();
+            assert_eq!(later.join().unwrap().to_string(), error.to_string());
+        });
+        assert_eq!(sums.coverage(&[1, 2, 3, 4]).unwrap().missing(), [0, 1, 2, 3]);
     });
 }
 
