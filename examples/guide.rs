@@ -203,7 +203,7 @@ fn main() -> tcx::Result<()> {
     let texts = dir.join("texts");
     std::fs::create_dir_all(&texts)?;
     std::fs::write(texts.join("a.txt"), "a cat on a mat")?;
-    let words_cache = cache.module(WordCounts {})?;
+    let words_cache = cache.module(WordCounts {})?.concurrency(2)?; // two batches at once
     let failed = words_cache.fetch(&["a.txt", "gone.txt"], |missing| {
         Partial::collect(missing.str_ids().map(|name| std::fs::read_to_string(texts.join(name))))
     });

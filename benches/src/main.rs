@@ -18,8 +18,8 @@ use std::process::{Command, ExitCode};
 use data::workload::{W1, W2, W4};
 use phases::child::Phase;
 use phases::{
-    allocations, child, cli, cold, compressed, e2e, fill, growth, index, open, package, python, ragged, read,
-    steady,
+    allocations, child, cli, cold, compressed, concurrent, e2e, fill, growth, index, open, package, python,
+    ragged, read, steady,
 };
 use report::{Figures, Report};
 use settings::{Result, Settings};
@@ -47,6 +47,7 @@ const PHASES: &[Phase] = &[
     Phase { name: "w4.cold", run: cold::measure::<W4> },
     Phase { name: "w4.done", run: fill::clear::<W4> },
     Phase { name: "compressed", run: compressed::measure },
+    Phase { name: "concurrency", run: concurrent::measure },
     Phase { name: "e2e", run: e2e::measure },
     Phase { name: "growth", run: growth::measure },
     Phase { name: "cli", run: cli::measure },

@@ -51,6 +51,7 @@
 //! | sweep over weights or settings under one id | [`CacheBuilder::on_mismatch`] |
 //! | open a module | [`Cache::module`]; [`Cache::lazy_module`] to build it at the first miss; [`Cache::module_after`] for chains |
 //! | get features | [`Cached::forward`]; [`Cached::fetch`] to load the inputs of missing samples only; [`Cached::fields`] for a part |
+//! | compute several batches at once | [`Cached::concurrency`] |
 //! | iterate over an epoch in any order, read ahead of the loop | [`Cached::epoch`] |
 //! | fill a cache ahead of its use | [`Cached::warm`], [`Cached::prefetch`], [`Cached::coverage`] |
 //! | fill a cache from several machines | [`Cached::warm_shared`], [`Cached::warm_sharded`] |

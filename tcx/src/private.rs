@@ -10,7 +10,7 @@ pub use inventory;
 pub use std::vec::Vec;
 pub use tcx_store::{Column, ColumnType, DYNAMIC_DIM, Field};
 
-pub use crate::diagnostics::{OnePerSample, OutputField};
+pub use crate::diagnostics::{Concurrent, OnePerSample, OutputField};
 pub use crate::error::Result;
 pub use crate::identity::Identity;
 pub use crate::identity::stateless::Stateless;

@@ -5,6 +5,7 @@ pub(crate) mod child;
 pub(crate) mod cli;
 pub(crate) mod cold;
 pub(crate) mod compressed;
+pub(crate) mod concurrent;
 pub(crate) mod e2e;
 pub(crate) mod fill;
 pub(crate) mod growth;

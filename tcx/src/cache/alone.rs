@@ -7,7 +7,7 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tcx_store::Process;
 
@@ -33,8 +33,26 @@ pub(crate) enum Refused {
 /// The value, as long as the lock is held.
 #[derive(Debug)]
 pub(crate) struct Held<'a, T> {
-    holder: &'a AtomicUsize,
+    /// Dropped before the guard: the mark goes before the lock is released.
+    mark: Mark<'a>,
     value: MutexGuard<'a, T>,
+}
+
+/// The mark of the thread that holds a lock. A guard of a mutex never leaves its thread, so it is this thread's mark.
+#[derive(Debug)]
+struct Mark<'a>(&'a AtomicUsize);
+
+impl<'a> Mark<'a> {
+    fn new(holder: &'a AtomicUsize) -> Self {
+        holder.store(this_thread(), Ordering::Relaxed);
+        Self(holder)
+    }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 impl<T> Alone<T> {
@@ -59,8 +77,7 @@ impl<T> Alone<T> {
         }
         // A panic has left nothing half-done behind: rows are stored whole or not at all.
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        self.holder.store(this_thread(), Ordering::Relaxed);
-        Ok(Held { holder: &self.holder, value })
+        Ok(Held { mark: Mark::new(&self.holder), value })
     }
 }
 
@@ -87,16 +104,19 @@ impl<T> DerefMut for Held<'_, T> {
     }
 }
 
-/// The mark goes before the lock is released, which happens when the fields are dropped. A guard of a mutex never leaves its
-/// thread, so it is this thread's mark.
-impl<T> Drop for Held<'_, T> {
-    fn drop(&mut self) {
-        self.holder.store(0, Ordering::Relaxed);
+impl<T> Held<'_, T> {
+    /// Releases the lock until `changed` is notified, or wakes up for nothing, and takes it again.
+    pub(crate) fn wait(self, changed: &Condvar) -> Self {
+        let Self { mark, value } = self;
+        let holder = mark.0;
+        drop(mark);
+        let value = changed.wait(value).unwrap_or_else(PoisonError::into_inner);
+        Self { mark: Mark::new(holder), value }
     }
 }
 
 /// A number that no other living thread has, and never 0: where a byte of this thread's own is.
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     thread_local! {
         static MARK: u8 = const { 0 };
     }

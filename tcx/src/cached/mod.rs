@@ -4,10 +4,12 @@ pub(crate) mod asynchronous;
 pub(crate) mod chain;
 pub(crate) mod checks;
 pub(crate) mod compute;
+pub(crate) mod concurrency;
 pub(crate) mod coverage;
 pub(crate) mod describe;
 pub(crate) mod epoch;
 pub(crate) mod fields;
+pub(crate) mod holder;
 pub(crate) mod invalidate;
 pub(crate) mod keyed;
 pub(crate) mod loading;
@@ -15,6 +17,7 @@ pub(crate) mod open;
 pub(crate) mod panicked;
 pub(crate) mod prefetch;
 pub(crate) mod repeated;
+pub(crate) mod turns;
 pub(crate) mod upkeep;
 pub(crate) mod verify;
 pub(crate) mod view;
@@ -22,25 +25,26 @@ pub(crate) mod warm;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
-use tcx_store::{Keys, Lookup, Store};
+use tcx_store::{Keys, Store};
 
-use crate::cache::alone::{Alone, Held, Refused};
+use crate::cache::alone::Alone;
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::Rows;
 use crate::cache::progress::Computing;
 use crate::cache::{Cache, Shared};
 use crate::cached::checks::Recheck;
 use crate::cached::checks::finite::FiniteWatch;
-use crate::cached::compute::Compute;
+use crate::cached::checks::passed::Record;
+use crate::cached::compute::Shown;
+use crate::cached::holder::Holder;
 use crate::cached::repeated::RepeatWatch;
+use crate::cached::turns::Turns;
 use crate::identity::sources::Sources;
-use crate::ids::name::name;
 use crate::ids::{Id, KeyKind};
 use crate::module::batch::Batch;
 use crate::module::extractor::CachedModule;
-use crate::module::inputs::{Selected, select};
+use crate::module::inputs::select;
 use crate::output::CacheableOutput;
 use crate::tensor::Device;
 use crate::{Error, Result};
@@ -76,12 +80,14 @@ const BATCH_SIZE: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Threads share it by reference. Found rows take no lock. One thread at a time computes missing rows, each sample once,
-/// whichever handle of the module asks for it: see [`fetch`](Self::fetch).
+/// Threads share it by reference. Found rows take no lock. One thread at a time computes missing rows, or
+/// [several](Self::concurrency) do, each sample once, whichever handle of the module asks for it: see [`fetch`](Self::fetch).
 pub struct Cached<M> {
     shared: Arc<Shared>,
     rows: Rows,
-    compute: Alone<Compute<M>>,
+    holder: Alone<Holder<M>>,
+    turns: Turns,
+    shown: Shown,
     /// What the module is, for those that take its outputs.
     entries: Vec<(String, String)>,
     /// The weights behind its rows, for the same.
@@ -99,19 +105,23 @@ impl<M: CachedModule> Cached<M> {
     pub(crate) fn new(
         cache: &Cache,
         rows: Rows,
-        compute: Compute<M>,
+        holder: Holder<M>,
+        sources: Arc<Sources>,
         entries: Vec<(String, String)>,
         output_device: Device,
     ) -> Self {
         let (shared, settings) = (cache.shared().clone(), cache.settings());
         let recheck = Recheck::new(settings.recheck_fraction());
         let repeated = RepeatWatch::new(settings.refuses_repeated());
+        let shown = Shown::new(Record::of(&rows, &output_device));
         Self {
             shared,
             rows,
-            sources: compute.sources().clone(),
-            compute: Alone::new(compute),
+            holder: Alone::new(holder),
+            turns: Turns::default(),
+            shown,
             entries,
+            sources,
             finite: FiniteWatch::default(),
             recheck,
             repeated,
@@ -256,66 +266,6 @@ impl<M: CachedModule> Cached<M> {
     pub(crate) fn readable(&self) -> Result<&Arc<Store>> {
         self.shared.check_open()?;
         self.rows.readable(M::ID)
-    }
-
-    /// The module, once no other thread computes with it.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if this thread is computing with the module, because it would wait for itself, and in a forked process,
-    /// whose parent may have been computing with it at the fork.
-    pub(crate) fn compute(&self) -> Result<Held<'_, Compute<M>>> {
-        self.compute.lock().map_err(|refused| match refused {
-            Refused::Forked => self.shared.forked(),
-            Refused::Held => Error::module(
-                M::ID,
-                "`forward` (or the closure that builds the module) used its own handle to compute samples: it would wait for itself forever",
-                "compute there without the handle, or use another module",
-            ),
-        })
-    }
-
-    /// Drops a module that can be built again; one that this thread is computing with stays, and so does that of a process that
-    /// this one was forked from.
-    pub(crate) fn release_module(&self) -> bool {
-        self.compute.lock().is_ok_and(|mut compute| compute.release())
-    }
-
-    /// Computes the rows that are still missing, if any, and stores them in `store`: all, or those at the positions `only`, which
-    /// ascend. `inputs` takes their positions.
-    pub(crate) fn complete<'a>(
-        &self,
-        store: &Rows,
-        rows: &mut Lookup,
-        only: Option<&[usize]>,
-        inputs: impl FnOnce(&[usize]) -> Result<Selected<'a, M::Input>>,
-    ) -> Result<()>
-    where
-        M::Input: 'a,
-    {
-        let mut compute = self.compute()?;
-        // Another thread may have computed them meanwhile.
-        self.rows.lookup_again(rows)?;
-        let mut positions = rows.distinct_missing_positions();
-        if let Some(only) = only {
-            positions.retain(|position| only.binary_search(position).is_ok());
-        }
-        if positions.is_empty() {
-            return Ok(());
-        }
-        let (span, start) =
-            (tracing::debug_span!("compute", module = M::ID, rows = positions.len()), Instant::now());
-        let named = |row: usize| name(rows.keys(), positions[row]);
-        let columns = span.in_scope(|| {
-            compute.columns(&*inputs(&positions)?, positions.len(), &named, Some(&self.recheck))
-        })?;
-        self.rows.computed(positions.len(), start);
-        let hits = || self.rows.stats().hits;
-        self.computing.computed(M::ID, positions.len(), self.shared.shown(), hits, Instant::now());
-        let leaves = <M::Output as CacheableOutput>::COLUMN.leaves();
-        self.finite.check(M::ID, &leaves, &columns, rows.keys(), &positions)?;
-        let _span = tracing::debug_span!("enqueue", module = M::ID, rows = positions.len()).entered();
-        store.complete(rows, &positions, columns, compute.attestation()?.as_ref()).map(drop)
     }
 
     /// The whole output of the rows.

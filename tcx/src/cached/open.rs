@@ -7,8 +7,7 @@ use crate::cache::Cache;
 use crate::cache::mode::Rows;
 use crate::cached::Cached;
 use crate::cached::chain::check_stamps;
-use crate::cached::checks::passed::Record;
-use crate::cached::compute::Compute;
+use crate::cached::holder::Holder;
 use crate::identity::Identity;
 use crate::identity::sources::Sources;
 use crate::module::extractor::CachedModule;
@@ -34,8 +33,7 @@ impl Cache {
         let rows = self.rows::<M>(&identity, &device)?;
         let entries = identity.all_entries();
         let sources = self.sources::<M>(&identity)?;
-        let compute = Compute::new(module, identity, sources, Record::of(&rows, &device));
-        Ok(Cached::new(self, rows, compute, entries, device))
+        Ok(Cached::new(self, rows, Holder::new(module, identity), sources, entries, device))
     }
 
     /// Opens the cache of a module that is built when the first sample is missing, and never if all samples are in the cache.
@@ -94,8 +92,8 @@ impl Cache {
         let rows = self.rows::<M>(&identity, &device)?;
         let entries = identity.all_entries();
         let sources = self.sources::<M>(&identity)?;
-        let compute = Compute::lazy(identity, Box::new(build), sources, Record::of(&rows, &device));
-        Ok(Cached::new(self, rows, compute, entries, device))
+        let holder = Holder::lazy(identity, Box::new(build));
+        Ok(Cached::new(self, rows, holder, sources, entries, device))
     }
 
     fn sources<M: CachedModule>(&self, identity: &Identity) -> Result<Arc<Sources>> {

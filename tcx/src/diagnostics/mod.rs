@@ -37,4 +37,5 @@ mod torch;
 #[cfg(not(feature = "tch"))]
 mod unnamed;
 
+pub use modules::Concurrent;
 pub use outputs::{OnePerSample, OutputField};

@@ -102,3 +102,16 @@ impl<K, V, H> Stateless for HashMap<K, V, H> where for<'a> ModuleField<'a>: HasO
 #[doc(hidden)]
 #[rustfmt::skip]
 impl<T, H> Stateless for HashSet<T, H> where for<'a> ModuleField<'a>: HasOrder<HashSet<T, H>> { never_compiled!(Stateless); }
+
+/// A module with which several threads compute at once.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot compute several batches at once: it is not `Sync`",
+    label = "one thread at a time may use this module",
+    note = "tensors and networks of tch are not `Sync`; networks of candle and ONNX Runtime, arrays of ndarray and plain values are",
+    note = "leave `concurrency` out, or open a handle with a network of its own for each thread"
+)]
+#[doc(hidden)]
+pub trait Concurrent: Send + Sync + 'static {}
+// Or the message would be about a pointer deep in the module.
+#[diagnostic::do_not_recommend]
+impl<T: Send + Sync + 'static> Concurrent for T {}

@@ -3,9 +3,8 @@
 //! Three looks, from cheap to thorough. Before and after each forward pass: libtorch's version counter, the place and the form of
 //! each tensor, and a sample of its memory. Before rows become durable: a checksum of all memory.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tcx_store::Attestation;
 
@@ -22,10 +21,20 @@ const PER_FORWARD: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Weight {
     pub(crate) name: String,
-    pub(crate) tensor: Box<dyn Watched>,
+    /// A tensor need not be `Sync`: so one thread at a time looks at it.
+    tensor: Mutex<Box<dyn Watched>>,
 }
 
 impl Weight {
+    pub(crate) fn new(name: String, tensor: Box<dyn Watched>) -> Self {
+        Self { name, tensor: Mutex::new(tensor) }
+    }
+
+    /// The tensor, for this thread. To look at it changes nothing, so that a panic leaves nothing half-done behind.
+    pub(crate) fn tensor(&self) -> MutexGuard<'_, Box<dyn Watched>> {
+        self.tensor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The number of cache lines in the sample of each weight, in a network that has this many.
     pub(crate) fn lines(of: usize) -> usize {
         (LINES / of.max(1)).max(2)
@@ -33,12 +42,12 @@ impl Weight {
 
     /// The same weight under another name.
     pub(crate) fn named(&self, name: String) -> Self {
-        Self { name, tensor: self.tensor.share() }
+        Self::new(name, self.tensor().share())
     }
 
     /// What is wrong with it, as far as its version and its form show.
     fn check(&self) -> Result<Option<Violation>> {
-        Ok(match self.tensor.state()? {
+        Ok(match self.tensor().state()? {
             State::Same => None,
             State::Changed => Some(changed),
             State::Replaced => Some(replaced),
@@ -46,7 +55,7 @@ impl Weight {
     }
 
     fn check_gradients(&self) -> Result<()> {
-        if self.tensor.tracks_gradients() {
+        if self.tensor().tracks_gradients() {
             let error = violation(&self.name, "tracks gradients again after it was frozen");
             return Err(error.with_remedy("do not set its `requires_grad`"));
         }
@@ -55,7 +64,7 @@ impl Weight {
 
     /// What is wrong with it, as far as a sample shows.
     fn check_sample(&self) -> Result<Option<Violation>> {
-        Ok((!self.tensor.has_same_sample()?).then_some(changed))
+        Ok((!self.tensor().has_same_sample()?).then_some(changed))
     }
 }
 
@@ -162,8 +171,10 @@ impl Drop for Memories {
 pub(crate) struct WeightWatch {
     weights: Vec<Weight>,
     /// The weight on another device whose sample is read next.
-    next: Cell<usize>,
+    next: AtomicUsize,
     changed: Arc<Change>,
+    /// Whether one batch at a time may be computed, whatever the types say.
+    is_for_one: bool,
     /// What is asked before rows become durable, and what it has found.
     attested: OnceLock<(Arc<Attestation>, Arc<Memories>)>,
 }
@@ -171,6 +182,15 @@ pub(crate) struct WeightWatch {
 impl WeightWatch {
     pub(crate) fn add(&mut self, weight: Weight) {
         self.weights.push(weight);
+    }
+
+    /// One batch at a time may be computed.
+    pub(crate) fn for_one(&mut self) {
+        self.is_for_one = true;
+    }
+
+    pub(crate) fn is_for_one(&self) -> bool {
+        self.is_for_one
     }
 
     /// Whether every weight still is what was fingerprinted, as far as a look at little of it shows.
@@ -182,7 +202,7 @@ impl WeightWatch {
         check_known(&self.changed)?;
         self.look(&self.weights, Weight::check)?;
         self.weights.iter().try_for_each(Weight::check_gradients)?;
-        let here = self.weights.iter().filter(|weight| weight.tensor.is_on_cpu());
+        let here = self.weights.iter().filter(|weight| weight.tensor().is_on_cpu());
         self.look(here, Weight::check_sample)
     }
 
@@ -209,9 +229,8 @@ impl WeightWatch {
     /// As [`check`](Self::check).
     pub(crate) fn check_after(&self) -> Result<()> {
         self.check()?;
-        let elsewhere: Vec<_> = self.weights.iter().filter(|weight| !weight.tensor.is_on_cpu()).collect();
-        let first = self.next.get();
-        self.next.set(first.wrapping_add(PER_FORWARD));
+        let elsewhere: Vec<_> = self.weights.iter().filter(|weight| !weight.tensor().is_on_cpu()).collect();
+        let first = self.next.fetch_add(PER_FORWARD, Ordering::Relaxed);
         let places =
             (0..PER_FORWARD.min(elsewhere.len())).map(|place| first.wrapping_add(place) % elsewhere.len());
         self.look(places.map(|place| elsewhere[place]), Weight::check_sample)
@@ -224,7 +243,7 @@ impl WeightWatch {
         }
         let attest = || {
             let weights =
-                self.weights.iter().map(|weight| (weight.name.clone(), weight.tensor.memory())).collect();
+                self.weights.iter().map(|weight| (weight.name.clone(), weight.tensor().memory())).collect();
             let (changed, is_followed) = (self.changed.clone(), AtomicBool::new(false));
             let verdict = Arc::new(Verdict { module: id, changed, is_followed, ended: OnceLock::new() });
             let memories = Arc::new(Memories { weights: Mutex::new(weights), verdict });

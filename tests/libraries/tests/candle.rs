@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candle_core::{DType, Device, Module, Tensor, Var};
 use candle_nn::{Linear, VarBuilder, linear};
@@ -190,6 +192,55 @@ fn weights_that_are_written_to_are_noticed() {
     let error = head.forward(&["b"], &ones(1)).map(drop).unwrap_err().to_string();
     assert!(error.contains("weight `fc.fc.weight`: changed in place after it was frozen"), "{error}");
     assert!(head.flush().is_err());
+}
+
+/// A layer whose batches are computed at once: the first two calls of `forward` wait for each other.
+#[cached_module(id = "candle_head_at_once_v1", key = i64)]
+struct AtOnce {
+    fc: Frozen<Linear>,
+    #[tcx(not_identity, assume_stateless)]
+    first: &'static (Barrier, AtomicUsize),
+}
+
+impl Extractor for AtOnce {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<2>, Tensor>;
+
+    fn forward(&self, x: &Tensor) -> Result<Self::Output> {
+        let (both, calls) = self.first;
+        if calls.fetch_add(1, Ordering::SeqCst) < 2 {
+            both.wait();
+        }
+        Ok(self.fc.forward(x)?.into())
+    }
+}
+
+#[test]
+fn batches_are_computed_at_once_and_weights_that_change_are_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let first: &'static _ = Box::leak(Box::new((Barrier::new(2), AtomicUsize::new(0))));
+    let fc = load(&file(dir.path(), 1.)).unwrap();
+    let weight = fc.weight().clone();
+    let module = AtOnce { fc, first };
+    let head = Cache::open(dir.path().join("cache")).unwrap().module(module).unwrap().concurrency(2).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let head = &head;
+            scope.spawn(move || {
+                for id in 0..20 {
+                    let ids = [id, 100 * thread + id];
+                    assert_eq!(rows(&head.forward(&ids, &ones(2)).unwrap()), [[4., 4.], [4., 4.]]);
+                }
+            });
+        }
+    });
+    head.flush().unwrap();
+    weight.slice_set(&Tensor::zeros((1, 4), DType::F32, &Device::Cpu).unwrap(), 0, 0).unwrap();
+    let ask = |id| head.forward(&[id], &ones(1)).map(drop).unwrap_err().to_string();
+    let refused = std::thread::scope(|scope| {
+        [1000, 1001].map(|id| scope.spawn(move || ask(id))).map(|thread| thread.join().unwrap())
+    });
+    assert!(refused.iter().all(|error| error.contains("changed in place")), "{refused:?}");
 }
 
 #[test]

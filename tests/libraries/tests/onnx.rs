@@ -89,6 +89,34 @@ fn a_network_is_computed_once_for_each_sample() {
 }
 
 #[test]
+fn several_sessions_compute_batches_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    // Its weights are in another file, which each session reads.
+    let file = beside(dir.path(), 1., "fc.weights");
+    let fc = Frozen::onnx(&file, &OnnxOptions::new().sessions(2).intra_threads(1)).unwrap();
+    assert_eq!(fc.fingerprint(), load(&file).unwrap().fingerprint());
+    let head = Cache::open(dir.path().join("cache")).unwrap().module(Head { fc }).unwrap();
+    let head = head.concurrency(2).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let head = &head;
+            scope.spawn(move || {
+                for id in 0..20 {
+                    let ids = [format!("{id}"), format!("{thread} {id}")];
+                    assert_eq!(*head.forward(&ids, &ones(2)).unwrap(), arr2(&[[4.5, 3.5], [4.5, 3.5]]));
+                }
+            });
+        }
+    });
+    assert_eq!(head.stats().rows_computed, 100);
+    for sessions in [0, 257] {
+        let error = Frozen::onnx(&file, &OnnxOptions::new().sessions(sessions)).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSettings);
+        assert_eq!(error.expected(), Some("a number from 1 to 256"));
+    }
+}
+
+#[test]
 fn a_network_of_other_weights_is_another_cache() {
     let dir = tempfile::tempdir().unwrap();
     let open = |file: &Path| {

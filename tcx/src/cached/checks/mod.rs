@@ -2,7 +2,8 @@
 //!
 //! The first batches are looked at closely: two of their samples are computed alone. After that, a small random part of all
 //! that is computed is computed again ([`Recheck`]), which finds what shows seldom. A module that failed a check is not
-//! asked again through the same handle, since the same check may pass by chance.
+//! asked again through the same handle, since the same check may pass by chance. Batches are checked one after the other, in any
+//! order, however many of them are computed at once.
 
 pub(crate) mod chance;
 pub(crate) mod compare;
@@ -85,7 +86,6 @@ pub(crate) struct Checks {
     is_sensitive: bool,
     /// The samples that were compared since the last verdict on whole numbers, texts and the like.
     tipped: Tipped,
-    broken: Option<Broken>,
     chance: Chance,
 }
 
@@ -96,14 +96,8 @@ impl Checks {
             alone: Alone::default(),
             is_sensitive: false,
             tipped: Tipped::default(),
-            broken: None,
             chance: Chance::new(),
         }
-    }
-
-    /// The promise that the module is known to break.
-    pub(crate) fn broken(&self) -> Option<&Broken> {
-        self.broken.as_ref()
     }
 
     /// What was shown so far.
@@ -123,12 +117,17 @@ impl Checks {
         self.alone.other |= recorded >= Level::Independent;
     }
 
-    /// Looks at a batch that was computed; with `recheck`, perhaps at some of its samples again.
+    /// Looks at a batch that was computed; with `recheck`, perhaps at some of its samples again. Returns the promise that the module
+    /// breaks.
     ///
     /// # Errors
     ///
-    /// Returns the errors of the module. A broken promise is not returned as an error: see [`broken`](Self::broken).
-    pub(crate) fn look_at(&mut self, batch: &impl Computed, recheck: Option<&Recheck>) -> Result<()> {
+    /// Returns the errors of the module.
+    pub(crate) fn look_at(
+        &mut self,
+        batch: &impl Computed,
+        recheck: Option<&Recheck>,
+    ) -> Result<Option<Broken>> {
         let mut broken = self.first_samples(batch)?;
         if broken.is_none() {
             broken = self.more_samples(batch)?;
@@ -136,8 +135,7 @@ impl Checks {
         if let (None, Some(recheck)) = (&broken, recheck) {
             broken = self.standing(batch, recheck)?;
         }
-        self.broken = broken;
-        Ok(())
+        Ok(broken)
     }
 
     /// Where a sample was not the same in whole numbers, texts or the like, computes more samples alone: a few of them change in

@@ -168,7 +168,7 @@ impl<M: CachedModule> Cached<M> {
         let keys = self.pack(ids, view)?;
         let named = |row: usize| name(&keys, row);
         // What is compared here anyway is not compared once more.
-        let columns = self.compute()?.columns(inputs, ids.len(), &named, None)?;
+        let columns = self.compute_only(inputs, ids.len(), &named)?;
         let mut computed = self.readable()?.empty_lookup(keys);
         let all: Vec<usize> = (0..ids.len()).collect();
         computed.complete(&all, columns)?;

@@ -91,6 +91,8 @@ pub struct Frozen<M> {
     device: Device,
     /// Whether `weights` is all there is, so that it can be saved.
     complete: bool,
+    /// Whether no two threads may compute with it, whatever its type says.
+    is_for_one: bool,
 }
 
 impl<M> Frozen<M> {
@@ -110,19 +112,20 @@ impl<M> Frozen<M> {
         }
         let before = fingerprint(variables.iter().map(|(name, tensor)| (name.as_str(), tensor)))?;
         let lines = Weight::lines(variables.len());
-        let freeze = |(name, tensor)| Ok(Weight { name, tensor: Box::new(watch(tensor, lines)?) });
+        let freeze = |(name, tensor)| Ok(Weight::new(name, Box::new(watch(tensor, lines)?)));
         let weights = variables.into_iter().map(freeze).collect::<Result<Vec<_>>>()?;
         // Another thread may write to them: what is watched from here on has to be what the fingerprint says.
-        let fingerprint =
-            fingerprint(weights.iter().filter_map(|weight| {
-                Some((weight.name.as_str(), weight.tensor.own().downcast_ref::<T>()?))
-            }))?;
+        let watched: Vec<_> = weights.iter().map(|weight| (weight.name.as_str(), weight.tensor())).collect();
+        let own =
+            watched.iter().filter_map(|(name, tensor)| Some((*name, tensor.own().downcast_ref::<T>()?)));
+        let fingerprint = fingerprint(own)?;
+        drop(watched);
         if fingerprint != before {
             let message = "another thread wrote to a weight during the call";
             return Err(Error::weights(format!("network `{}`", type_name::<M>()), message)
                 .with_remedy("freeze the network when nothing writes to its weights any more"));
         }
-        Ok(Self { module, weights, fingerprint, device, complete: true })
+        Ok(Self { module, weights, fingerprint, device, complete: true, is_for_one: false })
     }
 
     /// The hash of all weights: names, dtypes, shapes, values. Where they are plays no part. That of a network in the format
@@ -180,6 +183,9 @@ impl<T: TensorLike> AsTensor for Frozen<T> {
 impl<M> Stateless for Frozen<M> {
     fn identity(&self, identity: &mut Identity) {
         identity.weights(&self.fingerprint, &self.device, &self.weights);
+        if self.is_for_one {
+            identity.for_one();
+        }
     }
 }
 

@@ -65,7 +65,7 @@ impl Plain {
         let refused = |found: &str| {
             Error::weights(format!("weight `{}`", weight.name), format!("cannot be written: it is {found}"))
         };
-        let elements = weight.tensor.elements().map_err(|error| refused(&error.to_string()))?;
+        let elements = weight.tensor().elements().map_err(|error| refused(&error.to_string()))?;
         let dtype = dtype_of_name(&elements.dtype).ok_or_else(|| refused(&elements.dtype))?;
         Ok(Self { dtype, elements })
     }

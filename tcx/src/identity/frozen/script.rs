@@ -52,6 +52,8 @@ impl Frozen<CModule> {
         let mut frozen = Self::from_parts(network, parameters, device)?;
         frozen.fingerprint = format!("blake3:{}", blake3::hash(&bytes));
         frozen.complete = false;
+        // Its type is `Sync`. But the code of a network may write to its buffers, which nothing here sees.
+        frozen.is_for_one = true;
         Ok(frozen)
     }
 }

@@ -135,7 +135,8 @@ impl Frozen<Tensor> {
 
 /// Writes weights of tch in the format that the ending of the file says; `None` for those of another library.
 pub(super) fn save(weights: &[Weight], file: &Path) -> Option<Result<()>> {
-    let own = weights.iter().map(|weight| Some((&weight.name, weight.tensor.own().downcast_ref()?)));
+    let watched: Vec<_> = weights.iter().map(|weight| (&weight.name, weight.tensor())).collect();
+    let own = watched.iter().map(|(name, tensor)| Some((*name, tensor.own().downcast_ref()?)));
     Some(save_all(&own.collect::<Option<Vec<_>>>()?, file))
 }
 

@@ -11,6 +11,8 @@ pub use session::{OnnxOutputs, OnnxSession};
 
 use std::path::Path;
 
+use ort::session::Session;
+
 use self::files::Files;
 use super::{Frozen, Weights, unusable};
 use crate::Result;
@@ -48,18 +50,25 @@ impl Frozen<OnnxSession> {
     /// files, or that was compiled for one device (`EPContext`): not everything that it computes with would be in the fingerprint.
     pub fn onnx(file: impl AsRef<Path>, options: &OnnxOptions) -> Result<Self> {
         let file = file.as_ref();
+        let count = options.check_sessions()?;
         let files = Files::read(file)?;
         let fingerprint = fingerprint(&files, options)?;
-        let mut builder = options.builder()?;
-        for (location, bytes) in files.weights {
-            builder = builder.with_external_initializer_file_in_memory(location, bytes)?;
-        }
-        let session = builder.commit_from_memory(&files.model).map_err(|error| {
-            unusable(file, "is not a network that ONNX Runtime can compute").with_source(error.to_string())
-        })?;
-        let module = OnnxSession::new(session);
-        Ok(Self { module, weights: Vec::new(), fingerprint, device: Device::CPU, complete: false })
+        let sessions = (0..count).map(|_| session(file, &files, options));
+        let module = OnnxSession::new(sessions.collect::<Result<_>>()?);
+        let (weights, device) = (Vec::new(), Device::CPU);
+        Ok(Self { module, weights, fingerprint, device, complete: false, is_for_one: false })
     }
+}
+
+/// A session of the network in these files.
+fn session(file: &Path, files: &Files, options: &OnnxOptions) -> Result<Session> {
+    let mut builder = options.builder()?;
+    for (location, bytes) in &files.weights {
+        builder = builder.with_external_initializer_file_in_memory(location, bytes.clone())?;
+    }
+    builder.commit_from_memory(&files.model).map_err(|error| {
+        unusable(file, "is not a network that ONNX Runtime can compute").with_source(error.to_string())
+    })
 }
 
 impl Weights {

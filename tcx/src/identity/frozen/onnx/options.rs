@@ -13,6 +13,9 @@ use crate::{Error, ErrorKind, Result};
 /// some of them with fewer bits.
 const EXACT: [&str; 3] = ["CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"];
 
+/// Each session has the whole network in memory: a number above this is a mistake.
+const MOST_SESSIONS: usize = 256;
+
 /// How ONNX Runtime computes a network: see [`Frozen::onnx`](crate::Frozen::onnx).
 ///
 /// ```
@@ -26,6 +29,8 @@ const EXACT: [&str; 3] = ["CPUExecutionProvider", "CUDAExecutionProvider", "ROCM
 pub struct OnnxOptions {
     optimization: Option<GraphOptimizationLevel>,
     intra_threads: Option<usize>,
+    /// One, if it is not set.
+    sessions: Option<usize>,
     providers: Vec<ExecutionProviderDispatch>,
     environment: Option<Environment>,
 }
@@ -48,6 +53,15 @@ impl OnnxOptions {
     #[must_use]
     pub fn intra_threads(mut self, threads: usize) -> Self {
         self.intra_threads = Some(threads);
+        self
+    }
+
+    /// How many batches of the network can be computed at once (1), as [`Cached::concurrency`](crate::Cached::concurrency) lets threads
+    /// do. Each has a session of its own, which takes as much memory as the network, and as many threads as
+    /// [`intra_threads`](Self::intra_threads) says: set that to the number of cores divided by this one.
+    #[must_use]
+    pub fn sessions(mut self, sessions: usize) -> Self {
+        self.sessions = Some(sessions);
         self
     }
 
@@ -79,6 +93,23 @@ impl OnnxOptions {
             Some(environment) if self.providers.is_empty() => environment.execution_providers(),
             _ => &self.providers,
         }
+    }
+
+    /// The number of sessions.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a number that makes no sense.
+    pub(super) fn check_sessions(&self) -> Result<usize> {
+        let sessions = self.sessions.unwrap_or(1);
+        if (1..=MOST_SESSIONS).contains(&sessions) {
+            return Ok(sessions);
+        }
+        let expected = format!("a number from 1 to {MOST_SESSIONS}");
+        let message = format!("`sessions` of `OnnxOptions`: expected {expected}, found {sessions}");
+        let error = Error::new(ErrorKind::InvalidSettings, message);
+        let error = error.with_expected(expected, sessions.to_string());
+        Err(error.with_remedy("pass the number of batches to compute at once"))
     }
 
     /// What follows the fingerprint of the files: nothing for the default.
@@ -140,6 +171,7 @@ impl fmt::Debug for OnnxOptions {
         f.debug_struct("OnnxOptions")
             .field("optimization", &self.optimization)
             .field("intra_threads", &self.intra_threads)
+            .field("sessions", &self.sessions)
             .field("execution_providers", &self.named())
             .finish_non_exhaustive()
     }

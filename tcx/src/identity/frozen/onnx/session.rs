@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use ort::session::{Session, SessionInputs};
 use ort::value::{DynTensor, DynTensorValueType, DynValue, Outlet};
@@ -12,19 +12,40 @@ use crate::{Error, ErrorKind, Result};
 
 /// A network in the format ONNX, as [`Frozen::onnx`](crate::Frozen::onnx) makes it.
 ///
-/// One batch is computed at a time: ONNX Runtime does not allow more for all of its execution providers. It uses several threads for
-/// a batch.
+/// A session computes one batch at a time: ONNX Runtime does not allow more for all of its execution providers. It uses several
+/// threads for a batch. With [`OnnxOptions::sessions`](crate::OnnxOptions::sessions), the network has several sessions.
 pub struct OnnxSession {
-    session: Mutex<Session>,
+    /// Those that compute nothing.
+    idle: Mutex<Vec<Session>>,
+    returned: Condvar,
     inputs: Vec<String>,
     outputs: Vec<String>,
 }
 
 impl OnnxSession {
-    pub(super) fn new(session: Session) -> Self {
+    /// Of sessions of one network, at least one.
+    pub(super) fn new(sessions: Vec<Session>) -> Self {
         let names = |outlets: &[Outlet]| outlets.iter().map(|outlet| outlet.name().to_owned()).collect();
-        let (inputs, outputs) = (names(session.inputs()), names(session.outputs()));
-        Self { session: Mutex::new(session), inputs, outputs }
+        let first = sessions.first();
+        let (inputs, outputs) =
+            first.map(|first| (names(first.inputs()), names(first.outputs()))).unwrap_or_default();
+        Self { idle: Mutex::new(sessions), returned: Condvar::new(), inputs, outputs }
+    }
+
+    /// A panic of another thread leaves nothing half done: sessions are taken and put back as a whole.
+    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a session that computes nothing.
+    fn take(&self) -> Taken<'_> {
+        let mut idle = self.idle();
+        loop {
+            if let Some(session) = idle.pop() {
+                return Taken { of: self, session: Some(session) };
+            }
+            idle = self.returned.wait(idle).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// The names of the inputs, in the order in which [`run`](Self::run) takes them.
@@ -46,8 +67,8 @@ impl OnnxSession {
         &self,
         inputs: impl Into<SessionInputs<'i, 'v, N>>,
     ) -> Result<OnnxOutputs> {
-        // A panic of another thread leaves nothing half done: the session changes in ONNX Runtime only.
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.take();
+        let Some(session) = &mut taken.session else { return Err(no_session()) };
         let outputs = session.run(inputs)?;
         Ok(OnnxOutputs(outputs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
     }
@@ -59,6 +80,20 @@ impl fmt::Debug for OnnxSession {
             .field("inputs", &self.inputs)
             .field("outputs", &self.outputs)
             .finish_non_exhaustive()
+    }
+}
+
+/// A session, for one batch. It is put back when this is dropped, also if `run` panics.
+struct Taken<'a> {
+    of: &'a OnnxSession,
+    /// There until then.
+    session: Option<Session>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.of.idle().extend(self.session.take());
+        self.of.returned.notify_one();
     }
 }
 
@@ -104,6 +139,10 @@ fn converted<T: TensorLike>(tensor: DynTensor, name: &str) -> Result<T> {
     let memory = tensor.with_bytes(|bytes| TensorMemory::copied(dtype, bytes))??;
     T::from_memory(memory, &shape)
         .map_err(|error| refused(name, &format!("cannot be made of {dtype} {shape:?}")).with_source(error))
+}
+
+fn no_session() -> Error {
+    Error::new(ErrorKind::TensorLibrary, "the network has no session")
 }
 
 fn refused(name: &str, message: &str) -> Error {

@@ -1,0 +1,496 @@
+//! Several batches that are computed at once: each sample once, whatever fails, and with all checks.
+
+#![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use tch::{CModule, Device, Tensor, kind, nn};
+use tcx::{
+    Cache, Cached, D1, Error, ErrorKind, Extractor, Frozen, Identity, Mode, Result, Typed, cached_module,
+};
+
+/// What the calls of a `forward` do and have done.
+#[derive(Default)]
+struct Calls {
+    /// How often each sample was computed, since this was emptied.
+    computed: Mutex<HashMap<i64, usize>>,
+    begun: AtomicUsize,
+    inside: AtomicUsize,
+    most_inside: AtomicUsize,
+    /// The first calls wait until there are enough of them.
+    meets: Option<(usize, Barrier)>,
+    /// Every fifth call panics, and every fourth fails.
+    fails: AtomicBool,
+}
+
+impl Calls {
+    fn new() -> &'static Self {
+        Box::leak(Box::default())
+    }
+
+    /// The first `threads` calls run at the same time.
+    fn meeting(threads: usize) -> &'static Self {
+        let meets = Some((threads, Barrier::new(threads)));
+        Box::leak(Box::new(Self { meets, ..Self::default() }))
+    }
+
+    fn run(&self, inputs: &[i64]) -> Result<Vec<i64>> {
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_inside.fetch_max(inside, Ordering::SeqCst);
+        let call = self.begun.fetch_add(1, Ordering::SeqCst);
+        if let Some((threads, barrier)) = &self.meets
+            && call < *threads
+        {
+            barrier.wait();
+        }
+        thread::yield_now();
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        if self.fails.load(Ordering::SeqCst) {
+            assert!(!call.is_multiple_of(5), "as asked");
+            if call.is_multiple_of(4) {
+                return Err(Error::loader("as asked"));
+            }
+        }
+        let mut computed = self.computed.lock().unwrap();
+        for x in inputs {
+            *computed.entry(*x).or_default() += 1;
+        }
+        Ok(inputs.iter().map(|x| 2 * x).collect())
+    }
+
+    fn take(&self) -> HashMap<i64, usize> {
+        std::mem::take(&mut *self.computed.lock().unwrap())
+    }
+}
+
+/// Twice the input.
+#[cached_module(id = "doubles_at_once_v1", key = i64)]
+struct Doubles {
+    #[tcx(not_identity, assume_stateless)]
+    calls: &'static Calls,
+}
+
+impl Extractor for Doubles {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<i64>> {
+        self.calls.run(inputs)
+    }
+}
+
+fn doubled(ids: &[i64]) -> Vec<i64> {
+    ids.iter().map(|id| 2 * id).collect()
+}
+
+/// Fails the test where `work` does not end; a thread that hangs ends with the process.
+fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = channel();
+    thread::spawn(move || done.send(work()));
+    match result.recv_timeout(Duration::from_mins(1)) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => panic!("threads wait for each other"),
+        Err(RecvTimeoutError::Disconnected) => panic!("it panicked"),
+    }
+}
+
+/// `work` in threads, with the number of each.
+fn in_threads(threads: usize, work: impl Fn(usize) + Sync) {
+    thread::scope(|scope| {
+        for at in 0..threads {
+            let work = &work;
+            scope.spawn(move || work(at));
+        }
+    });
+}
+
+/// Numbers that look random, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn ids(&mut self, count: u64, end: u64) -> Vec<i64> {
+        (0..=self.below(count)).map(|_| self.below(end) as i64).collect()
+    }
+}
+
+#[test]
+fn as_many_batches_are_computed_at_once_as_the_setting_says_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = Calls::meeting(3);
+    let doubles = Cache::open(dir.path()).unwrap().module(Doubles { calls }).unwrap().concurrency(3).unwrap();
+    ends(move || {
+        in_threads(6, |at| {
+            let ids: Vec<i64> = (0..4).map(|id| 10 * at as i64 + id).collect();
+            assert_eq!(doubles.forward(&ids, &ids).unwrap(), doubled(&ids));
+        });
+    });
+    assert_eq!(calls.most_inside.load(Ordering::SeqCst), 3);
+}
+
+/// Requests of all kinds for overlapping ids, in eight threads.
+fn overlapping_requests(doubles: &Cached<Doubles>) {
+    in_threads(8, |seed| {
+        let mut random = Random(seed as u64);
+        for _ in 0..40 {
+            let (ids, fetches) = (random.ids(24, 200), random.below(2) == 0);
+            let request = || {
+                if fetches {
+                    doubles.fetch(&ids, |missing| Ok(missing.ids().copied().collect()))
+                } else {
+                    doubles.forward(&ids, &ids)
+                }
+            };
+            match catch_unwind(AssertUnwindSafe(request)) {
+                Ok(Ok(found)) => assert_eq!(found, doubled(&ids)),
+                Ok(Err(error)) => assert!(format!("{error:#}").contains("as asked"), "{error:#}"),
+                Err(panic) => assert_eq!(panic.downcast_ref(), Some(&"as asked")),
+            }
+        }
+    });
+}
+
+#[test]
+fn each_sample_is_computed_once_whatever_fails_and_panics() {
+    for fails in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::builder().recheck(0.).open(dir.path()).unwrap();
+        let calls = Calls::new();
+        let doubles = cache.module(Doubles { calls }).unwrap().concurrency(4).unwrap();
+        // The first batch is checked, for which some of it is computed again.
+        doubles.forward(&[-1, -2], &vec![-1, -2]).unwrap();
+        calls.take();
+        calls.fails.store(fails, Ordering::SeqCst);
+        ends(move || {
+            overlapping_requests(&doubles);
+            calls.fails.store(false, Ordering::SeqCst);
+            let all: Vec<i64> = (0..200).collect();
+            assert_eq!(doubles.forward(&all, &all).unwrap(), doubled(&all));
+        });
+        let computed = calls.take();
+        assert!(computed.len() == 200 && computed.values().all(|count| *count == 1), "{computed:?}");
+    }
+}
+
+#[test]
+fn calls_of_warm_share_the_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().recheck(0.).progress(false).open(dir.path()).unwrap();
+    let calls = Calls::new();
+    let doubles = cache.module(Doubles { calls }).unwrap().batch_size(8).concurrency(2).unwrap();
+    doubles.forward(&[-1, -2], &vec![-1, -2]).unwrap();
+    calls.take();
+    let ids: Vec<i64> = (0..300).collect();
+    ends(move || {
+        in_threads(2, |_| {
+            doubles.warm(&ids, |missing| Ok(missing.ids().copied().collect())).unwrap();
+        });
+        assert_eq!(doubles.fetch(&ids, |_| panic!("all are there")).unwrap(), doubled(&ids));
+    });
+    let computed = calls.take();
+    assert!(computed.len() == 300 && computed.values().all(|count| *count == 1), "{computed:?}");
+}
+
+#[test]
+fn a_lazy_module_is_built_once_and_again_after_an_error_or_a_release() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let calls = Calls::meeting(2);
+    let builds = Arc::new(AtomicUsize::new(0));
+    let counted = builds.clone();
+    let build = move || match counted.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(Error::loader("as asked")),
+        _ => Ok(Doubles { calls }),
+    };
+    let doubles = cache.lazy_module(Identity::of(&Doubles { calls }), Device::Cpu, build).unwrap();
+    let doubles = doubles.concurrency(2).unwrap();
+    assert_eq!(doubles.forward(&[1], &vec![1]).unwrap_err().kind(), ErrorKind::Loader);
+    ends(move || {
+        in_threads(2, |at| {
+            let ids = [at as i64, 10 + at as i64];
+            assert_eq!(doubles.forward(&ids, &ids.to_vec()).unwrap(), doubled(&ids));
+        });
+        assert_eq!(builds.load(Ordering::SeqCst), 2);
+        assert!(doubles.release() && !doubles.release());
+        assert_eq!(doubles.forward(&[2], &vec![2]).unwrap(), [4]);
+        assert_eq!(builds.load(Ordering::SeqCst), 3);
+    });
+}
+
+#[test]
+fn views_of_a_sample_are_computed_at_once_and_a_recomputing_handle_computes_each_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().recheck(0.).open(dir.path()).unwrap();
+    let calls = Calls::meeting(2);
+    let doubles = cache.module(Doubles { calls }).unwrap().concurrency(2).unwrap();
+    ends(move || {
+        in_threads(2, |at| {
+            assert_eq!(doubles.view(at as u32).forward(&[1], &vec![1]).unwrap(), [2]);
+        });
+        doubles.flush().unwrap();
+    });
+
+    let calls = Calls::new();
+    let cache = cache.with_mode(Mode::Recompute);
+    let doubles = cache.module(Doubles { calls }).unwrap().concurrency(3).unwrap();
+    doubles.forward(&[-1, -2], &vec![-1, -2]).unwrap();
+    calls.take();
+    ends(move || {
+        in_threads(6, |_| {
+            let ids: Vec<i64> = (0..30).collect();
+            for ids in ids.chunks(7) {
+                assert_eq!(doubles.forward(ids, &ids.to_vec()).unwrap(), doubled(ids));
+            }
+        });
+        doubles.flush().unwrap();
+    });
+    let computed = calls.take();
+    assert!(computed.len() == 30 && computed.values().all(|count| *count == 1), "{computed:?}");
+}
+
+#[test]
+fn handles_that_store_nothing_compute_the_same_sample_at_once() {
+    for mode in [Mode::Off, Mode::ReadOnly] {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::builder().progress(false).open(dir.path()).unwrap().with_mode(mode);
+        let doubles = cache.module(Doubles { calls: Calls::meeting(2) }).unwrap().concurrency(2).unwrap();
+        ends(move || in_threads(2, |_| assert_eq!(doubles.forward(&[1], &vec![1]).unwrap(), [2])));
+    }
+}
+
+static OWN: OnceLock<Cached<AsksItself>> = OnceLock::new();
+
+/// Asks its own handle for the previous sample.
+#[cached_module(id = "asks_itself_at_once_v1", key = i64)]
+struct AsksItself;
+
+impl Extractor for AsksItself {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<i64>> {
+        let own = OWN.get().unwrap();
+        match inputs[0] {
+            0 => Ok(inputs.clone()),
+            -1 => Ok(vec![i64::from(own.release())]),
+            id => Ok(vec![own.forward(&[id - 1], &vec![id - 1])?[0] + 1]),
+        }
+    }
+}
+
+#[test]
+fn a_forward_that_asks_its_own_handle_is_an_error_with_turns_to_spare() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = Cache::open(dir.path()).unwrap().module(AsksItself).unwrap().concurrency(4).unwrap();
+    assert!(OWN.set(own).is_ok());
+    let own = || OWN.get().unwrap();
+    let error = ends(move || own().forward(&[5], &vec![5])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ModuleViolation);
+    assert!(error.to_string().contains("its own handle"), "{error}");
+    assert_eq!(ends(move || own().forward(&[0], &vec![0]).unwrap()), [0]);
+    assert_eq!(ends(move || own().forward(&[1], &vec![1]).unwrap()), [1]);
+    assert_eq!(ends(move || own().forward(&[-1], &vec![-1]).unwrap()), [0], "a module in use stays");
+}
+
+/// Depends on the batch.
+#[cached_module(id = "sums_at_once_v1", key = i64)]
+struct Sums {
+    #[tcx(not_identity, assume_stateless)]
+    both: &'static (Barrier, AtomicUsize),
+}
+
+impl Extractor for Sums {
+    type Input = Vec<i64>;
+    type Output = Vec<f32>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<f32>> {
+        let (barrier, calls) = self.both;
+        if calls.fetch_add(1, Ordering::SeqCst) < 2 {
+            barrier.wait();
+        }
+        let sum: i64 = inputs.iter().sum();
+        Ok(inputs.iter().map(|x| (x + sum) as f32).collect())
+    }
+}
+
+#[test]
+fn a_module_that_depends_on_its_batch_is_refused_in_all_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let both: &'static _ = Box::leak(Box::new((Barrier::new(2), AtomicUsize::new(0))));
+    let sums = Cache::open(dir.path()).unwrap().module(Sums { both }).unwrap().concurrency(2).unwrap();
+    ends(move || {
+        in_threads(2, |at| {
+            let ids = [1 + 2 * at as i64, 2 + 2 * at as i64];
+            let error = sums.forward(&ids, &ids.to_vec()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ModuleViolation, "{error}");
+        });
+        assert!(sums.forward(&[9], &vec![9]).is_err());
+        assert_eq!(sums.coverage(&[1, 2, 3, 4, 9]).unwrap().missing(), [0, 1, 2, 3, 4]);
+    });
+}
+
+/// Depends on the batch if sample 1 is in it. The batch with sample 3 begins before and ends after that one.
+#[cached_module(id = "sums_of_some_at_once_v1", key = i64)]
+struct SumsOfSome {
+    #[tcx(not_identity, assume_stateless)]
+    both: &'static Barrier,
+    #[tcx(not_identity, assume_stateless)]
+    go_on: &'static Mutex<Receiver<()>>,
+}
+
+impl Extractor for SumsOfSome {
+    type Input = Vec<i64>;
+    type Output = Vec<f32>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<f32>> {
+        match inputs[..] {
+            [1, 2] => drop(self.both.wait()),
+            [3, 4] => {
+                self.both.wait();
+                self.go_on.lock().unwrap().recv().unwrap();
+            }
+            _ => {}
+        }
+        let sum: i64 = if inputs.contains(&1) { inputs.iter().sum() } else { 0 };
+        Ok(inputs.iter().map(|x| (x + sum) as f32).collect())
+    }
+}
+
+#[test]
+fn a_batch_that_is_being_computed_when_another_one_fails_its_check_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (go, go_on) = channel();
+    let (both, go_on): (&'static _, &'static _) =
+        (Box::leak(Box::new(Barrier::new(2))), Box::leak(Box::new(Mutex::new(go_on))));
+    let sums = Cache::open(dir.path()).unwrap().module(SumsOfSome { both, go_on }).unwrap();
+    let sums = sums.concurrency(2).unwrap();
+    ends(move || {
+        thread::scope(|scope| {
+            let later = scope.spawn(|| sums.forward(&[3, 4], &vec![3, 4]).unwrap_err());
+            let error = sums.forward(&[1, 2], &vec![1, 2]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ModuleViolation, "{error}");
+            go.send(()).unwrap();
+            assert_eq!(later.join().unwrap().to_string(), error.to_string());
+        });
+        assert_eq!(sums.coverage(&[1, 2, 3, 4]).unwrap().missing(), [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn samples_are_computed_a_second_time_as_often_as_the_setting_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().recheck(1.).open(dir.path()).unwrap();
+    let doubles = cache.module(Doubles { calls: Calls::new() }).unwrap().concurrency(4).unwrap();
+    ends(move || {
+        in_threads(4, |at| {
+            let ids: Vec<i64> = (0..100).map(|id| 100 * at as i64 + id).collect();
+            for ids in ids.chunks(10) {
+                assert_eq!(doubles.forward(ids, &ids.to_vec()).unwrap(), doubled(ids));
+            }
+        });
+        assert_eq!((doubles.stats().rows_computed, doubles.stats().rows_rechecked), (400, 400));
+    });
+}
+
+#[test]
+fn found_rows_are_served_while_all_turns_are_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = Calls::meeting(3);
+    let cache = Cache::open(dir.path()).unwrap();
+    let before = cache.module(Doubles { calls: Calls::new() }).unwrap();
+    before.forward(&[1, 2], &vec![1, 2]).unwrap();
+    let doubles = cache.module(Doubles { calls }).unwrap().concurrency(2).unwrap();
+    ends(move || {
+        thread::scope(|scope| {
+            let doubles = &doubles;
+            let slow = [3, 4].map(|id| scope.spawn(move || doubles.forward(&[id], &vec![id]).unwrap()));
+            while calls.inside.load(Ordering::SeqCst) < 2 {
+                thread::yield_now();
+            }
+            assert_eq!(doubles.forward(&[1, 2], &vec![1, 2]).unwrap(), [2, 4]);
+            assert!(slow.iter().all(|slow| !slow.is_finished()));
+            // The third call lets them go.
+            calls.run(&[0]).unwrap();
+            assert_eq!(slow.map(|slow| slow.join().unwrap()), [[6], [8]]);
+        });
+    });
+}
+
+#[test]
+fn a_number_that_makes_no_sense_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    for batches in [0, 1025, usize::MAX] {
+        let error = cache.module(Doubles { calls: Calls::new() }).unwrap().concurrency(batches).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSettings);
+        assert_eq!(error.expected(), Some("a number from 1 to 1024"));
+        assert_eq!(error.found(), Some(batches.to_string().as_str()));
+        assert_eq!(error.module_id(), Some("doubles_at_once_v1"));
+    }
+    for batches in [1, 1024] {
+        let doubles = cache.module(Doubles { calls: Calls::new() }).unwrap().concurrency(batches).unwrap();
+        assert_eq!(doubles.forward(&[1], &vec![1]).unwrap(), [2]);
+    }
+}
+
+#[cached_module(id = "script_at_once_v1", key = i64)]
+struct Script {
+    network: Frozen<CModule>,
+}
+
+impl Extractor for Script {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<2>>;
+
+    fn forward(&self, x: &Tensor) -> Result<Self::Output> {
+        Ok(self.network.forward_ts(&[x])?.into())
+    }
+}
+
+#[test]
+fn a_script_computes_one_batch_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/network.pt");
+    let load = move || Ok(Script { network: Frozen::script(Device::Cpu, &file)? });
+    let cache = Cache::open(dir.path().join("cache")).unwrap();
+    let refused = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::InvalidSettings);
+        assert!(error.to_string().contains("TorchScript") && error.remedy().is_some(), "{error}");
+    };
+    refused(cache.module(load().unwrap()).unwrap().concurrency(2).unwrap_err());
+    let identity = Identity::of(&load().unwrap());
+    let lazy = cache.lazy_module(identity, Device::Cpu, load).unwrap().concurrency(2).unwrap();
+    refused(lazy.forward(&[1], &Tensor::ones([1, 2], kind::FLOAT_CPU)).map(drop).unwrap_err());
+}
+
+#[cached_module(id = "linear_of_one_thread_v1", key = i64)]
+struct Linear {
+    _fc: Frozen<nn::Linear>,
+}
+
+impl Extractor for Linear {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<2>>;
+
+    fn forward(&self, x: &Tensor) -> Result<Self::Output> {
+        Ok(x.shallow_clone().into())
+    }
+}
+
+#[test]
+fn handles_of_modules_that_are_not_sync_cross_threads() {
+    fn crosses_threads<T: Send + Sync>() {}
+    crosses_threads::<Cached<Linear>>();
+    crosses_threads::<Cached<Doubles>>();
+}
