@@ -12,8 +12,9 @@ use crate::budget::Budget;
 use crate::machine::{cores, target};
 use crate::outcome::Outcome;
 
-/// The limits for a decoder and one input, in seconds and in megabytes.
-const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=2048"];
+/// The limits for a decoder and one input, in megabytes and in seconds of a clock that also runs
+/// while another program has the processor: an input takes milliseconds.
+const LIMITS: [&str; 2] = ["-timeout=60", "-rss_limit_mb=2048"];
 
 pub(crate) fn run(budget: &Budget, arguments: &Arguments, outcome: &mut Outcome) {
     let Some(fuzzer) = &arguments.fuzzer else {
