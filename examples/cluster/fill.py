@@ -31,7 +31,7 @@ def load(ids: list[int]) -> torch.Tensor:
 def main() -> int:
     """Fills the cache together with the other processes."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("cache", help="a directory that all machines see; with `--way sharded` also the URL of an object store")
+    parser.add_argument("cache", help="a directory that all machines see, or the URL of an object store")
     parser.add_argument("--way", choices=["shared", "sharded"], default="shared", help="lease parts, or divide the samples by rank")
     parser.add_argument("--samples", type=int, default=2000)
     options = parser.parse_args()

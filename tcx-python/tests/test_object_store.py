@@ -85,7 +85,7 @@ def test_what_one_machine_computes_another_reads(server, tmp_path, linear):
 
 
 @needs_server
-def test_ranks_divide_a_list_in_a_store_and_leases_are_refused_there(server, tmp_path, linear):
+def test_machines_divide_a_list_in_a_store_by_rank_and_by_leases(server, tmp_path, linear):
     def load(missing):
         return torch.tensor([[float(number)] * 4 for number in missing])
 
@@ -93,10 +93,11 @@ def test_ranks_divide_a_list_in_a_store_and_leases_are_refused_there(server, tmp
         cached = machine(server, tmp_path / str(rank)).module(linear, "linear_v1", outputs=tcx.f32[2])
         report = cached.warm_sharded(range(200), load, rank=tcx.Rank(rank, 2), progress=False)
         assert report.computed == report.asked
-        with pytest.raises(tcx.InvalidSettingsError, match="cannot share work in an object store: .* divide the ids by rank with `warm_sharded`"):
-            cached.warm_shared(range(200), load)
+    shared = machine(server, tmp_path / "shared").module(linear, "linear_v1", outputs=tcx.f32[2])
+    report = shared.warm_shared(range(300), load, range_size=50)
+    assert (report.asked, report.computed, [worker.ranges for worker in report.workers]) == (300, 100, [6])
     other = machine(server, tmp_path / "other").module(linear, "linear_v1", outputs=tcx.f32[2])
-    assert torch.allclose(other.fetch(list(range(200))), linear(load(range(200))), atol=1e-4)
+    assert torch.allclose(other.fetch(list(range(300))), linear(load(range(300))), atol=1e-4)
 
 
 @needs_server

@@ -212,6 +212,16 @@ fn a_store_that_ignores_the_condition_of_a_write_is_refused_by_name() {
 }
 
 #[test]
+fn a_probe_that_cannot_be_removed_changes_no_answer() {
+    let server = Server::start();
+    let bucket = bucket(&server, "p");
+    server.fail_next(Operation::Delete, ".tcx-probe-", Fault::Denied);
+    bucket.check_conditional_puts().unwrap();
+    assert_eq!(server.keys().len(), 1);
+    assert!(bucket.list("", None).unwrap().iter().all(|object| object.name.starts_with(".tcx-probe-")));
+}
+
+#[test]
 fn a_call_ends_at_its_deadline_and_names_the_object_but_no_credential() {
     let server = Server::start();
     let url = server.url("p");

@@ -100,13 +100,20 @@ impl Inner {
             return Err(ErrorKind::Unsupported.into());
         }
         self.settle()?;
+        self.probe()?;
         let short = self.bucket.deadline().min(SHORT);
+        let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes))?;
+        Ok(created == Created::Own)
+    }
+
+    /// Makes sure, once in a process, that the store creates objects conditionally.
+    pub(super) fn probe(&self) -> io::Result<()> {
         if !self.state(|state| state.is_probed)? {
+            let short = self.bucket.deadline().min(SHORT);
             self.send(|bucket| bucket.with_deadline(short).check_conditional_puts())?;
             self.state(|state| state.is_probed = true)?;
         }
-        let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes))?;
-        Ok(created == Created::Own)
+        Ok(())
     }
 
     /// The history of the module as this process knows it, as a name: the nonce of change 0, and the number and the nonce of the newest

@@ -4,6 +4,7 @@
 //! - **Changes** decide which rows are right. A copy counts only if the store says that the object is the same, by its tag, at each look.
 //! - **New segments** go to the spool first, where they are durable, and are sent from there. While the store is away they stay there.
 //! - **Index runs** stay in the near tier: they are derived from segments.
+//! - **Leases** are only in the store: all machines read and write them, and they change.
 
 mod changes;
 mod draft;
@@ -11,6 +12,7 @@ mod fetch;
 mod held;
 mod listing;
 mod reach;
+mod shared;
 mod spool;
 mod storage;
 

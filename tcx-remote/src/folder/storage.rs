@@ -10,6 +10,7 @@ use tcx_store::unstable::{Draft, FileInfo, Held, Mapped, Stamp, Storage, directo
 
 use super::draft::RemoteDraft;
 use super::held::{RemoteHeld, remove};
+use super::shared::SharedFolder;
 use super::{RemoteFolder, info};
 use crate::client::requests::Requests;
 use crate::copy::files::{Kind, kind};
@@ -85,11 +86,17 @@ impl Storage for RemoteFolder {
     }
 
     fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
+        if let Some(shared) = SharedFolder::new(&self.0, name) {
+            return Ok(Box::new(shared));
+        }
         self.0.near.make()?;
         directory(self.0.near.dir().to_owned()).folder(name)
     }
 
     fn existing_folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {
+        if let Some(shared) = SharedFolder::new(&self.0, name) {
+            return Ok(Box::new(shared));
+        }
         directory(self.0.near.dir().to_owned()).existing_folder(name)
     }
 

@@ -2,6 +2,7 @@
 
 #![expect(missing_docs, clippy::missing_panics_doc, clippy::unwrap_used, reason = "what only tests use")]
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -82,6 +83,17 @@ impl Machine {
 
     pub fn squares(&self) -> Cached<Squares> {
         self.open().module(self.module()).unwrap()
+    }
+
+    /// Whether its near tier has a file or folder of this name.
+    pub fn has_file(&self, name: &str) -> bool {
+        fn is_in(dir: &Path, name: &str) -> bool {
+            dir.read_dir()
+                .unwrap()
+                .map(Result::unwrap)
+                .any(|entry| entry.file_name() == name || entry.path().is_dir() && is_in(&entry.path(), name))
+        }
+        is_in(self.near.path(), name)
     }
 
     /// How many samples were computed on this machine.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tcx::ErrorKind;
 use tcx_remote_tests::{Machine, load};
 use tcx_test_s3::{SECRET_KEY, Server};
 
@@ -104,14 +103,4 @@ fn no_error_and_nothing_that_is_shown_contains_credentials() {
     for shown in shown {
         assert!(!shown.contains(SECRET_KEY), "{shown}");
     }
-}
-
-#[test]
-fn sharing_the_work_is_refused_because_leases_would_be_seen_by_one_machine() {
-    let server = Server::start();
-    let one = Machine::new(&server);
-    let refused = one.squares().warm_shared(&[1, 2][..], load).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidSettings);
-    assert!(format!("{refused:#}").contains("`warm_sharded`"), "{refused:#}");
-    assert_eq!(one.computed(), 0);
 }

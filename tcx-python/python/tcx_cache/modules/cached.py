@@ -243,7 +243,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
 
         Raises:
             InvalidBatchError: if workers of this job have other ids.
-            InvalidSettingsError: if the cache is in an object store, or a setting makes no sense.
+            InvalidSettingsError: if a setting makes no sense.
             WrongModeError: if the mode is not ``read_write``.
             FullError: if the folder is full.
             IoError: if leases can be neither written nor listed for ``expiry``.

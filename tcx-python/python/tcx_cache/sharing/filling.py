@@ -13,9 +13,8 @@ from typing import Any, Protocol
 from .. import _native
 from ..batch.split import as_inputs, plan
 from ..engine.handle import Handle, rows_not_kept
-from ..engine.object_store import ObjectStore
 from ..engine.rows import Rows
-from ..errors import InvalidSettingsError, WrongModeError
+from ..errors import WrongModeError
 
 #: The finished work in seconds that a killed process may lose, if flushing is fast.
 _FLUSH_EVERY = 1.0
@@ -80,18 +79,6 @@ class Filler:
         mode = self.rows.opening.mode
         if mode not in ("read_write", "recompute"):
             raise WrongModeError(f"module `{self.id}`: cannot fill the cache: this handle has mode `{mode}`; open the module in mode `read_write`")
-
-    def check_place(self) -> None:
-        """Refuses a place in which the files of leases would be seen by no other machine.
-
-        Raises:
-            InvalidSettingsError: if it is an object store.
-        """
-        if isinstance(self.rows.opening.place, ObjectStore):
-            raise InvalidSettingsError(
-                f"module `{self.id}`: cannot share work in an object store: workers need a directory that all of them see; divide the ids by rank with `warm_sharded`, "
-                "or share a directory"
-            )
 
     def pack(self, ids: list[Any]) -> _native.Keys:
         """The keys of ids."""

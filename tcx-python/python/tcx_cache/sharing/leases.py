@@ -30,7 +30,6 @@ class Job:
 def warm_shared(filler: Filler, ids: Sequence, job: Job) -> SharedReport:
     """Computes ranges until all are finished."""
     filler.check_mode()
-    filler.check_place()
     if filler.rows.opening.mode == "recompute":
         raise WrongModeError(
             f"module `{filler.id}`: cannot share work in mode `recompute`: each handle computes every sample; invalidate the rows, and open the module in mode "

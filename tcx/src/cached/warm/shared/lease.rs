@@ -5,7 +5,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tcx_store::unstable::{Job, JobWorker, NextRange, Sharing as StoreSharing};
-use tcx_store::{Store, url_scheme};
 
 use super::fill::{Filled, Filler};
 use super::report::SharedReport;
@@ -117,7 +116,6 @@ impl<M: CachedModule> Warming<'_, M> {
         let (cached, view) = (view.cached(), view.number());
         let mut ids: Sequence<'a, I> = ids.into();
         let store = cached.writable()?;
-        check_place(store).map_err(|error| error.in_module(M::ID))?;
         if cached.rows().recomputes() {
             let error = Error::new(
                 ErrorKind::WrongMode,
@@ -148,18 +146,6 @@ impl<M: CachedModule> Warming<'_, M> {
             });
             Share { filler, worker, ids, range_size, pending: Vec::new(), computed: 0, settled: 0 }.run()
         })
-    }
-}
-
-/// The files of leases in the near tier of a machine would be seen by no other.
-fn check_place(store: &Store) -> Result<()> {
-    match url_scheme(store.path()) {
-        None | Some("memory") => Ok(()),
-        Some(_) => {
-            let what = "cannot share work in an object store: workers need a directory that all of them see";
-            Err(Error::new(ErrorKind::InvalidSettings, what)
-                .with_remedy("divide the ids by rank with `warm_sharded`, or share a directory"))
-        }
     }
 }
 
