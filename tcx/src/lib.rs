@@ -106,6 +106,8 @@ pub use cached::warm::{WarmReport, Warming};
 pub use error::{Error, ErrorKind, LoadFailure, Result};
 pub use half::{bf16, f16};
 pub use identity::Identity;
+#[cfg(feature = "tch")]
+pub use identity::frozen::Script;
 pub use identity::frozen::{Frozen, Weights};
 #[cfg(feature = "ort")]
 pub use identity::frozen::{OnnxOptions, OnnxOutputs, OnnxSession};

@@ -4,14 +4,13 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tch::{CModule, Device, Tensor, kind, nn};
+use tch::{Device, Tensor, nn};
 use tcx::{
     Cache, Cached, D1, Error, ErrorKind, Extractor, Frozen, Identity, Mode, Result, Typed, cached_module,
 };
@@ -200,6 +199,22 @@ fn calls_of_warm_share_the_work() {
     });
     let computed = calls.take();
     assert!(computed.len() == 300 && computed.values().all(|count| *count == 1), "{computed:?}");
+}
+
+#[test]
+fn a_row_that_another_thread_computes_after_its_input_was_loaded_is_counted_by_that_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::builder().recheck(0.).open(dir.path()).unwrap();
+    let doubles = cache.module(Doubles { calls: Calls::new() }).unwrap().concurrency(2).unwrap();
+    let report = doubles.warm(&[1, 2, 3], |missing| {
+        thread::scope(|scope| {
+            let other = scope.spawn(|| doubles.forward(&[2], &vec![2]).unwrap());
+            assert_eq!(other.join().unwrap(), [4]);
+        });
+        Ok(missing.ids().copied().collect())
+    });
+    assert_eq!(report.unwrap().computed, 2);
+    assert_eq!(doubles.stats().rows_computed, 3);
 }
 
 #[test]
@@ -442,36 +457,6 @@ fn a_number_that_makes_no_sense_is_refused() {
         let doubles = cache.module(Doubles { calls: Calls::new() }).unwrap().concurrency(batches).unwrap();
         assert_eq!(doubles.forward(&[1], &vec![1]).unwrap(), [2]);
     }
-}
-
-#[cached_module(id = "script_at_once_v1", key = i64)]
-struct Script {
-    network: Frozen<CModule>,
-}
-
-impl Extractor for Script {
-    type Input = Tensor;
-    type Output = Typed<f32, D1<2>>;
-
-    fn forward(&self, x: &Tensor) -> Result<Self::Output> {
-        Ok(self.network.forward_ts(&[x])?.into())
-    }
-}
-
-#[test]
-fn a_script_computes_one_batch_at_a_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/network.pt");
-    let load = move || Ok(Script { network: Frozen::script(Device::Cpu, &file)? });
-    let cache = Cache::open(dir.path().join("cache")).unwrap();
-    let refused = |error: Error| {
-        assert_eq!(error.kind(), ErrorKind::InvalidSettings);
-        assert!(error.to_string().contains("TorchScript") && error.remedy().is_some(), "{error}");
-    };
-    refused(cache.module(load().unwrap()).unwrap().concurrency(2).unwrap_err());
-    let identity = Identity::of(&load().unwrap());
-    let lazy = cache.lazy_module(identity, Device::Cpu, load).unwrap().concurrency(2).unwrap();
-    refused(lazy.forward(&[1], &Tensor::ones([1, 2], kind::FLOAT_CPU)).map(drop).unwrap_err());
 }
 
 #[cached_module(id = "linear_of_one_thread_v1", key = i64)]

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use tch::nn::Module;
 use tch::{CModule, Device, Tensor, kind};
-use tcx::{Cache, D1, Extractor, Frozen, Typed, cached_module};
+use tcx::{Cache, D1, Extractor, Frozen, Script, Typed, cached_module};
 
 #[cached_module(id = "script_v1")]
-struct Script {
-    network: Frozen<CModule>,
+struct Network {
+    network: Frozen<Script>,
 }
 
-impl Extractor for Script {
+impl Extractor for Network {
     type Input = Tensor;
     type Output = Typed<f32, D1<2>>;
 
@@ -29,8 +29,8 @@ fn network() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/network.pt")
 }
 
-fn open(dir: &Path, file: &Path) -> tcx::Result<tcx::Cached<Script>> {
-    Cache::open(dir)?.module(Script { network: Frozen::script(Device::Cpu, file)? })
+fn open(dir: &Path, file: &Path) -> tcx::Result<tcx::Cached<Network>> {
+    Cache::open(dir)?.module(Network { network: Frozen::script(Device::Cpu, file)? })
 }
 
 fn values(tensor: &Tensor) -> Vec<f32> {
@@ -93,7 +93,7 @@ fn a_parameter_that_is_written_to_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let network = Frozen::script(Device::Cpu, network()).unwrap();
     let mut leaked = network.named_parameters().unwrap().remove(0).1;
-    let cached = Cache::open(dir.path()).unwrap().module(Script { network }).unwrap();
+    let cached = Cache::open(dir.path()).unwrap().module(Network { network }).unwrap();
     let x = Tensor::ones([1, 2], kind::FLOAT_CPU);
     cached.forward(&["a"], &x).unwrap();
     let _ = tch::no_grad(|| leaked.fill_(7.));

@@ -102,7 +102,8 @@ pub struct Stats {
     pub hit_times: BatchTimes,
     /// Lookups that missed a row, without the time that it took to compute it.
     pub miss_times: BatchTimes,
-    /// Computing missing rows, as reported by [`Store::computed`](crate::Store::computed).
+    /// Computing missing rows, as reported by [`Store::computed`](crate::Store::computed). The times of threads that compute at once
+    /// are added up.
     pub compute_times: Timings,
     /// Waiting for [`flush`](crate::Store::flush).
     pub flush_times: Timings,

@@ -66,7 +66,7 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
     }
 }
 
-/// So often an index is written that other processes remove.
+/// How often an index is written, if other processes remove each one.
 const TRIMMED_AT_MOST: usize = 8;
 
 /// Writes one run instead of those with entries of segments that are gone, without these entries.

@@ -91,16 +91,18 @@ impl<M: CachedModule> Cached<M> {
 
     /// Computes the rows that are still missing, if any, and stores them in `store`: all, or those at the positions `only`, which
     /// ascend. `inputs` takes their positions; it is called again for rows that another thread was computing, and has not stored.
+    /// Returns how many rows this thread has computed.
     pub(crate) fn complete<'a>(
         &self,
         store: &Rows,
         rows: &mut Lookup,
         only: Option<&[usize]>,
         mut inputs: impl FnMut(&[usize]) -> Result<Selected<'a, M::Input>>,
-    ) -> Result<()>
+    ) -> Result<usize>
     where
         M::Input: 'a,
     {
+        let mut computed = 0;
         loop {
             let turn = self.turn(&self.samples(rows, only))?;
             // Another thread may have computed them meanwhile.
@@ -117,8 +119,9 @@ impl<M: CachedModule> Cached<M> {
             if let Some(turn) = turn.as_ref().filter(|_| !positions.is_empty()) {
                 self.compute(turn, store, rows, &positions, &mut inputs)?;
             }
+            computed += positions.len();
             if positions.len() == count {
-                return Ok(());
+                return Ok(computed);
             }
         }
     }

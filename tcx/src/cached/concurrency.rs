@@ -11,8 +11,9 @@ const MOST: usize = 1024;
 
 impl<M: CachedModule> Cached<M> {
     /// How many batches are computed at once (1), each by a thread that uses this handle. The outputs are the same, and each sample is
-    /// computed once: a thread that misses samples which another thread computes first computes the rest of its batch, and then waits
-    /// for these. If the other `forward` fails or panics, one of the threads that wait computes them.
+    /// computed once. A `forward` that misses samples which another thread computes first computes the rest of its batch, and then waits
+    /// for these; a `fetch` waits for the requests that have some of its samples before it loads any; `warm` does such batches last. If
+    /// the other thread fails or panics, one of the threads that wait computes the samples.
     ///
     /// ```
     /// # use tcx::{Extractor, cached_module};
@@ -44,20 +45,20 @@ impl<M: CachedModule> Cached<M> {
     /// idle. A library that uses all cores for each batch, as candle and ONNX Runtime do by default, needs fewer threads of its own
     /// then.
     ///
-    /// - The checks of batches run one after the other. So the first batches, and those that are computed a second time
-    ///   ([`CacheBuilder::recheck`](crate::CacheBuilder::recheck)), are computed at once only the first time.
+    /// - Batches are checked one after the other, and no other batch is finished while one is checked. A check of one of the first
+    ///   batches computes samples again, and so does [`CacheBuilder::recheck`](crate::CacheBuilder::recheck): with `recheck(1.)`, the
+    ///   work is almost one batch after the other.
     /// - Handles that store nothing ([`Mode::ReadOnly`](crate::Mode::ReadOnly), [`Mode::Off`](crate::Mode::Off), a full folder) share
     ///   nothing: each thread computes what it asks for.
     /// - Each handle has a setting of its own.
     ///
     /// The module has to be `Sync`. Networks of candle and ONNX Runtime, arrays of ndarray and plain values are; a network of ONNX
-    /// Runtime computes as many batches at once as it has sessions (`OnnxOptions::sessions`). Tensors of tch are not `Sync`, so
-    /// modules that hold them do not compile with this setting, and TorchScript networks are refused.
+    /// Runtime computes as many batches at once as it has sessions (`OnnxOptions::sessions`). Tensors and networks of tch are not, so
+    /// modules that hold them do not compile with this setting.
     ///
     /// # Errors
     ///
-    /// Returns an error if the number is 0 or greater than 1024, if the module has a TorchScript network, and in a process that was
-    /// forked after the module was opened. A lazy module with such a network is refused when it is built.
+    /// Returns an error if the number is 0 or greater than 1024, and in a process that was forked after the module was opened.
     pub fn concurrency(mut self, batches: usize) -> Result<Self>
     where
         M: Concurrent,
@@ -73,7 +74,7 @@ impl<M: CachedModule> Cached<M> {
                 error.with_remedy("pass the number of batches to compute at once: at most one for each core")
             );
         }
-        self.holder.lock().map_err(|refused| self.refused(refused))?.share()?;
+        self.holder.lock().map_err(|refused| self.refused(refused))?.share();
         self.turns = Turns::new(batches);
         Ok(self)
     }

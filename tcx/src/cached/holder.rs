@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tcx_store::Attestation;
 
+use crate::Result;
 use crate::cache::alone::Held;
 use crate::cached::compute::{in_module, module_error};
 use crate::identity::Identity;
 use crate::identity::sources::Sources;
 use crate::identity::watch::WeightWatch;
 use crate::module::extractor::CachedModule;
-use crate::{Error, ErrorKind, Result};
 
 /// A module, as long as it is there.
 pub(crate) struct Holder<M> {
@@ -72,26 +72,22 @@ impl<M: CachedModule> Holder<M> {
     }
 
     /// From now on, threads use the module at once.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the module is there and has a network that one thread at a time may use.
-    pub(crate) fn share(&mut self) -> Result<()>
+    pub(crate) fn share(&mut self)
     where
         M: Send + Sync + 'static,
     {
         self.share = Some(shared);
-        self.module.take().map_or(Ok(()), |module| self.keep(module))
+        if let Some(module) = self.module.take() {
+            self.keep(module);
+        }
     }
 
     /// Keeps a module that is built, for one thread at a time or for all.
-    fn keep(&mut self, module: Module<M>) -> Result<()> {
+    fn keep(&mut self, module: Module<M>) {
         self.module = Some(match (module, self.share) {
-            (Module::ForOne(built), Some(_)) if built.watch.is_for_one() => return Err(for_one::<M>()),
             (Module::ForOne(built), Some(share)) => Module::ForAll(share(built)),
             (module, _) => module,
         });
-        Ok(())
     }
 
     /// Builds the module if it is not there.
@@ -109,7 +105,8 @@ impl<M: CachedModule> Holder<M> {
                 "add every field of the built module to that identity, in order",
             ));
         }
-        self.keep(Module::ForOne(Built { module, watch: identity.into_watch() }))
+        self.keep(Module::ForOne(Built { module, watch: identity.into_watch() }));
+        Ok(())
     }
 
     /// Drops a module that can be built again.
@@ -152,10 +149,4 @@ impl<M: CachedModule> Built<M> {
 
 fn shared<M: Send + Sync + 'static>(built: Built<M>) -> Arc<dyn SharedModule<M>> {
     Arc::new(built)
-}
-
-fn for_one<M: CachedModule>() -> Error {
-    let message = "`concurrency`: the module has a TorchScript network, whose code may write to its own buffers: one batch at a time is computed with it";
-    let error = Error::new(ErrorKind::InvalidSettings, message).in_module(M::ID);
-    error.with_remedy("leave `concurrency` out, or open a handle with a network of its own for each thread")
 }

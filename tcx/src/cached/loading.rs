@@ -131,18 +131,18 @@ impl<M: CachedModule> Cached<M> {
         let entered = claimant.request().enter();
         let loaded = load(&asked);
         drop(entered);
-        self.complete_loaded(&self.rows, rows, &asked, loaded)
+        self.complete_loaded(&self.rows, rows, &asked, loaded).map(drop)
     }
 
     /// Computes what is missing of the rows from the inputs of the positions `asked`, and stores it in `store`. If some of them
-    /// could not be loaded, the others are computed first.
+    /// could not be loaded, the others are computed first. Returns how many rows this thread has computed.
     pub(crate) fn complete_loaded(
         &self,
         store: &Rows,
         rows: &mut Lookup,
         asked: &[usize],
         loaded: Result<M::Input>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let mut error = match loaded {
             Err(error) if error.is_partial() => error,
             loaded => {

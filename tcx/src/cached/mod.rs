@@ -81,7 +81,7 @@ const BATCH_SIZE: usize = 64;
 /// ```
 ///
 /// Threads share it by reference. Found rows take no lock. One thread at a time computes missing rows, or
-/// [several](Self::concurrency) do, each sample once, whichever handle of the module asks for it: see [`fetch`](Self::fetch).
+/// [several](Self::concurrency) do, each sample once. Several handles of a module share the work of [`fetch`](Self::fetch).
 pub struct Cached<M> {
     shared: Arc<Shared>,
     rows: Rows,
@@ -169,7 +169,7 @@ impl<M: CachedModule> Cached<M> {
     /// Returns an error if the numbers of ids and inputs differ, if an id is malformed, if the module fails or its outputs are
     /// not as declared, if weights have changed, or if the cache is closed. In a process that was forked after the cache was
     /// opened, a missing sample is an error. So is a `forward` that uses this handle to compute missing samples on the same
-    /// thread; on another thread, it waits forever. Disk failures are not returned as errors: unreadable rows are computed,
+    /// thread; on another thread, it may wait forever. Disk failures are not returned as errors: unreadable rows are computed,
     /// unwritten ones are counted in [`stats`](Self::stats).
     ///
     /// # Panics

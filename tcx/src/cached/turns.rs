@@ -18,6 +18,8 @@ pub(crate) struct Turns {
     state: Alone<State>,
     /// A turn has ended.
     ended: Condvar,
+    /// No thread has a turn.
+    idle: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ struct State {
     /// The samples that they compute, by their [digest](tcx_store::Keys::digest). Of two samples of one digest, one is computed after
     /// the other.
     samples: HashSet<u64>,
+    /// How many threads wait until no thread has a turn: no other gets one before.
+    pausing: usize,
 }
 
 /// A thread may compute, until this is dropped.
@@ -36,7 +40,7 @@ pub(crate) struct Turn<'a> {
     own: Vec<u64>,
     /// Those that were asked for and that other turns had.
     others: HashSet<u64>,
-    /// It is of this thread.
+    /// A turn does not leave its thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -49,7 +53,7 @@ impl Default for Turns {
 impl Turns {
     /// For at most `limit` threads at once.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, state: Alone::default(), ended: Condvar::new() }
+        Self { limit, state: Alone::default(), ended: Condvar::new(), idle: Condvar::new() }
     }
 
     /// How many threads may compute at once.
@@ -76,7 +80,7 @@ impl Turns {
                 has_waited = true;
             } else if has_waited {
                 return Ok(None);
-            } else if state.threads.len() < self.limit {
+            } else if state.pausing == 0 && state.threads.len() < self.limit {
                 state.threads.push(this_thread());
                 state.samples.extend(&own);
                 let others = others.into_iter().collect();
@@ -96,9 +100,13 @@ impl Turns {
         if state.threads.contains(&this_thread()) {
             return Err(Refused::Held);
         }
+        state.pausing += 1;
         while !state.threads.is_empty() {
-            state = state.wait(&self.ended);
+            state = state.wait(&self.idle);
         }
+        state.pausing -= 1;
+        // They get the lock after `work`, also if that panics.
+        self.ended.notify_all();
         Ok(work())
     }
 }
@@ -123,16 +131,25 @@ impl Drop for Turn<'_> {
         for sample in &self.own {
             state.samples.remove(sample);
         }
+        let is_idle = state.threads.is_empty();
         drop(state);
-        self.turns.ended.notify_all();
+        if self.turns.limit == 1 && self.own.is_empty() {
+            // No thread waits for samples of this turn: each that waits can have the next one.
+            self.turns.ended.notify_one();
+        } else {
+            self.turns.ended.notify_all();
+        }
+        if is_idle {
+            self.turns.idle.notify_all();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::Barrier;
     use std::sync::mpsc::channel;
+    use std::sync::{Barrier, Mutex};
     use std::thread;
 
     use super::*;
@@ -190,6 +207,56 @@ mod tests {
             assert!(other.join().unwrap(), "it takes over");
         });
         assert!(turns.state.lock().unwrap().samples.is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_all_turns_to_end_comes_before_new_ones() {
+        let turns = Turns::new(2);
+        let (asks, asked) = channel();
+        let (first, second) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            let turn = turns.take(&[1]).unwrap();
+            scope.spawn(|| {
+                turns.without(|| asks.send("without").unwrap()).unwrap();
+            });
+            while turns.state.lock().unwrap().pausing == 0 {
+                thread::yield_now();
+            }
+            scope.spawn(|| {
+                first.wait();
+                // There is room for it, and it waits.
+                let _turn = turns.take(&[2]).unwrap();
+                asks.send("turn").unwrap();
+                second.wait();
+            });
+            first.wait();
+            drop(turn);
+            second.wait();
+        });
+        assert_eq!([asked.recv(), asked.recv()], [Ok("without"), Ok("turn")]);
+    }
+
+    #[test]
+    fn each_of_many_threads_gets_its_turn() {
+        for limit in [1, 2] {
+            let (turns, done) = (Turns::new(limit), Mutex::new(0));
+            thread::scope(|scope| {
+                for thread in 0..8 {
+                    let (turns, done) = (&turns, &done);
+                    scope.spawn(move || {
+                        for sample in 0..200 {
+                            let samples = if limit == 1 { vec![] } else { vec![(thread + sample) % 5] };
+                            while turns.take(&samples).unwrap().is_none() {}
+                            if sample % 50 == 0 {
+                                turns.without(|| ()).unwrap();
+                            }
+                            *done.lock().unwrap() += 1;
+                        }
+                    });
+                }
+            });
+            assert_eq!(done.into_inner().unwrap(), 8 * 200);
+        }
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl<M: CachedModule> Cached<M> {
     }
 
     /// Drops the network of a [lazy module](crate::Cache::lazy_module), and frees its memory; it is built again when a
-    /// sample is missing. Returns whether there was one to drop: a module that was handed over stays.
+    /// sample is missing. Waits for batches that other threads compute. Returns whether there was one to drop: a module that was handed
+    /// over stays.
     ///
     /// ```
     /// # use tch::{Device, Tensor};

@@ -109,7 +109,7 @@ impl Stateless for nn::Variables where for<'a> ModuleField<'a>: NotVariables<nn:
 #[diagnostic::on_unimplemented(
     message = "`{T}` contains weights that can be changed",
     label = "a TorchScript module is not frozen",
-    note = "freeze it: `tcx::Frozen<tch::CModule>`, made with `Frozen::script(device, \"network.pt\")`"
+    note = "freeze it: `tcx::Frozen<tcx::Script>`, made with `Frozen::script(device, \"network.pt\")`"
 )]
 #[doc(hidden)]
 pub trait NotScript<T> {}

@@ -165,11 +165,6 @@ impl Identity {
         }
     }
 
-    /// One batch at a time may be computed, whatever the types say. That enters nothing.
-    pub(crate) fn for_one(&mut self) {
-        self.watch.for_one();
-    }
-
     /// Enters the weights of a network that is not built yet.
     pub(crate) fn unbuilt_weights(&mut self, fingerprint: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };

@@ -173,8 +173,6 @@ pub(crate) struct WeightWatch {
     /// The weight on another device whose sample is read next.
     next: AtomicUsize,
     changed: Arc<Change>,
-    /// Whether one batch at a time may be computed, whatever the types say.
-    is_for_one: bool,
     /// What is asked before rows become durable, and what it has found.
     attested: OnceLock<(Arc<Attestation>, Arc<Memories>)>,
 }
@@ -182,15 +180,6 @@ pub(crate) struct WeightWatch {
 impl WeightWatch {
     pub(crate) fn add(&mut self, weight: Weight) {
         self.weights.push(weight);
-    }
-
-    /// One batch at a time may be computed.
-    pub(crate) fn for_one(&mut self) {
-        self.is_for_one = true;
-    }
-
-    pub(crate) fn is_for_one(&self) -> bool {
-        self.is_for_one
     }
 
     /// Whether every weight still is what was fingerprinted, as far as a look at little of it shows.

@@ -161,9 +161,9 @@ impl<'a> Progress<'a> {
         loaded: Result<M::Input>,
     ) -> Result<()> {
         let Batch { mut rows, claim, asked, samples, .. } = batch;
-        cached.complete_loaded(self.store, &mut rows, &asked, loaded)?;
+        let computed = cached.complete_loaded(self.store, &mut rows, &asked, loaded)?;
         drop(claim);
-        self.computed += asked.len();
+        self.computed += computed;
         self.bar.computed(samples);
         if self.is_flush_due() { self.flush(cached) } else { Ok(()) }
     }

@@ -21,6 +21,8 @@ mod weights;
 
 #[cfg(feature = "ort")]
 pub use onnx::{OnnxOptions, OnnxOutputs, OnnxSession};
+#[cfg(feature = "tch")]
+pub use script::Script;
 pub use weights::Weights;
 
 use std::any::type_name;
@@ -91,8 +93,6 @@ pub struct Frozen<M> {
     device: Device,
     /// Whether `weights` is all there is, so that it can be saved.
     complete: bool,
-    /// Whether no two threads may compute with it, whatever its type says.
-    is_for_one: bool,
 }
 
 impl<M> Frozen<M> {
@@ -125,7 +125,7 @@ impl<M> Frozen<M> {
             return Err(Error::weights(format!("network `{}`", type_name::<M>()), message)
                 .with_remedy("freeze the network when nothing writes to its weights any more"));
         }
-        Ok(Self { module, weights, fingerprint, device, complete: true, is_for_one: false })
+        Ok(Self { module, weights, fingerprint, device, complete: true })
     }
 
     /// The hash of all weights: names, dtypes, shapes, values. Where they are plays no part. That of a network in the format
@@ -183,9 +183,6 @@ impl<T: TensorLike> AsTensor for Frozen<T> {
 impl<M> Stateless for Frozen<M> {
     fn identity(&self, identity: &mut Identity) {
         identity.weights(&self.fingerprint, &self.device, &self.weights);
-        if self.is_for_one {
-            identity.for_one();
-        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! TorchScript: networks that come with their code, in one file.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::path::Path;
 
 use tch::{CModule, Device};
@@ -8,7 +11,32 @@ use super::{Frozen, unusable};
 use crate::Result;
 use crate::tensor::torch as tensor;
 
-impl Frozen<CModule> {
+/// A TorchScript network, which [`Frozen::script`] reads. It dereferences to the network of tch.
+///
+/// One thread at a time uses it: tch declares its networks `Sync`, but the code of one may write to its own buffers while it
+/// computes. So a handle of a module with a `Frozen<Script>` computes one batch at a time, and two handles in two threads need a
+/// network each.
+///
+/// ```compile_fail,E0277
+/// fn may_be_shared<T: Sync>() {}
+/// may_be_shared::<tcx::Frozen<tcx::Script>>();
+/// ```
+#[derive(Debug)]
+pub struct Script {
+    network: CModule,
+    /// Not `Sync`.
+    _one_thread: PhantomData<Cell<()>>,
+}
+
+impl Deref for Script {
+    type Target = CModule;
+
+    fn deref(&self) -> &CModule {
+        &self.network
+    }
+}
+
+impl Frozen<Script> {
     /// Reads a TorchScript network onto `device`, in evaluation mode.
     ///
     /// ```
@@ -49,11 +77,9 @@ impl Frozen<CModule> {
         for (_, parameter) in &mut parameters {
             let _ = parameter.f_set_requires_grad(false)?;
         }
-        let mut frozen = Self::from_parts(network, parameters, device)?;
+        let mut frozen = Self::from_parts(Script { network, _one_thread: PhantomData }, parameters, device)?;
         frozen.fingerprint = format!("blake3:{}", blake3::hash(&bytes));
         frozen.complete = false;
-        // Its type is `Sync`. But the code of a network may write to its buffers, which nothing here sees.
-        frozen.is_for_one = true;
         Ok(frozen)
     }
 }

@@ -56,7 +56,7 @@ impl Frozen<OnnxSession> {
         let sessions = (0..count).map(|_| session(file, &files, options));
         let module = OnnxSession::new(sessions.collect::<Result<_>>()?);
         let (weights, device) = (Vec::new(), Device::CPU);
-        Ok(Self { module, weights, fingerprint, device, complete: false, is_for_one: false })
+        Ok(Self { module, weights, fingerprint, device, complete: false })
     }
 }
 
