@@ -123,6 +123,8 @@ impl KnownChanges {
 pub(crate) struct Seen {
     /// The newest change that its rows outlive.
     pub(crate) number: u64,
+    /// The newest change that they would outlive if every row could be read and found.
+    outlived: u64,
     /// The newest change known. It is greater where a replacement of missing rows may be there, and was not found.
     known: u64,
     /// The failed invalidations that were not written yet, in their order: they kill none of its rows.
@@ -149,7 +151,8 @@ impl Seen {
         is_unread: bool,
     ) -> Self {
         let (pending, own) = (tombstones.pending.clone(), Vec::new());
-        Self { number, known, pending, own, since, recomputed: 0, is_in_doubt: false, is_unread }
+        let (outlived, recomputed, is_in_doubt) = (number, 0, false);
+        Self { number, outlived, known, pending, own, since, recomputed, is_in_doubt, is_unread }
     }
 
     /// Rows may be there that could not be read or found. Those that a change has replaced must not be displaced by what is computed: it
@@ -248,10 +251,12 @@ impl Seen {
         self.own.push(attempt.clone());
     }
 
-    /// Whether nothing was invalidated or replaced in between, as far as `now` knows, nor failed to be.
+    /// Whether nothing was invalidated or replaced in between, as far as `now` knows, nor failed to be. Rows that could not be found say
+    /// nothing of that.
     pub(crate) fn is_as_of(&self, now: &Self) -> bool {
-        let failed = |own: &Self| own.pending.last().map(|last| last.order);
-        (self.number, self.recomputed, failed(self)) == (now.number, now.recomputed, failed(now))
+        let state =
+            |own: &Self| (own.outlived, own.known, own.recomputed, own.pending.last().map(|last| last.order));
+        state(self) == state(now)
     }
 
     fn knew(&self, pending: &Pending) -> bool {

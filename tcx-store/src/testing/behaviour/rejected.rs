@@ -1,10 +1,13 @@
 //! Rows that take the place of rejected ones, and rows that are replaced meanwhile.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::testing::{column, compute, keys, process, replace, values};
+use crate::testing::{
+    Fault, Faulty, column, compute, keys, names, process, replace, values, with_operations,
+};
 use crate::{Attestation, Lookup, LookupOptions, RecomputeSession, Store};
 
 #[test]
@@ -106,4 +109,45 @@ fn a_row_for_a_rejected_one_makes_way_for_a_recomputed_one_of_an_earlier_generat
     assert_eq!(values(&store, &["x"]), [42]);
     assert_eq!(values(&process(dir.path()), &["x"]), [42]);
     assert_eq!(store.stats().rows_superseded, 1);
+}
+
+#[test]
+fn a_lookup_from_before_an_invalidation_is_not_taken_for_a_new_one_while_the_folder_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x", "y"], 1);
+    store.flush().unwrap();
+    let mut rows = store.lookup(keys(&["x", "y"])).unwrap();
+    store.invalidate(&keys(&["x"])).unwrap();
+    std::fs::rename(dir.path().join("m_v1"), dir.path().join("away")).unwrap();
+    store.refresh().unwrap();
+    assert!(!store.reject(&mut rows, &[1]).unwrap(), "a row of it is dead");
+    assert!(rows.is_missing(0));
+}
+
+#[test]
+fn a_row_is_rejected_although_others_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let others = process(dir.path());
+    compute(&others, &["x"], -7);
+    others.flush().unwrap();
+    others.invalidate(&keys(&["other"])).unwrap();
+    let known = names(dir.path(), "seg-");
+    let store = with_operations(
+        dir.path(),
+        Faulty::with(move |_, step, path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_new = name.starts_with("seg-") && !known.iter().any(|known| *known == name);
+            (step == "open" && is_new).then_some(Fault::Refused(ErrorKind::PermissionDenied))
+        }),
+    );
+    compute(&others, &["z"], 1);
+    others.flush().unwrap();
+    store.refresh().unwrap();
+    let mut rows = store.lookup(keys(&["x", "z"])).unwrap();
+    assert_eq!(rows.distinct_missing_positions(), [1]);
+    assert!(store.reject(&mut rows, &[0]).unwrap(), "nothing was invalidated or replaced");
+    assert_eq!(rows.distinct_missing_positions(), [0, 1]);
+    store.insert(&mut rows, &[0, 1], column(&[7, 1])).unwrap();
+    assert_eq!(values(&store, &["x"]), [7]);
 }

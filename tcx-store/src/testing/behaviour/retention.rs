@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::LookupOptions;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{column, compute, go_ahead, keys, names, seal_all, spec, values};
+use crate::testing::{column, compute, go_ahead, keys, names, process, seal_all, spec, values};
 use crate::{Compression, Options, Store, WhenFull};
 
 fn open(dir: &Path, options: &Options) -> Store {
@@ -250,6 +250,17 @@ fn the_oldest_rows_make_room_for_new_ones() {
     assert_eq!(found[0], -1, "the oldest");
     let missed = store.stats().miss_causes;
     assert_eq!((missed.absent, missed.unreadable), ((300 - kept) as u64, 0), "evicted rows are absent");
+}
+
+#[test]
+fn room_is_made_where_nothing_is_stored_yet() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    store.make_room(1).unwrap();
+    compute(&store, &["x"], 7);
+    store.make_room(1).unwrap();
+    store.flush().unwrap();
+    assert_eq!(values(&process(dir.path()), &["x"]), [7]);
 }
 
 #[test]

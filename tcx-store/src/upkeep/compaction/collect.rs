@@ -84,6 +84,10 @@ pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()
     let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
     let (folder, usable, served) = {
         let mut live = core.live();
+        if live.changes.newest().is_none() {
+            // Nothing was stored yet, and there may be no folder.
+            return Ok(());
+        }
         let folder = core.storage.hold().map_err(failed)?;
         live.check_instance()?;
         // Which rows are the oldest that anybody needs is not known while a change cannot be read.
