@@ -17,6 +17,8 @@ use std::process::{Command, ExitCode};
 
 use data::workload::{W1, W2, W4};
 use phases::child::Phase;
+#[cfg(feature = "full")]
+use phases::libraries;
 use phases::{
     allocations, child, cli, cold, compressed, concurrent, e2e, fill, growth, index, open, package, python,
     ragged, read, steady,
@@ -28,6 +30,8 @@ use settings::{Result, Settings};
 const PHASES: &[Phase] = &[
     Phase { name: "w1.fill", run: fill::measure::<W1> },
     Phase { name: "w1.read", run: read::measure::<W1> },
+    #[cfg(feature = "full")]
+    Phase { name: "w1.libraries", run: libraries::measure::<W1> },
     Phase { name: "w1.cold", run: cold::measure::<W1> },
     Phase { name: "w1.python", run: python::measure::<W1> },
     Phase { name: "w1.package", run: package::measure::<W1> },
@@ -36,6 +40,8 @@ const PHASES: &[Phase] = &[
     Phase { name: "w2.fill", run: fill::measure::<W2> },
     Phase { name: "w2.open", run: open::measure::<W2> },
     Phase { name: "w2.read", run: read::measure::<W2> },
+    #[cfg(feature = "full")]
+    Phase { name: "w2.libraries", run: libraries::measure::<W2> },
     Phase { name: "w2.cold", run: cold::measure::<W2> },
     Phase { name: "w2.allocations", run: allocations::measure::<W2> },
     Phase { name: "w2.python", run: python::measure::<W2> },

@@ -10,6 +10,8 @@ pub(crate) mod e2e;
 pub(crate) mod fill;
 pub(crate) mod growth;
 pub(crate) mod index;
+#[cfg(feature = "full")]
+pub(crate) mod libraries;
 pub(crate) mod open;
 pub(crate) mod package;
 pub(crate) mod python;

@@ -7,7 +7,7 @@ use super::Figures;
 use super::reach::Reach::{self, AtLeast, AtMost};
 
 /// Figures, the worst that is accepted, and what they show.
-const FLOORS: [(&str, Reach, &str); 31] = [
+const FLOORS: [(&str, Reach, &str); 36] = [
     ("w1.fill.vs_raw_write_fsync", AtLeast(0.15), "filling, of a file that is written in order"),
     ("w1.random_read.vs_raw_gather", AtLeast(0.5), "wide rows, of a loop that copies them"),
     ("w1.random_read.two_threads.vs_raw_gather", AtLeast(0.6), "the same by two threads"),
@@ -18,6 +18,11 @@ const FLOORS: [(&str, Reach, &str); 31] = [
     ("w2.random_read.vs_raw_gather", AtLeast(0.25), "narrow rows, of a loop that copies them"),
     ("w2.random_read.vs_memmap_hash_map", AtLeast(1.5), "the same, of a hash map and that loop"),
     ("w2.random_read.vs_lmdb", AtLeast(4.), "the same, of LMDB"),
+    ("w1.random_read.ndarray.vs_tch", AtLeast(0.8), "wide rows as arrays, of tensors of tch"),
+    ("w1.random_read.candle.vs_tch", AtLeast(0.8), "the same as tensors of candle"),
+    ("w2.random_read.ndarray.vs_tch", AtLeast(0.8), "narrow rows as arrays, of tensors of tch"),
+    ("w2.random_read.candle.vs_tch", AtLeast(0.8), "the same as tensors of candle"),
+    ("concurrency.two_vs_one", AtLeast(1.3), "two batches at once, of one (two cores)"),
     ("w2.cold_read.fetch.vs_64_preads", AtLeast(0.5), "cold narrow rows, of the same"),
     (
         "w3.cold_read.fetch.bytes_vs_pages",
