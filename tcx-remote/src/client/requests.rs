@@ -89,10 +89,15 @@ impl Counters {
     }
 }
 
+/// What is known of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+}
+
 tokio::task_local! {
-    /// The last status that a store has answered to the task: errors of `object_store` say it only in texts, which may repeat what was
-    /// sent.
-    pub(crate) static STATUS: Cell<Option<u16>>;
+    /// The last answer to a request of the task: errors of `object_store` say it only in texts, which may repeat what was sent.
+    pub(crate) static ANSWER: Cell<Option<Answer>>;
 }
 
 /// Connects as `object_store` does and counts what goes through.
@@ -118,9 +123,9 @@ impl HttpService for CountingService {
         self.counters.count(&request);
         let is_read = request.method().as_str() == "GET";
         let answer = self.client.execute(request).await;
-        let status = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+        let last_answer = answer.as_ref().ok().map(|answer| Answer { status: answer.status().as_u16() });
         // Outside of a try there is no task to ask.
-        let _ = STATUS.try_with(|last| last.set(status));
+        let _ = ANSWER.try_with(|last| last.set(last_answer));
         if let Some(length) = answer.as_ref().ok().filter(|_| is_read).and_then(content_length) {
             self.counters.received.fetch_add(length, Ordering::Relaxed);
         }
