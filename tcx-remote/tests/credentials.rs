@@ -6,13 +6,15 @@
 mod buckets;
 mod support;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use buckets::bucket;
+use buckets::{bucket, bucket_with};
 use support::options;
-use tcx_remote::{Location, RemoteCache};
+use tcx_remote::{ClientOptions, Location, RemoteCache};
 use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
 use tcx_test_s3::{Fault, Server};
 
@@ -73,4 +75,38 @@ fn a_message_names_an_expired_token_and_does_not_repeat_it() {
     // The answer has no body.
     let refused = bucket.head("m_v1/x").unwrap_err().to_string();
     assert!(refused.contains("whether the credentials have expired"), "{refused}");
+}
+
+/// Says of everything that it is not there, as the metadata service of a machine does for a moment.
+fn without_anything() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // A request without a body.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ =
+                stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        }
+    });
+    address
+}
+
+#[test]
+fn credentials_that_cannot_be_obtained_do_not_mean_that_there_is_no_such_object() {
+    let server = Server::start();
+    server.put("p/m_v1/x", b"x");
+    let client = ClientOptions::default().deadline(Duration::from_millis(300)).set("aws_region", "us-east-1");
+    let bucket = bucket_with(&server.url("p"), client.set("aws_metadata_endpoint", without_anything()));
+    for refused in [
+        bucket.head("m_v1/x").map(drop).unwrap_err(),
+        bucket.read("m_v1/x", 10).map(drop).unwrap_err(),
+        bucket.list("m_v1", None).map(drop).unwrap_err(),
+        bucket.delete("m_v1/x").unwrap_err(),
+    ] {
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+        assert!(refused.to_string().contains("the credentials cannot be obtained"), "{refused}");
+    }
+    assert_eq!(server.counts().all(), 0);
 }

@@ -86,13 +86,20 @@ impl Failure {
     fn generic(error: &StoreError, answer: Option<Answer>) -> Self {
         let new = |kind, is_transient, why| Self::new(answer, kind, is_transient, why);
         let status = answer.map(|answer| answer.status);
+        let is_listing = answer.is_some_and(|answer| answer.is_listing);
         match status {
             Some(400..=499) if is_expired(error) => new(
                 ErrorKind::PermissionDenied,
                 false,
                 "the credentials have expired or are not valid; renew them",
             ),
+            // Objects that do not exist, and access to objects that is denied, have errors of their own. So has what is said of a bucket
+            // that is listed, but for those of other requests, which are made for credentials.
+            Some(401 | 403 | 404) if !is_listing => {
+                new(ErrorKind::PermissionDenied, status == Some(404), "the credentials cannot be obtained")
+            }
             Some(404) => new(ErrorKind::NotFound, false, "there is no such object or bucket"),
+            Some(401 | 403) => Self::denied(answer),
             Some(501) => new(ErrorKind::Unsupported, false, "the store does not support this request"),
             Some(429 | 503) => new(ErrorKind::ResourceBusy, true, "the store asks for fewer requests"),
             Some(500..) => new(ErrorKind::Other, true, "the store failed"),
@@ -137,9 +144,9 @@ fn without_addresses(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn failure(status: Option<u16>, said: &str) -> Failure {
+    fn failure(status: Option<u16>, is_listing: bool, said: &str) -> Failure {
         let error = StoreError::Generic { store: "S3", source: said.into() };
-        Failure::of(&error, status.map(|status| Answer { status }))
+        Failure::of(&error, status.map(|status| Answer { status, is_listing }))
     }
 
     #[test]
@@ -149,7 +156,7 @@ mod tests {
         let shown = Failure::of(&error, None).into_error("read", "az://c/x").to_string();
         assert_eq!(shown, "cannot read az://c/x: error for … after a while");
         for status in [400, 403, 500, 503] {
-            let said = failure(Some(status), "<AWSAccessKeyId>hunter2");
+            let said = failure(Some(status), true, "<AWSAccessKeyId>hunter2");
             let shown = said.into_error("read", "s3://b/x").to_string();
             assert!(!shown.contains("hunter2") && shown.contains(&status.to_string()), "{shown}");
         }
@@ -157,8 +164,22 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_is_tried_again() {
-        let of = |status| failure(status, "x").is_transient;
+        let of = |status| failure(status, true, "x").is_transient;
         assert!([None, Some(500), Some(502), Some(503), Some(429), Some(408)].into_iter().all(of));
         assert!(![Some(400), Some(405), Some(301), Some(501)].into_iter().any(of));
+    }
+
+    #[test]
+    fn only_a_listing_says_that_there_is_no_bucket() {
+        for (status, is_listing, kind, said) in [
+            (404, true, ErrorKind::NotFound, "no such object or bucket"),
+            (404, false, ErrorKind::PermissionDenied, "cannot be obtained"),
+            (403, true, ErrorKind::PermissionDenied, "denied access"),
+            (403, false, ErrorKind::PermissionDenied, "cannot be obtained"),
+        ] {
+            let found = failure(Some(status), is_listing, "x");
+            assert_eq!(found.kind, kind, "{found:?}");
+            assert!(found.why.contains(said), "{found:?}");
+        }
     }
 }
