@@ -107,6 +107,7 @@ impl Pull<'_> {
         let wanted = wanted.chain(missing.into_iter().map(|object| (object.name, object.bytes)));
         let wanted: BTreeMap<String, u64> = wanted.collect();
         self.keep_in_stage(&wanted, is_first)?;
+        self.stage_known(known.min(there));
         let is_complete = self.fetch(wanted.into_iter().collect(), progress)?;
         if !is_complete {
             // They were joined: the next listing shows what took their place.
@@ -137,6 +138,13 @@ impl Pull<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Takes the changes that both sides have from the directory. What is not taken is received, and so is what is damaged there.
+    fn stage_known(&self, common: u64) {
+        for name in (0..common).map(change) {
+            let _ = fs::hard_link(self.dir.join(&name), self.stage.join(&name));
+        }
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
