@@ -50,6 +50,7 @@ impl Location {
         // What does not parse may still contain a password.
         let url: Url =
             text.parse().map_err(|error| invalid(format!("cannot read the URL of a cache: {error}")))?;
+        refuse_user(&url)?;
         if url.scheme() == "file" {
             let path = url.to_file_path();
             return path
@@ -75,6 +76,27 @@ impl Location {
     }
 }
 
+/// The part of a URL that contains no credentials, for messages.
+fn place(url: &Url) -> String {
+    format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default())
+}
+
+/// Makes sure that a URL contains no password and no user, which could be a secret. The container of an Azure URL is written as a user if
+/// the account is the host.
+fn refuse_user(url: &Url) -> io::Result<()> {
+    let is_account =
+        |host: &str| host.ends_with(".core.windows.net") || host.ends_with(".fabric.microsoft.com");
+    let has_container =
+        matches!(url.scheme(), "az" | "abfs" | "abfss") && url.host_str().is_some_and(is_account);
+    if url.password().is_none() && (url.username().is_empty() || has_container) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "the URL of {} contains a password or user: credentials belong into the environment or the options",
+        place(url)
+    )))
+}
+
 /// Which interface a store has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Interface {
@@ -98,15 +120,7 @@ pub struct StoreUrl {
 
 impl StoreUrl {
     fn of(url: &Url) -> io::Result<Self> {
-        let host = url.host_str().unwrap_or_default();
-        let place = format!("{}://{host}", url.scheme());
-        // The account of an Azure URL is written as a user. Others have no use for one.
-        let is_http = matches!(url.scheme(), "http" | "https");
-        if url.password().is_some() || is_http && !url.username().is_empty() {
-            return Err(invalid(format!(
-                "the URL of {place} contains a password or user: credentials belong into the environment or the options"
-            )));
-        }
+        let place = place(url);
         if url.query().is_some() || url.fragment().is_some() {
             return Err(invalid(format!(
                 "the URL of {place} has a part after `?` or `#`: a token belongs into the environment or the options, and nothing else is known"
@@ -189,6 +203,7 @@ mod tests {
             ("gs://b/p", Interface::Google, "p"),
             ("az://container/p", Interface::Azure, "p"),
             ("abfss://container@account.dfs.core.windows.net/p", Interface::Azure, "p"),
+            ("az://container@account.blob.core.windows.net/p", Interface::Azure, "p"),
             ("https://account.blob.core.windows.net/container/p", Interface::Azure, "p"),
             ("https://s3.eu-central-1.amazonaws.com/b/p", Interface::S3, "p"),
             ("https://b.s3.eu-central-1.amazonaws.com/p", Interface::S3, "p"),
@@ -227,10 +242,20 @@ mod tests {
             "https://user:hunter2@host/b/p",
             "https://hunter2@host/b/p",
             "s3://key:hunter2@b/p",
+            "s3://hunter2@b/p",
+            "gs://hunter2@b/p",
+            "az://hunter2@container/p",
+            "azure://hunter2@container/p",
+            "az://container:hunter2@account.blob.core.windows.net/p",
+            "ftp://hunter2@host/p",
             "https://account.blob.core.windows.net/c?sv=1&sig=hunter2",
         ] {
             let refused = Location::parse(text).unwrap_err().to_string();
             assert!(!refused.contains("hunter2") && refused.contains("environment"), "{refused}");
+        }
+        for text in ["file://user:hunter2@host/p", "file://hunter2@host/p"] {
+            let refused = Location::parse(text).unwrap_err().to_string();
+            assert!(!refused.contains("hunter2"), "{refused}");
         }
     }
 

@@ -70,6 +70,38 @@ fn what_came_since_is_copied_in_both_directions() {
 }
 
 #[test]
+fn changes_that_a_directory_has_are_not_received_again() {
+    let (server, one, other) = (Server::start(), cache(), tempfile::tempdir().unwrap());
+    let bucket = bucket(&server, "p");
+    (100..110).for_each(|key| invalidate(one.path(), key));
+    push_all(one.path(), &bucket).unwrap();
+    pull_all(&bucket, other.path()).unwrap();
+    let before = server.counts().gets;
+    pull_all(&bucket, other.path()).unwrap();
+    // The first and the newest one are compared.
+    assert_eq!(server.counts().gets - before, 2);
+    invalidate(one.path(), 4);
+    compute(one.path(), &[7], 40);
+    push_all(one.path(), &bucket).unwrap();
+    let before = server.counts().gets;
+    let files = pull_all(&bucket, other.path()).unwrap().files;
+    assert_eq!(server.counts().gets - before, 2 + files);
+    // One that is damaged there is received, because segments are verified beside it.
+    let change = other.path().join(MODULE).join("change-00000000000000000005");
+    let mut bytes = std::fs::read(&change).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::remove_file(&change).unwrap();
+    std::fs::write(&change, &bytes).unwrap();
+    let before = server.counts().gets;
+    assert_eq!(pull_all(&bucket, other.path()).unwrap().left_out, []);
+    assert_eq!(server.counts().gets - before, 3);
+    std::fs::remove_dir_all(other.path().join(MODULE)).unwrap();
+    pull_all(&bucket, other.path()).unwrap();
+    assert_eq!(values(other.path(), &[1, 4, 5, 7]), [Some(10), None, Some(20), Some(40)]);
+}
+
+#[test]
 fn segments_that_were_joined_in_one_copy_are_no_duplicates_in_the_other() {
     let (server, one, other) = (Server::start(), cache(), tempfile::tempdir().unwrap());
     let bucket = bucket(&server, "p");

@@ -121,6 +121,25 @@ fn a_pull_gives_a_change_its_name_after_the_segments_that_it_commits() {
 }
 
 #[test]
+fn a_pull_whose_stage_loses_a_change_is_an_error_and_gives_no_file_its_name() {
+    let (server, one, copy) = (Server::start(), cache_of(10), tempdir().unwrap());
+    let bucket = bucket(&server, "p");
+    invalidate(one.path(), 1);
+    push_all(one.path(), &bucket).unwrap();
+    let stage = copy.path().join(".tcx-pull").join(MODULE);
+    let mut lose = |done, total| {
+        if done == total {
+            std::fs::remove_file(stage.join("change-00000000000000000001")).unwrap();
+        }
+    };
+    let failed = tcx_remote::pull(&bucket, copy.path(), MODULE, &mut lose).unwrap_err();
+    assert!(failed.to_string().contains("change-00000000000000000001"), "{failed}");
+    assert!(!copy.path().join(MODULE).join("change-00000000000000000000").exists());
+    pull_all(&bucket, copy.path()).unwrap();
+    assert_eq!(values(copy.path(), &[1, 2, 3]), [None, Some(10), Some(10)]);
+}
+
+#[test]
 fn links_in_a_cache_directory_lead_a_pull_nowhere() {
     for name in [".tcx-pull", MODULE] {
         let (server, one, outside, hostile) =

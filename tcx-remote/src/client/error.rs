@@ -6,6 +6,17 @@ use std::io::{self, ErrorKind};
 
 use object_store::Error as StoreError;
 
+use super::requests::Answer;
+
+/// Codes in an answer of a store, or of a service that hands out credentials, to a request whose credentials were valid once.
+const EXPIRED: [&str; 5] = [
+    "<Code>ExpiredToken",
+    "<Code>InvalidToken",
+    "<Code>TokenRefreshRequired",
+    "<Code>InvalidIdentityToken",
+    "\"invalid_grant\"",
+];
+
 /// Why one try of a request has failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -40,41 +51,64 @@ impl Failure {
         Self { kind: error.kind(), why: error.to_string(), is_transient: false }
     }
 
-    /// `status` is what the store answered last.
-    pub(crate) fn of(error: &StoreError, status: Option<u16>) -> Self {
-        let answered = status.map(|status| format!(" (status {status})")).unwrap_or_default();
-        let new =
-            |kind, is_transient, why: &str| Self { kind, why: format!("{why}{answered}"), is_transient };
+    fn new(answer: Option<Answer>, kind: ErrorKind, is_transient: bool, why: &str) -> Self {
+        let answered = answer.map(|answer| format!(" (status {})", answer.status)).unwrap_or_default();
+        Self { kind, why: format!("{why}{answered}"), is_transient }
+    }
+
+    /// `answer` is what was answered last.
+    pub(crate) fn of(error: &StoreError, answer: Option<Answer>) -> Self {
+        let new = |kind, is_transient, why| Self::new(answer, kind, is_transient, why);
         match error {
             StoreError::NotFound { .. } => {
                 new(ErrorKind::NotFound, false, "there is no such object or bucket")
             }
             // Also a conflict with another request, which is over in a moment.
             StoreError::AlreadyExists { .. } | StoreError::Precondition { .. } => {
-                new(ErrorKind::AlreadyExists, status == Some(409), "there is such an object")
+                let is_transient = answer.is_some_and(|answer| answer.status == 409);
+                new(ErrorKind::AlreadyExists, is_transient, "there is such an object")
             }
-            StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => new(
-                ErrorKind::PermissionDenied,
-                false,
-                "the store denied access; check the credentials, the policy of the bucket, and the clock of this machine",
-            ),
+            StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => Self::denied(answer),
             StoreError::NotSupported { .. } | StoreError::NotImplemented { .. } => {
                 new(ErrorKind::Unsupported, false, "the store does not support this request")
             }
-            StoreError::Generic { .. } => match status {
-                // A listing of a bucket that does not exist.
-                Some(404) => new(ErrorKind::NotFound, false, "there is no such object or bucket"),
-                Some(501) => new(ErrorKind::Unsupported, false, "the store does not support this request"),
-                Some(429 | 503) => new(ErrorKind::ResourceBusy, true, "the store asks for fewer requests"),
-                Some(500..) => new(ErrorKind::Other, true, "the store failed"),
-                Some(300..=499) if !matches!(status, Some(408 | 425)) => new(
-                    ErrorKind::InvalidInput,
-                    false,
-                    "the store rejected the request; check the region, the endpoint and the bucket",
-                ),
-                _ => Self { kind: ErrorKind::NotConnected, why: innermost(error), is_transient: true },
-            },
+            StoreError::Generic { .. } => Self::generic(error, answer),
             other => Self { kind: ErrorKind::Other, why: innermost(other), is_transient: false },
+        }
+    }
+
+    fn denied(answer: Option<Answer>) -> Self {
+        let why = "the store denied access; check the credentials, the policy of the bucket, and the clock of this machine";
+        Self::new(answer, ErrorKind::PermissionDenied, false, why)
+    }
+
+    /// A failure that `object_store` does not distinguish from others.
+    fn generic(error: &StoreError, answer: Option<Answer>) -> Self {
+        let new = |kind, is_transient, why| Self::new(answer, kind, is_transient, why);
+        let status = answer.map(|answer| answer.status);
+        let is_listing = answer.is_some_and(|answer| answer.is_listing);
+        match status {
+            Some(400..=499) if is_expired(error) => new(
+                ErrorKind::PermissionDenied,
+                false,
+                "the credentials have expired or are not valid; renew them",
+            ),
+            // Objects that do not exist, and access to objects that is denied, have errors of their own. So has what is said of a bucket
+            // that is listed, but for those of other requests, which are made for credentials.
+            Some(401 | 403 | 404) if !is_listing => {
+                new(ErrorKind::PermissionDenied, status == Some(404), "the credentials cannot be obtained")
+            }
+            Some(404) => new(ErrorKind::NotFound, false, "there is no such object or bucket"),
+            Some(401 | 403) => Self::denied(answer),
+            Some(501) => new(ErrorKind::Unsupported, false, "the store does not support this request"),
+            Some(429 | 503) => new(ErrorKind::ResourceBusy, true, "the store asks for fewer requests"),
+            Some(500..) => new(ErrorKind::Other, true, "the store failed"),
+            Some(300..=499) if !matches!(status, Some(408 | 425)) => new(
+                ErrorKind::InvalidInput,
+                false,
+                "the store rejected the request; check the region, the endpoint and the bucket, and whether the credentials have expired",
+            ),
+            _ => Self { kind: ErrorKind::NotConnected, why: innermost(error), is_transient: true },
         }
     }
 
@@ -82,6 +116,12 @@ impl Failure {
     pub(crate) fn into_error(self, action: &str, place: &str) -> io::Error {
         io::Error::new(self.kind, format!("cannot {action} {place}: {}", self.why))
     }
+}
+
+/// Whether the answer says that the credentials have expired, or are those of no user any more.
+fn is_expired(error: &StoreError) -> bool {
+    let answer = error.to_string();
+    EXPIRED.iter().any(|code| answer.contains(code))
 }
 
 /// The first cause, such as `Connection refused`: those around it contain addresses.
@@ -104,6 +144,11 @@ fn without_addresses(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn failure(status: Option<u16>, is_listing: bool, said: &str) -> Failure {
+        let error = StoreError::Generic { store: "S3", source: said.into() };
+        Failure::of(&error, status.map(|status| Answer { status, is_listing }))
+    }
+
     #[test]
     fn a_failure_contains_no_address_and_nothing_of_the_answer() {
         let said = "error for https://x.blob.core.windows.net/c?sig=hunter2 after a while";
@@ -111,18 +156,30 @@ mod tests {
         let shown = Failure::of(&error, None).into_error("read", "az://c/x").to_string();
         assert_eq!(shown, "cannot read az://c/x: error for … after a while");
         for status in [400, 403, 500, 503] {
-            let error = StoreError::Generic { store: "S3", source: "<AWSAccessKeyId>hunter2".into() };
-            let shown = Failure::of(&error, Some(status)).into_error("read", "s3://b/x").to_string();
+            let said = failure(Some(status), true, "<AWSAccessKeyId>hunter2");
+            let shown = said.into_error("read", "s3://b/x").to_string();
             assert!(!shown.contains("hunter2") && shown.contains(&status.to_string()), "{shown}");
         }
     }
 
     #[test]
     fn only_what_may_pass_is_tried_again() {
-        let of = |status| {
-            Failure::of(&StoreError::Generic { store: "S3", source: "x".into() }, status).is_transient
-        };
+        let of = |status| failure(status, true, "x").is_transient;
         assert!([None, Some(500), Some(502), Some(503), Some(429), Some(408)].into_iter().all(of));
         assert!(![Some(400), Some(405), Some(301), Some(501)].into_iter().any(of));
+    }
+
+    #[test]
+    fn only_a_listing_says_that_there_is_no_bucket() {
+        for (status, is_listing, kind, said) in [
+            (404, true, ErrorKind::NotFound, "no such object or bucket"),
+            (404, false, ErrorKind::PermissionDenied, "cannot be obtained"),
+            (403, true, ErrorKind::PermissionDenied, "denied access"),
+            (403, false, ErrorKind::PermissionDenied, "cannot be obtained"),
+        ] {
+            let found = failure(Some(status), is_listing, "x");
+            assert_eq!(found.kind, kind, "{found:?}");
+            assert!(found.why.contains(said), "{found:?}");
+        }
     }
 }

@@ -76,11 +76,10 @@ impl Counters {
     }
 
     fn count(&self, request: &HttpRequest) {
-        let is_list = |query: &str| query.contains("list-type=") || query.contains("comp=list");
         let counter = match request.method().as_str() {
             "HEAD" => &self.heads,
             "DELETE" => &self.deletes,
-            "GET" if request.uri().query().is_some_and(is_list) => &self.lists,
+            "GET" if is_listing(request) => &self.lists,
             "GET" => &self.gets,
             _ => &self.puts,
         };
@@ -89,10 +88,22 @@ impl Counters {
     }
 }
 
+/// What is known of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Whether it answers a request for a listing.
+    pub(crate) is_listing: bool,
+}
+
+fn is_listing(request: &HttpRequest) -> bool {
+    let is_list = |query: &str| query.contains("list-type=") || query.contains("comp=list");
+    request.method().as_str() == "GET" && request.uri().query().is_some_and(is_list)
+}
+
 tokio::task_local! {
-    /// The last status that a store has answered to the task: errors of `object_store` say it only in texts, which may repeat what was
-    /// sent.
-    pub(crate) static STATUS: Cell<Option<u16>>;
+    /// The last answer to a request of the task: errors of `object_store` say it only in texts, which may repeat what was sent.
+    pub(crate) static ANSWER: Cell<Option<Answer>>;
 }
 
 /// Connects as `object_store` does and counts what goes through.
@@ -116,11 +127,12 @@ struct CountingService {
 impl HttpService for CountingService {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.counters.count(&request);
-        let is_read = request.method().as_str() == "GET";
+        let (is_read, is_listing) = (request.method().as_str() == "GET", is_listing(&request));
         let answer = self.client.execute(request).await;
-        let status = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+        let last_answer =
+            answer.as_ref().ok().map(|answer| Answer { status: answer.status().as_u16(), is_listing });
         // Outside of a try there is no task to ask.
-        let _ = STATUS.try_with(|last| last.set(status));
+        let _ = ANSWER.try_with(|last| last.set(last_answer));
         if let Some(length) = answer.as_ref().ok().filter(|_| is_read).and_then(content_length) {
             self.counters.received.fetch_add(length, Ordering::Relaxed);
         }

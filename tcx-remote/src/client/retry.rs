@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::error::Failure;
-use super::requests::STATUS;
+use super::requests::ANSWER;
 
 /// The pause after the first failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -50,13 +50,13 @@ impl Deadline {
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, Failure> {
         let until = self.at.min(Instant::now() + self.attempt);
-        let observed = STATUS.scope(Cell::new(None), async {
+        let observed = ANSWER.scope(Cell::new(None), async {
             let answer = timeout_at(until, request).await;
-            (answer, STATUS.with(Cell::get))
+            (answer, ANSWER.with(Cell::get))
         });
         match observed.await {
             (Ok(Ok(answer)), _) => Ok(answer),
-            (Ok(Err(error)), status) => Err(Failure::of(&error, status)),
+            (Ok(Err(error)), last) => Err(Failure::of(&error, last)),
             (Err(_), _) => Err(Failure::timed_out()),
         }
     }

@@ -1,15 +1,18 @@
 //! Copies of modules in a store that programs read which read directories.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tcx_store::module_of_folder;
 
 use super::files::{Kind, kind};
-use super::pull::STAGE;
-use super::{Copied, local, pull};
+use super::pull::pull_in;
+use super::stage::{Busy, Stage};
+use super::{Copied, changes, local};
 use crate::bucket::Bucket;
 use crate::error::invalid;
 use crate::near::store_folder;
@@ -20,7 +23,8 @@ use crate::url::StoreUrl;
 const MIRRORS: &str = "mirrors";
 
 /// A directory of the near tier that is as the modules of a store are, for programs that read directories. It has the modules that were
-/// [updated](Self::update), as they were then.
+/// [updated](Self::update), as they were then. Processes of a machine share it: a method that changes a module waits for a process that
+/// copies it.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -32,10 +36,11 @@ const MIRRORS: &str = "mirrors";
 /// println!("{}", mirror.directory().join("clip_v1").display());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Mirror {
     bucket: Bucket,
     dir: PathBuf,
+    on_wait: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Mirror {
@@ -46,7 +51,14 @@ impl Mirror {
     /// Returns an error if a setting is unknown or missing, or names another store than the URL.
     pub fn new(url: StoreUrl, near: &Path, client: ClientOptions) -> io::Result<Self> {
         let dir = near.join(MIRRORS).join(store_folder(&url, &client)?);
-        Ok(Self { bucket: Bucket::new(url, client)?, dir })
+        Ok(Self { bucket: Bucket::new(url, client)?, dir, on_wait: Arc::new(|_| {}) })
+    }
+
+    /// From now on, the function gets a message for the user if another process is waited for longer than a moment.
+    #[must_use]
+    pub fn on_wait(mut self, note: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_wait = Arc::new(note);
+        self
     }
 
     /// The store.
@@ -76,8 +88,19 @@ impl Mirror {
     /// Returns an error if it cannot be removed.
     pub fn remove(&self, module: &str) -> io::Result<()> {
         let folder = self.folder(module)?;
-        remove_folder(&self.dir.join(STAGE).join(module))?;
-        remove_folder(&folder)
+        local::refuse_link(&folder)?;
+        if !folder.exists() && !Stage::exists(&self.dir, module) {
+            return Ok(());
+        }
+        let stage = self.stage(module)?;
+        stage.take_away(&folder)?;
+        stage.remove();
+        Ok(())
+    }
+
+    /// What no other process changes, as long as this is kept, is the module as well as its stage.
+    fn stage(&self, module: &str) -> io::Result<Stage> {
+        Stage::of(&self.dir, module, &Busy::Wait(&*self.on_wait))
     }
 
     fn folder(&self, module: &str) -> io::Result<PathBuf> {
@@ -88,44 +111,57 @@ impl Mirror {
         }
     }
 
-    /// Makes a module as it is in the store: [pulls](pull()) what is missing, and removes the segments that have left the store.
+    /// Makes a module as it is in the store: [pulls](crate::pull) what is missing, and removes the segments that have left the store.
     ///
     /// `progress` gets the bytes that were received and those to receive.
     ///
     /// # Errors
     ///
-    /// As [`pull()`], but for those of a directory that has another cache: it is filled again.
+    /// As [`pull`](crate::pull), but for those of a directory that has another cache, or a part of one: it is filled again. Another process
+    /// is waited for.
     pub fn update(&self, module: &str, progress: &mut (dyn FnMut(u64, u64) + Send)) -> io::Result<Copied> {
         let folder = self.folder(module)?;
+        let stage = self.stage(module)?;
+        let copied = self.update_in(&stage, &folder, module, progress)?;
+        stage.remove();
+        Ok(copied)
+    }
+
+    fn update_in(
+        &self,
+        stage: &Stage,
+        folder: &Path,
+        module: &str,
+        progress: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> io::Result<Copied> {
         // What has left the store before it is pulled was replaced by what is pulled.
         let listed = self.bucket.list(module, None)?;
         let listed: BTreeSet<_> = listed.into_iter().map(|object| object.name).collect();
         let is_newer = |name: &String| matches!(kind(name), Some(Kind::Change(_))) && !listed.contains(name);
-        if local::list(&folder)?.keys().any(is_newer) {
-            // An older copy has taken the place of the module.
-            remove_folder(&folder)?;
+        let own = local::list(folder)?;
+        let is_part = changes::count(module, local::changes(own.keys())).is_err();
+        if is_part || own.keys().any(is_newer) {
+            // A program was interrupted, or an older copy has taken the place of the module.
+            stage.take_away(folder)?;
         }
-        let copied = match pull(&self.bucket, &self.dir, module, progress) {
+        let copied = match pull_in(stage, &self.bucket, &self.dir, module, progress) {
             // The prefix was filled again.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                remove_folder(&folder)?;
-                pull(&self.bucket, &self.dir, module, progress)?
+                stage.take_away(folder)?;
+                pull_in(stage, &self.bucket, &self.dir, module, progress)?
             }
             copied => copied?,
         };
         if copied.left_out.is_empty() {
-            remove_left(&self.bucket, &folder, module, &listed)?;
+            remove_left(&self.bucket, folder, module, &listed)?;
         }
         Ok(copied)
     }
 }
 
-/// Removes a folder, if there is one.
-fn remove_folder(folder: &Path) -> io::Result<()> {
-    local::refuse_link(folder)?;
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(local::failed("remove", folder, &error)),
-        _ => Ok(()),
+impl fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mirror").field("bucket", &self.bucket).field("dir", &self.dir).finish_non_exhaustive()
     }
 }
 

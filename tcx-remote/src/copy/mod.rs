@@ -12,6 +12,7 @@ mod local;
 mod mirror;
 mod pull;
 mod push;
+mod stage;
 
 use std::io::{self, ErrorKind};
 

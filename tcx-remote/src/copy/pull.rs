@@ -1,7 +1,7 @@
 //! From a store to a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, TryLockError};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::files::{Kind, change, kind};
+use super::stage::{Busy, Stage};
 use super::{Copied, LISTED_AT_MOST, changes, local, moving};
 use crate::bucket::{Bucket, Object};
-
-/// Where files are until they are verified. No module has such a name.
-pub(super) const STAGE: &str = ".tcx-pull";
-
-/// A file in the stage that is locked while it is used.
-const LOCK: &str = "lock";
 
 /// Files in flight together; long ones are read in ranges that are in flight together as well.
 const FILES_IN_FLIGHT: usize = 4;
@@ -37,54 +32,30 @@ pub fn pull(
     module: &str,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> io::Result<Copied> {
+    let stage = Stage::of(cache, module, &Busy::Refuse)?;
+    let copied = pull_in(&stage, bucket, cache, module, progress)?;
+    stage.remove();
+    Ok(copied)
+}
+
+/// As [`pull`], with a stage that stays.
+pub(super) fn pull_in(
+    stage: &Stage,
+    bucket: &Bucket,
+    cache: &Path,
+    module: &str,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> io::Result<Copied> {
     let dir = cache.join(module);
-    for folder in [cache.join(STAGE), cache.join(STAGE).join(module), dir.clone()] {
-        local::refuse_link(&folder)?;
-    }
-    let stage = cache.join(STAGE).join(module);
-    let _alone = alone(&stage, module, cache)?;
-    let pull = Pull { bucket, module, dir, stage };
+    local::refuse_link(&dir)?;
+    let pull = Pull { bucket, module, dir, stage: stage.dir().to_owned() };
     let mut copied = Copied::default();
     for pass in 0..LISTED_AT_MOST {
         if pull.pull_listed(pass == 0, &mut copied, progress)? {
-            pull.remove_stage();
             return Ok(copied);
         }
     }
     Err(moving(module))
-}
-
-/// Makes sure that no other process uses the stage, as long as what is returned is kept: two may copy from different stores.
-///
-/// # Errors
-///
-/// Returns an error if one does.
-fn alone(stage: &Path, module: &str, cache: &Path) -> io::Result<fs::File> {
-    let path = stage.join(LOCK);
-    let failed = |error| local::failed("lock", &path, &error);
-    let file = loop {
-        local::make(stage)?;
-        let open = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-        match open {
-            // A process that has ended just now has removed the stage.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            open => break open.map_err(failed)?,
-        }
-    };
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(io::Error::new(
-            ErrorKind::WouldBlock,
-            format!(
-                "another process copies `{module}` to {} now: try again when it has ended",
-                cache.display()
-            ),
-        )),
-        Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => Err(failed(error)),
-        // The file that was locked is no longer the one that others find.
-        Ok(()) if !local::is_same_file(&file, &path) => alone(stage, module, cache),
-        // A file system without locks: the user sees to it that no other process copies there.
-        _ => Ok(file),
-    }
 }
 
 struct Pull<'a> {
@@ -136,6 +107,7 @@ impl Pull<'_> {
         let wanted = wanted.chain(missing.into_iter().map(|object| (object.name, object.bytes)));
         let wanted: BTreeMap<String, u64> = wanted.collect();
         self.keep_in_stage(&wanted, is_first)?;
+        self.stage_known(known.min(there));
         let is_complete = self.fetch(wanted.into_iter().collect(), progress)?;
         if !is_complete {
             // They were joined: the next listing shows what took their place.
@@ -166,6 +138,13 @@ impl Pull<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Takes the changes that both sides have from the directory. What is not taken is received, and so is what is damaged there.
+    fn stage_known(&self, common: u64) {
+        for name in (0..common).map(change) {
+            let _ = fs::hard_link(self.dir.join(&name), self.stage.join(&name));
+        }
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
@@ -280,6 +259,9 @@ impl Pull<'_> {
     fn publish(&self, changes: Range<u64>, early: &BTreeSet<String>, copied: &mut Copied) -> io::Result<()> {
         local::make(&self.dir)?;
         let staged = local::list(&self.stage)?;
+        if let Some(number) = changes.clone().find(|number| !staged.contains_key(&change(*number))) {
+            return Err(self.vanished(number));
+        }
         // The prefix may have been filled again since it was compared.
         changes::compare(self.module, changes.start.min(changes.end), |name| {
             Ok([local::read(&self.dir.join(name))?, local::read(&self.stage.join(name))?])
@@ -295,7 +277,7 @@ impl Pull<'_> {
         let after: Vec<_> = staged.iter().filter(|(name, _)| is_after(name)).collect();
         for number in changes {
             let name = change(number);
-            let Some(bytes) = staged.get(&name) else { break };
+            let bytes = staged.get(&name).ok_or_else(|| self.vanished(number))?;
             let from = self.stage.join(&name);
             let own = local::read(&from)?;
             // The stage keeps its own: segments that are fetched later are verified beside it.
@@ -316,6 +298,14 @@ impl Pull<'_> {
         local::sync(&self.dir)
     }
 
+    fn vanished(&self, number: u64) -> io::Error {
+        let (module, stage) = (self.module, self.stage.display());
+        io::Error::other(format!(
+            "cannot copy `{module}`: {} has vanished from {stage}, which no other program may change; try again",
+            change(number)
+        ))
+    }
+
     fn give_name(&self, name: &str, bytes: u64, copied: &mut Copied) -> io::Result<()> {
         let (from, to) = (self.stage.join(name), self.dir.join(name));
         let is_named_by_its_content = matches!(kind(name), Some(Kind::Segment | Kind::Run));
@@ -329,14 +319,6 @@ impl Pull<'_> {
         copied.files += u64::from(is_new);
         copied.bytes += bytes;
         Ok(())
-    }
-
-    /// Best effort: what stays is used by the next copy.
-    fn remove_stage(&self) {
-        let _ = fs::remove_dir_all(&self.stage);
-        if let Some(above) = self.stage.parent() {
-            let _ = fs::remove_dir(above);
-        }
     }
 }
 

@@ -12,6 +12,7 @@ mod fetch;
 mod held;
 mod listing;
 mod reach;
+mod sending;
 mod shared;
 mod spool;
 mod storage;

@@ -51,7 +51,8 @@ impl Reach {
     }
 }
 
-/// Whether an error says nothing of the files: the store does not answer, or not to this process.
+/// Whether an error says nothing of the files: the store does not answer, or not to this process. It rejects requests whose credentials
+/// have expired, which has the status of other requests that it rejects.
 pub(crate) fn is_away(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -60,6 +61,7 @@ pub(crate) fn is_away(error: &io::Error) -> bool {
             | ErrorKind::ResourceBusy
             | ErrorKind::UnexpectedEof
             | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidInput
             | ErrorKind::Other
     )
 }

@@ -7,20 +7,16 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tcx_store::unstable::{Mapped, verify_file};
 use tcx_store::{Trouble, notice};
 
 use super::reach::is_away;
-use super::{Inner, RemoteFolder, SHORT};
+use super::{Inner, SHORT};
 use crate::near::Spooled;
 use crate::near::lock::lock;
-
-/// The pause before what waits is tried again, at first and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 impl Inner {
     /// Gives a segment its name: it waits here, durably, and is sent. If the store is away, it goes on waiting, which is no error.
@@ -88,7 +84,7 @@ impl Inner {
         for spooled in waiting {
             match self.send_one(&spooled, Duration::MAX) {
                 Err(error) if is_away(&error) => return Err(error),
-                Err(error) if failed.is_none() && self.is_own(&spooled.name)? => failed = Some(error),
+                Err(error) if self.is_own(&spooled.name)? => failed = failed.or(Some(error)),
                 Err(error) => {
                     tracing::warn!(path = %spooled.path.display(), "a segment is not sent: {error}");
                 }
@@ -181,55 +177,5 @@ impl Inner {
             self.near.dir().join("spool").join(origin).display()
         );
         Err(io::Error::new(ErrorKind::InvalidData, what))
-    }
-
-    /// Starts the thread again if segments of this process wait.
-    fn send_later_if_own_wait(self: &Arc<Self>) {
-        let own = self.state(|state| state.own.clone()).unwrap_or_default();
-        let waits = |spooled: &Spooled| own.contains(&spooled.name);
-        if self.near.spooled().is_ok_and(|waiting| waiting.iter().any(waits)) {
-            self.start_sending();
-        }
-    }
-
-    /// Starts a thread that sends what waits as soon as that works; `false` if there is one.
-    pub(super) fn start_sending(self: &Arc<Self>) -> bool {
-        if self.is_sending.swap(true, Ordering::AcqRel) {
-            return false;
-        }
-        let folder = Arc::downgrade(self);
-        let started =
-            std::thread::Builder::new().name("tcx-send".to_owned()).spawn(move || keep_sending(&folder));
-        if started.is_err() {
-            // The next flush sends it.
-            self.is_sending.store(false, Ordering::Release);
-        }
-        true
-    }
-}
-
-impl RemoteFolder {
-    /// Sends what an earlier process has left.
-    pub(crate) fn resume(&self) {
-        if self.0.near.spooled().is_ok_and(|spooled| !spooled.is_empty()) {
-            self.0.start_sending();
-        }
-    }
-}
-
-fn keep_sending(folder: &Weak<Inner>) {
-    let mut pause = PAUSES.0;
-    loop {
-        std::thread::sleep(pause);
-        let Some(folder) = folder.upgrade() else { return };
-        let settled = folder.settle();
-        if !settled.is_err_and(|error| is_away(&error)) {
-            tracing::info!(path = %folder.path().display(), "the store can be reached again");
-            folder.is_sending.store(false, Ordering::Release);
-            // A segment that came to wait in this moment has found this thread running.
-            folder.send_later_if_own_wait();
-            return;
-        }
-        pause = (pause * 2).min(PAUSES.1);
     }
 }

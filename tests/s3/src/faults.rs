@@ -30,6 +30,8 @@ pub enum Fault {
     Conflict,
     /// Access is denied.
     Denied,
+    /// The credentials have expired, which has status 400.
+    Expired,
     /// The answer ends after half of its body.
     Cut,
     /// One bit of the body is wrong.

@@ -44,6 +44,7 @@ impl Service {
             Some(Fault::Before) => return Err(failed()),
             Some(Fault::Throttled) => return Err(s3_error!(SlowDown)),
             Some(Fault::Denied) => return Err(s3_error!(AccessDenied)),
+            Some(Fault::Expired) => return Err(s3_error!(ExpiredToken)),
             // Its status is 409, as that of a conflict of conditional requests.
             Some(Fault::Conflict) => return Err(s3_error!(OperationAborted)),
             _ => {}
