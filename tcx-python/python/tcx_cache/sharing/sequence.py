@@ -125,6 +125,14 @@ class _Repeated(Sequence):
         return self._length
 
     def read(self, start: int, count: int) -> list[Any]:
+        try:
+            return keys.listed(self._read(start, count))
+        except BaseException:
+            # A generator that has raised looks like one at its end, and after Ctrl-C the position may be wrong.
+            self._ids = None
+            raise
+
+    def _read(self, start: int, count: int) -> list[Any]:
         if self._ids is None or start < self._at:
             self._ids, self._at = iter(self._begin()), 0
         found: list[Any] = []
@@ -137,7 +145,7 @@ class _Repeated(Sequence):
             if self._at >= start:
                 found.append(own)
             self._at += 1
-        return keys.listed(found)
+        return found
 
 
 def _lines(path: str) -> Iterator[str]:
