@@ -69,3 +69,11 @@ def test_ids_are_at_their_positions_after_an_error():
         sequence.read(20, 20)
     assert sequence.read(40, 20) == list(range(40, 60))
     assert sequence.read(60, 1) == [] and sequence.length == 60
+
+
+def test_a_sequence_has_the_same_work_ranges_in_each_call(cached):
+    # Another worker may make its first call while this one makes its second.
+    sequence = tcx.Sequence.repeated(lambda: iter(range(5000)))
+    for computed in (5000, 0):
+        report = cached.warm_shared(sequence, inputs, batch_size=1000)
+        assert (report.asked, report.computed, report.workers[0].ranges) == (5000, computed, 2)

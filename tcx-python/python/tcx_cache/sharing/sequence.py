@@ -55,7 +55,7 @@ class Sequence(ABC):
             InvalidBatchError: if they have no order, or can be read only once.
         """
         if isinstance(ids, Sequence):
-            return ids
+            return ids._begun()
         if isinstance(ids, os.PathLike):
             return Sequence.lines(ids)
         if isinstance(ids, (str, bytes, bytearray, memoryview)):
@@ -81,6 +81,10 @@ class Sequence(ABC):
     @abstractmethod
     def read(self, start: int, count: int) -> list[Any]:
         """The ids from position ``start``: ``count``, or fewer at the end."""
+
+    def _begun(self) -> Sequence:
+        """The same ids for one call. What another call has learned of them has no effect: all workers begin with the same knowledge."""
+        return self
 
 
 class _Sliced(Sequence):
@@ -123,6 +127,9 @@ class _Repeated(Sequence):
     @property
     def length(self) -> int | None:
         return self._length
+
+    def _begun(self) -> Sequence:
+        return _Repeated(self._begin)
 
     def read(self, start: int, count: int) -> list[Any]:
         try:
