@@ -55,7 +55,7 @@ class Sequence(ABC):
             InvalidBatchError: if they have no order, or can be read only once.
         """
         if isinstance(ids, Sequence):
-            return ids
+            return ids._begun()
         if isinstance(ids, os.PathLike):
             return Sequence.lines(ids)
         if isinstance(ids, (str, bytes, bytearray, memoryview)):
@@ -81,6 +81,10 @@ class Sequence(ABC):
     @abstractmethod
     def read(self, start: int, count: int) -> list[Any]:
         """The ids from position ``start``: ``count``, or fewer at the end."""
+
+    def _begun(self) -> Sequence:
+        """The same ids for one call. What another call has learned of them has no effect: all workers begin with the same knowledge."""
+        return self
 
 
 class _Sliced(Sequence):
@@ -124,7 +128,18 @@ class _Repeated(Sequence):
     def length(self) -> int | None:
         return self._length
 
+    def _begun(self) -> Sequence:
+        return _Repeated(self._begin)
+
     def read(self, start: int, count: int) -> list[Any]:
+        try:
+            return keys.listed(self._read(start, count))
+        except BaseException:
+            # A generator that has raised looks like one at its end, and after Ctrl-C the position may be wrong.
+            self._ids = None
+            raise
+
+    def _read(self, start: int, count: int) -> list[Any]:
         if self._ids is None or start < self._at:
             self._ids, self._at = iter(self._begin()), 0
         found: list[Any] = []
@@ -137,7 +152,7 @@ class _Repeated(Sequence):
             if self._at >= start:
                 found.append(own)
             self._at += 1
-        return keys.listed(found)
+        return found
 
 
 def _lines(path: str) -> Iterator[str]:
