@@ -217,9 +217,10 @@ impl Process {
     pub(super) fn push(&self, pending: Pending) {
         let mut memory = self.memory();
         memory.pending.push(pending);
-        if memory.pending.len() > PENDING {
-            memory.pending.remove(0);
-        }
+        let oldest = (memory.pending.len() > PENDING).then(|| memory.pending.remove(0));
+        drop(memory);
+        // It may be the last one that holds a closed session, whose threads are waited for: not under the lock.
+        drop(oldest);
     }
 
     pub(super) fn take(&self, pending: usize) -> Option<Pending> {
