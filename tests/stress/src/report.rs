@@ -103,7 +103,7 @@ impl Report {
         let mut lines = vec![
             "# The stress report\n".to_owned(),
             format!("```sh\n{}\n```\n", self.command),
-            format!("On {}, tcx {}{commit}.\n", machine::description(), env!("CARGO_PKG_VERSION")),
+            format!("On {},\ntcx {}{commit}.\n", machine::description(), env!("CARGO_PKG_VERSION")),
             format!("**{}.**\n", self.summary()),
             "| trial | tried | survived | lost | wrong | seconds | figures |".to_owned(),
             "|---|--:|--:|--:|--:|--:|---|".to_owned(),
