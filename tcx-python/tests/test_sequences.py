@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from conftest import frozen
@@ -77,3 +79,61 @@ def test_a_sequence_has_the_same_work_ranges_in_each_call(cached):
     for computed in (5000, 0):
         report = cached.warm_shared(sequence, inputs, batch_size=1000)
         assert (report.asked, report.computed, report.workers[0].ranges) == (5000, computed, 2)
+
+
+def same_each_time():
+    ids = iter(range(400))
+    return lambda: ids
+
+
+def shuffled():
+    orders = iter([range(400), range(399, -1, -1)])
+    return lambda: iter(next(orders))
+
+
+@pytest.mark.parametrize("begin", [same_each_time, shuffled])
+def test_a_function_that_does_not_make_the_same_ids_again_is_refused(cached, begin):
+    with pytest.raises(tcx.InvalidBatchError, match=r"other ids than at the first reading; its function must make a new iterator each time"):
+        cached.warm_shared(tcx.Sequence.repeated(begin()), inputs, range_size=100)
+    assert cached.coverage(range(400)).stored == 0
+
+
+def test_a_function_of_the_position_that_changes_is_refused(cached):
+    numbers = iter(range(10_000))
+    with pytest.raises(tcx.InvalidBatchError, match="other ids than at the first reading; its function must return the same id for a position each time"):
+        cached.warm_shared(tcx.Sequence.by_position(100, lambda _: next(numbers)), inputs)
+
+
+def test_a_worker_that_takes_over_ids_which_it_has_passed_compares_them(directory, cached):
+    other, waits, goes = tcx.cached(network(), directory, id="linear_v1", outputs=tcx.f32[2]), threading.Event(), threading.Event()
+
+    def failing(missing):
+        if 100 in missing:
+            waits.set()
+            goes.wait(60)
+            raise OSError("no input")
+        return inputs(missing)
+
+    def fails():
+        with pytest.raises(OSError, match="no input"):
+            other.warm_shared(tcx.Sequence.repeated(lambda: iter(range(400))), failing, range_size=100, batch_size=100, expiry=4)
+
+    thread = threading.Thread(target=fails)
+    thread.start()
+    assert waits.wait(60)
+    orders = iter([range(400), [*range(200, 400), *range(200)]])
+
+    def load(missing):
+        if 300 in missing:
+            goes.set()
+            thread.join()
+        return inputs(missing)
+
+    try:
+        with pytest.raises(tcx.InvalidBatchError, match="other ids than at the first reading"):
+            cached.warm_shared(tcx.Sequence.repeated(lambda: iter(next(orders))), load, range_size=100, batch_size=100, expiry=4)
+    finally:
+        goes.set()
+        thread.join()
+    assert cached.warm_shared(range(400), inputs, range_size=100).asked == 400
+    assert cached.coverage(range(400)).is_complete

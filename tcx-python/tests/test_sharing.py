@@ -192,10 +192,13 @@ def test_threads_of_a_process_share_a_cache_in_memory_and_each_sample_is_loaded_
         loaded.extend(missing)
         return inputs(missing)
 
-    def work():
-        reports.append(cache.module(network(), "linear_v1", outputs=tcx.f32[2]).warm_shared(ids, load, range_size=64, expiry=60))
+    # Their weights come from one generator of random numbers, which is not to be shared by threads.
+    networks = [network() for _ in range(3)]
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
+    def work(own):
+        reports.append(cache.module(own, "linear_v1", outputs=tcx.f32[2]).warm_shared(ids, load, range_size=64, expiry=60))
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in networks]
     for thread in threads:
         thread.start()
     for thread in threads:

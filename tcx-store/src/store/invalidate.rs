@@ -98,6 +98,7 @@ impl Store {
         });
         // What was seen is dead all the same.
         self.kill_keys(keys)?;
+        self.keep_gone()?;
         seen
     }
 
@@ -131,6 +132,7 @@ impl Store {
         });
         // What was seen is dead all the same.
         self.core.kill_rows(&rows)?;
+        self.keep_gone()?;
         seen
     }
 
@@ -147,6 +149,18 @@ impl Store {
     fn list_all(&self) -> Result<()> {
         self.refresh_and_look_again()?;
         self.core.live().check_listed()
+    }
+
+    /// Makes the removal of files durable: the rows of a file that was evicted, cut down or too old were not seen, and no change names them.
+    /// A loss of power must not bring them back.
+    fn keep_gone(&self) -> Result<()> {
+        match self.core.storage.sync() {
+            // A folder that is gone, or was not made yet, has no files.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("cannot sync", self.path(), error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn kill_keys(&self, keys: Vec<Box<[u8]>>) -> Result<()> {

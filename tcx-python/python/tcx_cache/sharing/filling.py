@@ -179,13 +179,15 @@ class Filler:
         self._pause = max(_FLUSH_EVERY, (self._flushed - start) * _FLUSH_SHARE)
         self._durable = computed
 
-    def flush_after(self, error: BaseException) -> None:
-        """Makes durable what was computed before something failed, if it can: that failure is the one to report."""
+    def flush_after(self, error: BaseException) -> bool:
+        """Makes durable what was computed before something failed, if it can: that failure is the one to report. Whether it is durable."""
         try:
             self.flush()
+            return True
         except Exception as other:
             if hasattr(error, "add_note"):
                 error.add_note(f"tcx: rows that were computed before could not be made durable: {other}")
+            return False
 
     def end(self) -> None:
         """Waits for threads that load."""

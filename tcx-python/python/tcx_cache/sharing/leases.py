@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .. import _native
 from ..engine.handle import Handle
-from ..errors import Error, FullError, WrongModeError
+from ..errors import Error, FullError, InvalidBatchError, WrongModeError
 from .filling import Filled, Filler
 from .reports import SharedReport, SharedWorker
 from .sequence import Sequence
@@ -42,12 +42,13 @@ def warm_shared(filler: Filler, ids: Sequence, job: Job) -> SharedReport:
         if handle is None:
             # There is no id.
             return SharedReport(asked=0)
-        of_job = (job.name, filler.view, job.range_size, ids.length, filler.pack(first).digest_all())
+        digest = filler.pack(first).digest_all()
+        of_job = (job.name, filler.view, job.range_size, ids.length, digest)
         worker = _native.JobWorker(handle.writer, of_job, job.expiry, ids.jumps, filler.is_stopped)
         if worker.has_left:
             return SharedReport(computed=filler.computed, stopped=True)
         try:
-            return _Share(filler, worker, handle, ids, job.range_size, before).run()
+            return _Share(filler, worker, handle, ids, job.range_size, digest, before).run()
         finally:
             worker.leave()
     finally:
@@ -57,7 +58,7 @@ def warm_shared(filler: Filler, ids: Sequence, job: Job) -> SharedReport:
 def _some(ids: Sequence, job: Job, first: list[object]) -> list[object]:
     """The ids whose outputs decide the columns if they are not known: not those that all workers begin with, if they can be read."""
     ranges = (ids.length or 0) // job.range_size
-    return ids.read(random.randrange(ranges) * job.range_size, job.range_size) if ids.jumps and ranges > 1 else first
+    return ids.read(random.Random().randrange(ranges) * job.range_size, job.range_size) if ids.jumps and ranges > 1 else first
 
 
 @dataclass
@@ -69,6 +70,8 @@ class _Share:
     handle: Handle
     ids: Sequence
     range_size: int
+    #: The digest of the ids of the first range, as they were read first.
+    first: int
     #: How many computed rows were not kept before.
     not_kept: int
     #: Ranges whose rows are not durable yet, with the digests of their ids.
@@ -128,6 +131,11 @@ class _Share:
     def _compute(self, number: int) -> Filled:
         ids = self.ids.read(number * self.range_size, self.range_size)
         digest = self.filler.pack(ids).digest_all()
+        if number == 0 and digest != self.first:
+            same = "return the same id for a position" if self.ids.jumps else "make a new iterator"
+            raise InvalidBatchError(
+                f"module `{self.filler.id}`: ids: the sequence has other ids than at the first reading; its function must {same} each time"
+            )
         filled = self.filler.fill(ids, lambda: self.worker.has_lost(number)) if ids else Filled.LOST
         length = self.ids.length
         if len(ids) < self.range_size and length is not None:
@@ -160,9 +168,14 @@ class _Share:
             self.pending.clear()
 
     def _settle_after(self, error: BaseException) -> None:
-        self.filler.flush_after(error)
-        if self.filler.is_durable and self.filler.not_kept() <= self.not_kept:
+        # Rows that were found may still wait to be written, whoever computed them: the ranges are finished once a flush has succeeded.
+        if not self.filler.flush_after(error) or self.filler.not_kept() > self.not_kept:
+            return
+        try:
             self.worker.finished(self.pending)
+        except Error:
+            # This is the child of a fork, which is no worker.
+            pass
 
     def _compare(self) -> None:
         """Compares the ids that other workers reported with those of this one."""

@@ -110,8 +110,10 @@ class _Variables:
                 f"`WORLD_SIZE` is {rank.world}, and `SLURM_STEP_NUM_TASKS` is {tasks}: several tasks would have the same rank; {_OTHERS}"
             )
         # It says that it has started this process by `TORCHELASTIC_RUN_ID`, and numbers its processes in an order of its own.
+        # A batch script that was not started with srun has a rank as well, which the processes that it starts inherit.
         task, tasks = self._number("SLURM_PROCID"), self._number(self._tasks)
-        if task is not None and task != rank.rank and tasks == rank.world and "TORCHELASTIC_RUN_ID" not in self.own:
+        is_numbered = bool({"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"} & self.own.keys()) and "TORCHELASTIC_RUN_ID" not in self.own
+        if task is not None and task != rank.rank and tasks == rank.world and is_numbered:
             raise InvalidSettingsError(
                 f"`RANK` is {rank.rank} and `SLURM_PROCID` is {task}, each of {tasks} processes: they contradict each other; {_OTHERS}"
             )

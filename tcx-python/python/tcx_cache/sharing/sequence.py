@@ -12,6 +12,9 @@ from ..engine import ids as keys
 from ..errors import InvalidBatchError, LoaderError
 from ..tensors.memory import is_numeric
 
+#: How many ids of a sequence that is read again are compared with those of the first reading.
+_COMPARED = 16
+
 
 class Sequence(ABC):
     """Ids in an order that need not be in memory: a function of the position, an iterator, or the lines of a file. ``warm_shared`` and
@@ -123,6 +126,8 @@ class _Repeated(Sequence):
         self._ids: Iterator[Any] | None = None
         self._at = 0
         self._length: int | None = None
+        #: The first ids of all readings.
+        self._first: list[Any] = []
 
     @property
     def length(self) -> int | None:
@@ -147,12 +152,22 @@ class _Repeated(Sequence):
             try:
                 own = next(self._ids)
             except StopIteration:
+                if self._at < len(self._first):
+                    raise _other_ids() from None
                 self._length = self._at
                 break
+            if self._at < len(self._first) and self._first[self._at] != own:
+                raise _other_ids()
+            if self._at == len(self._first) < _COMPARED:
+                self._first.append(own)
             if self._at >= start:
                 found.append(own)
             self._at += 1
         return found
+
+
+def _other_ids() -> InvalidBatchError:
+    return InvalidBatchError("ids: the sequence has other ids than at the first reading; its function must make a new iterator each time")
 
 
 def _lines(path: str) -> Iterator[str]:

@@ -138,12 +138,15 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
     }
 
     /// Refuses a rank that is not the one of Slurm, where both number the same processes. torchrun says that it has started this
-    /// process by `TORCHELASTIC_RUN_ID`, and numbers its processes in an order of its own.
+    /// process by `TORCHELASTIC_RUN_ID`, and numbers its processes in an order of its own. A batch script that was not started with srun
+    /// has a rank as well, which the processes that it starts inherit.
     fn agrees_with_slurm(&self, rank: Rank) -> Result<Rank> {
         let Rank { rank: own, world } = rank;
+        let is_step =
+            ["SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"].iter().any(|name| self.has(name));
         match (self.number("SLURM_PROCID")?, self.number(self.tasks())?) {
             (Some(task), Some(tasks))
-                if tasks == world && task != own && !self.has("TORCHELASTIC_RUN_ID") =>
+                if is_step && tasks == world && task != own && !self.has("TORCHELASTIC_RUN_ID") =>
             {
                 Err(invalid(
                     format!(
