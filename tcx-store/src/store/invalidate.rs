@@ -97,8 +97,10 @@ impl Store {
             }
         });
         // What was seen is dead all the same.
+        if keys.is_empty() {
+            self.keep_gone()?;
+        }
         self.kill_keys(keys)?;
-        self.keep_gone()?;
         seen
     }
 
@@ -131,8 +133,10 @@ impl Store {
             }
         });
         // What was seen is dead all the same.
+        if rows.is_empty() {
+            self.keep_gone()?;
+        }
         self.core.kill_rows(&rows)?;
-        self.keep_gone()?;
         seen
     }
 
@@ -151,8 +155,8 @@ impl Store {
         self.core.live().check_listed()
     }
 
-    /// Makes the removal of files durable: the rows of a file that was evicted, cut down or too old were not seen, and no change names them.
-    /// A loss of power must not bring them back.
+    /// Makes the removal of files durable. A change that is created does so as well: where none is, a loss of power must not bring back a
+    /// file that was removed before it was seen.
     fn keep_gone(&self) -> Result<()> {
         match self.core.storage.sync() {
             // A folder that is gone, or was not made yet, has no files.

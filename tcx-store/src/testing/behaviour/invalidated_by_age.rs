@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use super::uncommitted::killed_before_the_commit;
 use crate::testing::{
-    Fault, Faulty, column, compute, go_ahead, keys, process, replace, seal_all, values, with_operations,
-    without_change,
+    Fault, Faulty, column, compute, go_ahead, keys, names, process, replace, seal_all, values,
+    with_operations, without_change,
 };
 use crate::{Lookup, Losses, RecomputeSession, Store};
 
@@ -137,4 +137,28 @@ fn what_a_change_has_replaced_that_cannot_be_read_stays() {
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [1000, 5]);
     an_hour_ago(&store).unwrap();
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [1000, -1]);
+}
+
+#[test]
+fn a_file_that_is_removed_before_it_is_seen_is_gone_for_good_once_what_is_stored_is_invalidated() {
+    for is_by_age in [true, false] {
+        let (dir, is_removed) = (with_old_rows(), Arc::new(OnceLock::new()));
+        let (files, is_durable) = (names(dir.path(), "seg-"), Arc::new(AtomicBool::new(false)));
+        let files: Vec<_> = files.into_iter().map(|name| dir.path().join("m_v1").join(name)).collect();
+        let (armed, seen) = (Arc::new(AtomicBool::new(false)), is_durable.clone());
+        let now = armed.clone();
+        let steps = Faulty::with(move |_, step, _: &Path| -> Option<Fault> {
+            if step == "list" && now.load(SeqCst) {
+                // As another process evicts it.
+                is_removed.get_or_init(|| files.iter().for_each(|file| std::fs::remove_file(file).unwrap()));
+            }
+            seen.fetch_or(step == "sync_dir" && is_removed.get().is_some(), SeqCst);
+            None
+        });
+        let store = with_operations(dir.path(), steps);
+        armed.store(true, SeqCst);
+        let invalidated = if is_by_age { an_hour_ago(&store) } else { store.invalidate_where(|_| true) };
+        invalidated.unwrap();
+        assert!(is_durable.load(SeqCst), "no change names its rows, which a loss of power would bring back");
+    }
 }

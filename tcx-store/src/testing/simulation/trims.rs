@@ -1,6 +1,5 @@
 //! Interleavings by name: segments that are cut down to their first rows, with everything else.
 
-use super::chance::Chance;
 use super::operation::Operation;
 use super::script::{COMPACT, Script, at_every_call, dies_everywhere};
 
@@ -160,24 +159,5 @@ fn an_older_copy_of_the_folder_may_come_in_its_place_during_a_trim() {
             },
         );
         assert!(calls > 6, "{calls} calls");
-    }
-}
-
-#[test]
-fn rows_that_were_cut_away_before_an_invalidation_by_age_stay_dead_after_a_loss_of_power() {
-    for seed in 0..20 {
-        let mut script = Script::new(3);
-        one_segment(&mut script);
-        script.run(0, TRIM);
-        // Nothing is left that a change would have to name.
-        script.invalidate(0, "a1");
-        script.invalidate(0, "a2");
-        script.collect(0);
-        let now = script.0.process(0).millis();
-        script.run(0, Operation::InvalidateOlderThan(now + 1));
-        script.0.lose_power(&mut Chance::new(seed));
-        script.open(1);
-        assert_eq!(script.values(1, &["a1", "a2", "a3", "b1"]), [None; 4]);
-        script.end();
     }
 }

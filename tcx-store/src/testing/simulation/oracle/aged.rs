@@ -25,7 +25,7 @@ impl Oracle {
                     !self
                         .invalidations
                         .iter()
-                        .any(|killer| self.has_killed(killer) && killer.kills(number, own))
+                        .any(|killer| self.has_killed(killer) && self.kills(killer, number, own))
                 })
         };
         let alive = old.iter().filter(is_right);

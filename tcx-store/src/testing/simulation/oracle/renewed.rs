@@ -91,9 +91,17 @@ impl Oracle {
                 && other.stamp != row.stamp
                 && other.accepted.is_some()
                 && !glance.finds_instead(row, other)
-                && !glance.honours.iter().any(|&killer| self.invalidations[killer].kills(number, other))
+                && !glance
+                    .honours
+                    .iter()
+                    .any(|&killer| self.kills(&self.invalidations[killer], number, other))
         };
         glance.stamps.is_some() && self.rows.iter().enumerate().any(is_other)
+    }
+
+    /// Whether the row is dead for a process that knows this invalidation.
+    pub(super) fn kills(&self, killer: &Invalidation, number: usize, row: &Row) -> bool {
+        killer.kills(number, row) && !self.outlives(row, killer)
     }
 
     /// Whether this is a tombstone of the row's process for a row that is older than this one, which outlives it.

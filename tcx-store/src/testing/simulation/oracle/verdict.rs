@@ -35,7 +35,7 @@ impl Oracle {
             return Some(format!("wrong: found row {value}, {row:?}, which has displaced {displaced:?}"));
         }
         let honoured = glance.honours.iter().map(|&killer| &self.invalidations[killer]);
-        let is_killer = |own: &&Invalidation| own.kills(value as usize, row) && !self.outlives(row, own);
+        let is_killer = |own: &&Invalidation| self.kills(own, value as usize, row);
         let killer = honoured.into_iter().find(is_killer)?;
         let is_astray = row.place.is_none() && self.places.switched_since(row.looked);
         if is_astray && row.session != glance.session {
