@@ -239,3 +239,26 @@ fn a_module_that_takes_the_place_of_another_one_is_read_instead() {
     assert!(shown.contains("dog") && !shown.contains("horse"), "{shown}");
     assert_eq!(json(&server, dir.path(), &["stats", &url])["modules"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn a_module_under_another_name_is_not_changed_at_a_url() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    for key in server.keys() {
+        server.put(&key.replace("clip_v1", "clip_v2"), &server.object(&key).unwrap());
+    }
+    let before = server.keys();
+    for arguments in [
+        &["rm", &url, "clip_v2", "--id", "cat", "--yes"][..],
+        &["compact", &url, "clip_v2"],
+        &["gc", &url, "clip_v2", "--older-than", "0s", "--yes"],
+    ] {
+        let output = tcx(&server, dir.path(), arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{arguments:?}: {error}");
+        assert!(error.contains("the folder clip_v2 contains the module `clip_v1`"), "{error}");
+    }
+    assert_eq!(server.keys(), before);
+    assert!(printed(&server, dir.path(), &["head", &url, "clip_v1"]).contains("cat"));
+}

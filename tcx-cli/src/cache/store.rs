@@ -55,8 +55,13 @@ impl StoreCache {
     }
 
     /// Opens an existing module.
+    ///
+    /// # Errors
+    ///
+    /// As [`cache::spec`].
     pub(crate) fn open(&self, module: &str, options: &Options) -> Result<Arc<Store>> {
         let spec = self.spec(module)?;
+        cache::check_name(&spec, module)?;
         Ok(self.cache.open(spec, &cache::in_folder(module, options))?)
     }
 
