@@ -262,3 +262,44 @@ fn a_module_under_another_name_is_not_changed_at_a_url() {
     assert_eq!(server.keys(), before);
     assert!(printed(&server, dir.path(), &["head", &url, "clip_v1"]).contains("cat"));
 }
+
+#[test]
+fn two_commands_that_read_a_url_at_once_wait_for_each_other() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    let count = 4;
+    let shown: Vec<String> = std::thread::scope(|scope| {
+        let show = || printed(&server, dir.path(), &["head", &url, "clip_v1"]);
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(show)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(shown.iter().all(|shown| shown.contains("cat")), "{shown:?}");
+}
+
+#[test]
+fn a_command_that_waits_for_another_one_says_so() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    printed(&server, dir.path(), &["head", &url, "clip_v1"]);
+    let mirrors = std::fs::read_dir(dir.path().join("near/mirrors")).unwrap();
+    let mirror = mirrors.map(|entry| entry.unwrap().path()).next().unwrap();
+    let stage = mirror.join(".tcx-pull/clip_v1");
+    std::fs::create_dir_all(&stage).unwrap();
+    let lock = std::fs::File::create(stage.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let mut head = Command::new(TCX);
+    head.args(["head", &url, "clip_v1"]).env("TCX_NEAR_TIER", dir.path().join("near"));
+    for (name, value) in server.settings() {
+        head.env(name.to_uppercase(), value);
+    }
+    let mut head =
+        head.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut note = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(head.stderr.take().unwrap()), &mut note)
+        .unwrap();
+    assert!(note.contains("note: another process copies `clip_v1`"), "{note}");
+    lock.unlock().unwrap();
+    assert_eq!(head.wait().unwrap().code(), Some(0));
+}

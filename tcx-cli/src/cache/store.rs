@@ -27,7 +27,7 @@ impl StoreCache {
         };
         let (near, client) = (default_near_tier().map_err(failure)?, ClientOptions::default());
         let cache = RemoteCache::new(url.clone(), &near, client.clone()).map_err(failure)?;
-        let mirror = Mirror::new(url, &near, client).map_err(failure)?;
+        let mirror = Mirror::new(url, &near, client).map_err(failure)?.on_wait(Output::note);
         Ok(Some(Self { cache, mirror }))
     }
 
