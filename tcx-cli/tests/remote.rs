@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::{TCX, workplace};
+use support::{TCX, files, workplace};
 use tcx_test_s3::Server;
 
 fn tcx(server: &Server, dir: &Path, arguments: &[&str]) -> Output {
@@ -261,6 +261,43 @@ fn a_module_under_another_name_is_not_changed_at_a_url() {
     }
     assert_eq!(server.keys(), before);
     assert!(printed(&server, dir.path(), &["head", &url, "clip_v1"]).contains("cat"));
+}
+
+#[test]
+fn a_module_that_cannot_be_received_does_not_keep_others_from_being_verified() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    for id in ["cat", "dog"] {
+        printed(&server, dir.path(), &["rm", &url, "clip_v1", "--id", id, "--yes"]);
+    }
+    server.remove("features/clip_v1/change-00000000000000000001");
+    for arguments in [&["verify", &url][..], &["verify", &url, "clip_v1"]] {
+        let output = tcx(&server, dir.path(), arguments);
+        let (shown, error) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(4), "{shown}{error}");
+        assert_eq!(shown.contains("resnet50_v1: good"), arguments.len() == 2, "{shown}{error}");
+        assert!(error.contains("cannot verify clip_v1") && error.contains("is missing"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_another_module_is_no_damage_at_a_url() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    let foreign = files(&dir.path().join("another/clip_v1"), "seg-").remove(0);
+    let name = foreign.file_name().unwrap().to_str().unwrap();
+    server.put(&format!("features/clip_v1/{name}"), &std::fs::read(&foreign).unwrap());
+    std::fs::copy(&foreign, dir.path().join("cache/clip_v1").join(name)).unwrap();
+    let of = |place: &str| json(&server, dir.path(), &["verify", place, "clip_v1"])["modules"][0].clone();
+    let (of_directory, of_url) = (of("cache"), of(&url));
+    assert_eq!(of_directory["foreign"][0]["file"], name);
+    for part in ["foreign", "damage", "rows"] {
+        assert_eq!(of_url[part], of_directory[part], "{of_url}");
+    }
+    let output = tcx(&server, dir.path(), &["stats", &url, "clip_v1"]);
+    assert!(!text(&output.stderr).contains("left out"), "{}", text(&output.stderr));
 }
 
 #[test]
