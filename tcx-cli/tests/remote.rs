@@ -8,8 +8,8 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::{TCX, files, workplace};
-use tcx_test_s3::Server;
+use support::{TCX, clip, files, fill_clip, open, workplace};
+use tcx_test_s3::{Fault, Operation, Server};
 
 fn tcx(server: &Server, dir: &Path, arguments: &[&str]) -> Output {
     let mut tcx = Command::new(TCX);
@@ -339,4 +339,31 @@ fn a_command_that_waits_for_another_one_says_so() {
     assert!(note.contains("note: another process copies `clip_v1`"), "{note}");
     lock.unlock().unwrap();
     assert_eq!(head.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_row_that_two_machines_have_computed_counts_once() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    for copy in ["one", "two"] {
+        printed(&server, dir.path(), &["pull", copy, &url, "clip_v1"]);
+    }
+    for copy in ["one", "two"] {
+        fill_clip(&open(&dir.path().join(copy), clip("224")), &["zebra"]);
+        printed(&server, dir.path(), &["push", copy, &url, "clip_v1"]);
+    }
+    let shown =
+        printed(&server, dir.path(), &["rm", &url, "clip_v1", "--id", "zebra", "--prefix", "z", "--dry-run"]);
+    assert!(shown.contains("zebra (1 row)") && shown.contains("z… (1 row)"), "{shown}");
+}
+
+#[test]
+fn segments_that_are_joined_and_not_sent_are_an_error() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    (0..100).for_each(|_| server.fail_next(Operation::Put, "/seg-", Fault::Denied));
+    let output = tcx(&server, dir.path(), &["compact", &url, "clip_v1"]);
+    assert_eq!(output.status.code(), Some(6), "{}{}", text(&output.stdout), text(&output.stderr));
 }
