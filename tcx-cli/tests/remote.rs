@@ -367,3 +367,32 @@ fn segments_that_are_joined_and_not_sent_are_an_error() {
     let output = tcx(&server, dir.path(), &["compact", &url, "clip_v1"]);
     assert_eq!(output.status.code(), Some(6), "{}{}", text(&output.stdout), text(&output.stderr));
 }
+
+#[test]
+fn a_target_that_cannot_be_written_is_refused_before_anything_is_received() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    std::fs::write(dir.path().join("rows.csv"), "id").unwrap();
+    let before = server.counts().all();
+    for (arguments, part) in [
+        (&["export", &url, "clip_v1", "--to", "rows.csv"][..], "rows.csv exists"),
+        (&["pack", &url, "clip_v1", "--to", "rows.csv"], "rows.csv exists"),
+        (&["report", &url, "--to", "rows.csv"], "rows.csv exists"),
+        (&["merge", "nothing", &url], "--create"),
+    ] {
+        let error = text(&tcx(&server, dir.path(), arguments).stderr);
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+    assert_eq!(server.counts().all(), before);
+}
+
+#[test]
+fn a_report_on_a_url_names_the_url() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    printed(&server, dir.path(), &["report", &url, "--to", "report.html"]);
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("/tcx/features") && !page.contains("mirrors"));
+}
