@@ -8,8 +8,8 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::{TCX, workplace};
-use tcx_test_s3::Server;
+use support::{TCX, clip, files, fill_clip, open, workplace};
+use tcx_test_s3::{Fault, Operation, Server};
 
 fn tcx(server: &Server, dir: &Path, arguments: &[&str]) -> Output {
     let mut tcx = Command::new(TCX);
@@ -238,4 +238,161 @@ fn a_module_that_takes_the_place_of_another_one_is_read_instead() {
     let shown = printed(&server, dir.path(), &["head", &url, "clip_v1"]);
     assert!(shown.contains("dog") && !shown.contains("horse"), "{shown}");
     assert_eq!(json(&server, dir.path(), &["stats", &url])["modules"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_module_under_another_name_is_not_changed_at_a_url() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    for key in server.keys() {
+        server.put(&key.replace("clip_v1", "clip_v2"), &server.object(&key).unwrap());
+    }
+    let before = server.keys();
+    for arguments in [
+        &["rm", &url, "clip_v2", "--id", "cat", "--yes"][..],
+        &["compact", &url, "clip_v2"],
+        &["gc", &url, "clip_v2", "--older-than", "0s", "--yes"],
+    ] {
+        let output = tcx(&server, dir.path(), arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{arguments:?}: {error}");
+        assert!(error.contains("the folder clip_v2 contains the module `clip_v1`"), "{error}");
+    }
+    assert_eq!(server.keys(), before);
+    assert!(printed(&server, dir.path(), &["head", &url, "clip_v1"]).contains("cat"));
+}
+
+#[test]
+fn a_module_that_cannot_be_received_does_not_keep_others_from_being_verified() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    for id in ["cat", "dog"] {
+        printed(&server, dir.path(), &["rm", &url, "clip_v1", "--id", id, "--yes"]);
+    }
+    server.remove("features/clip_v1/change-00000000000000000001");
+    for arguments in [&["verify", &url][..], &["verify", &url, "clip_v1"]] {
+        let output = tcx(&server, dir.path(), arguments);
+        let (shown, error) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(4), "{shown}{error}");
+        assert_eq!(shown.contains("resnet50_v1: good"), arguments.len() == 2, "{shown}{error}");
+        assert!(error.contains("cannot verify clip_v1") && error.contains("is missing"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_another_module_is_no_damage_at_a_url() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    let foreign = files(&dir.path().join("another/clip_v1"), "seg-").remove(0);
+    let name = foreign.file_name().unwrap().to_str().unwrap();
+    server.put(&format!("features/clip_v1/{name}"), &std::fs::read(&foreign).unwrap());
+    std::fs::copy(&foreign, dir.path().join("cache/clip_v1").join(name)).unwrap();
+    let of = |place: &str| json(&server, dir.path(), &["verify", place, "clip_v1"])["modules"][0].clone();
+    let (of_directory, of_url) = (of("cache"), of(&url));
+    assert_eq!(of_directory["foreign"][0]["file"], name);
+    for part in ["foreign", "damage", "rows"] {
+        assert_eq!(of_url[part], of_directory[part], "{of_url}");
+    }
+    let output = tcx(&server, dir.path(), &["stats", &url, "clip_v1"]);
+    assert!(!text(&output.stderr).contains("left out"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn two_commands_that_read_a_url_at_once_wait_for_each_other() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    let count = 4;
+    let shown: Vec<String> = std::thread::scope(|scope| {
+        let show = || printed(&server, dir.path(), &["head", &url, "clip_v1"]);
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(show)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(shown.iter().all(|shown| shown.contains("cat")), "{shown:?}");
+}
+
+#[test]
+fn a_command_that_waits_for_another_one_says_so() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    printed(&server, dir.path(), &["head", &url, "clip_v1"]);
+    let mirrors = std::fs::read_dir(dir.path().join("near/mirrors")).unwrap();
+    let mirror = mirrors.map(|entry| entry.unwrap().path()).next().unwrap();
+    let stage = mirror.join(".tcx-pull/clip_v1");
+    std::fs::create_dir_all(&stage).unwrap();
+    let lock = std::fs::File::create(stage.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let mut head = Command::new(TCX);
+    head.args(["head", &url, "clip_v1"]).env("TCX_NEAR_TIER", dir.path().join("near"));
+    for (name, value) in server.settings() {
+        head.env(name.to_uppercase(), value);
+    }
+    let mut head =
+        head.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut note = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(head.stderr.take().unwrap()), &mut note)
+        .unwrap();
+    assert!(note.contains("note: another process copies `clip_v1`"), "{note}");
+    lock.unlock().unwrap();
+    assert_eq!(head.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_row_that_two_machines_have_computed_counts_once() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    for copy in ["one", "two"] {
+        printed(&server, dir.path(), &["pull", copy, &url, "clip_v1"]);
+    }
+    for copy in ["one", "two"] {
+        fill_clip(&open(&dir.path().join(copy), clip("224")), &["zebra"]);
+        printed(&server, dir.path(), &["push", copy, &url, "clip_v1"]);
+    }
+    let shown =
+        printed(&server, dir.path(), &["rm", &url, "clip_v1", "--id", "zebra", "--prefix", "z", "--dry-run"]);
+    assert!(shown.contains("zebra (1 row)") && shown.contains("z… (1 row)"), "{shown}");
+}
+
+#[test]
+fn segments_that_are_joined_and_not_sent_are_an_error() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    (0..100).for_each(|_| server.fail_next(Operation::Put, "/seg-", Fault::Denied));
+    let output = tcx(&server, dir.path(), &["compact", &url, "clip_v1"]);
+    assert_eq!(output.status.code(), Some(6), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn a_target_that_cannot_be_written_is_refused_before_anything_is_received() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    std::fs::write(dir.path().join("rows.csv"), "id").unwrap();
+    let before = server.counts().all();
+    for (arguments, part) in [
+        (&["export", &url, "clip_v1", "--to", "rows.csv"][..], "rows.csv exists"),
+        (&["pack", &url, "clip_v1", "--to", "rows.csv"], "rows.csv exists"),
+        (&["report", &url, "--to", "rows.csv"], "rows.csv exists"),
+        (&["merge", "nothing", &url], "--create"),
+    ] {
+        let error = text(&tcx(&server, dir.path(), arguments).stderr);
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+    assert_eq!(server.counts().all(), before);
+}
+
+#[test]
+fn a_report_on_a_url_names_the_url() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    printed(&server, dir.path(), &["report", &url, "--to", "report.html"]);
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("/tcx/features") && !page.contains("mirrors"));
 }

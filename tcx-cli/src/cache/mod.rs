@@ -102,14 +102,20 @@ pub(crate) fn value(of: &Lookup, leaf: usize, position: usize) -> Option<&[u8]> 
 /// Returns an error if the folder was renamed: its store would be opened in another place.
 pub(crate) fn spec(cache: &Path, module: &str) -> Result<Spec> {
     let spec = Spec::read(&folder(cache, module)?)?;
+    check_name(&spec, module)?;
+    Ok(spec)
+}
+
+/// Fails if the folder of this name contains another module.
+pub(crate) fn check_name(spec: &Spec, folder: &str) -> Result<()> {
     let id = spec.module_id();
-    let own = if is_separate(module) { spec.separate_folder() } else { id.to_owned() };
-    if own == module {
-        return Ok(spec);
+    let own = if is_separate(folder) { spec.separate_folder() } else { id.to_owned() };
+    if own == folder {
+        return Ok(());
     }
     Err(Failure::new(
         Code::Unfit,
-        format!("the folder {module} contains the module `{id}`; rename the folder to {own}"),
+        format!("the folder {folder} contains the module `{id}`; rename the folder to {own}"),
     ))
 }
 

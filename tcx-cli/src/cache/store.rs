@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tcx_remote::{Bucket, ClientOptions, Location, Mirror, RemoteCache, default_near_tier};
+use tcx_remote::{Bucket, ClientOptions, Copied, Location, Mirror, RemoteCache, default_near_tier};
 use tcx_store::{Options, Spec, Store};
 
 use crate::cache;
@@ -27,7 +27,7 @@ impl StoreCache {
         };
         let (near, client) = (default_near_tier().map_err(failure)?, ClientOptions::default());
         let cache = RemoteCache::new(url.clone(), &near, client.clone()).map_err(failure)?;
-        let mirror = Mirror::new(url, &near, client).map_err(failure)?;
+        let mirror = Mirror::new(url, &near, client).map_err(failure)?.on_wait(Output::note);
         Ok(Some(Self { cache, mirror }))
     }
 
@@ -55,8 +55,13 @@ impl StoreCache {
     }
 
     /// Opens an existing module.
+    ///
+    /// # Errors
+    ///
+    /// As [`cache::spec`].
     pub(crate) fn open(&self, module: &str, options: &Options) -> Result<Arc<Store>> {
         let spec = self.spec(module)?;
+        cache::check_name(&spec, module)?;
         Ok(self.cache.open(spec, &cache::in_folder(module, options))?)
     }
 
@@ -76,7 +81,8 @@ pub(crate) fn bring(place: &mut PathBuf, module: Option<&str>) -> Result<()> {
         store.mirror.retain(&chosen).map_err(failure)?;
     }
     for name in chosen {
-        for (file, why) in receive(&store.mirror, &name)? {
+        let copied = receive(&store.mirror, &name).map_err(failure)?;
+        for (file, why) in copied.left_out.iter().filter(|(file, _)| !copied.foreign.contains(file)) {
             Output::note(&format!("{name}: {file} is left out, {why}; `tcx verify` reports all such files"));
         }
     }
@@ -84,30 +90,69 @@ pub(crate) fn bring(place: &mut PathBuf, module: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// As [`bring`], but everything is received again. Returns the files that were left out because they are damaged: the module, the file and
-/// the reason.
-pub(crate) fn bring_anew(place: &mut PathBuf, module: Option<&str>) -> Result<Vec<(String, String, String)>> {
-    let Some(store) = StoreCache::at(place)? else { return Ok(Vec::new()) };
+/// What was received of the modules of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// Those that are in the directory now.
+    pub(crate) modules: Vec<String>,
+    /// Those that cannot be received.
+    pub(crate) failed: Vec<(String, Failure)>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// A file that is not in the directory.
+#[derive(Debug)]
+pub(crate) struct LeftOut {
+    pub(crate) module: String,
+    pub(crate) file: String,
+    pub(crate) why: String,
+    /// Whether it is intact, and of another module.
+    pub(crate) is_foreign: bool,
+}
+
+/// As [`bring`], but everything is received again. `None` for a directory.
+///
+/// # Errors
+///
+/// Returns an error if the store does not answer, or denies access.
+pub(crate) fn bring_again(place: &mut PathBuf, module: Option<&str>) -> Result<Option<Received>> {
+    let Some(store) = StoreCache::at(place)? else { return Ok(None) };
     let chosen = store.chosen(module)?;
     if module.is_none() {
         store.mirror.retain(&chosen).map_err(failure)?;
     }
-    let mut left_out = Vec::new();
-    for name in chosen {
-        store.mirror.remove(&name).map_err(failure)?;
-        let damaged = receive(&store.mirror, &name)?;
-        left_out.extend(damaged.into_iter().map(|(file, why)| (name.clone(), file, why)));
+    let mut received = Received::default();
+    for module in chosen {
+        store.mirror.remove(&module).map_err(failure)?;
+        match receive(&store.mirror, &module) {
+            Ok(copied) => {
+                let is_foreign = |file: &String| copied.foreign.contains(file);
+                received.left_out.extend(copied.left_out.into_iter().map(|(file, why)| LeftOut {
+                    is_foreign: is_foreign(&file),
+                    module: module.clone(),
+                    file,
+                    why,
+                }));
+                received.modules.push(module);
+            }
+            // Others would fail as well, each after its time.
+            Err(error) if is_away(&error) => return Err(failure(error)),
+            Err(error) => received.failed.push((module, failure(error))),
+        }
     }
     store.mirror.directory().clone_into(place);
-    Ok(left_out)
+    Ok(Some(received))
 }
 
-/// The files of a module that were left out.
-fn receive(mirror: &Mirror, module: &str) -> Result<Vec<(String, String)>> {
+fn is_away(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotConnected | ErrorKind::TimedOut | ErrorKind::PermissionDenied)
+}
+
+fn receive(mirror: &Mirror, module: &str) -> io::Result<Copied> {
     let bar = progress::bytes(format!("receiving {module}"));
     let copied = mirror.update(module, &mut progress::follow(&bar));
     bar.finish_and_clear();
-    Ok(copied.map_err(failure)?.left_out)
+    copied
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "what `map_err` takes")]

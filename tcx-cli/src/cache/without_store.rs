@@ -38,9 +38,26 @@ pub(crate) fn bring(place: &mut PathBuf, _: Option<&str>) -> Result<()> {
     StoreCache::at(place).map(drop)
 }
 
+/// Nothing.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) modules: Vec<String>,
+    pub(crate) failed: Vec<(String, Failure)>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// No file.
+#[derive(Debug)]
+pub(crate) struct LeftOut {
+    pub(crate) module: String,
+    pub(crate) file: String,
+    pub(crate) why: String,
+    pub(crate) is_foreign: bool,
+}
+
 #[expect(clippy::ptr_arg, reason = "as in a build with object stores")]
-pub(crate) fn bring_anew(place: &mut PathBuf, _: Option<&str>) -> Result<Vec<(String, String, String)>> {
-    StoreCache::at(place).map(|_| Vec::new())
+pub(crate) fn bring_again(place: &mut PathBuf, _: Option<&str>) -> Result<Option<Received>> {
+    StoreCache::at(place).map(|_| None)
 }
 
 pub(crate) fn not_built() -> Failure {

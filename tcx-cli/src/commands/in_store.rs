@@ -97,6 +97,8 @@ pub(super) fn compact(store: &StoreCache, modules: &Modules, output: &Output) ->
         let opened = store.open(&module, &cache::options(false))?;
         let before = opened.stats().segments;
         opened.compact()?;
+        // Joined segments that wait on this machine join nothing for others.
+        opened.flush()?;
         let after = opened.stats().segments;
         done.push(Joined {
             module,

@@ -31,12 +31,23 @@ mod top;
 mod unused;
 mod verify;
 
+use std::path::Path;
+
+use tcx_store::url_scheme;
+
 use crate::args::Command;
+use crate::cache::place::check_target;
 use crate::cache::store;
 use crate::console::output::Output;
 use crate::failure::{Result, Verdict};
+use crate::formats::draft;
 
 pub(crate) fn run(mut command: Command, output: &Output) -> Result<Verdict> {
+    check_targets(&command)?;
+    let reported = match &command {
+        Command::Report { modules, .. } => modules.dir.display().to_string(),
+        _ => String::new(),
+    };
     bring(&mut command)?;
     match command {
         Command::Ls { dir } => ls::run(&dir, output),
@@ -78,12 +89,28 @@ pub(crate) fn run(mut command: Command, output: &Output) -> Result<Verdict> {
         Command::Pull(copying) => remote::pull(&copying, output),
         Command::Sync(copying) => remote::sync(&copying, output),
         Command::Report { modules, to, sample, color_by } => {
-            report::run(&modules, &to, &report::Drawing { sample, color_by }, output)
+            report::run(&modules, &to, &report::Drawing { place: reported, sample, color_by }, output)
         }
         Command::Top { dir, every } => top::run(&dir, every, output),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { to } => shell::man(to.as_deref()),
     }
+}
+
+/// Makes sure, before anything is received from a URL, that a command can write what it reads.
+fn check_targets(command: &Command) -> Result<()> {
+    match command {
+        Command::Export { module, to, .. } | Command::Pack { module, to } if is_url(&module.dir) => {
+            draft::check_absent(to)
+        }
+        Command::Report { modules, to, .. } if is_url(&modules.dir) => draft::check_absent(to),
+        Command::Merge { a, b, create, .. } if is_url(b) => check_target(a, *create),
+        _ => Ok(()),
+    }
+}
+
+fn is_url(dir: &Path) -> bool {
+    url_scheme(dir).is_some()
 }
 
 /// For commands that only read: replaces URLs by directories of this machine with what they read.

@@ -22,6 +22,8 @@ struct Written {
 /// Which rows are drawn, and how.
 #[derive(Debug)]
 pub(super) struct Drawing {
+    /// The cache, as the user has named it.
+    pub(super) place: String,
     /// The maximum number of rows.
     pub(super) sample: usize,
     /// The output that colours the points.
@@ -56,7 +58,7 @@ pub(super) fn run(modules: &Modules, to: &Path, drawing: &Drawing, output: &Outp
         }
         _ => failed(error),
     })?;
-    file.write_all(page(&modules.dir.display().to_string(), &figures).as_bytes()).map_err(failed)?;
+    file.write_all(page(&drawing.place, &figures).as_bytes()).map_err(failed)?;
     output.show(&Written { to: to.to_owned(), figures })?;
     Ok(Verdict::Good)
 }

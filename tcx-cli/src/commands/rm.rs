@@ -1,6 +1,6 @@
 //! `tcx rm`: removes a module, or invalidates some of its rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -169,7 +169,13 @@ fn invalidate(
     let prefixes = prefixes.collect::<Result<Vec<_>>>()?;
     let mut counting = Counting::new(&keys, &prefixes);
     if place.is_some() {
-        open(true)?.each_key(|key, _| counting.count(key))?;
+        // Two machines may have computed a row.
+        let mut counted = HashSet::new();
+        open(true)?.each_key(|key, view| {
+            if counting.is_doomed(key) && counted.insert((key.to_vec(), view)) {
+                counting.count(key);
+            }
+        })?;
     } else {
         let inspection = cache::inspect(dir, module)?;
         inspection.rows_of(Vec::new()).filter_map(Result::ok).for_each(|row| counting.count(row.key));
@@ -207,6 +213,10 @@ impl<'a> Counting<'a> {
         keys.iter().enumerate().for_each(|(number, key)| numbers.entry(key).or_default().push(number));
         let counted = Matches { ids: vec![0; keys.len()], prefixes: vec![0; prefixes.len()], rows: 0 };
         Self { numbers, prefixes, counted }
+    }
+
+    fn is_doomed(&self, key: &[u8]) -> bool {
+        self.numbers.contains_key(key) || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
     }
 
     fn count(&mut self, key: &[u8]) {

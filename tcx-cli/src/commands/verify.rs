@@ -7,7 +7,8 @@ use serde::Serialize;
 use tcx_store::{Damage, DamagedFile, Repaired, VerifyReport, url_scheme};
 
 use crate::args::{Deleting, Modules};
-use crate::cache::{self, store};
+use crate::cache;
+use crate::cache::store::{self, LeftOut, Received};
 use crate::console::ask::confirm;
 use crate::console::output::{BAD, FAINT, GOOD, Output, Report};
 use crate::console::progress;
@@ -64,16 +65,25 @@ pub(super) fn run(
         ));
     }
     // What was received before says nothing of what the store has now.
-    let left_out = store::bring_anew(&mut modules.dir, modules.module.as_deref())?;
-    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
-    for name in cache::chosen(&modules.dir, modules.module.as_deref())? {
+    let received = store::bring_again(&mut modules.dir, modules.module.as_deref())?;
+    let Received { modules: names, failed, left_out } = match received {
+        Some(received) => received,
+        None => Received {
+            modules: cache::chosen(&modules.dir, modules.module.as_deref())?,
+            failed: Vec::new(),
+            left_out: Vec::new(),
+        },
+    };
+    let mut found = Vec::new();
+    let mut unreadable: Vec<_> =
+        failed.into_iter().map(|(name, error)| Unreadable::new(name, error)).collect();
+    for name in names {
         let dir = modules.dir.join(&name);
         match verify(&dir, &name) {
             Ok(verified) => {
                 let repaired = repair_some(&dir, &verified.damage, repair, deleting)?;
                 let mut module = Module::new(name, verified, &repaired);
-                let of_module = left_out.iter().filter(|(own, ..)| *own == module.module);
-                module.damage.extend(of_module.map(|(_, file, why)| Fault::left_out(file, why)));
+                module.add_left_out(&left_out);
                 found.push(module);
             }
             Err(error) => unreadable.push(Unreadable::new(name, error)),
@@ -112,6 +122,17 @@ fn repair_some(dir: &Path, damage: &[Damage], repair: bool, deleting: Deleting) 
 }
 
 impl Module {
+    /// Adds the files of the store that are not in the directory.
+    fn add_left_out(&mut self, left_out: &[LeftOut]) {
+        for LeftOut { file, why, is_foreign, .. } in left_out.iter().filter(|own| own.module == self.module) {
+            if *is_foreign {
+                self.foreign.push(OtherFile { file: file.clone(), why: why.clone() });
+            } else {
+                self.damage.push(Fault::left_out(file, why));
+            }
+        }
+    }
+
     /// Whether no damage is left.
     fn is_good(&self) -> bool {
         self.unreadable.is_empty() && self.damage.iter().all(|own| own.repaired.is_some())

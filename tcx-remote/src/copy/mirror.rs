@@ -152,7 +152,7 @@ impl Mirror {
             }
             copied => copied?,
         };
-        if copied.left_out.is_empty() {
+        if copied.left_out.iter().all(|(name, _)| copied.foreign.contains(name)) {
             remove_left(&self.bucket, folder, module, &listed)?;
         }
         Ok(copied)

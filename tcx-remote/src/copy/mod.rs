@@ -34,6 +34,8 @@ pub struct Copied {
     pub present: u64,
     /// Files that were not copied, each with the reason. Their rows are missing in the copy.
     pub left_out: Vec<(String, String)>,
+    /// Those of `left_out` that are intact, and not of this module: they are not served anywhere. Only for copies to a directory.
+    pub foreign: Vec<String>,
 }
 
 /// The modules of a cache in a store, in the order of their names.

@@ -58,6 +58,15 @@ pub(super) fn pull_in(
     Err(moving(module))
 }
 
+/// Files that get no name.
+#[derive(Default)]
+struct Unsound {
+    /// Each with the reason.
+    files: Vec<(String, String)>,
+    /// Those that are intact, and not of this module.
+    foreign: Vec<String>,
+}
+
 struct Pull<'a> {
     bucket: &'a Bucket,
     module: &'a str,
@@ -113,7 +122,8 @@ impl Pull<'_> {
             // They were joined: the next listing shows what took their place.
             return Ok(false);
         }
-        copied.left_out = self.verify()?;
+        let unsound = self.verify()?;
+        (copied.left_out, copied.foreign) = (unsound.files, unsound.foreign);
         self.publish(known..there, &early, copied)?;
         Ok(true)
     }
@@ -212,9 +222,9 @@ impl Pull<'_> {
     }
 
     /// Verifies what is in the stage. What is damaged is fetched again, once; what is damaged then as well is left out.
-    fn verify(&self) -> io::Result<Vec<(String, String)>> {
+    fn verify(&self) -> io::Result<Unsound> {
         for is_last in [false, true] {
-            let damaged = self.damaged()?;
+            let Unsound { files: damaged, foreign } = self.unsound()?;
             let changes = damaged.iter().find(|(name, _)| matches!(kind(name), Some(Kind::Change(_))));
             if let (Some((name, what)), true) = (changes, is_last) {
                 let what = format!(
@@ -230,28 +240,29 @@ impl Pull<'_> {
                 remove_if_any(&self.stage.join(name))?;
             }
             if damaged.is_empty() || is_last {
-                return Ok(damaged);
+                return Ok(Unsound { files: damaged, foreign });
             }
             let again = damaged.into_iter().filter_map(|(name, _)| lengths.get_key_value(&name));
             self.fetch(again.map(|(name, bytes)| (name.clone(), *bytes)).collect(), &mut |_, _| {})?;
         }
-        Ok(Vec::new())
+        Ok(Unsound::default())
     }
 
     /// The files in the stage that are damaged or not of this module. An index run is compared with segments that may not be there, so
     /// that what reads it verifies it.
-    fn damaged(&self) -> io::Result<Vec<(String, String)>> {
+    fn unsound(&self) -> io::Result<Unsound> {
         let zero = self.stage.join(change(0));
         let verified = match tcx_store::verify(&self.stage, &mut |_, _| {}) {
             Err(error) if error.kind() == tcx_store::ErrorKind::Corrupt && zero.exists() => {
-                return Ok(vec![(change(0), format!("{error:#}"))]);
+                return Ok(Unsound { files: vec![(change(0), format!("{error:#}"))], foreign: Vec::new() });
             }
             verified => verified.map_err(|error| io::Error::other(format!("{error:#}")))?,
         };
         let damage = verified.damage.into_iter().map(|damage| (damage.file, damage.what));
-        let mut damaged: Vec<_> = damage.chain(verified.foreign).collect();
-        damaged.retain(|(name, _)| kind(name) != Some(Kind::Run));
-        Ok(damaged)
+        let foreign = verified.foreign.iter().map(|(name, _)| name.clone()).collect();
+        let mut files: Vec<_> = damage.chain(verified.foreign).collect();
+        files.retain(|(name, _)| kind(name) != Some(Kind::Run));
+        Ok(Unsound { files, foreign })
     }
 
     /// Gives the files in the stage their names: what a change commits before the change, the changes in their order, because a process
