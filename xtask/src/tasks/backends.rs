@@ -25,10 +25,13 @@ const WITH_ALL: [&str; 8] = [
     "tcx-library-examples/candle,tcx-library-tests/candle,tcx-ui-tests/candle,tcx-library-examples/ort,tcx-library-tests/ort",
 ];
 
-/// The example `minilm`, in the profile of `cargo xtask demo`: without optimisation, candle takes minutes for a few texts.
-const MINILM: [&str; 4] = ["--profile", "demo", "--package", "tcx-minilm"];
+/// The demo.
+const MINILM: [&str; 2] = ["--package", "tcx-minilm"];
 
-/// The example without libtorch, by the library that computes its network.
+/// The profile of `cargo xtask demo`: without optimisation, candle takes minutes for a few texts.
+const OPTIMISED: [&str; 2] = ["--profile", "demo"];
+
+/// The demo without libtorch, by the library that computes its network.
 const WITH_CANDLE: [&str; 3] = ["--no-default-features", "--features", "candle"];
 const WITH_ORT: [&str; 3] = ["--no-default-features", "--features", "ort"];
 
@@ -65,21 +68,20 @@ struct Checkout<'a> {
 impl Checkout<'_> {
     /// A real network in each library. `test` has tested it with tch.
     fn minilm(&self) -> Result<()> {
-        for (library, features) in [("candle", &WITH_CANDLE), ("ONNX Runtime", &WITH_ORT)] {
-            let what = format!("`cargo clippy` of minilm with {library}");
+        let all = ["--features", "candle,ort"];
+        for features in [&WITH_CANDLE[..], &WITH_ORT, &all] {
+            let what = format!("`cargo clippy` of minilm, {}", features.join(" "));
             self.run(&what, &[&["clippy"], &MINILM, features, &LINTS])?;
         }
         let cache = self.workspace.root().join("target/xtask/minilm-of-tch");
-        let mut fill =
-            self.cargo(&[&["run"], &MINILM, &["--", "--epoch", "--fresh", "--limit", "40", "--cache"]]);
+        let epoch = ["--", "--epoch", "--fresh", "--limit", "40", "--cache"];
+        let mut fill = self.cargo(&[&["run"], &MINILM, &OPTIMISED, &epoch]);
         process::run(fill.arg(&cache).arg("docs"), "minilm with tch")?;
-        let mut test = self.cargo(&[&["test"], &MINILM, &WITH_CANDLE]);
+        let mut test = self.cargo(&[&["test"], &MINILM, &OPTIMISED, &WITH_CANDLE]);
         process::run(test.env("TCX_MINILM_OF_TCH", cache), "minilm with candle, on the cache of tch")?;
-        self.run("minilm with ONNX Runtime", &[&["test"], &MINILM, &WITH_ORT])?;
-        let all = ["--features", "candle,ort"];
-        self.run("`cargo clippy` of minilm with all libraries", &[&["clippy"], &MINILM, &all, &LINTS])?;
+        self.run("minilm with ONNX Runtime", &[&["test"], &MINILM, &OPTIMISED, &WITH_ORT])?;
         let compared = ["--bin", "minilm", "the_libraries_agree"];
-        self.run("minilm with all libraries", &[&["test"], &MINILM, &all, &compared])
+        self.run("minilm with all libraries", &[&["test"], &MINILM, &OPTIMISED, &all, &compared])
     }
 
     fn run(&self, what: &str, words: &[&[&str]]) -> Result<()> {
