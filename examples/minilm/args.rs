@@ -8,6 +8,8 @@ use clap::Parser;
 use clap::builder::NonEmptyStringValueParser;
 use tcx_examples::positive;
 
+use crate::network;
+
 /// Embeds paragraphs of documentation with all-MiniLM-L6-v2 and shows what a cache does to the epochs after the first.
 #[derive(Clone, Debug, PartialEq, Parser)]
 #[command(name = "minilm")]
@@ -27,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Keep the cache in this folder.
-    #[arg(long, value_name = "DIR", default_value = "target/minilm-cache")]
+    #[arg(long, value_name = "DIR", default_value = network::CACHE)]
     pub(crate) cache: PathBuf,
     /// A folder with model.safetensors, tokenizer.json and config.json; by default, the folder in `TCX_MODEL`,
     /// or the model that `cargo xtask demo` has downloaded.

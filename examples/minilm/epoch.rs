@@ -1,11 +1,11 @@
 //! One pass over the texts.
 
-use tch::Tensor;
 use tcx::Cached;
 use tcx_examples::Epoch;
 
 use crate::corpus::Passage;
 use crate::model::MiniLm;
+use crate::network::Tensor;
 
 /// The whole use of the cache: ids for all texts, the texts themselves for those that are missing.
 pub(crate) fn fetch(cached: &Cached<MiniLm>, passages: &[Passage]) -> tcx::Result<Tensor> {

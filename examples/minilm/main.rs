@@ -1,5 +1,6 @@
 //! Shows: a real model on real text, through the cache.
-//! Run: `cargo xtask demo`, which provides libtorch and the model (`cargo run --package tcx-minilm` where they are).
+//! Run: `cargo xtask demo`, which provides libtorch and the model (`cargo run --package tcx-minilm` where they are); with
+//! `--backend candle` or `--backend ort`, another library computes, without libtorch.
 //! Look at: the table: the second epoch and another process compute nothing, and an edited text is computed again.
 //!
 //! Embeds paragraphs of documentation with all-MiniLM-L6-v2: one epoch that computes them, one that finds them,
@@ -8,12 +9,13 @@
 //! texts and prints tables.
 
 mod args;
-mod bert;
+mod config;
 mod corpus;
 mod demo;
 mod epoch;
 mod memory;
 mod model;
+mod network;
 mod paragraphs;
 mod pieces;
 mod query;

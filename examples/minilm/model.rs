@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use anyhow::{Context, anyhow, ensure};
-use tch::{Device, Tensor};
-use tcx::{CacheableOutput, Extractor, Frozen, cached_module};
+use anyhow::ensure;
+use tcx::{CacheableOutput, Extractor, Frozen, TensorLike, cached_module};
 use tcx_examples::on_all_cores;
 
-use crate::bert::{Bert, Config};
+use crate::config::Config;
+use crate::network::{self, Bert, Tensor};
 use crate::pieces::Pieces;
 
 /// How many numbers make an embedding.
 pub(crate) const SIZE: usize = 384;
 /// Longer texts are cut, as the model's publishers do.
-const MAX_TOKENS: i64 = 256;
+pub(crate) const MAX_TOKENS: i64 = 256;
 /// How many tokens, padding included, go through the network at once. On paragraphs of documentation, which have
 /// 40 tokens on average, a core embeds 74 rows a second with 512; 69 with 1024 and 58 with 2048, which pad more;
 /// 63 with 256.
@@ -39,21 +39,15 @@ pub(crate) struct MiniLm {
 impl MiniLm {
     /// Reads the model's three files.
     pub(crate) fn load(folder: &Path) -> anyhow::Result<Self> {
-        let file = folder.join("config.json");
-        let json =
-            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let config: Config = serde_json::from_str(&json)
-            .with_context(|| format!("{} is no configuration of a BERT model", file.display()))?;
-        config.check().map_err(|what| anyhow!("{}: {what}", file.display()))?;
+        let config = Config::read(folder)?;
         ensure!(
             config.hidden_size == SIZE as i64,
             "{}: `hidden_size`: expected {SIZE}, found {}",
-            file.display(),
+            folder.join("config.json").display(),
             config.hidden_size
         );
         let pieces = Pieces::load(&folder.join("tokenizer.json"), MAX_TOKENS)?;
-        let weights = folder.join("model.safetensors");
-        let bert = Frozen::load(Device::Cpu, weights, |path| Bert::new(path, &config))?;
+        let bert = network::load(&folder.join("model.safetensors"), &config)?;
         Ok(Self { bert, config, pieces })
     }
 }
@@ -71,33 +65,27 @@ impl Extractor for MiniLm {
         let parts = parts(&sorted);
         // From the end, where the long texts are: the last work of an epoch should be short.
         let work = parts.iter().rev();
-        let mut embedded = on_all_cores(work, || self.bert.share(), |bert, part| embed(bert, part))?;
+        let mut embedded = on_all_cores(work, || network::share(&self.bert), |bert, part| embed(bert, part))?;
         embedded.reverse();
-        let embedded = Tensor::f_cat(&embedded, 0)?;
+        let embedded: Tensor = TensorLike::concat(&embedded.iter().collect::<Vec<_>>())?;
         let mut places = vec![0; order.len()];
         for (place, &row) in order.iter().enumerate() {
-            places[row] = place as i64;
+            places[row] = place;
         }
-        Ok(Sentences { embedding: embedded.f_index_select(0, &Tensor::from_slice(&places))? })
+        Ok(Sentences { embedding: embedded.select_samples(&places)? })
     }
 }
 
 /// The embeddings of some rows of token numbers, padded to the longest.
-///
-/// libtorch itself can split every operation among threads. In a network as small as this one they mostly wait for each
-/// other, and on a busy machine for long: on two cores, beside two busy loops, threads that split every operation embedded
-/// 8 to 22 texts a second, and threads with texts of their own 34 to 71.
 fn embed(bert: &Bert, rows: &[&[i64]]) -> tcx::Result<Tensor> {
-    tch::set_num_threads(1);
     let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
     // What the padding is does not matter: the network looks away.
     let mut tokens = vec![0; rows.len() * width];
     for (padded, row) in tokens.chunks_mut(width).zip(rows) {
         padded[..row.len()].copy_from_slice(row);
     }
-    let tokens = Tensor::from_slice(&tokens).f_view([rows.len() as i64, width as i64])?;
     let lengths: Vec<i64> = rows.iter().map(|row| row.len() as i64).collect();
-    Ok(bert.forward(&tokens, &Tensor::from_slice(&lengths)))
+    network::embed(bert, &tokens, &lengths, width)
 }
 
 /// Cuts rows that ascend in length into parts with a bounded number of tokens, each padded to its last row.
@@ -111,6 +99,20 @@ fn parts<'a, 'b>(mut rows: &'a [&'b [i64]]) -> Vec<&'a [&'b [i64]]> {
         rows = rest;
     }
     parts
+}
+
+/// The numbers of each row.
+pub(crate) fn numbers<T: TensorLike>(rows: &T) -> tcx::Result<Vec<Vec<f32>>> {
+    let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+    rows.with_bytes(|bytes| {
+        let numbers: Vec<f32> = bytes.as_chunks().0.iter().map(number).collect();
+        numbers.chunks(SIZE).map(<[f32]>::to_vec).collect()
+    })
+}
+
+/// The similarity of two texts, by their rows.
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]

@@ -5,15 +5,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use indicatif::HumanCount;
-use tch::Tensor;
 use tcx::Cached;
 
 use crate::corpus::{Corpus, Passage};
 use crate::epoch::{epoch, fetch};
-use crate::model::MiniLm;
+use crate::model::{MiniLm, dot, numbers};
 
 /// How many passages are shown.
-const SHOWN: i64 = 5;
+const SHOWN: usize = 5;
 /// How much of each, in letters.
 const EXCERPT: usize = 400;
 
@@ -26,16 +25,16 @@ pub(crate) fn query(
 ) -> anyhow::Result<()> {
     // A question is a text like any other; asked again, it is in the cache.
     let nowhere: Rc<Path> = Path::new("").into();
-    let question = fetch(cached, &[Passage::new(question.to_owned(), &nowhere, 0)])?;
-    let mut scores = Vec::new();
-    let done = epoch(cached, &corpus.passages, batch, |embedding| {
-        scores.push(embedding.matmul(&question.transpose(0, 1)).squeeze_dim(1));
-    })?;
+    let question = numbers(&fetch(cached, &[Passage::new(question.to_owned(), &nowhere, 0)])?)?.concat();
+    let mut batches = Vec::new();
+    let done = epoch(cached, &corpus.passages, batch, |embedding| batches.push(embedding))?;
     let start = Instant::now();
-    let scores = Tensor::cat(&scores, 0);
-    let (best, places) = scores.topk(SHOWN.min(scores.size()[0]), 0, true, true);
-    let best = Vec::<f32>::try_from(best)?;
-    let places = Vec::<i64>::try_from(places)?;
+    let mut scores = Vec::with_capacity(corpus.passages.len());
+    for batch in &batches {
+        scores.extend(numbers(batch)?.iter().map(|row| dot(row, &question)));
+    }
+    let mut best: Vec<usize> = (0..scores.len()).collect();
+    best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     eprintln!(
         "{} embeddings in {:.3} s ({} from the cache, {} computed), searched in {:.3} s\n",
         HumanCount(done.rows),
@@ -44,8 +43,8 @@ pub(crate) fn query(
         HumanCount(done.misses),
         start.elapsed().as_secs_f64()
     );
-    for (score, place) in best.iter().zip(places) {
-        let passage = &corpus.passages[place as usize];
+    for &place in best.iter().take(SHOWN) {
+        let (score, passage) = (scores[place], &corpus.passages[place]);
         println!("{score:.3}  {}\n       {}\n", passage.place(), excerpt(&passage.text));
     }
     Ok(())

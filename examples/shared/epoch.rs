@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tch::Tensor;
-use tcx::{Cached, CachedModule};
+use tcx::{Cached, CachedModule, TensorLike};
 
 use crate::progress::Progress;
 
@@ -49,13 +48,13 @@ pub struct Epoch {
 }
 
 /// Fetches the rows of all samples and hands them, batch by batch, to `each`. `what` names the samples.
-pub fn epoch<M: CachedModule, T>(
+pub fn epoch<M: CachedModule, T, R: TensorLike>(
     cached: &Cached<M>,
     what: &str,
     samples: &[T],
     batch: usize,
-    fetch: impl Fn(&[T]) -> anyhow::Result<Tensor>,
-    mut each: impl FnMut(Tensor),
+    fetch: impl Fn(&[T]) -> anyhow::Result<R>,
+    mut each: impl FnMut(R),
 ) -> anyhow::Result<Epoch> {
     let before = cached.stats();
     let mut progress = Progress::of(samples.len() as u64, what);
@@ -69,7 +68,7 @@ pub fn epoch<M: CachedModule, T>(
         let start = Instant::now();
         let rows = fetch(samples)?;
         took += start.elapsed();
-        digest(&mut hasher, &rows)?;
+        rows.with_bytes(|bytes| hasher.update(bytes).count())?;
         each(rows);
         done += samples.len();
         progress.add(samples.len() as u64);
@@ -90,13 +89,6 @@ pub fn epoch<M: CachedModule, T>(
         seconds: took.as_secs_f64(),
         digest: hasher.finalize().to_string(),
     })
-}
-
-fn digest(hasher: &mut blake3::Hasher, rows: &Tensor) -> anyhow::Result<()> {
-    let numbers: Vec<f32> = rows.flatten(0, -1).try_into()?;
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    hasher.update(&bytes);
-    Ok(())
 }
 
 /// The form in which processes and runs pass on the figures of an epoch.

@@ -7,9 +7,11 @@ pub(crate) const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
 commands:
-  demo [ARGS…]      provide libtorch and the model, then compile and run the example `minilm` with ARGS
+  demo [--backend tch|candle|ort] [ARGS…]
+                    provide libtorch and the model, then compile and run the example `minilm` with ARGS
                     (`cargo xtask demo -- --help` shows the example's own options;
-                    with `--model DIR` among them no model is downloaded)
+                    with `--model DIR` among them no model is downloaded; with `--backend candle` or `ort`, candle or
+                    ONNX Runtime computes the network, without libtorch)
   bench [--quick | --check]
                     measure reads, fills and epochs against the limits of the machine and against other stores;
                     fail if a figure is worse than its floor (the figures go to target/bench, the table of
@@ -30,8 +32,9 @@ commands:
                     N seeds (100000) from SEED on, each in four ways, until a run serves a wrong row or loses a row
   foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
-  backends          test the tensor libraries besides tch: candle, ndarray and ONNX Runtime, without libtorch and with it
-                    (not part of `test`, which has no candle: that takes minutes to build)
+  backends          test the tensor libraries besides tch: candle, ndarray and ONNX Runtime, without libtorch and with it,
+                    and the demo with candle and ONNX Runtime (not part of `test`, which has no candle: that takes minutes
+                    to build)
   remote [--minutes M]
                     four processes with a near tier each, as four machines, fill, read, invalidate and compact one module
                     in a test server for M minutes (5), while requests fail, machines and the server are killed and a

@@ -184,15 +184,23 @@ mod tests {
     #[test]
     fn packages_without_libtorch_depend_on_nothing_that_needs_it() {
         let workspace = Workspace::find().unwrap();
-        let tree = |package: &str| {
+        let tree = |package: &str, features: &[&str]| {
             let mut tree = workspace::cargo("tree");
-            tree.args(["--prefix", "none", "--edges", "normal,build,dev", "--package", package]);
+            tree.args(["--prefix", "none", "--edges", "normal,build,dev", "--package", package])
+                .args(features);
             process::output(tree.current_dir(workspace.root())).unwrap()
         };
-        let needs = |package: &str| tree(package).lines().any(|line| line.starts_with("torch-sys "));
-        assert!(needs("tcx-cache"));
+        let needs = |package: &str, features: &[&str]| {
+            tree(package, features).lines().any(|line| line.starts_with("torch-sys "))
+        };
+        assert!(needs("tcx-cache", &[]));
         for package in WITHOUT_LIBTORCH {
-            assert!(!needs(package), "{package} depends on torch-sys");
+            assert!(!needs(package, &[]), "{package} depends on torch-sys");
+        }
+        assert!(needs("tcx-minilm", &[]));
+        for library in ["candle", "ort"] {
+            let features = ["--no-default-features", "--features", library];
+            assert!(!needs("tcx-minilm", &features), "the demo with {library} depends on torch-sys");
         }
     }
 
