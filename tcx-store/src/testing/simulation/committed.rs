@@ -41,7 +41,7 @@ pub(super) fn rows_committed(folder: &State, change: &[u8]) -> Vec<Committed> {
 }
 
 /// The rows of the segments, one row of which was computed before this time. Those do not count that wait for a change which has not come,
-/// or in whose place another has come.
+/// or in whose place another has come. One of a version to come may be theirs.
 pub(super) fn rows_older_than(folder: &State, millis: u64) -> Vec<Committed> {
     let files = folder.files.iter().filter(|(name, _)| name.starts_with("seg-"));
     let old = files.filter_map(|(_, file)| segment(&file.bytes)).filter(|own| own.born < millis);
@@ -49,11 +49,18 @@ pub(super) fn rows_older_than(folder: &State, millis: u64) -> Vec<Committed> {
     let newest: u64 = folder.files.keys().filter_map(number).max().unwrap_or(0);
     let counts = |own: &Stored| match (&own.commit, folder.files.get(&format!("change-{:020}", own.base))) {
         (None, _) => true,
-        (Some(commit), Some(change)) => nonce(&change.bytes) == *commit,
+        (Some(commit), Some(change)) => {
+            is_of_a_version_to_come(&change.bytes) || nonce(&change.bytes) == *commit
+        }
         // It is merged.
         (Some(_), None) => own.base <= newest,
     };
     old.filter(counts).flat_map(|own| own.rows).collect()
+}
+
+/// Whether nobody can read the nonce of this change.
+fn is_of_a_version_to_come(change: &[u8]) -> bool {
+    !change.starts_with(MAGIC)
 }
 
 /// The nonce of a change, as segments write it.
@@ -87,7 +94,8 @@ fn segment(bytes: &[u8]) -> Option<Stored> {
     Some(Stored { base, born, commit, rows })
 }
 
-/// Where the parts of a change are, and the marks of an entry: see `docs/format.md`.
+/// How a change begins, where its parts are, and the marks of an entry: see `docs/format.md`.
+const MAGIC: &[u8] = b"TCXCHG01";
 const KIND: usize = 12;
 const NONCE: usize = 24;
 const TABLE: usize = 48;
