@@ -122,6 +122,8 @@ pub(super) struct Invalidation {
     pub(super) is_to_come: bool,
     /// The folder in which it happened, if that is certain: who opens another cannot know of it.
     pub(super) place: Option<Place>,
+    /// The time of the folder when it had looked for old rows, in milliseconds: those that had expired by then may have been gone.
+    pub(super) aged: Option<u64>,
 }
 
 impl Invalidation {

@@ -359,7 +359,7 @@ fn age(process: &Process, session: &Session, limit: u64) {
     let aged = session.store.invalidate_stored_before(clock::millis(Clock::wall(limit)));
     process.see_misled(session);
     let is_sure = before == (process.unread_changes().1, process.faulty_listings().1);
-    process.world.oracle().aged(invalidation, aged.is_ok() && is_sure);
+    process.world.oracle().aged(invalidation, aged.is_ok() && is_sure, process.millis());
     aged.unwrap_or_else(|error| process.failed(&error));
 }
 

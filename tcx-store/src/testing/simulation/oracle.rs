@@ -347,7 +347,7 @@ impl Oracle {
     pub(super) fn invalidate(&mut self, session: Option<usize>, matcher: Matcher) -> usize {
         let begun = self.now();
         let (outcome, spares, is_to_come, place) = (Outcome::Open, BTreeSet::new(), false, None);
-        let (replaced_by, replaced_at) = (None, None);
+        let (replaced_by, replaced_at, aged) = (None, None, None);
         self.invalidations.push(Invalidation {
             matcher,
             session,
@@ -358,6 +358,7 @@ impl Oracle {
             replaced_at,
             is_to_come,
             place,
+            aged,
         });
         self.invalidations.len() - 1
     }

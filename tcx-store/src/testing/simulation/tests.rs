@@ -17,7 +17,8 @@ const FAILED_TO_READ_SEGMENTS: [u64; 3] = [79, 2823, 300_060_651];
 const FAILED_BY_AGE: [u64; 3] = [3746, 3798, 300_091_273];
 
 /// Seeds that have failed once where processes reject rows and put values.
-const FAILED_RENEWING: [u64; 9] = [428, 856, 1082, 2214, 3179, 16_721, 17_431, 28_880, 31_558];
+const FAILED_RENEWING: [u64; 10] =
+    [428, 856, 1082, 2214, 3179, 16_721, 17_431, 28_880, 31_558, 400_094_518];
 
 const STEPS: usize = 300;
 

@@ -2,7 +2,7 @@
 
 use super::Oracle;
 use crate::testing::simulation::committed::Committed;
-use crate::testing::simulation::history::{Invalidation, Matcher, Outcome};
+use crate::testing::simulation::history::{Invalidation, Matcher, Outcome, Row};
 
 impl Oracle {
     /// The latest time of an invalidation by age that a thread of the process is about to make.
@@ -45,13 +45,21 @@ impl Oracle {
         self.invalidations[killed].outcome = Outcome::Unknown(self.invalidations[killed].begun);
     }
 
-    /// An invalidation by age has come to its end; `is_sure` says that it has seen the folder as it is.
-    pub(in super::super) fn aged(&mut self, invalidation: usize, is_sure: bool) {
+    /// An invalidation by age has come to its end at this time of the folder; `is_sure` says that it has seen the folder as it is.
+    pub(in super::super) fn aged(&mut self, invalidation: usize, is_sure: bool, millis: u64) {
+        self.invalidations[invalidation].aged = Some(millis);
         if is_sure {
             self.invalidated(invalidation);
         } else {
             self.invalidations[invalidation].outcome = Outcome::Unknown(self.time);
         }
+    }
+
+    /// Whether the row may have expired before this invalidation by age looked for it. A lookup that had found the row keeps it, if nothing
+    /// else has changed.
+    pub(super) fn has_expired_before(&self, row: &Row, killer: &Invalidation) -> bool {
+        let age = killer.aged.map(|at| at.saturating_sub(row.born));
+        age.zip(self.time_to_live).is_some_and(|(age, time)| age > time)
     }
 
     fn is_under_way(&self, process: usize, own: &Invalidation) -> bool {

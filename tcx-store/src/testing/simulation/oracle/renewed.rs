@@ -101,7 +101,7 @@ impl Oracle {
 
     /// Whether the row is dead for a process that knows this invalidation.
     pub(super) fn kills(&self, killer: &Invalidation, number: usize, row: &Row) -> bool {
-        killer.kills(number, row) && !self.outlives(row, killer)
+        killer.kills(number, row) && !self.outlives(row, killer) && !self.has_expired_before(row, killer)
     }
 
     /// Whether this is a tombstone of the row's process for a row that is older than this one, which outlives it.
