@@ -1,20 +1,23 @@
-//! Measures reading the same rows as tensors of tch, ndarray and candle.
+//! Measures reading equal rows as tensors of tch, ndarray and candle. One program has each id once, so each library fills a cache of
+//! its own.
 
 use std::path::Path;
 
-use candle_core::Tensor as CandleTensor;
+use candle_core::{Device, Tensor as CandleTensor};
 use ndarray::Array2;
 use tcx::{Cache, Cached, CachedModule, D1, Extractor, Typed, cached_module};
 
 use super::read::in_turns;
 use crate::data::rows::Batches;
-use crate::data::workload::{W1, W2, Workload, shuffled};
+use crate::data::workload::{BATCH, W1, W2, Workload, ids, shuffled};
 use crate::report::Figures;
 use crate::rivals::{Ours, Reader};
 use crate::{Result, Settings};
 
-/// A module that reads the rows of a workload as tensors of a library.
-pub(crate) trait Library: CachedModule<Key = <W1 as CachedModule>::Key> {
+/// A module that has the rows of a workload as tensors of a library.
+pub(crate) trait Library:
+    CachedModule<Input = Vec<Vec<f32>>, Key = <W1 as CachedModule>::Key>
+{
     const NAME: &'static str;
     fn new() -> Self;
     /// The first number of a row.
@@ -28,17 +31,17 @@ pub(crate) trait Shared: Workload {
 }
 
 macro_rules! library {
-    ($workload:ident, $id:literal, $width:literal, $ndarray:ident, $candle:ident) => {
-        // Of the identity of the workload: an id, and no field.
-        #[cached_module(id = $id)]
+    ($workload:ident, $width:literal, $ndarray:ident = $ndarray_id:literal, $candle:ident = $candle_id:literal) => {
+        #[cached_module(id = $ndarray_id)]
         pub(crate) struct $ndarray {}
 
         impl Extractor for $ndarray {
-            type Input = Vec<f32>;
+            type Input = Vec<Vec<f32>>;
             type Output = Typed<f32, D1<$width>, Array2<f32>>;
 
-            fn forward(&self, _: &Vec<f32>) -> tcx::Result<Self::Output> {
-                Err(tcx::Error::loader("a row is missing"))
+            fn forward(&self, rows: &Vec<Vec<f32>>) -> tcx::Result<Self::Output> {
+                let shape = (rows.len(), $width);
+                Ok(Array2::from_shape_vec(shape, rows.concat()).map_err(tcx::Error::loader)?.into())
             }
         }
 
@@ -54,15 +57,18 @@ macro_rules! library {
             }
         }
 
-        #[cached_module(id = $id)]
+        #[cached_module(id = $candle_id)]
         pub(crate) struct $candle {}
 
         impl Extractor for $candle {
-            type Input = Vec<f32>;
+            type Input = Vec<Vec<f32>>;
             type Output = Typed<f32, D1<$width>, CandleTensor>;
 
-            fn forward(&self, _: &Vec<f32>) -> tcx::Result<Self::Output> {
-                Err(tcx::Error::loader("a row is missing"))
+            fn forward(&self, rows: &Vec<Vec<f32>>) -> tcx::Result<Self::Output> {
+                let shape = (rows.len(), $width);
+                Ok(CandleTensor::from_vec(rows.concat(), shape, &Device::Cpu)
+                    .map_err(tcx::Error::loader)?
+                    .into())
             }
         }
 
@@ -85,13 +91,15 @@ macro_rules! library {
     };
 }
 
-library!(W1, "w1_v1", 2048, W1Arrays, W1Candle);
-library!(W2, "w2_v1", 64, W2Arrays, W2Candle);
+library!(W1, 2048, W1Arrays = "w1_ndarray_v1", W1Candle = "w1_candle_v1");
+library!(W2, 64, W2Arrays = "w2_ndarray_v1", W2Candle = "w2_candle_v1");
 
 /// Shuffled batches from memory, with each library in turn.
 pub(crate) fn measure<W: Shared>(settings: &Settings, figures: &mut Figures) -> Result<()> {
     let dir = settings.dir.join(W::NAME);
     let batches = Batches::new(shuffled(W::rows(settings)));
+    fill::<W, W::Ndarray>(&dir, settings)?;
+    fill::<W, W::Candle>(&dir, settings)?;
     let mut torch = Ours::<W>::new(&dir)?;
     let (mut ndarray, mut candle) = (Read::<W::Ndarray>::new(&dir)?, Read::<W::Candle>::new(&dir)?);
     let times = in_turns(&mut [&mut torch, &mut ndarray, &mut candle], &batches)?;
@@ -100,6 +108,22 @@ pub(crate) fn measure<W: Shared>(settings: &Settings, figures: &mut Figures) -> 
         figures.ratio(name, &times[0], times_of);
     }
     Ok(())
+}
+
+/// Fills a cache with the rows of the workload, in the same order and batches.
+fn fill<W: Workload, M: Library>(dir: &Path, settings: &Settings) -> Result<()>
+where
+    String: tcx::Id<M::Key>,
+{
+    let cache = Cache::open(dir.join("cache"))?;
+    let cached = cache.module(M::new())?;
+    let rows = W::rows(settings);
+    for start in (0..rows).step_by(BATCH) {
+        let end = rows.min(start + BATCH);
+        let values = (start..end).map(|row| vec![row as f32; W::WIDTH]).collect();
+        cached.fetch(&ids(start..end), |_| Ok(values))?;
+    }
+    Ok(cache.flush()?)
 }
 
 struct Read<M: CachedModule> {
