@@ -187,6 +187,8 @@ impl Live {
             return Ok(true);
         }
         self.segments.forget(opened);
+        // Their rows are in doubt from now on.
+        self.has_new_files |= !opened.is_empty();
         match compared {
             Compared::Removed => Ok(false),
             compared => refuse_other(&*self.storage, &self.spec, &compared).map(|()| false),

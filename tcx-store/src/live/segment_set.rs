@@ -106,10 +106,13 @@ impl SegmentSet {
         Opened { closed, vanished: opened.vanished || unreplaced, ..opened }
     }
 
-    /// Lets go of segments that were opened in a folder which is another one.
+    /// Lets go of segments that were opened in a folder which is another one, or may be. If it is the same, their rows are there, and are
+    /// not to be displaced.
     pub(crate) fn forget(&mut self, opened: &[SegmentName]) {
         for name in opened {
             self.known.remove(name);
+            let unsure = io::Error::other("the folder could not be compared with the one that is known");
+            self.unopened.insert(*name, SegmentError::Failed(unsure));
         }
     }
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::ErrorKind;
 
+use super::history::Matcher;
 use super::operation::{KEYS, Operation};
 use super::schedule::{Fault, Until};
 use super::script::{COMPACT, Script, at_every_call};
@@ -143,6 +144,43 @@ fn a_row_that_is_computed_while_its_replacement_cannot_be_opened_does_not_displa
 fn a_row_that_is_computed_while_its_replacement_is_not_found_does_not_displace_it() {
     compute_without_segments(Fault::Late);
 }
+
+#[test]
+fn a_row_that_is_computed_after_a_comparison_has_failed_does_not_displace_its_replacement() {
+    let mut script = Script::new(3);
+    script.write(0, &["a1", "b1"]);
+    script.refresh(1);
+    script.replace(0, &["a1"]);
+    script.seal(0);
+    let unreadable = Some(Fault::Refused(ErrorKind::Other));
+    // The tombstone is known, and its segment is not.
+    let refresh = Operation::Refresh { fresh: false };
+    script.pause(1, refresh.clone(), "map", "seg-");
+    while script.0.is_paused(1) {
+        script.0.go(1, Until::At("map", "seg-"), unreadable);
+    }
+    // The segment is opened, and whether the folder is still the same is not seen.
+    script.pause(1, refresh, "map", "seg-");
+    script.0.go(1, Until::At("map", CHANGE_0), None);
+    script.0.go(1, Until::Done, unreadable);
+    for operation in [
+        Operation::Invalidate(Matcher::Keys(vec!["b3"])),
+        Operation::Lookup { keys: vec!["a1"], view: 0, replaces: None },
+    ] {
+        script.pause(1, operation, "map", CHANGE_0);
+        script.0.go(1, Until::Done, unreadable);
+    }
+    assert_eq!(script.0.process(1).found(), [None]);
+    script.insert(1, 0);
+    script.run(1, Operation::Flush { handle: 0 });
+    for process in [2, 1] {
+        script.refresh(process);
+        assert_eq!(script.values(process, &["a1", "b1"]), [Some(2), Some(1)], "process {process}");
+    }
+    script.end();
+}
+
+const CHANGE_0: &str = "change-00000000000000000000";
 
 /// Computes a row in a process that cannot open the segments that it has listed.
 fn compute_without_segments(fault: Fault) {
