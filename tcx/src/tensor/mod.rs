@@ -28,9 +28,11 @@ pub use memory::TensorMemory;
 pub(crate) use new::{DenseLeaf, NewRows, rows};
 pub(crate) use numbers::{fill_numbers, numbers};
 pub use row::Row;
+#[cfg(feature = "safetensors")]
+pub(crate) use watched::Elements;
 #[cfg(feature = "tch")]
 pub(crate) use watched::spread;
-pub(crate) use watched::{Elements, State, Watched, WatchedElements, WatchedMemory};
+pub(crate) use watched::{State, Watched, WatchedElements, WatchedMemory};
 
 const _: () = assert!(cfg!(target_endian = "little"), "tensors enter the cache as little-endian bytes");
 

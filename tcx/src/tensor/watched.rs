@@ -47,10 +47,12 @@ pub(crate) trait Watched: Debug + Send {
     fn own(&self) -> &dyn Any;
 
     /// A copy of it for any library.
+    #[cfg(feature = "safetensors")]
     fn elements(&self) -> Result<Elements>;
 }
 
 /// A tensor without a library.
+#[cfg(feature = "safetensors")]
 #[derive(Debug)]
 pub(crate) struct Elements {
     /// The name of the dtype in fingerprints.
@@ -59,6 +61,7 @@ pub(crate) struct Elements {
     pub(crate) bytes: Vec<u8>,
 }
 
+#[cfg(feature = "safetensors")]
 impl Elements {
     pub(crate) fn of(tensor: &impl TensorLike) -> Result<Self> {
         let bytes = tensor.with_bytes(<[u8]>::to_vec)?;
@@ -130,6 +133,7 @@ impl<T: TensorLike + Clone + Send> Watched for WatchedElements<T> {
         &self.tensor
     }
 
+    #[cfg(feature = "safetensors")]
     fn elements(&self) -> Result<Elements> {
         Elements::of(&self.tensor)
     }

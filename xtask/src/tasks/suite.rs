@@ -44,6 +44,9 @@ pub(super) const ALL: [&str; 3] = ["--workspace", FEATURES[0], FEATURES[1]];
 const WITHOUT_LIBTORCH: [&str; 5] =
     ["--package", "tcx-cache", "--no-default-features", "--features", "candle,ndarray,ort"];
 
+/// The smallest library, in which a part that only others need is unused.
+const NDARRAY_ALONE: [&str; 5] = ["--package", "tcx-cache", "--no-default-features", "--features", "ndarray"];
+
 /// One check with a name.
 struct Step {
     name: String,
@@ -121,6 +124,11 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
         Step::new("packages", package, &["--no-verify", "--quiet"]),
         Step::new("lints", cargo("clippy"), &lints),
         Step::new("without libtorch", cargo("check"), &WITHOUT_LIBTORCH),
+        Step::new(
+            "ndarray alone",
+            cargo("clippy"),
+            &[&NDARRAY_ALONE[..], &["--", "-D", "warnings"]].concat(),
+        ),
         Step::new("documentation", documentation, &["--workspace", "--no-deps"]),
         Step::new("tests", cargo("test"), &ALL),
         Step::new(

@@ -11,7 +11,9 @@ mod onnx;
     expect(dead_code, reason = "networks are made by libraries")
 )]
 mod refuse;
+#[cfg(feature = "safetensors")]
 mod safetensors;
+#[cfg(feature = "safetensors")]
 mod save;
 #[cfg(feature = "tch")]
 mod script;
@@ -28,6 +30,7 @@ pub use weights::Weights;
 use std::any::type_name;
 use std::fmt;
 use std::ops::Deref;
+#[cfg(any(feature = "ort", feature = "safetensors"))]
 use std::path::Path;
 
 use crate::identity::Identity;
@@ -92,6 +95,7 @@ pub struct Frozen<M> {
     fingerprint: String,
     device: Device,
     /// Whether `weights` is all there is, so that it can be saved.
+    #[cfg_attr(not(feature = "safetensors"), expect(dead_code, reason = "only files of weights need it"))]
     complete: bool,
 }
 
@@ -196,6 +200,7 @@ impl<M> fmt::Debug for Frozen<M> {
     }
 }
 
+#[cfg(any(feature = "ort", feature = "safetensors"))]
 fn unusable(file: &Path, what: &str) -> Error {
     Error::weights(format!("weights file `{}`", file.display()), what)
 }

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 impl<M> Frozen<M> {
     /// Writes the weights into a `.safetensors` file, which `Frozen::load` of tch and `Frozen::candle` read. Weights of tch are also
-    /// written as `.pt`, `.bin`, or libtorch's own format (any other ending).
+    /// written as `.pt`, `.bin`, or libtorch's own format (any other ending). Needs the feature `safetensors`, which `tch` and `candle` have.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -1,8 +1,11 @@
 //! The fingerprint of a file of weights, without the network.
 
+#[cfg(feature = "safetensors")]
 use std::path::Path;
 
+#[cfg(feature = "safetensors")]
 use super::safetensors;
+#[cfg(feature = "safetensors")]
 use crate::Result;
 use crate::identity::Identity;
 use crate::identity::stateless::Stateless;
@@ -29,20 +32,23 @@ pub struct Weights {
 
 impl Weights {
     /// The weights of a network that uses every tensor in the file. With the feature `tch`, the file may have any format that
-    /// `Frozen::load` reads; otherwise it is a `.safetensors` file.
+    /// `Frozen::load` reads; otherwise it is a `.safetensors` file. Needs the feature `safetensors`, which `tch` and `candle` have.
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be read.
+    #[cfg(feature = "safetensors")]
     pub fn of_file(file: impl AsRef<Path>) -> Result<Self> {
         Self::of_part(file, |_| true)
     }
 
-    /// The weights of a network that uses the tensors of these names; a file may hold others.
+    /// The weights of a network that uses the tensors of these names; a file may hold others. Needs the feature `safetensors`, as
+    /// [`of_file`](Self::of_file) does.
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be read.
+    #[cfg(feature = "safetensors")]
     pub fn of_part(file: impl AsRef<Path>, used: impl Fn(&str) -> bool) -> Result<Self> {
         let file = file.as_ref();
         let fingerprint = fingerprint_of(file, used)?;
@@ -67,6 +73,7 @@ impl Stateless for Weights {
 }
 
 /// A `.safetensors` file is read without a library; tch reads other formats too.
+#[cfg(feature = "safetensors")]
 fn fingerprint_of(file: &Path, used: impl Fn(&str) -> bool) -> Result<String> {
     #[cfg(feature = "tch")]
     if !safetensors::is_safetensors(file) {
