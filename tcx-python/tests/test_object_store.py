@@ -220,10 +220,17 @@ def test_a_file_url_is_a_directory(tmp_path):
         ({"storage_options": {"aws_region": [SECRET]}}, "`aws_region` is of type list"),
         ({"storage_options": {"deadline": "soon"}}, "`deadline`: found 'soon'"),
         ({"storage_options": {"parallel": 0}}, "`parallel`: found 0"),
+        ({"storage_options": {"parallel": 1 << 64}}, "`parallel`: found 18446744073709551616"),
         ({"spool_bytes": "many"}, "`spool_bytes`: found 'many'"),
+        ({"spool_bytes": 1 << 64}, "`spool_bytes`: found 18446744073709551616"),
     ],
 )
 def test_a_setting_of_a_store_that_cannot_be_used_is_refused(options, message, tmp_path):
     with pytest.raises(tcx.InvalidSettingsError, match=message) as refused:
         tcx.Cache("s3://bucket/prefix", near_tier=tmp_path, **options)
     assert SECRET not in str(refused.value)
+
+
+def test_a_near_tier_without_a_path_is_refused():
+    with pytest.raises(tcx.InvalidPathError, match="`near_tier`: the path is empty"):
+        tcx.Cache("s3://bucket/prefix", near_tier="")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 from conftest import frozen
@@ -33,6 +34,19 @@ def test_a_file_that_was_missing_is_read_in_the_next_call(cached, tmp_path):
     path.write_text("\n".join(map(str, range(100))))
     report = cached.warm_shared(ids, inputs)
     assert (report.asked, report.computed) == (100, 100)
+
+
+def test_lines_are_those_that_a_rust_program_reads(tmp_path):
+    path = tmp_path / "ids.txt"
+    path.write_bytes(b"a\r\n\r\n\nb\n c\r\r\nd\r")
+    assert tcx.Sequence.lines(path).read(0, 9) == ["a", "b", " c\r", "d\r"]
+
+
+def test_the_length_of_a_sequence_may_be_a_number_of_numpy():
+    ids = tcx.Sequence.by_position(np.int64(3), str)
+    assert (ids.length, type(ids.length)) == (3, int)
+    with pytest.raises(tcx.InvalidBatchError, match="found True"):
+        tcx.Sequence.by_position(True, str)
 
 
 def test_a_rank_that_is_interrupted_while_it_skips_ids_has_its_part_in_the_next_call(cached):

@@ -150,7 +150,8 @@ def test_modes_and_settings_that_make_no_sense_are_refused(directory):
         opened(directory, mode="recompute").warm_shared(ids, inputs)
     cached = opened(directory)
     for settings, why in (
-        ({"range_size": 0}, "`range_size` is 0; expected 1 or more"),
+        ({"range_size": 0}, "`range_size` is 0; expected a whole number from 1"),
+        ({"range_size": 1 << 63}, "`range_size` is 9223372036854775808; expected a whole number from 1"),
         ({"workers": 0}, "`workers` is 0"),
         ({"expiry": 0.01}, "`expiry` is 0.01: expected 0.1 seconds or more"),
     ):

@@ -9,6 +9,7 @@ from typing import Any, Union
 
 from .. import _native
 from ..errors import InvalidIdError, InvalidPathError, InvalidSettingsError
+from ..runtime.numbers import whole
 from .object_store import ObjectStore
 
 Place = Union[str, _native.Memory, ObjectStore]
@@ -36,10 +37,19 @@ def place(
     found = _native.directory_of(text)
     if found is not None:
         return directory(found)
-    if spool_bytes is not None and (isinstance(spool_bytes, bool) or not isinstance(spool_bytes, int) or spool_bytes < 0):
+    spool = whole(spool_bytes, 0)
+    if spool is None and spool_bytes is not None:
         raise InvalidSettingsError(f"setting `spool_bytes`: found {spool_bytes!r}, expected a number of bytes, such as `10 << 30`")
-    near = None if near_tier is None else os.path.abspath(os.fsdecode(near_tier))
-    return ObjectStore(text, near, _options(storage_options or {}), spool_bytes)
+    return ObjectStore(text, _near_tier(near_tier), _options(storage_options or {}), spool)
+
+
+def _near_tier(path: Any) -> str | None:
+    if path is None:
+        return None
+    text: str = os.fsdecode(path)
+    if not text:
+        raise InvalidPathError("setting `near_tier`: the path is empty; pass a directory on a disk of this machine")
+    return os.path.abspath(text)
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,9 +65,10 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
                 raise InvalidSettingsError(f"`storage_options`: `deadline`: found {value!r}, expected a number of seconds")
             found[own] = float(value)
         elif own == "parallel":
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            requests = whole(value, 1)
+            if requests is None:
                 raise InvalidSettingsError(f"`storage_options`: `parallel`: found {value!r}, expected a number of requests")
-            found[own] = value
+            found[own] = requests
         elif isinstance(value, bool):
             found[own] = "true" if value else "false"
         elif isinstance(value, (str, int, float)):

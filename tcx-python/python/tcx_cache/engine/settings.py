@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..errors import InvalidSettingsError
+from ..runtime.numbers import whole
 
 #: Those of the engine.
 NATIVE = frozenset(
@@ -40,7 +41,7 @@ def check(settings: dict[str, Any]) -> dict[str, Any]:
     check_names(settings, NATIVE)
     for name, value in settings.items():
         # `None` is no limit.
-        if name.endswith("_bytes") and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        if name.endswith("_bytes") and value is not None and whole(value, 0) is None:
             raise InvalidSettingsError(f"setting `{name}`: found {value!r}, expected a number of bytes, such as `10 << 30`")
     seconds = {name: value.total_seconds() for name, value in settings.items() if isinstance(value, timedelta)}
     return {**settings, **seconds}

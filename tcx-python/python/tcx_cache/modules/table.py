@@ -12,6 +12,7 @@ from ..engine.handle import rows_not_kept
 from ..engine.rows import Found, Opening, Rows, batches, timed
 from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
+from ..runtime.numbers import whole
 from ..runtime.progress import progress
 from ..schema.declared import Batch
 from ..schema.tree import Schema, node
@@ -213,7 +214,7 @@ def check_batch_size(size: int) -> None:
     Raises:
         InvalidBatchError: if it is none.
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+    if whole(size, 1) is None:
         raise InvalidBatchError(f"batch_size: expected a positive integer, found {size!r}")
 
 

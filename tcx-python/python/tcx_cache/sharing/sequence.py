@@ -10,6 +10,7 @@ from typing import Any
 
 from ..engine import ids as keys
 from ..errors import InvalidBatchError, LoaderError
+from ..runtime.numbers import whole
 from ..tensors.memory import is_numeric
 
 #: How many ids of a sequence that is read again are compared with those of the first reading.
@@ -36,9 +37,10 @@ class Sequence(ABC):
     @staticmethod
     def by_position(length: int, id: Callable[[int], Any]) -> Sequence:
         """The ids ``id(0)``, ``id(1)``, …"""
-        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+        number = whole(length, 0)
+        if number is None:
             raise InvalidBatchError(f"ids: expected a number of ids, found {length!r}")
-        return _ByPosition(length, id)
+        return _ByPosition(number, id)
 
     @staticmethod
     def repeated(begin: Callable[[], Iterable[Any]]) -> Sequence:
@@ -174,7 +176,8 @@ def _lines(path: str) -> Iterator[str]:
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
             for line in file:
-                own = line.removesuffix("\n").removesuffix("\r")
+                # As in Rust: without the end of a line, a carriage return is a part of the id.
+                own = line.removesuffix("\r\n") if line.endswith("\r\n") else line.removesuffix("\n")
                 if own:
                     yield own
     except (OSError, UnicodeDecodeError) as error:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..errors import InvalidSettingsError
+from ..runtime.numbers import whole
 
 #: The ids of a work range, if their number is not known.
 _RANGE = 4096
@@ -52,8 +53,9 @@ def positive(name: str, value: Any) -> int:
     """A number of something.
 
     Raises:
-        InvalidSettingsError: if it is not 1 or more.
+        InvalidSettingsError: if it is not 1 or more, or too large.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidSettingsError(f"`{name}` is {value!r}; expected 1 or more")
-    return value
+    number = whole(value, 1)
+    if number is None:
+        raise InvalidSettingsError(f"`{name}` is {value!r}; expected a whole number from 1 to 2**63 - 1")
+    return number
