@@ -6,17 +6,21 @@ use crate::failure::Result;
 use crate::process;
 use crate::workspace::{Workspace, cargo};
 
-/// The test that runs the seeds which its environment names (`tcx-store/src/testing/simulation/seeds.rs`).
-const TEST: &str = "testing::simulation::seeds::nothing_is_wrong_or_lost_in_very_many_runs";
+/// The tests that run the seeds which their environment names (`tcx-store/src/testing/simulation/seeds.rs`): of the engine, and of
+/// workers that share work.
+const TESTS: [&str; 2] = [
+    "testing::simulation::seeds::nothing_is_wrong_or_lost_in_very_many_runs",
+    "leases::tests::every_range_is_computed_in_very_many_runs",
+];
 
 /// Not `--release`: assertions and overflow checks find something too. The workspace has a level of its own for the engine, which wins
 /// over that of the whole profile.
 const PROFILE: &str = "profile.dev.package.tcx-store.opt-level=2";
 
-/// Builds the engine's tests and becomes the one that runs `seeds` seeds from `first` on.
+/// Builds the engine's tests and becomes those that run `seeds` seeds from `first` on, one after the other.
 pub(crate) fn run(workspace: &Workspace, seeds: u64, first: u64) -> Result<ExitCode> {
     let mut simulate = command(workspace);
-    simulate.args(["--", "--exact", TEST, "--ignored", "--nocapture"]);
+    simulate.arg("--").args(TESTS).args(["--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
     simulate.env("TCX_MODEL_SEEDS", seeds.to_string()).env("TCX_MODEL_FIRST_SEED", first.to_string());
     process::hand_over(&mut simulate)
 }

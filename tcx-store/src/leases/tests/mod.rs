@@ -13,6 +13,7 @@ use process::{Phase, Process, Rows, Work};
 use world::{Weather, World};
 
 use crate::testing::simulation::chance::Chance;
+use crate::testing::simulation::seeds::check_many;
 
 /// The most kills and sleeps of a run, and the most damaged files.
 const MOST: usize = 12;
@@ -208,16 +209,25 @@ const SEEDS: u64 = 300;
 
 #[test]
 fn every_range_is_computed_whatever_happens_and_few_twice() {
-    for seed in 0..SEEDS {
-        let setup = setup(seed);
-        let outcome = Simulation::new(setup).run();
-        let Work { batches, batch_takes, flush_every, .. } = setup.work;
-        // What a worker has computed and not flushed, and what it goes on with when it wakes.
-        let lost = 2 * (flush_every / batch_takes + 2 * batches + 1) as usize;
-        // A damaged file may be the record of a worker, or a lease: of some ranges each.
-        let most = outcome.incidents * lost + 2 * outcome.damaged * lost + outcome.invalidated * 3;
-        assert!(outcome.duplicates <= most, "{outcome:?}, at most {most} twice: {setup:?}");
-    }
+    (0..SEEDS).for_each(check);
+}
+
+#[test]
+#[ignore = "takes minutes: `cargo xtask simulate`, or TCX_MODEL_SEEDS seeds from TCX_MODEL_FIRST_SEED"]
+fn every_range_is_computed_in_very_many_runs() {
+    check_many(check);
+}
+
+/// Runs a seed.
+fn check(seed: u64) {
+    let setup = setup(seed);
+    let outcome = Simulation::new(setup).run();
+    let Work { batches, batch_takes, flush_every, .. } = setup.work;
+    // What a worker has computed and not flushed, and what it goes on with when it wakes.
+    let lost = 2 * (flush_every / batch_takes + 2 * batches + 1) as usize;
+    // A damaged file may be the record of a worker, or a lease: of some ranges each.
+    let most = outcome.incidents * lost + 2 * outcome.damaged * lost + outcome.invalidated * 3;
+    assert!(outcome.duplicates <= most, "{outcome:?}, at most {most} twice: {setup:?}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ mod renewals;
 mod run;
 mod schedule;
 mod script;
-mod seeds;
+pub(crate) mod seeds;
 mod stamps;
 mod switches;
 mod tests;

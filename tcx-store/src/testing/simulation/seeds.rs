@@ -1,4 +1,4 @@
-//! Very many seeds, on all processors: the test that `cargo xtask simulate` runs.
+//! Very many seeds, on all processors: the tests that `cargo xtask simulate` runs.
 
 use std::any::Any;
 use std::env;
@@ -37,12 +37,11 @@ impl Seeds {
     /// # Errors
     ///
     /// Returns the first violation on this thread, with its seed.
-    fn work(&self, worker: usize) -> Result<(), Box<dyn Any + Send>> {
+    fn work(&self, worker: usize, check: impl Fn(u64)) -> Result<(), Box<dyn Any + Send>> {
         #[cfg(target_os = "linux")]
         stay_on_one_processor(worker);
         while let Some(seed) = self.next() {
-            let run = || RUNS.into_iter().for_each(|way| check(seed, way));
-            catch_unwind(AssertUnwindSafe(run))
+            catch_unwind(AssertUnwindSafe(|| check(seed)))
                 .inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
             self.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -71,13 +70,19 @@ fn stay_on_one_processor(worker: usize) {
 #[test]
 #[ignore = "takes minutes: `cargo xtask simulate`, or TCX_MODEL_SEEDS seeds from TCX_MODEL_FIRST_SEED"]
 fn nothing_is_wrong_or_lost_in_very_many_runs() {
+    check_many(|seed| RUNS.into_iter().for_each(|way| check(seed, way)));
+}
+
+/// Checks the seeds that the environment names: those from TCX_MODEL_FIRST_SEED, TCX_MODEL_SEEDS of them.
+pub(crate) fn check_many(check: impl Fn(u64) + Copy + Send) {
     let number = |name: &str, or: u64| env::var(name).map_or(or, |value| value.parse().unwrap());
     let (first, count) = (number("TCX_MODEL_FIRST_SEED", 1_000_000), number("TCX_MODEL_SEEDS", 20_000));
     let (taken, done, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let seeds = &Seeds { first, count, taken, done, failed, start: Instant::now() };
     let violation = thread::scope(|scope| {
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..processors).map(|number| scope.spawn(move || seeds.work(number))).collect();
+        let workers: Vec<_> =
+            (0..processors).map(|number| scope.spawn(move || seeds.work(number, check))).collect();
         let mut reported = Instant::now();
         while workers.iter().any(|worker| !worker.is_finished()) {
             thread::sleep(Duration::from_millis(50));
