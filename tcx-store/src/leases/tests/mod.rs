@@ -227,6 +227,9 @@ fn check(seed: u64) {
     let lost = 2 * (flush_every / batch_takes + 2 * batches + 1) as usize;
     // A damaged file may be the record of a worker, or a lease: of some ranges each.
     let most = outcome.incidents * lost + 2 * outcome.damaged * lost + outcome.invalidated * 3;
+    // A worker may not learn for a while what became of a call: of a hundred rows, one.
+    let fails = setup.weather.refused + setup.weather.lost_reply > 0;
+    let most = most + if fails { outcome.rows.div_ceil(100) } else { 0 };
     assert!(outcome.duplicates <= most, "{outcome:?}, at most {most} twice: {setup:?}");
 }
 

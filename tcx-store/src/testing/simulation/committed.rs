@@ -58,7 +58,7 @@ pub(super) fn rows_older_than(folder: &State, millis: u64) -> Vec<Committed> {
     old.filter(counts).flat_map(|own| own.rows).collect()
 }
 
-/// Whether nobody can read the nonce of this change.
+/// Whether the nonce of this change cannot be read.
 fn is_of_a_version_to_come(change: &[u8]) -> bool {
     !change.starts_with(MAGIC)
 }
