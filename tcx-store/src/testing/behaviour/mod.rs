@@ -7,6 +7,7 @@ mod commit_of_another;
 mod compaction;
 pub(super) mod compression;
 mod contention;
+mod damaged_change;
 mod destination;
 mod eviction;
 mod failed_invalidation;
