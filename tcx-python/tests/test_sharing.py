@@ -14,6 +14,7 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
+from tcx_cache.engine.rows import Rows
 from tcx_cache.sharing.settings import range_size
 
 CASES = Path(__file__).parents[2] / "tcx/src/cached/warm/shared/rank_cases.txt"
@@ -316,6 +317,24 @@ def test_what_a_full_folder_does_not_keep_is_reported(directory):
     assert str(report) == "rank 0 of 1: 20 of 30 samples computed, 20 not kept"
     with pytest.raises(tcx.FullError, match="so no worker can finish the job; make room, or raise `max_bytes`"):
         full.warm_shared(range(30), inputs)
+
+
+def test_what_a_failed_flush_may_have_lost_is_not_reported(directory, monkeypatch):
+    cached, flush, failures = opened(directory, outputs=tcx.f32[2]), Rows.flush, [tcx.IoError("rows are lost")]
+
+    def fails_once(rows):
+        if failures:
+            raise failures.pop()
+        flush(rows)
+
+    monkeypatch.setattr(Rows, "flush", fails_once)
+    with pytest.raises(tcx.IoError, match="rows are lost"):
+        cached.warm_shared(range(200), inputs, range_size=50)
+    (record,) = (Path(directory) / "linear_v1/leases").glob("worker-*")
+    assert "done" not in record.read_text() and "state left" in record.read_text()
+    assert cached.warm_shared(range(200), inputs, range_size=50).asked == 200
+    (_, done) = sorted((Path(directory) / "linear_v1/leases").glob("worker-*"), key=lambda path: path.stat().st_mtime)
+    assert "done" in done.read_text()
 
 
 def test_a_child_of_a_worker_leaves_its_job_alone(directory):

@@ -4,8 +4,10 @@
 #![expect(missing_docs, clippy::missing_panics_doc, clippy::unwrap_used, reason = "what only tests use")]
 
 pub mod bits;
+pub mod devices;
 pub mod place;
 pub mod table;
+pub mod threads;
 
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,10 @@
-//! Several batches that are computed at once: each sample once, whatever fails, and with all checks.
+//! Several batches that are computed at once: each sample once, whatever fails.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tch::{Device, Tensor, nn};
 use tcx::{
     Cache, Cached, D1, Error, ErrorKind, Extractor, Frozen, Identity, Mode, Result, Typed, cached_module,
 };
+use tcx_tests::threads::{Random, ends_within, in_threads};
 
 /// What the calls of a `forward` do and have done.
 #[derive(Default)]
@@ -89,39 +89,8 @@ fn doubled(ids: &[i64]) -> Vec<i64> {
     ids.iter().map(|id| 2 * id).collect()
 }
 
-/// Fails the test where `work` does not end; a thread that hangs ends with the process.
 fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (done, result) = channel();
-    thread::spawn(move || done.send(work()));
-    match result.recv_timeout(Duration::from_mins(1)) {
-        Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => panic!("threads wait for each other"),
-        Err(RecvTimeoutError::Disconnected) => panic!("it panicked"),
-    }
-}
-
-/// `work` in threads, with the number of each.
-fn in_threads(threads: usize, work: impl Fn(usize) + Sync) {
-    thread::scope(|scope| {
-        for at in 0..threads {
-            let work = &work;
-            scope.spawn(move || work(at));
-        }
-    });
-}
-
-/// Numbers that look random, the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn ids(&mut self, count: u64, end: u64) -> Vec<i64> {
-        (0..=self.below(count)).map(|_| self.below(end) as i64).collect()
-    }
+    ends_within(Duration::from_mins(1), work)
 }
 
 #[test]
@@ -316,90 +285,6 @@ fn a_forward_that_asks_its_own_handle_is_an_error_with_turns_to_spare() {
     assert_eq!(ends(move || own().forward(&[0], &vec![0]).unwrap()), [0]);
     assert_eq!(ends(move || own().forward(&[1], &vec![1]).unwrap()), [1]);
     assert_eq!(ends(move || own().forward(&[-1], &vec![-1]).unwrap()), [0], "a module in use stays");
-}
-
-/// Depends on the batch.
-#[cached_module(id = "sums_at_once_v1", key = i64)]
-struct Sums {
-    #[tcx(not_identity, assume_stateless)]
-    both: &'static (Barrier, AtomicUsize),
-}
-
-impl Extractor for Sums {
-    type Input = Vec<i64>;
-    type Output = Vec<f32>;
-
-    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<f32>> {
-        let (barrier, calls) = self.both;
-        if calls.fetch_add(1, Ordering::SeqCst) < 2 {
-            barrier.wait();
-        }
-        let sum: i64 = inputs.iter().sum();
-        Ok(inputs.iter().map(|x| (x + sum) as f32).collect())
-    }
-}
-
-#[test]
-fn a_module_that_depends_on_its_batch_is_refused_in_all_threads() {
-    let dir = tempfile::tempdir().unwrap();
-    let both: &'static _ = Box::leak(Box::new((Barrier::new(2), AtomicUsize::new(0))));
-    let sums = Cache::open(dir.path()).unwrap().module(Sums { both }).unwrap().concurrency(2).unwrap();
-    ends(move || {
-        in_threads(2, |at| {
-            let ids = [1 + 2 * at as i64, 2 + 2 * at as i64];
-            let error = sums.forward(&ids, &ids.to_vec()).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::ModuleViolation, "{error}");
-        });
-        assert!(sums.forward(&[9], &vec![9]).is_err());
-        assert_eq!(sums.coverage(&[1, 2, 3, 4, 9]).unwrap().missing(), [0, 1, 2, 3, 4]);
-    });
-}
-
-/// Depends on the batch if sample 1 is in it. The batch with sample 3 begins before and ends after that one.
-#[cached_module(id = "sums_of_some_at_once_v1", key = i64)]
-struct SumsOfSome {
-    #[tcx(not_identity, assume_stateless)]
-    both: &'static Barrier,
-    #[tcx(not_identity, assume_stateless)]
-    go_on: &'static Mutex<Receiver<()>>,
-}
-
-impl Extractor for SumsOfSome {
-    type Input = Vec<i64>;
-    type Output = Vec<f32>;
-
-    fn forward(&self, inputs: &Vec<i64>) -> Result<Vec<f32>> {
-        match inputs[..] {
-            [1, 2] => drop(self.both.wait()),
-            [3, 4] => {
-                self.both.wait();
-                self.go_on.lock().unwrap().recv().unwrap();
-            }
-            _ => {}
-        }
-        let sum: i64 = if inputs.contains(&1) { inputs.iter().sum() } else { 0 };
-        Ok(inputs.iter().map(|x| (x + sum) as f32).collect())
-    }
-}
-
-#[test]
-fn a_batch_that_is_being_computed_when_another_one_fails_its_check_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let (go, go_on) = channel();
-    let (both, go_on): (&'static _, &'static _) =
-        (Box::leak(Box::new(Barrier::new(2))), Box::leak(Box::new(Mutex::new(go_on))));
-    let sums = Cache::open(dir.path()).unwrap().module(SumsOfSome { both, go_on }).unwrap();
-    let sums = sums.concurrency(2).unwrap();
-    ends(move || {
-        thread::scope(|scope| {
-            let later = scope.spawn(|| sums.forward(&[3, 4], &vec![3, 4]).unwrap_err());
-            let error = sums.forward(&[1, 2], &vec![1, 2]).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::ModuleViolation, "{error}");
-            go.send(()).unwrap();
-            assert_eq!(later.join().unwrap().to_string(), error.to_string());
-        });
-        assert_eq!(sums.coverage(&[1, 2, 3, 4]).unwrap().missing(), [0, 1, 2, 3]);
-    });
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! Devices: outputs and weights on a GPU, outputs on another device than the inputs, and devices that do not exist. Without a
+//! Devices: outputs on a GPU, outputs on another device than the inputs, and devices that do not exist. Without a
 //! GPU, the tests that need one are skipped.
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tch::nn::{self, Module as _, VarStore};
 use tch::{Cuda, Device, Kind, Tensor, kind};
 use tcx::{
-    Cache, CacheableOutput, Cached, ContentId, D1, ErrorKind, Extractor, Frozen, Identity, Ragged, Result,
-    Table, Typed, Weights, cached_module,
+    Cache, CacheableOutput, Cached, D1, ErrorKind, Extractor, Frozen, Identity, Ragged, Result, Table, Typed,
+    Weights, cached_module,
 };
+use tcx_tests::devices::{column, frozen, gpu};
 
 /// A tensor of each form that an output can have.
 #[derive(CacheableOutput)]
@@ -92,10 +92,6 @@ fn features(samples: &Tensor, scaled: &Tensor) -> Features {
     }
 }
 
-fn column(samples: &[i64], device: Device) -> Tensor {
-    Tensor::from_slice(samples).to_kind(Kind::Float).unsqueeze(1).to_device(device)
-}
-
 /// A layer that multiplies by one.
 #[cached_module(id = "on_devices_v1", key = i64)]
 struct OnDevices {
@@ -111,48 +107,8 @@ impl Extractor for OnDevices {
     }
 }
 
-fn linear(path: &nn::Path<'_>, outputs: i64) -> nn::Linear {
-    let init = nn::LinearConfig { ws_init: nn::Init::Const(1.), bs_init: None, bias: false };
-    nn::linear(path / "net", 1, outputs, init)
-}
-
-fn frozen(device: Device, outputs: i64) -> Frozen<nn::Linear> {
-    Frozen::build(VarStore::new(device), |path| linear(path, outputs)).unwrap()
-}
-
 fn open(dir: &Path, device: Device) -> Cached<OnDevices> {
     Cache::open(dir).unwrap().module(OnDevices { fc: frozen(device, 1) }).unwrap()
-}
-
-/// A GPU, of which a test uses up the memory: one test at a time.
-struct Gpu {
-    device: Device,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Gpu {
-    /// All its free memory.
-    fn hoard(&self) -> Vec<Tensor> {
-        let mut hoard = Vec::new();
-        let mut bytes = 1_i64 << 40;
-        while bytes >= 1 << 20 {
-            match Tensor::f_empty([bytes], (Kind::Uint8, self.device)) {
-                Ok(tensor) => hoard.push(tensor),
-                Err(_) => bytes /= 2,
-            }
-        }
-        hoard
-    }
-}
-
-/// The first GPU, or a skipped test.
-fn gpu() -> Option<Gpu> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    if !Cuda::is_available() {
-        tcx_test_skips::skip("cuda", "libtorch finds no CUDA device");
-        return None;
-    }
-    Some(Gpu { device: Device::Cuda(0), _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner) })
 }
 
 /// Devices that this machine does not have, and their names.
@@ -316,102 +272,6 @@ fn a_table_puts_values_on_its_device() {
     });
     computed.unwrap().check(&[4, 1], device);
     cache.table::<Features>("values_v1").unwrap().get(&["d"]).unwrap().unwrap().check(&[4], Device::Cpu);
-}
-
-#[test]
-fn weights_have_the_same_fingerprint_on_every_device() {
-    let Some(gpu) = gpu() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("weights.safetensors");
-    for kind in [Kind::Float, Kind::Half, Kind::BFloat16, Kind::Double] {
-        let build = |device| {
-            let mut store = VarStore::new(device);
-            let net = linear(&store.root(), 3);
-            store.set_kind(kind);
-            Frozen::build(store, |_| net).unwrap()
-        };
-        let (here, there) = (build(Device::Cpu), build(gpu.device));
-        assert_eq!(there.device(), gpu.device);
-        assert_eq!(here.fingerprint(), there.fingerprint());
-        there.save(&file).unwrap();
-        let loaded = Frozen::load(gpu.device, &file, |path| linear(path, 3)).unwrap();
-        assert_eq!(loaded.ws.device(), gpu.device);
-        assert_eq!(loaded.fingerprint(), here.fingerprint());
-    }
-    let matrix = Tensor::arange(6, kind::FLOAT_CPU).view([2, 3]);
-    for tensor in [matrix.shallow_clone(), matrix.tr()] {
-        let there = Frozen::tensor(tensor.to_device(gpu.device)).unwrap();
-        assert_eq!(there.fingerprint(), Frozen::tensor(&tensor).unwrap().fingerprint());
-        let ids = |tensor: &Tensor| ContentId::of_samples(tensor).unwrap();
-        assert_eq!(ids(&tensor.to_device(gpu.device)), ids(&tensor));
-    }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/network.pt");
-    let network = Frozen::script(gpu.device, script).unwrap();
-    assert_eq!(network.fingerprint(), Frozen::script(Device::Cpu, script).unwrap().fingerprint());
-    assert_eq!(network.forward(&Tensor::ones([1, 2], (Kind::Float, gpu.device))).device(), gpu.device);
-}
-
-/// The sum of the outputs of a layer.
-#[cached_module(id = "watched_on_devices_v1", key = i64)]
-struct Watched {
-    fc: Frozen<nn::Linear>,
-}
-
-impl Extractor for Watched {
-    type Input = Tensor;
-    type Output = Typed<f32, D1<1>>;
-
-    fn forward(&self, samples: &Tensor) -> Result<Self::Output> {
-        let summed = self.fc.forward(samples).sum_dim_intlist([1].as_slice(), true, Kind::Float);
-        Ok(summed.into())
-    }
-}
-
-#[test]
-fn weights_that_change_on_a_gpu_are_noticed() {
-    let Some(gpu) = gpu() else { return };
-    // In a network of one weight each forward pass reads it in full; of many elements it reads the first and the last.
-    for (outputs, changed, is_sampled) in [(1, 0, true), (100_000, 99_999, true), (100_000, 1, false)] {
-        let dir = tempfile::tempdir().unwrap();
-        let fc = frozen(gpu.device, outputs);
-        let weight = fc.ws.shallow_clone();
-        let cached = Cache::open(dir.path()).unwrap().module(Watched { fc }).unwrap();
-        cached.forward(&[1], &column(&[1], gpu.device)).unwrap();
-        cached.flush().unwrap();
-        // Through `data`, which libtorch's version counter does not see.
-        let _ = weight.data().narrow(0, changed, 1).fill_(15.);
-        let computed = cached.forward(&[2], &column(&[2], gpu.device)).map(drop);
-        assert_eq!(computed.is_err(), is_sampled);
-        let flushed = cached.flush();
-        let error = computed.and(flushed).unwrap_err();
-        let message = format!("{error:#}");
-        assert!(message.contains("weight `fc.net.weight`: changed in place"), "{message}");
-        drop(cached);
-        let fc = frozen(Device::Cpu, outputs);
-        let after = Cache::open(dir.path()).unwrap().module(Watched { fc }).unwrap();
-        let served = after.forward(&[1, 2], &column(&[1, 2], Device::Cpu)).unwrap();
-        assert_eq!(
-            Vec::<f32>::try_from(served.flatten(0, -1)).unwrap(),
-            [1., 2.].map(|x| x * outputs as f32)
-        );
-    }
-}
-
-#[test]
-fn weights_are_compared_on_a_gpu_without_free_memory() {
-    let Some(gpu) = gpu() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let outputs = 10_000_000;
-    let open =
-        |device| Cache::open(dir.path()).unwrap().module(Watched { fc: frozen(device, outputs) }).unwrap();
-    let cached = open(gpu.device);
-    cached.forward(&[1, 2], &column(&[1, 2], gpu.device)).unwrap();
-    let hoard = gpu.hoard();
-    cached.flush().unwrap();
-    drop(hoard);
-    cached.forward(&[3], &column(&[3], gpu.device)).unwrap();
-    drop(cached);
-    assert!(open(Device::Cpu).coverage(&[1, 2, 3]).unwrap().is_complete());
 }
 
 /// 16 MiB.

@@ -5,13 +5,14 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use tcx::{Cache, Cached, Error, Extractor, Missing, Mode, Result, WhenFull, cached_module};
 use tcx_tests::StampedEcho;
+use tcx_tests::threads::{Random, ends_within};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
@@ -60,30 +61,9 @@ fn once(ids: impl IntoIterator<Item = i64>) -> HashMap<i64, usize> {
     ids.into_iter().map(|id| (id, 1)).collect()
 }
 
-/// Numbers that look random, the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn ids(&mut self, count: u64, end: u64) -> Vec<i64> {
-        (0..=self.below(count)).map(|_| self.below(end) as i64).collect()
-    }
-}
-
-/// Fails the test where `work` does not end; a thread that hangs ends with the process.
+/// The limit is half of the time after which a request that waits for nothing goes on.
 fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (done, result) = channel();
-    thread::spawn(move || done.send(work()));
-    // Half of the time after which a request that waits for nothing goes on.
-    match result.recv_timeout(Duration::from_secs(30)) {
-        Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => panic!("requests wait for each other"),
-        Err(RecvTimeoutError::Disconnected) => panic!("it panicked"),
-    }
+    ends_within(Duration::from_secs(30), work)
 }
 
 #[test]

@@ -8,6 +8,7 @@ use tcx_remote::{Bucket, ClientOptions, Copied, Location, Mirror, RemoteCache, d
 use tcx_store::{Options, Spec, Store};
 
 use crate::cache;
+use crate::cache::received::{LeftOut, Received};
 use crate::console::output::Output;
 use crate::console::progress;
 use crate::failure::{Code, Failure, Result};
@@ -88,26 +89,6 @@ pub(crate) fn bring(place: &mut PathBuf, module: Option<&str>) -> Result<()> {
     }
     store.mirror.directory().clone_into(place);
     Ok(())
-}
-
-/// What was received of the modules of a store.
-#[derive(Debug, Default)]
-pub(crate) struct Received {
-    /// Those that are in the directory now.
-    pub(crate) modules: Vec<String>,
-    /// Those that cannot be received.
-    pub(crate) failed: Vec<(String, Failure)>,
-    pub(crate) left_out: Vec<LeftOut>,
-}
-
-/// A file that is not in the directory.
-#[derive(Debug)]
-pub(crate) struct LeftOut {
-    pub(crate) module: String,
-    pub(crate) file: String,
-    pub(crate) why: String,
-    /// Whether it is intact, and of another module.
-    pub(crate) is_foreign: bool,
 }
 
 /// As [`bring`], but everything is received again. `None` for a directory.

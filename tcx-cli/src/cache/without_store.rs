@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tcx_store::{Options, Spec, Store, url_scheme};
 
+use crate::cache::received::Received;
 use crate::failure::{Failure, Result};
 
 /// No cache.
@@ -36,23 +37,6 @@ impl StoreCache {
 #[expect(clippy::ptr_arg, reason = "as in a build with object stores")]
 pub(crate) fn bring(place: &mut PathBuf, _: Option<&str>) -> Result<()> {
     StoreCache::at(place).map(drop)
-}
-
-/// Nothing.
-#[derive(Debug)]
-pub(crate) struct Received {
-    pub(crate) modules: Vec<String>,
-    pub(crate) failed: Vec<(String, Failure)>,
-    pub(crate) left_out: Vec<LeftOut>,
-}
-
-/// No file.
-#[derive(Debug)]
-pub(crate) struct LeftOut {
-    pub(crate) module: String,
-    pub(crate) file: String,
-    pub(crate) why: String,
-    pub(crate) is_foreign: bool,
 }
 
 #[expect(clippy::ptr_arg, reason = "as in a build with object stores")]

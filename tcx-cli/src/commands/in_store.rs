@@ -1,29 +1,21 @@
 //! `tcx ls`, `compact` and `gc` of a cache in an object store: from listings, and through stores that are opened there.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use super::gc::{Collected, Collection, Compacted, Joined};
+use super::listing::{Listed, list};
 use super::ls;
 use crate::args::{Deleting, Modules};
 use crate::cache;
 use crate::cache::store::StoreCache;
 use crate::console::ask::confirm;
-use crate::console::output::{Output, Report, Table};
-use crate::failure::{Failure, Result, Unreadable, Verdict};
+use crate::console::output::Output;
+use crate::failure::{Failure, Result, Verdict};
 use crate::text::human;
 use serde::Serialize;
 
 /// Machines list a store seldom, and read files that were replaced until then.
 const STAY: Duration = Duration::from_hours(1);
-
-#[derive(Debug, Serialize)]
-struct Listing {
-    modules: Vec<Module>,
-    bytes: u64,
-    /// Modules that cannot be read.
-    unreadable: Vec<Unreadable>,
-}
 
 /// What a listing and change 0 say.
 #[derive(Debug, Serialize)]
@@ -39,17 +31,7 @@ struct Module {
 }
 
 pub(super) fn ls(store: &StoreCache, output: &Output) -> Result<Verdict> {
-    let (mut modules, mut unreadable) = (Vec::new(), Vec::new());
-    for name in store.chosen(None)? {
-        match Module::read(store, &name) {
-            Ok(module) => modules.push(module),
-            Err(failure) => unreadable.push(Unreadable::new(name, failure)),
-        }
-    }
-    let bytes = modules.iter().map(|module| module.bytes).sum();
-    let listing = Listing { modules, bytes, unreadable };
-    output.show(&listing)?;
-    ls::verdict(&listing.unreadable)
+    list(store.chosen(None)?, |name| Module::read(store, name), output)
 }
 
 impl Module {
@@ -69,25 +51,23 @@ impl Module {
     }
 }
 
-impl Report for Listing {
-    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
-        // All of them are unreadable, which an error reports.
-        if self.modules.is_empty() {
-            return Ok(());
-        }
-        let headings = ["MODULE", ">BYTES", ">SEGMENTS", ">CHANGES", "WEIGHTS", "SCHEMA"];
-        let mut table = Table::new(&headings);
-        for module in &self.modules {
-            table.line([
-                format!("{}{}", if cache::is_separate(&module.module) { "  " } else { "" }, module.module),
-                human::size(module.bytes),
-                human::count(module.segments as u64),
-                human::count(module.changes as u64),
-                module.weights.as_deref().map_or_else(|| "-".to_owned(), ls::shortened),
-                module.schema.clone(),
-            ]);
-        }
-        table.write(to)
+impl Listed for Module {
+    const HEADINGS: &'static [&'static str] =
+        &["MODULE", ">BYTES", ">SEGMENTS", ">CHANGES", "WEIGHTS", "SCHEMA"];
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            ls::indented(&self.module),
+            human::size(self.bytes),
+            human::count(self.segments as u64),
+            human::count(self.changes as u64),
+            ls::shortened(self.weights.as_deref()),
+            self.schema.clone(),
+        ]
     }
 }
 

@@ -1,25 +1,17 @@
 //! `tcx ls`: lists the modules of a cache directory from the footers of their files.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
 use tcx_store::{Inspection, SegmentState, Spec};
 
 use super::in_store;
+use super::listing::{Listed, list};
 use crate::cache;
 use crate::cache::store::StoreCache;
-use crate::console::output::{Output, Report, Table};
-use crate::failure::{Failure, Result, Unreadable, Verdict};
+use crate::console::output::Output;
+use crate::failure::{Result, Verdict};
 use crate::text::human;
-
-#[derive(Debug, Serialize)]
-struct Listing {
-    modules: Vec<Module>,
-    bytes: u64,
-    /// Modules that cannot be read.
-    unreadable: Vec<Unreadable>,
-}
 
 #[derive(Debug, Serialize)]
 struct Module {
@@ -45,32 +37,14 @@ pub(super) fn run(dir: &Path, output: &Output) -> Result<Verdict> {
     if let Some(store) = StoreCache::at(dir)? {
         return in_store::ls(&store, output);
     }
-    let (mut modules, mut unreadable) = (Vec::new(), Vec::new());
-    for name in cache::all(dir)? {
-        match Inspection::open(&dir.join(&name)) {
-            Ok(inspection) => modules.push(Module::new(name, &inspection)),
-            Err(error) => unreadable.push(Unreadable::new(name, error)),
-        }
-    }
-    let bytes = modules.iter().map(|module| module.bytes).sum();
-    let listing = Listing { modules, bytes, unreadable };
-    output.show(&listing)?;
-    verdict(&listing.unreadable)
-}
-
-/// Fails if a module cannot be read.
-pub(super) fn verdict(unreadable: &[Unreadable]) -> Result<Verdict> {
-    match unreadable {
-        [] => Ok(Verdict::Good),
-        unreadable @ [first, ..] => {
-            let errors: Vec<_> =
-                unreadable.iter().map(|own| format!("{}: {}", own.module, own.error)).collect();
-            Err(Failure::new(first.code, errors.join("\n")))
-        }
-    }
+    list(cache::all(dir)?, |name| Module::read(dir, name), output)
 }
 
 impl Module {
+    fn read(cache: &Path, module: &str) -> Result<Self> {
+        Ok(Self::new(module.to_owned(), &Inspection::open(&cache.join(module))?))
+    }
+
     fn new(module: String, inspection: &Inspection) -> Self {
         let served = || inspection.segments().filter(|own| own.state == SegmentState::Served);
         let reclaimable = inspection.segments().filter(|own| own.state.is_reclaimable());
@@ -110,37 +84,41 @@ pub(super) fn weights(spec: &Spec) -> Option<String> {
     }
 }
 
-impl Report for Listing {
-    fn text(&self, to: &mut dyn Write) -> io::Result<()> {
-        // All of them are unreadable, which an error reports.
-        if self.modules.is_empty() {
-            return Ok(());
-        }
-        let headings = ["MODULE", ">ROWS", ">BYTES", ">DEAD", ">SEGMENTS", "WEIGHTS", "LAST USED", "SCHEMA"];
-        let mut table = Table::new(&headings);
-        for module in &self.modules {
-            let at_most = if module.rows_at_most { "≤ " } else { "" };
-            let damaged = match module.damaged_segments {
-                0 => String::new(),
-                damaged => format!(" + {damaged} damaged"),
-            };
-            table.line([
-                format!("{}{}", if cache::is_separate(&module.module) { "  " } else { "" }, module.module),
-                format!("{at_most}{}", human::count(module.rows)),
-                human::size(module.bytes),
-                human::size(module.dead_bytes),
-                format!("{}{damaged}", module.segments),
-                module.weights.as_deref().map_or_else(|| "-".to_owned(), shortened),
-                module.last_used.clone(),
-                module.schema.clone(),
-            ]);
-        }
-        table.write(to)
+impl Listed for Module {
+    const HEADINGS: &'static [&'static str] =
+        &["MODULE", ">ROWS", ">BYTES", ">DEAD", ">SEGMENTS", "WEIGHTS", "LAST USED", "SCHEMA"];
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let at_most = if self.rows_at_most { "≤ " } else { "" };
+        let damaged = match self.damaged_segments {
+            0 => String::new(),
+            damaged => format!(" + {damaged} damaged"),
+        };
+        vec![
+            indented(&self.module),
+            format!("{at_most}{}", human::count(self.rows)),
+            human::size(self.bytes),
+            human::size(self.dead_bytes),
+            format!("{}{damaged}", self.segments),
+            shortened(self.weights.as_deref()),
+            self.last_used.clone(),
+            self.schema.clone(),
+        ]
     }
 }
 
+/// The caches of the identities of a module are below it.
+pub(super) fn indented(folder: &str) -> String {
+    format!("{}{folder}", if cache::is_separate(folder) { "  " } else { "" })
+}
+
 /// `blake3:0123abcd…`
-pub(super) fn shortened(fingerprint: &str) -> String {
+pub(super) fn shortened(fingerprint: Option<&str>) -> String {
+    let Some(fingerprint) = fingerprint else { return "-".to_owned() };
     let short: String = fingerprint.chars().take(15).collect();
     if short.len() < fingerprint.len() { format!("{short}…") } else { short }
 }

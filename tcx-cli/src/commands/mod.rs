@@ -8,6 +8,7 @@ mod gc;
 mod import;
 mod in_store;
 mod info;
+mod listing;
 mod ls;
 mod merge;
 mod pack;

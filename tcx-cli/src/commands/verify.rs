@@ -8,7 +8,8 @@ use tcx_store::{Damage, DamagedFile, Repaired, VerifyReport, url_scheme};
 
 use crate::args::{Deleting, Modules};
 use crate::cache;
-use crate::cache::store::{self, LeftOut, Received};
+use crate::cache::received::{LeftOut, Received};
+use crate::cache::store;
 use crate::console::ask::confirm;
 use crate::console::output::{BAD, FAINT, GOOD, Output, Report};
 use crate::console::progress;
@@ -66,13 +67,11 @@ pub(super) fn run(
     }
     // What was received before says nothing of what the store has now.
     let received = store::bring_again(&mut modules.dir, modules.module.as_deref())?;
-    let Received { modules: names, failed, left_out } = match received {
-        Some(received) => received,
-        None => Received {
-            modules: cache::chosen(&modules.dir, modules.module.as_deref())?,
-            failed: Vec::new(),
-            left_out: Vec::new(),
-        },
+    let Received { modules: names, failed, left_out } = if let Some(received) = received {
+        received
+    } else {
+        let modules = cache::chosen(&modules.dir, modules.module.as_deref())?;
+        Received { modules, ..Received::default() }
     };
     let mut found = Vec::new();
     let mut unreadable: Vec<_> =

@@ -183,6 +183,16 @@ mod tests {
         let [one, two] = endpoints.map(|endpoint| folder("s3://b/p", endpoint));
         assert!(one != two && one != folder("s3://b/p", &[]), "{one:?}, {two:?}");
         assert_eq!(one, folder("s3://b/p", endpoints[0]));
+        let of_google = |settings: &[(&str, &str)]| {
+            let client = settings
+                .iter()
+                .fold(ClientOptions::default(), |client, (name, value)| client.set(*name, *value));
+            let Ok(Location::Store(url)) = Location::parse("gs://b/p") else { panic!("it is a URL") };
+            store_folder(&url, &client).unwrap()
+        };
+        let [one, two] =
+            ["https://one.example", "https://two.example"].map(|url| of_google(&[("google_base_url", url)]));
+        assert!(one != two && one != of_google(&[]), "{one}, {two}");
     }
 
     #[test]
@@ -192,6 +202,28 @@ mod tests {
             assert!(error.contains("another endpoint or bucket"), "{error}");
         }
         cache("https://one.example/b/p", &[("aws_endpoint", "https://one.example")]).unwrap();
+    }
+
+    #[test]
+    fn an_endpoint_with_credentials_is_refused_and_names_no_folder() {
+        for endpoint in [
+            "https://user:hunter2@one.example",
+            "https://hunter2@one.example",
+            "https://one.example/?token=hunter2",
+            "https://one.example/#hunter2",
+        ] {
+            let refused = cache("s3://b/p", &[("aws_endpoint", endpoint)]).unwrap_err().to_string();
+            assert!(!refused.contains("hunter2") && refused.contains("endpoint"), "{refused}");
+        }
+        let account = [
+            ("azure_storage_account_name", "a"),
+            ("azure_storage_endpoint", "https://one.example/?sig=hunter2"),
+        ];
+        let set = |client: ClientOptions, (name, value): &(&str, &str)| client.set(*name, *value);
+        let client = account.iter().fold(ClientOptions::default(), set);
+        let Ok(Location::Store(url)) = Location::parse("az://c/p") else { panic!("it is a URL") };
+        let refused = RemoteCache::new(url, &std::env::temp_dir(), client).unwrap_err().to_string();
+        assert!(!refused.contains("hunter2") && refused.contains("endpoint"), "{refused}");
     }
 
     #[test]

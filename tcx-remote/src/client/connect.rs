@@ -10,6 +10,7 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
+use url::Url;
 
 use super::requests::{Counters, CountingConnector};
 use crate::error::invalid;
@@ -41,12 +42,7 @@ pub(crate) fn connect(
             built(url, builder.with_retry(no_retries()).with_http_connector(connector).build())
         }
         Interface::Google => {
-            let mut builder = GoogleCloudStorageBuilder::from_env()
-                .with_config(GoogleConfigKey::Client(ClientConfigKey::Timeout), TIMEOUT)
-                .with_url(&url.bucket);
-            for (name, value) in &options.settings {
-                builder = builder.with_config(key::<GoogleConfigKey>(name, url)?, value);
-            }
+            let builder = google(url, options)?;
             built(url, builder.with_retry(no_retries()).with_http_connector(connector).build())
         }
         Interface::Azure => {
@@ -61,7 +57,7 @@ pub(crate) fn connect(
 ///
 /// # Errors
 ///
-/// Returns an error if a setting is not known, or names another store than the URL.
+/// Returns an error if a setting is not known, or names another store than the URL, or if an endpoint contains credentials.
 pub(crate) fn host(url: &StoreUrl, options: &ClientOptions) -> io::Result<Option<String>> {
     let said = match url.interface {
         Interface::S3 => {
@@ -79,7 +75,7 @@ pub(crate) fn host(url: &StoreUrl, options: &ClientOptions) -> io::Result<Option
             }
             vec![endpoint]
         }
-        Interface::Google => Vec::new(),
+        Interface::Google => vec![google(url, options)?.get_config_value(&GoogleConfigKey::BaseUrl)],
         Interface::Azure => {
             let builder = azure(url, options)?;
             let said = |key| builder.get_config_value(&key);
@@ -105,6 +101,7 @@ fn s3(url: &StoreUrl, options: &ClientOptions) -> io::Result<AmazonS3Builder> {
     for (name, value) in &options.settings {
         builder = builder.with_config(key::<AmazonS3ConfigKey>(name, url)?, value);
     }
+    check_endpoint(url, builder.get_config_value(&AmazonS3ConfigKey::Endpoint))?;
     Ok(builder)
 }
 
@@ -115,7 +112,35 @@ fn azure(url: &StoreUrl, options: &ClientOptions) -> io::Result<MicrosoftAzureBu
     for (name, value) in &options.settings {
         builder = builder.with_config(key::<AzureConfigKey>(name, url)?, value);
     }
+    check_endpoint(url, builder.get_config_value(&AzureConfigKey::Endpoint))?;
     Ok(builder)
+}
+
+fn google(url: &StoreUrl, options: &ClientOptions) -> io::Result<GoogleCloudStorageBuilder> {
+    let mut builder = GoogleCloudStorageBuilder::from_env()
+        .with_config(GoogleConfigKey::Client(ClientConfigKey::Timeout), TIMEOUT)
+        .with_url(&url.bucket);
+    for (name, value) in &options.settings {
+        builder = builder.with_config(key::<GoogleConfigKey>(name, url)?, value);
+    }
+    check_endpoint(url, builder.get_config_value(&GoogleConfigKey::BaseUrl))?;
+    Ok(builder)
+}
+
+/// Makes sure that an endpoint contains no credentials: it is part of the name of a folder in the near tier.
+fn check_endpoint(url: &StoreUrl, endpoint: Option<String>) -> io::Result<()> {
+    let has_more = |endpoint: Url| {
+        let is_named = !endpoint.username().is_empty() || endpoint.password().is_some();
+        is_named || endpoint.query().is_some() || endpoint.fragment().is_some()
+    };
+    // What is no URL is refused where a client is made.
+    if endpoint.and_then(|endpoint| endpoint.parse().ok()).is_some_and(has_more) {
+        return Err(invalid(format!(
+            "cannot open {url}: the endpoint in the environment or the options contains a user, a password, or a part after `?` or `#`; \
+             pass credentials in settings of their own"
+        )));
+    }
+    Ok(())
 }
 
 /// `object_store` tries the creation of an object again after a failure, meets the object that it has created itself, and says that there

@@ -1,11 +1,12 @@
 //! What the tests of several processes share: a module whose rows are single numbers, in a folder `m_v1`.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::changes::Doomed;
 use crate::storage::{FileOperations, LOOK_AGAIN_AFTER, LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::write::seal_queue::SealQueue;
@@ -96,6 +97,25 @@ pub(crate) fn replace_view(
     missing.len()
 }
 
+/// A folder with x = 1000, which has replaced another; the file of its segment, and its bytes.
+pub(crate) fn with_a_replacement(dir: &Path) -> (PathBuf, Vec<u8>) {
+    let store = process(dir);
+    compute(&store, &["x"], 1);
+    seal_all(&store);
+    let before = names(dir, "seg-");
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    seal_all(&store);
+    let name = names(dir, "seg-").into_iter().find(|name| !before.contains(name)).unwrap();
+    let path = dir.join("m_v1").join(name);
+    let bytes = std::fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+/// Invalidates z, which has no row: another change.
+pub(crate) fn kill_z(store: &Store) {
+    store.core.kill(Doomed::Keys(vec![b"z".as_slice().into()])).unwrap();
+}
+
 /// Seals what has been computed, without the writer, which would tidy up afterwards.
 pub(crate) fn seal_all(store: &Store) {
     SealQueue::new(store.core.clone()).seal_all().unwrap();
@@ -107,6 +127,12 @@ pub(crate) fn make_older(dir: &Path, prefix: &str) {
         let file = std::fs::OpenOptions::new().write(true).open(dir.join("m_v1").join(name)).unwrap();
         file.set_modified(std::time::SystemTime::now() - Duration::from_mins(2)).unwrap();
     }
+}
+
+/// Another file takes the place of this one, which may be read-only.
+pub(crate) fn rewrite(path: &Path, bytes: &[u8]) {
+    let _ = std::fs::remove_file(path);
+    std::fs::write(path, bytes).unwrap();
 }
 
 /// The files of the folder whose names begin so.

@@ -96,6 +96,20 @@ impl Machine {
         is_in(self.near.path(), name)
     }
 
+    /// Loses the segments that wait in its near tier to be sent.
+    pub fn lose_what_waits(&self) {
+        fn remove_in(dir: &Path) {
+            for entry in dir.read_dir().unwrap().map(Result::unwrap).filter(|entry| entry.path().is_dir()) {
+                if entry.file_name() == "spool" {
+                    std::fs::remove_dir_all(entry.path()).unwrap();
+                } else {
+                    remove_in(&entry.path());
+                }
+            }
+        }
+        remove_in(self.near.path());
+    }
+
     /// How many samples were computed on this machine.
     pub fn computed(&self) -> usize {
         self.computed.load(Ordering::Relaxed)

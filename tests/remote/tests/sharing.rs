@@ -91,6 +91,53 @@ fn what_a_machine_that_hangs_has_leased_is_taken_over() {
 }
 
 #[test]
+fn a_part_whose_rows_vanish_before_they_are_sent_is_left_to_others() {
+    let server = Server::start();
+    let (one, other) = (Machine::impatient(&server), Machine::new(&server));
+    let squares = one.squares();
+    squares.forward(&[0], &vec![0]).unwrap();
+    squares.flush().unwrap();
+    let expiry = Duration::from_secs(2);
+    let (begun, goes_on) = (Barrier::new(2), Barrier::new(2));
+    let (has_begun, has_lost) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let late = scope.spawn(|| {
+            share(&other, expiry, |missing| {
+                if !has_begun.swap(true, Ordering::Relaxed) {
+                    begun.wait();
+                    goes_on.wait();
+                }
+                load(missing)
+            })
+        });
+        begun.wait();
+        // It believes the reports of workers that join after it has looked for others.
+        let looks = server.counts().lists;
+        while server.counts().lists < looks + 2 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let warming = squares.warming().range_size(RANGE).expiry(expiry);
+        let failed = warming.run_shared(ids(), |missing| {
+            if !has_lost.load(Ordering::Relaxed) {
+                server.fail(|faults| faults.permille = vec![(Fault::Denied, 1000)]);
+                let _ = squares.flush();
+                if squares.stats().traffic.waiting_files > 0 {
+                    one.lose_what_waits();
+                    has_lost.store(true, Ordering::Relaxed);
+                }
+                server.fail(|faults| faults.permille.clear());
+            }
+            load(missing)
+        });
+        goes_on.wait();
+        let failed = format!("{:#}", failed.unwrap_err());
+        assert!(failed.contains("have vanished before they were sent"), "{failed}");
+        assert_eq!(late.join().unwrap().asked, SAMPLES as u64);
+    });
+    check(&server);
+}
+
+#[test]
 fn sharing_goes_on_while_the_store_is_away_and_when_answers_are_lost() {
     let server = Server::start();
     let (one, other) = (Machine::impatient(&server), Machine::impatient(&server));

@@ -11,13 +11,13 @@ use crate::workspace::{Workspace, cargo};
 /// Runs the example in the user's folder, so that relative paths among the arguments mean what they say.
 pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
     let (backend, arguments) = split_backend(arguments)?;
-    toolchain::require_compiler()?;
     let mut demo = cargo("run");
     // A profile and a package of its own: what the other examples need is not compiled.
     demo.args(["--profile", "demo", "--package", "tcx-minilm", "--manifest-path"]);
     demo.arg(workspace.root().join("Cargo.toml"));
     match backend {
         Backend::Tch => {
+            toolchain::require_compiler()?;
             eprintln!("1/3  libtorch");
             eprintln!("{}", libtorch::provide(workspace)?);
         }

@@ -56,6 +56,8 @@ class Filler:
     stop: Stop | None = None
     #: How many samples were computed.
     computed: int = 0
+    #: Whether a flush has failed. It may report once that rows are lost, so a later one that succeeds says nothing of them.
+    has_failed: bool = False
     _durable: int = 0
     _flushed: float = field(default_factory=time.monotonic)
     _pause: float = _FLUSH_EVERY
@@ -174,20 +176,22 @@ class Filler:
             Error: if it cannot be written.
         """
         start, computed = time.monotonic(), self.computed
-        self.rows.flush()
+        try:
+            self.rows.flush()
+        except BaseException:
+            self.has_failed = True
+            raise
         self._flushed = time.monotonic()
         self._pause = max(_FLUSH_EVERY, (self._flushed - start) * _FLUSH_SHARE)
         self._durable = computed
 
-    def flush_after(self, error: BaseException) -> bool:
-        """Makes durable what was computed before something failed, if it can: that failure is the one to report. Whether it is durable."""
+    def flush_after(self, error: BaseException) -> None:
+        """Makes durable what was computed before something failed, if it can: that failure is the one to report."""
         try:
             self.flush()
-            return True
         except Exception as other:
             if hasattr(error, "add_note"):
                 error.add_note(f"tcx: rows that were computed before could not be made durable: {other}")
-            return False
 
     def end(self) -> None:
         """Waits for threads that load."""

@@ -169,7 +169,8 @@ class _Share:
 
     def _settle_after(self, error: BaseException) -> None:
         # Rows that were found may still wait to be written, whoever computed them: the ranges are finished once a flush has succeeded.
-        if not self.filler.flush_after(error) or self.filler.not_kept() > self.not_kept:
+        self.filler.flush_after(error)
+        if self.filler.has_failed or self.filler.not_kept() > self.not_kept:
             return
         try:
             self.worker.finished(self.pending)

@@ -11,7 +11,7 @@ use crate::segment::Verdict;
 use crate::storage::{LocalStorage, ReadOnlyStorage};
 use crate::sys::bytes::Random;
 use crate::testing::{Fault, Faulty};
-use crate::testing::{compute, names, process, seal_all, values};
+use crate::testing::{compute, kill_z, names, process, rewrite, seal_all, values};
 use crate::{Options, ReadMode, Store};
 
 fn filled() -> tempfile::TempDir {
@@ -295,4 +295,27 @@ fn a_byte_anywhere_in_large_segments_is_read_and_told_in_order() {
         );
         assert_eq!(found.bytes, sound.bytes);
     }
+}
+
+/// A change of a coming version of the format is no damage.
+#[test]
+fn a_repair_leaves_a_change_of_a_newer_version_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x"], 1000);
+    seal_all(&store);
+    kill_z(&store);
+    drop(store);
+    let path = dir.path().join("m_v1").join("change-00000000000000000001");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 2;
+    let at = bytes.len() - 8;
+    let sum = crate::sys::checksum::checksum(&bytes[..at]);
+    bytes[at..].copy_from_slice(&sum.to_le_bytes());
+    rewrite(&path, &bytes);
+    let module = dir.path().join("m_v1");
+    let found = crate::verify(&module, &mut |_, _| {}).unwrap();
+    let repaired = crate::repair(&module, &found.damage, &mut |_, _| {}).unwrap();
+    let now = std::fs::read(&path).unwrap();
+    assert!(now == bytes, "damage {:?}, repaired {repaired:?}", found.damage);
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::trimming::three_segments;
 use crate::Store;
 use crate::index::write_merged;
 use crate::storage::name::FileName;
@@ -127,17 +128,7 @@ fn a_join_succeeds_whose_rows_were_invalidated_and_collected() {
 
 #[test]
 fn a_trimmed_index_takes_the_place_of_the_stale_one_although_a_listing_found_it_first() {
-    let dir = tempfile::tempdir().unwrap();
-    let ids: Vec<String> = (0..600).map(|row| row.to_string()).collect();
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let writer = process(dir.path());
-    for part in ids.chunks(200) {
-        compute(&writer, part, 7);
-        seal_all(&writer);
-        std::thread::sleep(Duration::from_millis(3));
-    }
-    // One run of all segments.
-    drop(writer);
+    let (dir, ids) = three_segments(|_| 7);
     let store = process(dir.path());
     store.make_room(1).unwrap();
     let core = &store.core;

@@ -9,21 +9,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::storage::{LocalStorage, System};
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, reader, spec, values, with_operations};
+use crate::testing::{compute, keys, names, process, reader, spec, values, with_operations};
 use crate::upkeep::tasks::merge_changes;
-use crate::{Options, ReadMode, Result, Store};
+use crate::{Options, Result, Store};
 
-const CHANGE_1: &str = "change-00000000000000000001";
-const CHANGE_2: &str = "change-00000000000000000002";
+pub(super) const CHANGE_1: &str = "change-00000000000000000001";
+pub(super) const CHANGE_2: &str = "change-00000000000000000002";
 
-fn module(dir: &Path) -> PathBuf {
+pub(super) fn module(dir: &Path) -> PathBuf {
     dir.join("m_v1")
 }
 
 /// Many folders are made: their syncs take no time here.
-fn in_memory() -> tempfile::TempDir {
+pub(super) fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -51,7 +50,7 @@ fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// A process that knows one invalidation, and has computed another row.
-fn opened(dir: &Path) -> Store {
+pub(super) fn opened(dir: &Path) -> Store {
     let store = process(dir);
     compute(&store, &["x", "y"], 1);
     store.flush().unwrap();
@@ -160,45 +159,6 @@ fn a_newer_copy_of_the_same_folder_is_the_same() {
 }
 
 #[test]
-fn a_known_change_that_is_damaged_and_repaired_later_is_no_other_folder() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = opened(dir.path());
-    let path = module(dir.path()).join(CHANGE_1);
-    fs::remove_file(&path).unwrap();
-    fs::write(&path, b"damaged").unwrap();
-    compute(&store, &["w"], 5);
-    let error = store.flush().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(
-        error.to_string().contains(CHANGE_1) && format!("{error:#}").contains("tcx verify --repair"),
-        "{error}"
-    );
-    let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
-    crate::repair(&module(dir.path()), &found, &mut |_, _| {}).unwrap();
-    store.flush().unwrap();
-    for store in [&store, &process(dir.path())] {
-        assert_eq!(values(store, &["x", "y", "w"]), [-1, -1, 5]);
-    }
-}
-
-#[test]
-fn a_value_that_was_put_and_dies_by_the_repair_of_an_own_change_is_a_loss() {
-    let dir = tempfile::tempdir().unwrap();
-    let (store, losses) = (opened(dir.path()), Arc::new(crate::Losses::new()));
-    let mut rows = store.lookup_to_put(keys(&["w"]), None).unwrap();
-    store.insert_for(&losses, &mut rows, &[0], column(&[5]), None).unwrap();
-    store.invalidate(&keys(&["x"])).unwrap();
-    let path = module(dir.path()).join(CHANGE_2);
-    fs::remove_file(&path).unwrap();
-    fs::write(&path, b"damaged").unwrap();
-    let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
-    crate::repair(&module(dir.path()), &found, &mut |_, _| {}).unwrap();
-    assert_eq!(store.flush_for(&losses).unwrap_err().kind(), ErrorKind::Superseded);
-    assert_eq!(values(&store, &["w"]), [-1]);
-    store.flush_for(&losses).unwrap();
-}
-
-#[test]
 fn a_newest_change_that_cannot_be_read_for_a_moment_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let fails = Arc::new(AtomicUsize::new(0));
@@ -304,118 +264,6 @@ fn a_folder_that_is_swapped_at_any_step_is_not_learned_and_takes_no_harm() {
             }
         }
         assert!(away > 3, "{away} steps");
-    }
-}
-
-/// A user removes the folder: all of it at once, or its files one by one, while one is being written.
-#[derive(Clone, Copy, Debug)]
-enum Removed {
-    AtOnce,
-    ButForWhatIsWritten,
-}
-
-fn remove(dir: &Path, how: Removed) {
-    if matches!(how, Removed::AtOnce) {
-        return drop(fs::remove_dir_all(module(dir)));
-    }
-    for name in names(dir, "").iter().filter(|name| !name.starts_with("tmp-")) {
-        fs::remove_file(module(dir).join(name)).unwrap();
-    }
-}
-
-#[test]
-fn a_folder_that_is_removed_while_a_file_is_created_is_not_left_with_a_change_alone() {
-    for how in [Removed::AtOnce, Removed::ButForWhatIsWritten] {
-        for at in 0.. {
-            let dir = in_memory();
-            drop(opened(dir.path()));
-            let (steps, from) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(usize::MAX)));
-            let (counted, begun, path) = (steps.clone(), from.clone(), dir.path().to_owned());
-            let faulty = Faulty::with(move |_, _, _| {
-                let step = counted.fetch_add(1, SeqCst).checked_sub(begun.load(SeqCst));
-                if step == Some(at) {
-                    remove(&path, how);
-                }
-                None
-            });
-            let store = with_operations(dir.path(), faulty);
-            from.store(steps.load(SeqCst), SeqCst);
-            let invalidated = store.invalidate(&keys(&["x"]));
-            let happened = steps.load(SeqCst) - from.swap(usize::MAX, SeqCst);
-            drop(store);
-            let left = names(dir.path(), "change-");
-            let zero = "change-00000000000000000000".to_owned();
-            assert!(left.is_empty() || left.contains(&zero), "{how:?} at step {at}: {left:?}");
-            assert!(invalidated.is_err() || !left.is_empty() || happened <= at + 1, "{how:?} at step {at}");
-            let again = process(dir.path());
-            compute(&again, &["x"], 2);
-            again.flush().unwrap();
-            again.invalidate(&keys(&["x"])).unwrap();
-            if happened <= at {
-                assert!(at > 8, "{at} steps");
-                break;
-            }
-        }
-    }
-}
-
-#[test]
-fn a_large_damaged_change_is_not_read_at_every_listing_and_its_repair_is_noticed_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    drop(opened(dir.path()));
-    let path = module(dir.path()).join(CHANGE_1);
-    let mut bytes = fs::read(&path).unwrap();
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    fs::remove_file(&path).unwrap();
-    fs::write(&path, bytes).unwrap();
-    let reads = Arc::new(AtomicUsize::new(0));
-    let counted = reads.clone();
-    let steps = Faulty::with(move |_, step, path| {
-        counted.fetch_add(usize::from(step == "open" && path.ends_with(CHANGE_1)), SeqCst);
-        None
-    });
-    let store = with_operations(dir.path(), steps);
-    for _ in 0..100 {
-        assert_eq!(values(&store, &["x", "y"]), [-1, -1]);
-    }
-    // Pauses double, so there are few reads even on a machine that takes minutes for this.
-    let reads = reads.load(SeqCst);
-    assert!(reads < 12, "{reads} reads");
-    compute(&store, &["w"], 5);
-    store.flush().unwrap();
-    let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
-    crate::repair(&module(dir.path()), &found, &mut |_, _| {}).unwrap();
-    assert_eq!(values(&store, &["x", "y", "w"]), [-1, -1, 5]);
-    assert!(store.core.live().changes.are_settled());
-}
-
-#[test]
-fn a_change_of_terabytes_of_holes_is_damaged_before_it_is_read() {
-    // As large as its header says, and larger.
-    for says_so in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
-        drop(opened(dir.path()));
-        let path = module(dir.path()).join(CHANGE_2);
-        let mut header = fs::read(module(dir.path()).join(CHANGE_1)).unwrap();
-        header[16] = 2;
-        let len = 1_u64 << 42;
-        if says_so {
-            header[40..48].copy_from_slice(&(len - 56).to_le_bytes());
-        }
-        fs::write(&path, header).unwrap();
-        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(len).unwrap();
-        for read_mode in [ReadMode::Map, ReadMode::Pread] {
-            let options = Options { read_mode, refresh_every: Duration::ZERO, ..Options::default() };
-            let storage = LocalStorage::new(module(dir.path()), System).reading(read_mode);
-            let store = Store::with_storage(Arc::new(storage), spec(), &options).unwrap();
-            let key = if read_mode == ReadMode::Map { "v" } else { "w" };
-            compute(&store, &[key], 5);
-            store.flush().unwrap();
-            assert_eq!(values(&store, &["x", "y", key]), [-1, -1, 5]);
-        }
-        let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
-        assert_eq!(found.iter().map(|damage| &*damage.file).collect::<Vec<_>>(), [CHANGE_2]);
     }
 }
 

@@ -1,10 +1,15 @@
-//! Calls while the folder is gone: a mount may be lost for a moment, and what is in the folder is not seen then.
+//! Calls while the folder is gone, for a moment as a mount that is lost, or for good: what is in it is not seen.
 
-use std::fs::{remove_dir_all, rename};
+use std::fs::{remove_dir_all, remove_file, rename};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::SystemTime;
 
-use crate::testing::{column, compute, keys, process, seal_all, spec, values};
+use super::folder::{in_memory, module, opened};
+use crate::testing::{
+    Faulty, column, compute, keys, names, process, seal_all, spec, values, with_operations,
+};
 use crate::{Options, Result, Store};
 
 /// A process that knows this number of changes, in a folder with a row whose value is 1000.
@@ -87,4 +92,56 @@ fn values_are_put_where_there_was_no_folder_yet() {
     own.invalidate_where(|key| key == b"y").unwrap();
     own.flush().unwrap();
     assert_eq!(values(&process(dir.path()), &["x"]), [5]);
+}
+
+/// A user removes the folder: all of it at once, or its files one by one, while one is being written.
+#[derive(Clone, Copy, Debug)]
+enum Removed {
+    AtOnce,
+    ButForWhatIsWritten,
+}
+
+fn remove(dir: &Path, how: Removed) {
+    if matches!(how, Removed::AtOnce) {
+        return drop(remove_dir_all(module(dir)));
+    }
+    for name in names(dir, "").iter().filter(|name| !name.starts_with("tmp-")) {
+        remove_file(module(dir).join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_is_removed_while_a_file_is_created_is_not_left_with_a_change_alone() {
+    for how in [Removed::AtOnce, Removed::ButForWhatIsWritten] {
+        for at in 0.. {
+            let dir = in_memory();
+            drop(opened(dir.path()));
+            let (steps, from) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(usize::MAX)));
+            let (counted, begun, path) = (steps.clone(), from.clone(), dir.path().to_owned());
+            let faulty = Faulty::with(move |_, _, _| {
+                let step = counted.fetch_add(1, SeqCst).checked_sub(begun.load(SeqCst));
+                if step == Some(at) {
+                    remove(&path, how);
+                }
+                None
+            });
+            let store = with_operations(dir.path(), faulty);
+            from.store(steps.load(SeqCst), SeqCst);
+            let invalidated = store.invalidate(&keys(&["x"]));
+            let happened = steps.load(SeqCst) - from.swap(usize::MAX, SeqCst);
+            drop(store);
+            let left = names(dir.path(), "change-");
+            let zero = "change-00000000000000000000".to_owned();
+            assert!(left.is_empty() || left.contains(&zero), "{how:?} at step {at}: {left:?}");
+            assert!(invalidated.is_err() || !left.is_empty() || happened <= at + 1, "{how:?} at step {at}");
+            let again = process(dir.path());
+            compute(&again, &["x"], 2);
+            again.flush().unwrap();
+            again.invalidate(&keys(&["x"])).unwrap();
+            if happened <= at {
+                assert!(at > 8, "{at} steps");
+                break;
+            }
+        }
+    }
 }

@@ -162,3 +162,42 @@ fn a_file_that_is_removed_before_it_is_seen_is_gone_for_good_once_what_is_stored
         assert!(is_durable.load(SeqCst), "no change names its rows, which a loss of power would bring back");
     }
 }
+
+/// A value that is put for a rejected one waits to be written: the old one is stored still.
+#[test]
+fn a_value_that_was_just_put_for_a_rejected_one_is_not_invalidated_as_an_older_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x"], 5);
+    seal_all(&store);
+    go_ahead(Duration::from_hours(2));
+    let losses = Arc::new(Losses::new());
+    let mut rows = store.lookup_to_put(keys(&["x"]), None).unwrap();
+    assert!(store.reject(&mut rows, &[0]).unwrap());
+    assert!(store.insert_for(&losses, &mut rows, &[0], column(&[7]), None).unwrap());
+    assert_eq!(values(&store, &["x"]), [7]);
+    store.invalidate_older_than(crate::sys::runtime::wall() - Duration::from_hours(1)).unwrap();
+    let own = values(&store, &["x"]);
+    let flushed = store.flush_for(&losses);
+    let fresh = values(&process(dir.path()), &["x"]);
+    assert!(flushed.is_err() || fresh == [7], "own {own:?}, flush {flushed:?}, fresh {fresh:?}");
+}
+
+/// A dead row waits in the write buffer of the process that invalidates by age.
+#[test]
+fn what_is_younger_is_not_invalidated_because_of_a_dead_row_in_the_write_buffer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, other) = (process(dir.path()), process(dir.path()));
+    go_ahead(Duration::from_secs(1));
+    compute(&store, &["w"], 1);
+    seal_all(&store);
+    compute(&other, &["x"], 5);
+    go_ahead(Duration::from_hours(2));
+    replace(&store, &RecomputeSession::new(), &["x"], 1000);
+    store.flush().unwrap();
+    assert_eq!(values(&other, &["x"]), [1000]);
+    go_ahead(Duration::from_mins(121));
+    let limit = crate::sys::runtime::wall() - Duration::from_hours(1);
+    other.invalidate_older_than(limit).unwrap();
+    assert_eq!(values(&process(dir.path()), &["x"]), [1000]);
+}

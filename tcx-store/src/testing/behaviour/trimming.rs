@@ -136,19 +136,24 @@ fn index_bytes(dir: &std::path::Path) -> u64 {
     runs.map(|name| std::fs::metadata(dir.join("m_v1").join(name)).unwrap().len()).sum()
 }
 
-#[test]
-fn a_trimmed_index_leads_to_the_rows_that_are_left_and_other_processes_leave_it_alone() {
+/// Three segments with 200 of these rows each, and one index run. The value of a row is that of the number of its segment.
+pub(super) fn three_segments(value: impl Fn(i64) -> i64) -> (tempfile::TempDir, Vec<&'static str>) {
     let dir = tempfile::tempdir().unwrap();
-    let ids: Vec<String> = (0..600).map(|row| row.to_string()).collect();
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let ids: Vec<&str> = (0..600).map(|row: i32| &*row.to_string().leak()).collect();
     let writer = process(dir.path());
-    for (value, part) in ids.chunks(200).enumerate() {
-        compute(&writer, part, value as i64);
+    for (segment, part) in (0..).zip(ids.chunks(200)) {
+        compute(&writer, part, value(segment));
         seal_all(&writer);
         std::thread::sleep(Duration::from_millis(3));
     }
-    // One run of all segments.
+    // It is merged when the writer ends.
     drop(writer);
+    (dir, ids)
+}
+
+#[test]
+fn a_trimmed_index_leads_to_the_rows_that_are_left_and_other_processes_leave_it_alone() {
+    let (dir, ids) = three_segments(|segment| segment);
     let evicting = process(dir.path());
     let with_all = process(dir.path());
     assert_eq!(values(&with_all, &ids[..1]), [0]);
@@ -182,17 +187,7 @@ fn a_trimmed_index_leads_to_the_rows_that_are_left_and_other_processes_leave_it_
 
 #[test]
 fn a_stale_index_stays_in_use_if_the_trimmed_one_cannot_be_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let ids: Vec<String> = (0..600).map(|row| row.to_string()).collect();
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let writer = process(dir.path());
-    for part in ids.chunks(200) {
-        compute(&writer, part, 7);
-        seal_all(&writer);
-        std::thread::sleep(Duration::from_millis(3));
-    }
-    // One run of all segments.
-    drop(writer);
+    let (dir, ids) = three_segments(|_| 7);
     process(dir.path()).make_room(1).unwrap();
     let fails = Arc::new(AtomicBool::new(false));
     let failing = fails.clone();
@@ -217,17 +212,7 @@ fn a_stale_index_stays_in_use_if_the_trimmed_one_cannot_be_read() {
 
 #[test]
 fn an_index_is_trimmed_although_another_process_removes_the_smaller_one_at_first() {
-    let dir = tempfile::tempdir().unwrap();
-    let ids: Vec<String> = (0..600).map(|row| row.to_string()).collect();
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let writer = process(dir.path());
-    for part in ids.chunks(200) {
-        compute(&writer, part, 7);
-        seal_all(&writer);
-        std::thread::sleep(Duration::from_millis(3));
-    }
-    // One run of all segments.
-    drop(writer);
+    let (dir, ids) = three_segments(|_| 7);
     process(dir.path()).make_room(1).unwrap();
     let other = process(dir.path());
     assert_eq!(values(&other, &ids[200..]), [7; 400]);

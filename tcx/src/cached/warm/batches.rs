@@ -142,11 +142,14 @@ pub(super) struct Progress<'a> {
     pause: Duration,
     /// How often it has flushed: everything that was computed before is durable.
     pub(super) flushes: usize,
+    /// Whether a flush has failed. It may report once that rows are lost, so a later one that succeeds says nothing of them.
+    pub(super) has_failed: bool,
 }
 
 impl<'a> Progress<'a> {
     pub(super) fn new(store: &'a Rows, bar: Bar) -> Self {
-        Self { store, bar, computed: 0, flushed: Instant::now(), pause: FLUSH_EVERY, flushes: 0 }
+        let (flushed, pause) = (Instant::now(), FLUSH_EVERY);
+        Self { store, bar, computed: 0, flushed, pause, flushes: 0, has_failed: false }
     }
 
     pub(super) fn found(&self, samples: usize) {
@@ -176,7 +179,7 @@ impl<'a> Progress<'a> {
     pub(super) fn flush<M: CachedModule>(&mut self, cached: &Cached<M>) -> Result<()> {
         let start = Instant::now();
         cached.shared().check_usable()?;
-        self.store.flush()?;
+        self.store.flush().inspect_err(|_| self.has_failed = true)?;
         self.flushed = Instant::now();
         self.pause = FLUSH_EVERY.max((self.flushed - start).saturating_mul(FLUSH_SHARE));
         self.flushes += 1;

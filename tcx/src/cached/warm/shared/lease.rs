@@ -175,6 +175,10 @@ where
         let samples = self.ids.len().and_then(|len| usize::try_from(len).ok()).unwrap_or_default();
         let mut progress = Progress::new(&rows, Bar::new(M::ID, samples, Shown::Nothing));
         let done = self.work(&mut progress, before);
+        if progress.has_failed {
+            // Others look these ranges up, and compute what they lack.
+            self.pending.clear();
+        }
         // Whatever stopped it, what is finished stays, and others need not do it again.
         let settled = self.settle(&mut progress, before);
         let stopped = done?;
