@@ -8,6 +8,7 @@ mod compaction;
 pub(super) mod compression;
 mod contention;
 mod destination;
+mod evicted_elsewhere;
 mod eviction;
 mod failed_invalidation;
 mod faults;
