@@ -29,6 +29,7 @@ mod read_ahead;
 mod reading;
 mod recompute;
 mod rejected;
+mod repaired;
 mod replaced_at_once;
 mod replaced_safely;
 mod retention;
