@@ -4,15 +4,16 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::known_tombstones::Tombstones;
 use super::merge::MergePlan;
 use super::pending::Attempt;
-use super::read::{Doubt, map, read};
+use super::read::{Doubt, map, nonce, read};
 use super::replacements::Replacement;
-use super::same::{Anchor, Origin};
+use super::same::{Anchor, Origin, repair_nonce, repairs_nonce};
 use super::table::{ChangeBytes, TombstoneTable};
 use crate::storage::Storage;
 use crate::storage::name::FileName;
@@ -235,7 +236,9 @@ impl KnownChanges {
     pub(super) fn read_next(&mut self, storage: &dyn Storage) -> Read {
         let number = self.next;
         match read(storage, number) {
-            Ok(Some(table)) if self.waits(&table) => self.doubt(number, Doubt::Failed(None)),
+            Ok(Some(table)) if self.waits(&table) || self.learn_repairs(storage, &table).is_err() => {
+                self.doubt(number, Doubt::Failed(None));
+            }
             Ok(Some(table)) => self.push_found(table),
             Ok(None) => return Read::Vanished,
             Err((doubt, what)) => {
@@ -283,7 +286,7 @@ impl KnownChanges {
             }
         }
         for table in readable {
-            if self.waits(&table) {
+            if self.waits(&table) || self.learn_repairs(storage, &table).is_err() {
                 continue;
             }
             tracing::info!(number = table.number, "change can be verified now");
@@ -301,6 +304,36 @@ impl KnownChanges {
         // The repair kills rows that this process's own change has not named.
         self.tombstones.own.remove(table.number);
         self.push(table);
+    }
+
+    /// If this change says that others were repaired, adopts the last of them, before which everything is dead: this process may have read
+    /// it before it was damaged.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one cannot be read.
+    fn learn_repairs(&mut self, storage: &dyn Storage, news: &TombstoneTable) -> io::Result<()> {
+        let Some(Origin { instance, .. }) = self.origin else { return Ok(()) };
+        if news.nonce != repairs_nonce(instance, news.number) {
+            return Ok(());
+        }
+        for number in (self.tombstones.all() + 1..news.number).rev() {
+            match nonce(storage, number) {
+                Ok(Some(found)) if found == repair_nonce(instance, number) => {}
+                // In a part of a copy, merged changes may be all there is of it.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => continue,
+            }
+            return match read(storage, number) {
+                Ok(Some(table)) if table.all == number => {
+                    self.adopt_repaired(table);
+                    Ok(())
+                }
+                Err((_, what)) => Err(io::Error::other(what)),
+                Ok(_) => Err(io::ErrorKind::NotFound.into()),
+            };
+        }
+        Ok(())
     }
 
     /// Takes in what others have written.

@@ -18,7 +18,7 @@ mod same;
 mod table;
 mod unseen;
 
-pub(crate) use check::{check_change, tombstone_for_everything};
+pub(crate) use check::{check_change, news_of_repairs, tombstone_for_everything};
 pub(crate) use create::DraftedChange;
 pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges, Needs, Shown};

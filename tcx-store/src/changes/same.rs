@@ -66,8 +66,17 @@ impl Compared {
 /// The nonce of the tombstone that a repair puts in the place of a damaged change: a process that knew the change before recognises
 /// by it that the folder is the same.
 pub(crate) fn repair_nonce(instance: Random, number: u64) -> Random {
+    derived_nonce(b"tcx repair", instance, number)
+}
+
+/// The nonce of a change by which processes learn that changes before it were repaired.
+pub(crate) fn repairs_nonce(instance: Random, number: u64) -> Random {
+    derived_nonce(b"tcx repairs", instance, number)
+}
+
+fn derived_nonce(what: &[u8], instance: Random, number: u64) -> Random {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(b"tcx repair").update(&instance.0).update(&number.to_le_bytes());
+    hasher.update(what).update(&instance.0).update(&number.to_le_bytes());
     let mut nonce = [0; 16];
     hasher.finalize_xof().fill(&mut nonce);
     Random(nonce)

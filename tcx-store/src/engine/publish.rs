@@ -44,10 +44,16 @@ impl Core {
 /// Returns an error if the segment cannot be made durable, if it does not verify when it is read back, or if the folder is not
 /// the one that was opened.
 pub(crate) fn publish_segment(core: &Core, written: WrittenSegment, hashes: KeyHashes) -> Result<()> {
-    let name = written.name;
     // After the segment was written: it gets its name only in the folder that holds it.
     check_folder(core)?;
-    publish_files(core, written, hashes)
+    let run = index_segment(core, &written, hashes);
+    publish_indexed(core, written, run)
+}
+
+/// As [`publish_segment`], of a segment whose index run is there.
+pub(crate) fn publish_indexed(core: &Core, written: WrittenSegment, run: Random) -> Result<()> {
+    let name = written.name;
+    publish_files(core, written, run)
         .map_err(|e| Error::io("cannot write a segment in", core.storage.path(), e))?;
     // Others find it only if the folder was the same all the time.
     check_folder(core).inspect_err(|_| tracing::debug!(segment = %name, "not acknowledged"))
@@ -57,8 +63,8 @@ fn check_folder(core: &Core) -> Result<()> {
     core.live().check_instance().inspect_err(|error| core.remember(error))
 }
 
-fn publish_files(core: &Core, written: WrittenSegment, hashes: KeyHashes) -> io::Result<()> {
-    let (name, run) = (written.name, index_segment(core, &written, hashes));
+fn publish_files(core: &Core, written: WrittenSegment, run: Random) -> io::Result<()> {
+    let name = written.name;
     written.publish().inspect_err(|_| forget_index(core, run))?;
     let mut live = core.live();
     let added = add_segment(&mut live, name, run);

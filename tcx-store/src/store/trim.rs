@@ -6,14 +6,13 @@ use std::sync::Arc;
 use crate::changes::instance::KnownIdentity;
 use crate::changes::{Needs, Tombstones};
 use crate::engine::Core;
-use crate::engine::publish::publish_segment;
 use crate::error::{Error, Result};
 use crate::schema::key::{KeyHashes, KeySeed};
 use crate::segment::{Piece, PieceRows, PieceSource, Segment, write_segment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
 use crate::sys::runtime::lock;
-use crate::upkeep::compaction::{hand_on_uses, may_replace};
+use crate::upkeep::compaction::{hand_on_uses, publish_replacing};
 
 impl Store {
     /// Rewrites a segment with its first `rows` live rows: the newest, if it was joined from others. The other rows are gone,
@@ -95,11 +94,10 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
     let header = core.segment_header(identity, Needs { base: *base, commit: None }, segment.born(), &inputs);
     let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Selected(&rows) };
     let written = write_segment(&*core.storage, &header, &[piece])?;
-    if !may_replace(core, identity.instance, std::slice::from_ref(segment))? {
+    let name = written.name;
+    if !publish_replacing(core, written, hashes, identity.instance, std::slice::from_ref(segment))? {
         return Ok(false);
     }
-    let name = written.name;
-    publish_segment(core, written, hashes).map_err(io::Error::other)?;
     hand_on_uses(core, std::slice::from_ref(segment), name);
     Ok(true)
 }

@@ -188,9 +188,12 @@ fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Re
 ///
 /// As [`verify`]. Also returns an error if a repair cannot be written; earlier repairs remain.
 pub fn repair(dir: &Path, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Repaired>> {
-    let again = verify(dir, progress)?;
-    let twice = again.damage.into_iter().filter(|damage| found.iter().any(|first| first.file == damage.file));
-    twice.map(|damage| repair::repair(dir, damage)).collect()
+    let again = verify(dir, progress)?.damage;
+    let is_found = |damage: &&Damage| found.iter().any(|first| first.file == damage.file);
+    let twice: Vec<Damage> = again.iter().filter(is_found).cloned().collect();
+    let repaired = twice.iter().map(|damage| repair::repair(dir, damage.clone())).collect::<Result<_>>()?;
+    repair::announce(dir, &again, &twice)?;
+    Ok(repaired)
 }
 
 /// What was repaired.

@@ -5,13 +5,64 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{Damage, DamagedFile, Repaired};
-use crate::changes::{IdentityChange, map_change, tombstone_for_everything};
+use crate::changes::{IdentityChange, check_change, map_change, news_of_repairs, tombstone_for_everything};
 use crate::error::{Error, Result};
+use crate::live::listing::Listing;
 use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};
+use crate::sys::bytes::Random;
 
 /// Where damaged segments and stray files are moved, in the module's folder.
 pub(crate) const DAMAGED: &str = "damaged";
+
+/// Processes that have read a change and later ones do not look at it again: they would go on serving rows that others take for dead, and
+/// join and merge them. So after changes were repaired, a new one makes them look. If the last of those repaired is the newest change, every
+/// process that has read it compares it anyway.
+///
+/// `damaged` are all changes that were damaged or missing, also those that are not repaired now: as long as a later one is, the number of
+/// the next change may have been given. Repairing that one says enough of those before it.
+pub(super) fn announce(dir: &Path, damaged: &[Damage], repaired: &[Damage]) -> Result<()> {
+    let last = |damage: &[Damage]| {
+        let changes = damage.iter().filter(|damage| damage.kind == DamagedFile::Change);
+        let number = |damage: &Damage| match FileName::parse(&damage.file)? {
+            FileName::Change(number) => Some(number),
+            _ => None,
+        };
+        changes.filter_map(number).max()
+    };
+    let Some(number) = last(repaired).filter(|number| last(damaged) == Some(*number)) else { return Ok(()) };
+    let name = FileName::Change(number).to_string();
+    let storage = LocalStorage::new(dir.to_owned(), System);
+    create_after(&storage, number).map_err(|e| Error::io("cannot repair", dir.join(name), e))
+}
+
+/// Creates the next change, by which processes learn of repairs up to this one. Not if there is no later one, or if merged changes say what it has said.
+fn create_after(storage: &dyn Storage, repaired: u64) -> io::Result<()> {
+    let instance = instance(storage)?;
+    loop {
+        let listed = Listing::read(storage)?.changes;
+        let is_sound = |number: &u64| {
+            let map = map_change(storage, FileName::Merged(*number));
+            map.is_ok_and(|map| map.and_then(|map| check_change(*number, map)) == Ok(Some(instance)))
+        };
+        let next =
+            (repaired + 1..u64::MAX).find(|number| !listed.changes.contains(number)).unwrap_or(u64::MAX);
+        if next == repaired + 1 || listed.merged.range(repaired..).any(is_sound) {
+            return Ok(());
+        }
+        // As before any change: no number is given twice, or left behind a gap.
+        storage.sync()?;
+        if storage.create_if_absent(&FileName::Change(next).to_string(), &news_of_repairs(instance, next))? {
+            return Ok(());
+        }
+    }
+}
+
+/// The instance of the folder.
+fn instance(storage: &dyn Storage) -> io::Result<Random> {
+    let zero = map_change(storage, FileName::Change(0))?;
+    zero.and_then(|map| IdentityChange::decode(&map)).map(|zero| zero.instance).map_err(io::Error::other)
+}
 
 pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
     let storage = LocalStorage::new(dir.to_owned(), System);
@@ -36,10 +87,9 @@ pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
 
 /// What every reader has taken the damaged change for becomes what it says: the only name that is ever written twice.
 fn replace_change(storage: &dyn Storage, number: u64) -> io::Result<()> {
-    let zero = map_change(storage, FileName::Change(0))?;
-    let zero = zero.and_then(|map| IdentityChange::decode(&map)).map_err(io::Error::other)?;
+    let bytes = tombstone_for_everything(instance(storage)?, number);
     let mut draft = storage.draft()?;
-    draft.write_all(&tombstone_for_everything(zero.instance, number))?;
+    draft.write_all(&bytes)?;
     let name = FileName::Change(number).to_string();
     if !storage.info(&name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return draft.publish(&name, true);

@@ -17,12 +17,14 @@ pub(crate) use collect::{Collected, Grace, collect, evict};
 use crate::changes::instance::KnownIdentity;
 use crate::changes::{Needs, Tombstones, now_millis};
 use crate::engine::Core;
-use crate::engine::publish::publish_segment;
+use crate::engine::publish::{forget_index, index_segment, publish_indexed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
 use crate::live::retention::AgeGroup;
 use crate::schema::key::{KeyHash, KeyHashes, KeySeed};
-use crate::segment::{Piece, PieceRows, PieceSource, Segment, Verdict, most_rows, write_segment};
+use crate::segment::{
+    Piece, PieceRows, PieceSource, Segment, Verdict, WrittenSegment, most_rows, write_segment,
+};
 use crate::sessions::uses::learn_uses;
 use crate::stats::Work;
 use crate::storage::name::SegmentName;
@@ -110,11 +112,10 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     let born = inputs.iter().map(|input| input.born()).min().unwrap_or(0);
     let header = core.segment_header(identity, Needs { base: *base, commit: None }, born, &names);
     let written = write_segment(&*core.storage, &header, &pieces)?;
-    if core.gives_up() || !may_replace(core, compaction.identity.instance, inputs)? {
+    let name = written.name;
+    if core.gives_up() || !publish_replacing(core, written, hashes, identity.instance, inputs)? {
         return Ok(false);
     }
-    let name = written.name;
-    publish_segment(core, written, hashes).map_err(io::Error::other)?;
     hand_on_uses(core, inputs, name);
     core.took(Work::Compaction, start);
     tracing::debug!(segment = %name, inputs = names.len(), "compacted");
@@ -164,13 +165,38 @@ fn damaged(segment: &Segment) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("segment {}: a key cannot be read", segment.name()))
 }
 
-/// Looks again before a segment that replaces others gets its name: whether every input is still served, in the same folder.
+/// Gives a segment that replaces these its name; `false` if one of them is not served any more.
+///
+/// What takes time is done before the last look. Another process may remove an input after it, invalidate old rows or put values for
+/// missing ones, and not see the rows that come back with the segment.
 ///
 /// # Errors
 ///
-/// Returns an error if the folder cannot be read, is another one, or cannot be synced.
-pub(crate) fn may_replace(core: &Core, instance: Random, inputs: &[Arc<Segment>]) -> io::Result<bool> {
+/// Returns an error if the folder cannot be read or written, or is another one.
+pub(crate) fn publish_replacing(
+    core: &Core,
+    mut written: WrittenSegment,
+    hashes: KeyHashes,
+    instance: Random,
+    inputs: &[Arc<Segment>],
+) -> io::Result<bool> {
+    written.sync()?;
+    if !may_replace(core, instance, inputs)? {
+        return Ok(false);
+    }
+    let run = index_segment(core, &written, hashes);
+    let may_replace = may_replace(core, instance, inputs);
+    if !matches!(may_replace, Ok(true)) {
+        forget_index(core, run);
+        return may_replace;
+    }
+    publish_indexed(core, written, run).map_err(io::Error::other).map(|()| true)
+}
+
+/// Whether every input is still served, in the same folder.
+fn may_replace(core: &Core, instance: Random, inputs: &[Arc<Segment>]) -> io::Result<bool> {
     let mut live = core.live();
+    live.changes.make_durable(&*core.storage)?;
     let refreshed = live.refresh();
     core.install(&mut live);
     match refreshed {
@@ -187,7 +213,6 @@ pub(crate) fn may_replace(core: &Core, instance: Random, inputs: &[Arc<Segment>]
         return Ok(false);
     }
     live.check_instance().map_err(io::Error::other)?;
-    live.changes.make_durable(&*core.storage)?;
     Ok(true)
 }
 
