@@ -73,7 +73,7 @@ fn nothing_is_wrong_or_lost_in_very_many_runs() {
     check_many(|seed| RUNS.into_iter().for_each(|way| check(seed, way)));
 }
 
-/// Checks the seeds that the environment names: those from TCX_MODEL_FIRST_SEED, TCX_MODEL_SEEDS of them.
+/// Checks the seeds that the environment names: those from `TCX_MODEL_FIRST_SEED`, `TCX_MODEL_SEEDS` of them.
 pub(crate) fn check_many(check: impl Fn(u64) + Copy + Send) {
     let number = |name: &str, or: u64| env::var(name).map_or(or, |value| value.parse().unwrap());
     let (first, count) = (number("TCX_MODEL_FIRST_SEED", 1_000_000), number("TCX_MODEL_SEEDS", 20_000));
