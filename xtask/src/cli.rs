@@ -33,7 +33,7 @@ commands:
   foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
   backends          test the tensor libraries besides tch: candle, ndarray and ONNX Runtime, without libtorch and with it,
-                    and the demo with candle and ONNX Runtime (not part of `test`, which has no candle: that takes minutes
+                    and the demo with candle and ONNX Runtime (`test` runs an example with each; their tests take minutes
                     to build)
   remote [--minutes M]
                     four processes with a near tier each, as four machines, fill, read, invalidate and compact one module
@@ -60,8 +60,8 @@ environment:
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            use this Python, which has pyarrow, for the tests
-  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, pytorch, model, valgrind, chromium, rsync, git, cuda,
-                        and the trials of `stress`: full, faults, fuzz, readers), or `all`
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, pytorch, model, onnxruntime, valgrind, chromium, rsync, git,
+                        cuda, and the trials of `stress`: full, faults, fuzz, readers), or `all`
 ";
 
 /// One call of this program.

@@ -1,5 +1,5 @@
-//! `cargo xtask backends`: the tensor libraries besides tch, and the demo with each of them. It is no part of `test`, which builds
-//! ndarray only: candle takes minutes to build, and ONNX Runtime is a download.
+//! `cargo xtask backends`: the tensor libraries besides tch, and the demo with each of them. `test` runs an example with
+//! candle and one with ONNX Runtime; what is here takes minutes to build.
 
 use std::path::PathBuf;
 use std::process::Command;

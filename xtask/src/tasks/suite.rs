@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use tcx_test_skips::is_required;
+
 use super::packages;
 use super::skipped::LeftOut;
 use crate::failure::{Failure, Result};
 use crate::process;
-use crate::provision::{libtorch, model, pyarrow, toolchain};
+use crate::provision::{libtorch, model, onnxruntime, pyarrow, toolchain};
 use crate::workspace::{self, Workspace};
 
 /// The examples that need neither arguments nor a model.
@@ -47,6 +49,9 @@ const WITHOUT_LIBTORCH: [&str; 5] =
 /// The smallest library, in which a part that only others need is unused.
 const NDARRAY_ALONE: [&str; 5] = ["--package", "tcx-cache", "--no-default-features", "--features", "ndarray"];
 
+/// The examples that other libraries than tch compute, built without libtorch.
+const OF_LIBRARIES: [&str; 4] = ["--package", "tcx-library-examples", "--features", "candle,ort"];
+
 /// One check with a name.
 struct Step {
     name: String,
@@ -69,7 +74,18 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if let Some(why) = pyarrow::provide(workspace)? {
         left_out.add("pyarrow", &why)?;
     }
-    let result = run_steps(&mut steps(workspace), &mut left_out);
+    let mut steps = steps(workspace);
+    steps.push(example_of_library(workspace, "candle"));
+    match onnxruntime::provide(workspace) {
+        Ok(library) => {
+            let mut step = example_of_library(workspace, "onnx");
+            step.command.env(onnxruntime::VARIABLE, library);
+            steps.push(step);
+        }
+        Err(failure) if is_required("onnxruntime") => return Err(failure),
+        Err(failure) => left_out.add("onnxruntime", &failure.to_string())?,
+    }
+    let result = run_steps(&mut steps, &mut left_out);
     eprintln!("\n{}", left_out.list()?);
     result
 }
@@ -149,6 +165,13 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     steps
 }
 
+/// An example that candle or ONNX Runtime computes.
+fn example_of_library(workspace: &Workspace, name: &str) -> Step {
+    let mut run = workspace::cargo("run");
+    run.current_dir(workspace.root()).args(OF_LIBRARIES);
+    Step::new(format!("example {name}"), run, &["--example", name])
+}
+
 /// The command `tcx` on the cache that the test of the example `minilm` has left.
 fn command_on_minilm(workspace: &Workspace, mut test: Command) -> Step {
     test.env("TCX_MINILM_CACHE", workspace.root().join("target/xtask/minilm-cache/rows"));
@@ -219,9 +242,9 @@ mod tests {
         let manifest = manifest("examples/Cargo.toml") + &manifest("examples/libraries/Cargo.toml");
         let names =
             manifest.split("[[example]]\nname = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
-        // `cargo xtask backends` runs those with candle and ONNX Runtime.
-        let mut names: Vec<&str> = names.filter(|name| !["candle", "onnx"].contains(name)).collect();
+        let mut names: Vec<&str> = names.collect();
         let mut run: Vec<&str> = examples(&workspace).into_iter().map(|(name, _)| name).collect();
+        run.extend(["candle", "onnx"]);
         names.sort_unstable();
         run.sort_unstable();
         assert_eq!(names, run);
