@@ -13,7 +13,7 @@ use super::merge::MergePlan;
 use super::pending::Attempt;
 use super::read::{Doubt, map, nonce, read};
 use super::replacements::Replacement;
-use super::same::{Anchor, Origin, repair_nonce, repairs_nonce};
+use super::same::{Anchor, Origin, repair_nonce, says_repairs};
 use super::table::{ChangeBytes, TombstoneTable};
 use crate::storage::Storage;
 use crate::storage::name::FileName;
@@ -294,44 +294,45 @@ impl KnownChanges {
         }
     }
 
-    /// A repair has put this in the place of a change that this process had read: everything before it is dead for others,
-    /// and so it is here.
+    /// A repair has put this in the place of a change that this process had read: what it kills is dead for others, and so it is here, and
+    /// what the change had committed does not count any more.
     pub(crate) fn adopt_repaired(&mut self, table: TombstoneTable) {
-        tracing::warn!(
-            number = table.number,
-            "change was damaged and repaired: older rows are no longer served"
-        );
+        let lost = if table.all == table.number { "older rows" } else { "rows that it had committed" };
+        tracing::warn!(number = table.number, "change was damaged and repaired: {lost} are no longer served");
         // The repair kills rows that this process's own change has not named.
         self.tombstones.own.remove(table.number);
         self.push(table);
     }
 
-    /// If this change says that others were repaired, adopts the last of them, before which everything is dead: this process may have read
-    /// it before it was damaged.
+    /// If this change says that others were repaired, adopts these, up to one before which everything is dead: this process may have read
+    /// them before they were damaged.
     ///
     /// # Errors
     ///
     /// Returns an error if one cannot be read.
     fn learn_repairs(&mut self, storage: &dyn Storage, news: &TombstoneTable) -> io::Result<()> {
         let Some(Origin { instance, .. }) = self.origin else { return Ok(()) };
-        if news.nonce != repairs_nonce(instance, news.number) {
+        if !says_repairs(news.nonce, instance, news.number) {
             return Ok(());
         }
         for number in (self.tombstones.all() + 1..news.number).rev() {
+            let repaired = repair_nonce(instance, number);
             match nonce(storage, number) {
-                Ok(Some(found)) if found == repair_nonce(instance, number) => {}
+                Ok(Some(found)) if found == repaired => {}
                 // In a part of a copy, merged changes may be all there is of it.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => continue,
             }
-            return match read(storage, number) {
-                Ok(Some(table)) if table.all == number => {
-                    self.adopt_repaired(table);
-                    Ok(())
-                }
-                Err((_, what)) => Err(io::Error::other(what)),
-                Ok(_) => Err(io::ErrorKind::NotFound.into()),
+            let table = match read(storage, number) {
+                Ok(Some(table)) if table.nonce == repaired => table,
+                Err((_, what)) => return Err(io::Error::other(what)),
+                Ok(_) => return Err(io::ErrorKind::NotFound.into()),
             };
+            let is_last = table.all == number;
+            self.adopt_repaired(table);
+            if is_last {
+                break;
+            }
         }
         Ok(())
     }
@@ -356,10 +357,13 @@ impl KnownChanges {
         {
             self.settle(attempt, number);
         }
-        self.next = self.next.max(number + 1);
         if table.merged_in.is_none() {
             self.nonces.insert(number, nonce);
+        } else if number >= self.next {
+            // Among the changes that are not read may be one which says that others were repaired: nonces are read again.
+            self.nonces.clear();
         }
+        self.next = self.next.max(number + 1);
         if table.merged_in.is_none() && self.anchor.is_none_or(|anchor| anchor.number <= number) {
             self.anchor = Some(Anchor { number, nonce });
         }
@@ -371,7 +375,8 @@ impl KnownChanges {
         let table = Arc::new(table);
         self.change_tombstones(|tombstones| {
             if table.merged_in.is_some() {
-                tombstones.tables.retain(|own| own.number > table.number);
+                // They may be merged by a process that did not know yet of a repair.
+                tombstones.tables.retain(|own| own.number > table.number || own.all > table.all);
             }
             let at = tombstones.tables.partition_point(|own| own.number < table.number);
             tombstones.tables.insert(at, table);

@@ -13,12 +13,13 @@ mod new_tombstone;
 mod numbers;
 mod pending;
 mod read;
+mod repaired;
 mod replacements;
 mod same;
 mod table;
 mod unseen;
 
-pub(crate) use check::{check_change, news_of_repairs, tombstone_for_everything};
+pub(crate) use check::check_change;
 pub(crate) use create::DraftedChange;
 pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges, Needs, Shown};
@@ -28,6 +29,7 @@ pub(crate) use new_tombstone::{Doomed, DoomedRow};
 pub(crate) use numbers::ChangeNumbers;
 pub(crate) use pending::{Attempt, Seen};
 pub(crate) use read::{is_of_another_version, map as map_change};
+pub(crate) use repaired::{as_merged_say, news_of_repairs, tombstone_for_everything};
 pub(crate) use replacements::{Replacement, ReplacementPlace};
 pub(crate) use same::{Compared, Origin};
 

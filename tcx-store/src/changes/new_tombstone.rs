@@ -1,5 +1,6 @@
 //! Making tombstones: of one change, and of all changes up to a number, merged.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -65,33 +66,35 @@ impl Doomed {
     /// The payload of change `number`.
     pub(super) fn payload(&self, number: u64) -> Vec<u8> {
         let entry = |hash, named, name| Entry { hash, number, named, name };
-        let (mut entries, mut lengths): (Vec<Entry<'_>>, Vec<u16>) = (Vec::new(), Vec::new());
-        match self {
-            Self::Keys(keys) => {
-                entries.extend(keys.iter().map(|key| entry(key_hash(key), Named::Key, &**key)));
-            }
+        let entries = match self {
+            Self::Keys(keys) => keys.iter().map(|key| entry(key_hash(key), Named::Key, &**key)).collect(),
             Self::Views(rows) => {
                 let views =
                     rows.iter().map(|(key, view)| (view_hash(key, *view), Named::View(*view), &**key));
-                entries.extend(views.map(|(hash, named, key)| entry(hash, named, key)));
+                views.map(|(hash, named, key)| entry(hash, named, key)).collect()
             }
-            Self::Prefix(prefix) => {
-                entries.push(entry(prefix_hash(prefix), Named::Prefix, &**prefix));
-                lengths.push(prefix.len() as u16);
-            }
-            Self::All => {}
-        }
-        entries.sort_unstable_by_key(|entry| entry.hash);
+            Self::Prefix(prefix) => vec![entry(prefix_hash(prefix), Named::Prefix, &**prefix)],
+            Self::All => Vec::new(),
+        };
         let all = if *self == Self::All { number } else { 0 };
-        let mut out = header(all, number, entries.len() as u64, &lengths);
-        let mut place = 0;
-        for entry in &entries {
-            out.extend_from_slice(&entry_bytes(entry, place));
-            place += name_len(entry);
-        }
-        out.extend(entries.iter().flat_map(name_bytes));
-        out
+        payload_of(number, all, entries)
     }
+}
+
+/// The payload of a change that kills everything before `all`, if that is not 0, and what these entries name.
+pub(super) fn payload_of(number: u64, all: u64, mut entries: Vec<Entry<'_>>) -> Vec<u8> {
+    entries.sort_unstable_by_key(|entry| entry.hash);
+    let prefixes = entries.iter().filter(|entry| entry.named == Named::Prefix);
+    let lengths: BTreeSet<u16> = prefixes.map(|entry| entry.name.len() as u16).collect();
+    let lengths: Vec<u16> = lengths.into_iter().collect();
+    let mut out = header(all, number, entries.len() as u64, &lengths);
+    let mut place = 0;
+    for entry in &entries {
+        out.extend_from_slice(&entry_bytes(entry, place));
+        place += name_len(entry);
+    }
+    out.extend(entries.iter().flat_map(name_bytes));
+    out
 }
 
 /// Writes the merged file of these tables, which hold every tombstone up to `number`.

@@ -63,15 +63,23 @@ impl Compared {
     }
 }
 
-/// The nonce of the tombstone that a repair puts in the place of a damaged change: a process that knew the change before recognises
+/// The nonce of the change that a repair puts in the place of a damaged change: a process that knew the change before recognises
 /// by it that the folder is the same.
 pub(crate) fn repair_nonce(instance: Random, number: u64) -> Random {
     derived_nonce(b"tcx repair", instance, number)
 }
 
-/// The nonce of a change by which processes learn that changes before it were repaired.
-pub(crate) fn repairs_nonce(instance: Random, number: u64) -> Random {
-    derived_nonce(b"tcx repairs", instance, number)
+/// A nonce for a change by which processes learn that changes before it were repaired. Only a half of it is derived: such a change in an
+/// older copy of the folder, of other changes, is another one.
+pub(super) fn repairs_nonce(instance: Random, number: u64) -> Random {
+    let mut nonce = Random::new();
+    nonce.0[..8].copy_from_slice(&derived_nonce(b"tcx repairs", instance, number).0[..8]);
+    nonce
+}
+
+/// Whether a change with this nonce says that changes before it were repaired.
+pub(super) fn says_repairs(nonce: Random, instance: Random, number: u64) -> bool {
+    nonce.0[..8] == derived_nonce(b"tcx repairs", instance, number).0[..8]
 }
 
 fn derived_nonce(what: &[u8], instance: Random, number: u64) -> Random {
@@ -195,9 +203,7 @@ impl Anchor {
         match read(storage, number) {
             // What was read first was misread.
             Ok(Some(table)) if table.nonce == self.nonce => Compared::Same,
-            Ok(Some(table))
-                if table.nonce == repair_nonce(origin.instance, number) && table.all == number =>
-            {
+            Ok(Some(table)) if table.nonce == repair_nonce(origin.instance, number) => {
                 Compared::Repaired(table)
             }
             Ok(Some(_)) => Compared::OtherChange(number),

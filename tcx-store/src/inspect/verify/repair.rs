@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{Damage, DamagedFile, Repaired};
-use crate::changes::{IdentityChange, check_change, map_change, news_of_repairs, tombstone_for_everything};
+use crate::changes::{IdentityChange, as_merged_say, map_change, news_of_repairs, tombstone_for_everything};
 use crate::error::{Error, Result};
 use crate::live::listing::Listing;
 use crate::storage::name::FileName;
@@ -16,8 +16,8 @@ use crate::sys::bytes::Random;
 pub(crate) const DAMAGED: &str = "damaged";
 
 /// Processes that have read a change and later ones do not look at it again: they would go on serving rows that others take for dead, and
-/// join and merge them. So after changes were repaired, a new one makes them look. If the last of those repaired is the newest change, every
-/// process that has read it compares it anyway.
+/// join and merge them. So after changes were repaired, a new one makes them look. Even if the last of those repaired was the newest:
+/// another process may have made the next one in this moment.
 ///
 /// `damaged` are all changes that were damaged or missing, also those that are not repaired now: as long as a later one is, the number of
 /// the next change may have been given. Repairing that one says enough of those before it.
@@ -36,20 +36,12 @@ pub(super) fn announce(dir: &Path, damaged: &[Damage], repaired: &[Damage]) -> R
     create_after(&storage, number).map_err(|e| Error::io("cannot repair", dir.join(name), e))
 }
 
-/// Creates the next change, by which processes learn of repairs up to this one. Not if there is no later one, or if merged changes say what it has said.
+/// Creates the next change, by which processes learn of repairs up to this one.
 fn create_after(storage: &dyn Storage, repaired: u64) -> io::Result<()> {
     let instance = instance(storage)?;
     loop {
-        let listed = Listing::read(storage)?.changes;
-        let is_sound = |number: &u64| {
-            let map = map_change(storage, FileName::Merged(*number));
-            map.is_ok_and(|map| map.and_then(|map| check_change(*number, map)) == Ok(Some(instance)))
-        };
-        let next =
-            (repaired + 1..u64::MAX).find(|number| !listed.changes.contains(number)).unwrap_or(u64::MAX);
-        if next == repaired + 1 || listed.merged.range(repaired..).any(is_sound) {
-            return Ok(());
-        }
+        let listed = Listing::read(storage)?.changes.changes;
+        let next = (repaired + 1..u64::MAX).find(|number| !listed.contains(number)).unwrap_or(u64::MAX);
         // As before any change: no number is given twice, or left behind a gap.
         storage.sync()?;
         if storage.create_if_absent(&FileName::Change(next).to_string(), &news_of_repairs(instance, next))? {
@@ -69,8 +61,7 @@ pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
     let failed = |e| Error::io("cannot repair", dir.join(&damage.file), e);
     let done = match (damage.kind, FileName::parse(&damage.file)) {
         (DamagedFile::Change, Some(FileName::Change(number @ 1..))) => {
-            replace_change(&storage, number).map_err(failed)?;
-            "replaced by a tombstone for everything before it"
+            replace_change(&storage, number).map_err(failed)?
         }
         (DamagedFile::Segment | DamagedFile::Stray, _) => {
             move_aside(dir, &damage.file).map_err(failed)?;
@@ -85,17 +76,24 @@ pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
     Ok(Repaired { damage, done: done.to_owned() })
 }
 
-/// What every reader has taken the damaged change for becomes what it says: the only name that is ever written twice.
-fn replace_change(storage: &dyn Storage, number: u64) -> io::Result<()> {
-    let bytes = tombstone_for_everything(instance(storage)?, number);
+/// What every reader has taken the damaged change for becomes what it says, or what merged changes say of it: the only name that is ever
+/// written twice. Returns what was done, in words.
+fn replace_change(storage: &dyn Storage, number: u64) -> io::Result<&'static str> {
+    let instance = instance(storage)?;
+    let (bytes, done) = match as_merged_say(storage, instance, number)? {
+        Some(bytes) => (bytes, "replaced by what merged changes say of it"),
+        None => {
+            (tombstone_for_everything(instance, number), "replaced by a tombstone for everything before it")
+        }
+    };
     let mut draft = storage.draft()?;
     draft.write_all(&bytes)?;
     let name = FileName::Change(number).to_string();
     if !storage.info(&name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return draft.publish(&name, true);
+        return draft.publish(&name, true).map(|()| done);
     }
     // Another process may give the number in this moment, or have given it: a network file system may not show it yet.
-    if draft.create(&name)? { Ok(()) } else { Err(io::Error::other("it is there now: verify again")) }
+    if draft.create(&name)? { Ok(done) } else { Err(io::Error::other("it is there now: verify again")) }
 }
 
 fn move_aside(dir: &Path, name: &str) -> io::Result<()> {

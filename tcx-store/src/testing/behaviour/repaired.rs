@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Store;
-use crate::testing::{column, compute, keys, names, process, values};
+use crate::testing::{column, compute, keys, kill_z, names, process, replace, seal_all, values};
 use crate::upkeep::tasks::merge_changes;
+use crate::{RecomputeSession, Store};
 
 fn module(dir: &Path) -> PathBuf {
     dir.join("m_v1")
@@ -46,7 +46,7 @@ fn with_changes(dir: &Path, changes: usize) -> Store {
         compute(&store, &[key], 1);
         store.flush().unwrap();
     }
-    (0..changes).for_each(|_| store.invalidate(&keys(&["other"])).unwrap());
+    (0..changes).for_each(|_| kill_z(&store));
     assert_eq!(values(&store, &["x", "y"]), [1, 1]);
     store
 }
@@ -86,7 +86,7 @@ fn rows_that_a_repair_has_killed_stay_dead_when_segments_are_joined_and_changes_
 }
 
 #[test]
-fn one_new_change_follows_several_repairs_and_the_newest_change_needs_no_other() {
+fn one_new_change_follows_the_repairs_even_that_of_the_newest_change() {
     let dir = tempfile::tempdir().unwrap();
     let store = with_changes(dir.path(), 6);
     for number in [2, 3, 5] {
@@ -97,7 +97,8 @@ fn one_new_change_follows_several_repairs_and_the_newest_change_needs_no_other()
     compute(&store, &["x"], 3);
     store.flush().unwrap();
     damage(dir.path(), 7);
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 8));
+    // Another process may make the next change in this moment.
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 9));
     for store in [&store, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [3, -1]);
     }
@@ -111,8 +112,124 @@ fn a_repaired_change_that_merged_changes_contain_kills_nothing() {
     assert_eq!(names(dir.path(), "merged-").len(), 1);
     before.invalidate(&keys(&["y"])).unwrap();
     damage(dir.path(), 4);
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 18));
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 19));
     for store in [&before, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [1, -1]);
+    }
+}
+
+/// A process that has written rows, of which change 1 has replaced x, and that then knows `changes` more.
+fn with_a_replacement(dir: &Path, changes: usize) -> Store {
+    let store = process(dir);
+    for key in ["x", "y"] {
+        compute(&store, &[key], 1);
+        seal_all(&store);
+    }
+    replace(&store, &RecomputeSession::new(), &["x"], 2);
+    seal_all(&store);
+    (0..changes).for_each(|_| kill_z(&store));
+    assert_eq!(values(&store, &["x", "y"]), [2, 1]);
+    store
+}
+
+#[test]
+fn rows_that_a_repaired_change_had_committed_are_missing_to_all_though_merged_changes_contain_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = with_a_replacement(dir.path(), 16);
+    merge_changes(&before.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    damage(dir.path(), 1);
+    assert_eq!(repair(dir.path()), 1);
+    let after = process(dir.path());
+    for store in [&before, &after] {
+        assert_eq!(values(store, &["x", "y"]), [-1, 1]);
+    }
+    put(&after, &["x"], 3);
+    for store in [&before, &after, &process(dir.path())] {
+        assert_eq!(values(store, &["x", "y"]), [3, 1]);
+    }
+}
+
+#[test]
+fn a_process_that_knows_of_a_repair_by_merged_changes_alone_serves_no_row_that_the_change_had_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = with_a_replacement(dir.path(), 1);
+    damage(dir.path(), 1);
+    assert_eq!(repair(dir.path()), 1);
+    let after = process(dir.path());
+    (0..16).for_each(|_| after.invalidate(&keys(&["other"])).unwrap());
+    merge_changes(&after.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    for store in [&before, &after] {
+        assert_eq!(values(store, &["x", "y"]), [-1, -1]);
+    }
+    put(&after, &["x"], 3);
+    for store in [&before, &after, &process(dir.path())] {
+        assert_eq!(values(store, &["x", "y"]), [3, -1]);
+    }
+}
+
+#[test]
+fn an_older_copy_that_was_repaired_as_well_is_another_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let before = with_changes(dir.path(), 3);
+    copy_files(&module(dir.path()), &module(copy.path()));
+    for folder in [&dir, &copy] {
+        process(folder.path()).invalidate(&keys(&["y"])).unwrap();
+        damage(folder.path(), 2);
+        assert_eq!(repair(folder.path()), 1);
+    }
+    before.refresh().unwrap();
+    fs::remove_dir_all(module(dir.path())).unwrap();
+    copy_files(&module(copy.path()), &module(dir.path()));
+    assert_eq!(before.refresh().unwrap_err().kind(), crate::ErrorKind::Replaced);
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in
+        fs::read_dir(from).unwrap().map(Result::unwrap).filter(|file| file.file_type().unwrap().is_file())
+    {
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_repaired_change_says_what_merged_changes_said_after_these_are_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = process(dir.path());
+    for key in ["a", "pre/b", "x", "y"] {
+        compute(&before, &[key], 1);
+        seal_all(&before);
+    }
+    before.invalidate(&keys(&["a"])).unwrap();
+    before.invalidate_prefix(b"pre/").unwrap();
+    (0..16).for_each(|_| before.invalidate(&keys(&["other"])).unwrap());
+    merge_changes(&before.core);
+    let merged = names(dir.path(), "merged-");
+    assert_eq!(merged.len(), 1);
+    (1..=3).for_each(|number| damage(dir.path(), number));
+    assert_eq!(repair(dir.path()), 3);
+    fs::remove_file(module(dir.path()).join(&merged[0])).unwrap();
+    for store in [&process(dir.path()), &before, &process(dir.path())] {
+        assert_eq!(values(store, &["a", "pre/b", "x", "y"]), [-1, -1, 1, 1]);
+    }
+}
+
+#[test]
+fn what_a_repair_has_killed_stays_dead_beside_changes_that_were_merged_without_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = with_changes(dir.path(), 16);
+    assert_eq!(names(dir.path(), "merged-").len(), 0);
+    damage(dir.path(), 2);
+    assert_eq!(repair(dir.path()), 1);
+    // This process does not know of the repair yet.
+    merge_changes(&before.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    let after = process(dir.path());
+    put(&after, &["x"], 2);
+    for store in [&before, &after, &before, &after, &process(dir.path())] {
+        assert_eq!(values(store, &["x", "y"]), [2, -1]);
     }
 }

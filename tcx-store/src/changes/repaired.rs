@@ -1,0 +1,66 @@
+//! What takes the place of a change that is damaged, and the change by which processes learn of it.
+
+use std::io;
+
+use super::new_tombstone::payload_of;
+use super::read::map;
+use super::same::{listed, repair_nonce, repairs_nonce};
+use super::table::{ChangeBytes, Entry, Named, TombstoneTable, header};
+use super::{Doomed, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS, encode};
+use crate::storage::Storage;
+use crate::storage::name::FileName;
+use crate::sys::bytes::Random;
+
+/// The bytes of a change that kills every row with a smaller base, put in the place of a damaged one of this instance.
+pub(crate) fn tombstone_for_everything(instance: Random, number: u64) -> Vec<u8> {
+    encode(number, KIND_TOMBSTONE, repair_nonce(instance, number), &Doomed::All.payload(number))
+}
+
+/// The bytes of a change that names what sound merged changes say of this one, put in its place; `None` without any. Rows that it had
+/// committed do not count any more.
+///
+/// Merged changes alone are not enough: a process that cannot read them goes by the change itself, and would take rows for dead that others
+/// serve.
+///
+/// # Errors
+///
+/// Returns an error if the folder or merged changes cannot be read.
+pub(crate) fn as_merged_say(
+    storage: &dyn Storage,
+    instance: Random,
+    number: u64,
+) -> io::Result<Option<Vec<u8>>> {
+    let Some(merged) = find_merged(storage, instance, number)? else { return Ok(None) };
+    // What later changes name as well is dead by these.
+    let all = if merged.all == number { number } else { 0 };
+    let entries: Vec<Entry<'_>> = merged.iter().filter(|entry| entry.number == number).collect();
+    let is_of_views = entries.iter().any(|entry| matches!(entry.named, Named::View(_)));
+    let kind = if is_of_views { KIND_TOMBSTONE_OF_VIEWS } else { KIND_TOMBSTONE };
+    Ok(Some(encode(number, kind, repair_nonce(instance, number), &payload_of(number, all, entries))))
+}
+
+/// The newest sound merged changes that contain this one.
+fn find_merged(storage: &dyn Storage, instance: Random, number: u64) -> io::Result<Option<TombstoneTable>> {
+    let names = listed(storage).ok_or_else(|| io::Error::other("the folder cannot be listed"))?;
+    let merged = names.iter().filter_map(|name| match name {
+        FileName::Merged(merged) => Some(*merged).filter(|merged| *merged >= number),
+        _ => None,
+    });
+    let mut merged: Vec<u64> = merged.collect();
+    merged.sort_unstable();
+    for merged in merged.into_iter().rev() {
+        let table = match map(storage, FileName::Merged(merged)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?.and_then(|map| TombstoneTable::open(merged, ChangeBytes::Mapped(map))),
+        };
+        if let Some(table) = table.ok().filter(|table| table.merged_in == Some(instance)) {
+            return Ok(Some(table));
+        }
+    }
+    Ok(None)
+}
+
+/// The bytes of a new change of this instance by which processes learn that changes before it were repaired. It kills nothing itself.
+pub(crate) fn news_of_repairs(instance: Random, number: u64) -> Vec<u8> {
+    encode(number, KIND_TOMBSTONE, repairs_nonce(instance, number), &header(0, 0, 0, &[]))
+}
