@@ -37,6 +37,7 @@ struct Inner {
     options: ClientOptions,
     counters: Arc<Counters>,
     client: PerProcess<Client>,
+    connect: Box<Connect>,
 }
 
 /// Who waits for requests.
@@ -47,6 +48,9 @@ enum Urgency {
     /// Nobody: they leave half of the requests in flight to callers.
     Later,
 }
+
+/// How a process reaches the store.
+type Connect = dyn Fn(&StoreUrl, &ClientOptions, &Arc<Counters>) -> io::Result<Arc<dyn Store>> + Send + Sync;
 
 /// What a process has of it.
 #[derive(Clone)]
@@ -80,11 +84,23 @@ impl Bucket {
     ///
     /// Returns an error if a setting is not known or is missing.
     pub fn new(url: StoreUrl, options: ClientOptions) -> io::Result<Self> {
-        let deadline = options.deadline;
-        let inner = Inner { url, options, counters: Arc::default(), client: PerProcess::new() };
-        let bucket = Self(Arc::new(inner), deadline, Urgency::Now);
+        let bucket = Self::over(url, options, connect);
         bucket.client()?;
         Ok(bucket)
+    }
+
+    /// As [`new`](Self::new), over a store that is reached in this way.
+    pub(crate) fn over(
+        url: StoreUrl,
+        options: ClientOptions,
+        connect: impl Fn(&StoreUrl, &ClientOptions, &Arc<Counters>) -> io::Result<Arc<dyn Store>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let (deadline, counters, client) = (options.deadline, Arc::default(), PerProcess::new());
+        let inner = Inner { url, options, counters, client, connect: Box::new(connect) };
+        Self(Arc::new(inner), deadline, Urgency::Now)
     }
 
     /// The same one, whose calls take at most this time with all their retries.
@@ -115,7 +131,7 @@ impl Bucket {
     }
 
     fn client(&self) -> io::Result<Client> {
-        let Inner { url, options, counters, client } = &*self.0;
+        let Inner { url, options, counters, client, connect } = &*self.0;
         let made = client.get(|| {
             let parallel = options.parallel;
             let permits = Arc::new(Semaphore::new(parallel));
@@ -144,7 +160,7 @@ impl Bucket {
         action: &str,
         name: &str,
         bytes: u64,
-        task: impl FnOnce(Client, Deadline) -> F,
+        task: impl FnOnce(Client, Deadline) -> F + Send + 'static,
     ) -> io::Result<T>
     where
         T: Send + 'static,
@@ -153,9 +169,11 @@ impl Bucket {
         let (client, deadline) = (self.client()?, self.1);
         let place = self.0.url.show(name);
         let action = action.to_owned();
-        // The time begins with the first request, not while the thread waits for its runtime.
-        let running = task(client, Deadline::new(deadline, bytes));
-        block_on(async move { running.await.map_err(|failure| failure.into_error(&action, &place)) })
+        block_on(async move {
+            // The time begins with the first request, not while the thread waits for its runtime.
+            let done = task(client, Deadline::new(deadline, bytes)).await;
+            done.map_err(|failure| failure.into_error(&action, &place))
+        })
     }
 }
 

@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tcx_store::unstable::{Mapped, Parts, ReadAt, Sealed};
+use tcx_store::unstable::{Mapped, Parts, ReadAt, Sealed, runtime};
 
 use super::reach::is_away;
 use super::windows::Windows;
@@ -94,7 +94,7 @@ impl Inner {
             return Some(parts.ranges.iter().map(|range| read_file(&file, range)).collect());
         }
         let gone = self.state(|state| state.gone.get(&parts.name).copied()).ok().flatten();
-        let is_gone = gone.is_some_and(|since| since.elapsed() < GONE_FOR);
+        let is_gone = gone.is_some_and(|since| runtime::now().duration_since(since) < GONE_FOR);
         is_gone.then(|| parts.ranges.iter().map(|_| Err(ErrorKind::NotFound.into())).collect())
     }
 
@@ -122,7 +122,7 @@ impl Inner {
             if read.iter().any(is_gone) {
                 // The next lookup that misses rows lists the folder.
                 self.vanished.fetch_add(1, Ordering::Relaxed);
-                self.state(|state| state.gone.insert(parts.name.clone(), Instant::now()))?;
+                self.state(|state| state.gone.insert(parts.name.clone(), runtime::now()))?;
             }
         }
         Ok(read.parts)

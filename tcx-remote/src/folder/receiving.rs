@@ -6,6 +6,8 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use tcx_store::unstable::runtime;
+
 use super::Inner;
 use super::fetch::{Received, is_full};
 use super::reach::is_away;
@@ -30,7 +32,7 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// These segments are not here. Returns how many threads are to be started.
     fn want(&mut self, missing: Vec<(String, u64)>) -> usize {
-        let no_room = self.no_room.filter(|(since, _)| since.elapsed() < NO_ROOM_FOR);
+        let no_room = self.no_room.filter(|(since, _)| runtime::now().duration_since(*since) < NO_ROOM_FOR);
         let has_room = |bytes: u64| no_room.is_none_or(|(_, refused)| bytes < refused);
         self.waiting = missing.into_iter().filter(|(_, bytes)| has_room(*bytes)).collect();
         let more = self.waiting.len().min(RECEIVERS).saturating_sub(self.receivers);
@@ -46,8 +48,11 @@ impl Arrivals {
     }
 
     fn refuse(&mut self, bytes: u64) {
-        let least = self.no_room.filter(|(since, _)| since.elapsed() < NO_ROOM_FOR).map(|(_, least)| least);
-        self.no_room = Some((Instant::now(), least.unwrap_or(bytes).min(bytes)));
+        let least = self
+            .no_room
+            .filter(|(since, _)| runtime::now().duration_since(*since) < NO_ROOM_FOR)
+            .map(|(_, least)| least);
+        self.no_room = Some((runtime::now(), least.unwrap_or(bytes).min(bytes)));
         self.waiting.retain(|(_, waiting)| *waiting < bytes);
     }
 }

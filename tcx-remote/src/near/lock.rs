@@ -3,8 +3,9 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tcx_store::unstable::runtime;
 
 /// So long another process is waited for. One that is stopped, and not dead, keeps its locks.
 const WAIT_AT_MOST: Duration = Duration::from_mins(2);
@@ -38,11 +39,11 @@ pub(crate) enum Attempt {
 ///
 /// Returns an error if there is no such directory, or if it cannot be written.
 pub(crate) fn lock(path: &Path) -> io::Result<Option<Lock>> {
-    let start = Instant::now();
+    let start = runtime::now();
     loop {
         match try_lock(path)? {
             Attempt::Own(lock) => return Ok(lock),
-            Attempt::Busy if start.elapsed() < WAIT_AT_MOST => sleep(PAUSE),
+            Attempt::Busy if runtime::now().duration_since(start) < WAIT_AT_MOST => pause(),
             Attempt::Busy => return Ok(None),
         }
     }
@@ -63,6 +64,13 @@ pub(crate) fn try_lock(path: &Path) -> io::Result<Attempt> {
             Ok(Attempt::Own(None))
         }
         Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn pause() {
+    // In a simulation, the holder goes on in the meantime.
+    if !runtime::wait_once() {
+        runtime::sleep(PAUSE);
     }
 }
 
