@@ -57,6 +57,22 @@ fn rows_are_read_in_the_store_if_the_near_tier_has_no_room_for_their_segment() {
 }
 
 #[test]
+fn the_requests_of_a_batch_are_made_at_the_same_time_for_all_segments() {
+    let server = Server::start();
+    let one = Machine::new(&server);
+    for part in 0..4 {
+        one.compute(&(5000 * part..5000 * (part + 1)).collect::<Vec<_>>(), part);
+        one.store().flush().unwrap();
+    }
+    let machine = Machine::limited(&server, 0);
+    server.fail(|faults| faults.latency = Duration::from_millis(200));
+    let _ = server.take_most_in_flight();
+    let keys: Vec<i64> = (0..4).map(|part| 5000 * part + 4000).collect();
+    assert_eq!(machine.values(&keys), [Some(0), Some(1), Some(2), Some(3)]);
+    assert!(server.take_most_in_flight() >= 4);
+}
+
+#[test]
 fn what_this_machine_has_computed_is_sent_and_then_read_there_if_there_is_no_room() {
     let server = Server::start();
     let mut machine = Machine::limited(&server, 0);
@@ -85,7 +101,7 @@ fn what_there_is_room_for_is_kept_and_the_rest_is_read_in_the_store() {
     let mut machine = Machine::limited(&server, 2 * bytes + bytes / 2);
     assert_eq!((machine.files("files").len(), machine.values(&keys)), (2, expected.clone()));
     assert_eq!(machine.refreshed(&keys), expected);
-    assert_eq!(machine.files("files").len(), 2, "what is there stays");
+    assert_eq!(machine.files("files").len(), 2, "existing copies stay");
     // A smaller budget in the next run.
     machine.store = None;
     machine.cache = machine.cache.clone().near_bytes(Some(bytes));
@@ -150,7 +166,7 @@ fn a_store_that_goes_away_in_the_middle_of_a_batch_makes_misses_and_forward_pass
     assert!(found.contains(&None));
     machine.compute(&others, 10);
     assert_eq!(machine.values(&others), vec![Some(10); 200]);
-    assert!(server.counts().gets - gets < 100, "nobody waits for each row");
+    assert!(server.counts().gets - gets < 100, "no lookup asks for each row");
     assert_eq!(machine.store().stats().damaged_segments, 0);
     server.fail(|faults| faults.is_away = false);
     machine.store().flush().unwrap();

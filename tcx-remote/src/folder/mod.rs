@@ -35,6 +35,7 @@ use self::changes::KnownChange;
 use self::looks::Looks;
 use self::reach::Reach;
 use self::receiving::Arrivals;
+use self::sending::Departures;
 use self::windows::Windows;
 use crate::bucket::{Bucket, Object};
 use crate::client::runtime::PerProcess;
@@ -89,6 +90,8 @@ struct State {
     is_probed: bool,
     /// When the near tier was cleaned last.
     cleaned: Option<Instant>,
+    /// What is being sent.
+    departures: Departures,
     /// What is to be received.
     arrivals: Arrivals,
     /// Segments that the store did not have when they were read there.
