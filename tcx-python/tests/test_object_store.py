@@ -222,6 +222,7 @@ def test_a_file_url_is_a_directory(tmp_path):
         ({"storage_options": {"parallel": 0}}, "`parallel`: found 0"),
         ({"storage_options": {"parallel": 1 << 64}}, "`parallel`: found 18446744073709551616"),
         ({"spool_bytes": "many"}, "`spool_bytes`: found 'many'"),
+        ({"near_bytes": -1}, "`near_bytes`: found -1"),
         ({"spool_bytes": 1 << 64}, "`spool_bytes`: found 18446744073709551616"),
     ],
 )

@@ -22,6 +22,6 @@ pub use bucket::{Bucket, Created, Object};
 pub use cache::RemoteCache;
 pub use client::requests::Requests;
 pub use copy::{Copied, Mirror, modules, pull, push};
-pub use near::place::default_near_tier;
+pub use near::place::{default_near_bytes, default_near_tier};
 pub use options::ClientOptions;
 pub use url::{Location, StoreUrl};

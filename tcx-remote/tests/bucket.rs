@@ -222,6 +222,38 @@ fn a_probe_that_cannot_be_removed_changes_no_answer() {
 }
 
 #[test]
+fn an_answer_that_stops_in_the_middle_is_read_on_by_another_request() {
+    let server = Server::start();
+    let bucket = bucket_with(&server.url("p"), options(&server).deadline(Duration::from_secs(3)));
+    let bytes: Vec<u8> = (0..3 << 20).map(|at| (at % 251) as u8).collect();
+    server.put("p/long", &bytes);
+    for fault in [Fault::Stalled(Duration::from_mins(10)), Fault::Cut] {
+        let before = (server.counts().gets, bucket.requests().received);
+        (0..3).for_each(|_| server.fail_next(Operation::Get, "long", fault));
+        assert_eq!(
+            bucket.read_range("long", 5..3_000_000).unwrap().unwrap(),
+            bytes[5..3_000_000],
+            "{fault:?}"
+        );
+        assert_eq!(server.counts().gets - before.0, 4);
+        // Each request asks for what is missing still.
+        assert!(bucket.requests().received - before.1 < 6_000_000, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_call_whose_answers_all_stop_in_the_middle_ends_at_its_deadline() {
+    let server = Server::start();
+    let bucket = bucket_with(&server.url("p"), options(&server).deadline(Duration::from_millis(600)));
+    server.put("p/long", &[7; 1000]);
+    server.fail(|faults| faults.permille = vec![(Fault::Stalled(Duration::from_mins(10)), 1000)]);
+    let start = std::time::Instant::now();
+    let failed = bucket.read_range("long", 0..1000).unwrap_err().to_string();
+    assert!(failed.contains("stopped in the middle") || failed.contains("in time"), "{failed}");
+    assert!(start.elapsed() < Duration::from_mins(5));
+}
+
+#[test]
 fn a_call_ends_at_its_deadline_and_names_the_object_but_no_credential() {
     let server = Server::start();
     let url = server.url("p");

@@ -22,7 +22,8 @@ fn a_damaged_download_is_received_again_and_one_that_stays_damaged_is_a_miss() {
         assert_eq!(Machine::new(&server).values(&[1]), [Some(10)], "{fault:?}");
         assert_eq!(server.planned(), 0);
     }
-    for _ in 0..2 {
+    // It is received twice, and then read in the store, twice as well.
+    for _ in 0..4 {
         server.fail_next(Operation::Get, "/seg-", Fault::Flipped);
     }
     let mut other = Machine::new(&server);

@@ -3,10 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::sleep;
 use std::time::Duration;
 
 use tcx_remote::{ClientOptions, Location, RemoteCache};
@@ -17,6 +18,10 @@ use tcx_test_s3::{Fault, Operation, Server};
 const WORK: &str = "TCX_TEST_WORK";
 
 fn open(url: &str, near: &Path) -> Arc<Store> {
+    open_limited(url, near, None)
+}
+
+fn open_limited(url: &str, near: &Path, near_bytes: Option<u64>) -> Arc<Store> {
     let Location::Store(url) = Location::parse(url).unwrap() else { panic!("{url} is a directory") };
     let set = |client: ClientOptions, (name, value)| client.set(name, value);
     let settings = [
@@ -27,7 +32,8 @@ fn open(url: &str, near: &Path) -> Arc<Store> {
     let client = settings.into_iter().fold(ClientOptions::default().deadline(Duration::from_secs(2)), set);
     let output = ColumnType::Dense { dtype: DType::I64, shape: &[1000] };
     let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new()).unwrap();
-    RemoteCache::new(url, near, client).unwrap().open(spec, &Options::default()).unwrap()
+    let cache = RemoteCache::new(url, near, client).unwrap().near_bytes(near_bytes);
+    cache.open(spec, &Options::default()).unwrap()
 }
 
 fn compute(store: &Store, keys: &[i64]) {
@@ -36,6 +42,23 @@ fn compute(store: &Store, keys: &[i64]) {
     let values: Vec<u8> =
         missing.iter().flat_map(|position| keys[*position].to_le_bytes().repeat(1000)).collect();
     store.insert(&mut rows, &missing, vec![Column::dense(&values)]).unwrap();
+}
+
+/// The files of the near tier whose names begin so.
+fn copies(near: &Path, start: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(near).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            // Another process may just remove it.
+            found.extend(copies(&path, start));
+        } else if path.file_name().unwrap().to_str().unwrap().starts_with(start)
+            && path.components().any(|part| part.as_os_str() == "files")
+        {
+            found.push(path);
+        }
+    }
+    found
 }
 
 fn found(store: &Store, keys: &[i64]) -> usize {
@@ -51,9 +74,15 @@ fn found(store: &Store, keys: &[i64]) -> usize {
 #[test]
 fn work_of_a_process() {
     let Ok(work) = std::env::var(WORK) else { return };
-    let [work, url, near] = work.split('|').collect::<Vec<_>>()[..] else { panic!("{work}") };
-    let store = open(url, Path::new(near));
+    let [work, url, near, near_bytes] = work.split('|').collect::<Vec<_>>()[..] else { panic!("{work}") };
+    let store = open_limited(url, Path::new(near), near_bytes.parse().ok());
     match work {
+        "receive" => {
+            while copies(Path::new(near), "seg-").is_empty() {
+                sleep(Duration::from_millis(10));
+            }
+            println!("received {}", store.stats().traffic.bytes_received);
+        }
         "read" => println!("found {}", found(&store, &(0..100).collect::<Vec<_>>())),
         "fill" => {
             // A line for each row: it is durable before the next line is read.
@@ -76,9 +105,28 @@ struct Process {
 
 impl Process {
     fn start(work: &str, url: &str, near: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        Self::limited(work, url, near, None)
+    }
+
+    fn limited(work: &str, url: &str, near: &Path, near_bytes: Option<u64>) -> Self {
+        let near_bytes = near_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
+        Self::run(Command::new(std::env::current_exe().unwrap()), work, url, near, &near_bytes)
+    }
+
+    /// One whose near tier is on a disk of its own, which is full.
+    #[cfg(target_os = "linux")]
+    fn on_a_full_disk(work: &str, url: &str, near: &Path) -> Self {
+        let script = "mount -t tmpfs -o size=256k,mode=0755 tcx-full \"$1\" && \
+            { head -c 1000000 /dev/zero > \"$1/full\" 2>/dev/null; shift; exec \"$0\" \"$@\"; }";
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).arg(near);
+        Self::run(command, work, url, near, "")
+    }
+
+    fn run(mut command: Command, work: &str, url: &str, near: &Path, near_bytes: &str) -> Self {
+        let mut child = command
             .args(["--exact", "work_of_a_process", "--nocapture"])
-            .env(WORK, format!("{work}|{url}|{}", near.display()))
+            .env(WORK, format!("{work}|{url}|{}|{near_bytes}", near.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -167,8 +215,86 @@ fn a_process_that_is_killed_while_it_receives_a_file_leaves_nothing_in_the_way()
     server.fail_next(Operation::Get, "/seg-", Fault::Late(Duration::from_mins(10)));
     let reader = Process::start("read", &server.url("p"), other.path());
     while server.planned() > 0 {
-        std::thread::sleep(Duration::from_millis(5));
+        sleep(Duration::from_millis(5));
     }
     drop(reader);
     assert_eq!(found(&open(&server.url("p"), other.path()), &keys), 100);
+}
+
+/// A store with segments of these numbers of rows.
+fn filled(server: &Server, segments: &[i64]) -> Vec<i64> {
+    let near = tempfile::tempdir().unwrap();
+    let store = open(&server.url("p"), near.path());
+    let mut keys = Vec::new();
+    for rows in segments {
+        let more: Vec<i64> = (0..*rows).map(|row| keys.len() as i64 + row).collect();
+        compute(&store, &more);
+        store.flush().unwrap();
+        keys.extend(more);
+    }
+    keys
+}
+
+#[test]
+fn processes_of_one_machine_receive_a_large_file_once_while_they_read_it() {
+    let server = Server::start();
+    filled(&server, &[1000]);
+    let near = tempfile::tempdir().unwrap();
+    server.fail(|faults| faults.latency = Duration::from_millis(50));
+    let receivers: Vec<_> =
+        (0..3).map(|_| Process::start("receive", &server.url("p"), near.path())).collect();
+    let received: u64 =
+        receivers.iter().map(|process| process.line("received ").parse::<u64>().unwrap()).sum();
+    let bytes = std::fs::metadata(&copies(near.path(), "seg-")[0]).unwrap().len();
+    assert!(received < 2 * bytes, "{received} bytes of {bytes}");
+}
+
+#[test]
+fn processes_that_race_for_the_budget_of_a_near_tier_do_not_exceed_it_and_find_all_rows() {
+    let server = Server::start();
+    let segments = [20; 5];
+    let keys = filled(&server, &segments);
+    let near = tempfile::tempdir().unwrap();
+    let budget = 400_000;
+    let readers: Vec<_> =
+        (0..4).map(|_| Process::limited("read", &server.url("p"), near.path(), Some(budget))).collect();
+    for reader in &readers {
+        assert_eq!(reader.line("found "), keys.len().to_string());
+    }
+    let kept: u64 =
+        copies(near.path(), "seg-").iter().map(|path| std::fs::metadata(path).unwrap().len()).sum();
+    assert!(kept > 0 && kept <= budget, "{kept} bytes");
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_receives_a_file_leaves_the_budget_to_others() {
+    let server = Server::start();
+    filled(&server, &[1000]);
+    let near = tempfile::tempdir().unwrap();
+    server.fail(|faults| faults.bandwidth = 2 << 20);
+    let budget = Some(9_000_000);
+    let receiver = Process::limited("receive", &server.url("p"), near.path(), budget);
+    while copies(near.path(), "get-").is_empty() {
+        sleep(Duration::from_millis(5));
+    }
+    drop(receiver);
+    server.fail(|faults| faults.bandwidth = 0);
+    assert_eq!(copies(near.path(), "seg-").len(), 0);
+    let next = Process::limited("receive", &server.url("p"), near.path(), budget);
+    next.line("received ");
+    assert_eq!((copies(near.path(), "seg-").len(), copies(near.path(), "get-").len()), (1, 0));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn rows_are_found_though_the_disk_of_the_near_tier_is_full() {
+    let namespaces = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "tcx", "/mnt"]).status();
+    if !namespaces.as_ref().is_ok_and(std::process::ExitStatus::success) {
+        return tcx_test_skips::skip("unshare", format!("a disk cannot be mounted: {namespaces:?}"));
+    }
+    let server = Server::start();
+    let keys = filled(&server, &[60, 40]);
+    let near = tempfile::tempdir().unwrap();
+    let reader = Process::on_a_full_disk("read", &server.url("p"), near.path());
+    assert_eq!(reader.line("found "), keys.len().to_string());
 }

@@ -76,8 +76,9 @@ pub use sys::notice::{Trouble, has_listener, notice, notices_on_stderr, notices_
 pub mod unstable {
     pub use crate::inspect::verify::file::verify_file;
     pub use crate::leases::contents::{Job, WorkerCounts};
-    pub use crate::storage::{Draft, FileInfo, Held, ReadAt, Sealed, Stamp, Storage, directory};
+    pub use crate::storage::{Draft, FileInfo, Held, Parts, ReadAt, Sealed, Stamp, Storage, directory};
     pub use crate::store::leases::{Comparison, JobWorker, NextRange, Sharing, WorkerFacts};
     pub use crate::store::place::Folders;
+    pub use crate::sys::disk::disk_space;
     pub use crate::sys::mmap::Mapped;
 }

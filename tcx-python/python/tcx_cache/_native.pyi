@@ -95,6 +95,7 @@ class ObjectStore:
         deadline: float | None = None,
         parallel: int | None = None,
         spool_bytes: int | None = None,
+        near_bytes: int | None = None,
     ) -> ObjectStore: ...
     @property
     def url(self) -> str: ...

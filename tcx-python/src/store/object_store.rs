@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tcx_remote::{ClientOptions, Location, RemoteCache, default_near_tier};
+use tcx_remote::{ClientOptions, Location, RemoteCache, default_near_bytes, default_near_tier};
 
 use crate::interop::error::{OrRaise, of_kind};
 use crate::schema::spec::Spec;
@@ -25,7 +25,7 @@ impl ObjectStore {
 #[pymethods]
 impl ObjectStore {
     #[new]
-    #[pyo3(signature = (url, near_tier, options, deadline=None, parallel=None, spool_bytes=None))]
+    #[pyo3(signature = (url, near_tier, options, deadline=None, parallel=None, spool_bytes=None, near_bytes=None))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -34,6 +34,7 @@ impl ObjectStore {
         deadline: Option<f64>,
         parallel: Option<usize>,
         spool_bytes: Option<u64>,
+        near_bytes: Option<u64>,
     ) -> PyResult<Self> {
         let url = match location(url)? {
             Location::Store(url) => url,
@@ -62,6 +63,8 @@ impl ObjectStore {
         };
         let near = near_tier.map_or_else(default_near_tier, Ok).map_err(failed)?;
         let mut cache = py.detach(|| RemoteCache::new(url.clone(), &near, client)).map_err(failed)?;
+        cache = cache
+            .near_bytes(near_bytes.map_or_else(default_near_bytes, |bytes| Ok(Some(bytes))).map_err(failed)?);
         if let Some(bytes) = spool_bytes {
             cache = cache.spool_bytes(bytes);
         }

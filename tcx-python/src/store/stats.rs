@@ -82,6 +82,8 @@ fn traffic<'py>(py: Python<'py>, traffic: &Traffic) -> PyResult<Bound<'py, PyDic
         ("bytes_sent", traffic.bytes_sent),
         ("bytes_received", traffic.bytes_received),
         ("waiting_files", traffic.waiting_files),
+        ("ranged_gets", traffic.ranged_gets),
+        ("ranged_bytes", traffic.ranged_bytes),
         ("waiting_bytes", traffic.waiting_bytes),
     ] {
         dict.set_item(name, value)?;

@@ -2,6 +2,7 @@
 
 mod create;
 mod list;
+mod parts;
 mod read;
 mod write;
 
@@ -29,7 +30,7 @@ pub use create::Created;
 /// The objects under one prefix of a store. Every method waits for the store, within the deadline of the
 /// [options](ClientOptions::deadline), in synchronous code and inside any runtime. Clones share their connections and counters.
 #[derive(Clone)]
-pub struct Bucket(Arc<Inner>, Duration);
+pub struct Bucket(Arc<Inner>, Duration, Urgency);
 
 struct Inner {
     url: StoreUrl,
@@ -38,12 +39,25 @@ struct Inner {
     client: PerProcess<Client>,
 }
 
+/// Who waits for requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Urgency {
+    /// A caller.
+    Now,
+    /// Nobody: they leave half of the requests in flight to callers.
+    Later,
+}
+
 /// What a process has of it.
 #[derive(Clone)]
 struct Client {
     store: Arc<dyn Store>,
-    /// Of requests in flight.
+    /// The largest number of requests in flight.
+    parallel: usize,
+    /// Of requests in flight, and of those that nobody waits for.
     permits: Arc<Semaphore>,
+    later: Arc<Semaphore>,
+    urgency: Urgency,
 }
 
 /// An object of a listing.
@@ -68,7 +82,7 @@ impl Bucket {
     pub fn new(url: StoreUrl, options: ClientOptions) -> io::Result<Self> {
         let deadline = options.deadline;
         let inner = Inner { url, options, counters: Arc::default(), client: PerProcess::new() };
-        let bucket = Self(Arc::new(inner), deadline);
+        let bucket = Self(Arc::new(inner), deadline, Urgency::Now);
         bucket.client()?;
         Ok(bucket)
     }
@@ -76,7 +90,13 @@ impl Bucket {
     /// The same one, whose calls take at most this time with all their retries.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
-        Self(self.0.clone(), deadline)
+        Self(self.0.clone(), deadline, self.2)
+    }
+
+    /// The same one, for calls that nobody waits for.
+    #[must_use]
+    pub(crate) fn in_background(&self) -> Self {
+        Self(self.0.clone(), self.1, Urgency::Later)
     }
 
     /// The longest time that a call may take, but for a second for each MiB that it transfers.
@@ -97,10 +117,13 @@ impl Bucket {
     fn client(&self) -> io::Result<Client> {
         let Inner { url, options, counters, client } = &*self.0;
         let made = client.get(|| {
-            let permits = Arc::new(Semaphore::new(options.parallel));
-            Ok(Client { store: connect(url, options, counters)?, permits })
+            let parallel = options.parallel;
+            let permits = Arc::new(Semaphore::new(parallel));
+            let later = Arc::new(Semaphore::new((parallel / 2).max(1)));
+            let store = connect(url, options, counters)?;
+            Ok(Client { store, parallel, permits, later, urgency: Urgency::Now })
         })?;
-        Ok(Client::clone(&made))
+        Ok(Client { urgency: self.2, ..Client::clone(&made) })
     }
 
     /// # Errors
@@ -148,7 +171,11 @@ impl Client {
         &self,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> object_store::Result<T> {
-        // The semaphore is never closed.
+        // The semaphores are never closed.
+        let _of_those = match self.urgency {
+            Urgency::Later => self.later.acquire().await.ok(),
+            Urgency::Now => None,
+        };
         let _permit = self.permits.acquire().await;
         request.await
     }

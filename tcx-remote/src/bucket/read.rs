@@ -54,7 +54,7 @@ impl Bucket {
             let ranges = pieces(range);
             let read = stream::iter(ranges)
                 .map(|range| read_piece(&client, deadline, &key, range))
-                .buffered(client.permits.available_permits().max(1));
+                .buffered(client.parallel);
             if_any(read.try_collect::<Vec<_>>().await.map(|pieces| pieces.concat()))
         })
     }
@@ -75,7 +75,7 @@ impl Bucket {
                     write_at(&to, &piece, at).map_err(|error| Failure::local(&error))
                 }
             });
-            let all = written.buffer_unordered(client.permits.available_permits().max(1));
+            let all = written.buffer_unordered(client.parallel);
             if_any(all.try_collect::<()>().await)
         });
         read.map(|found| found.is_some())
@@ -118,31 +118,42 @@ pub(super) async fn read(
         None => {
             let read = stream::iter(pieces(0..bytes))
                 .map(|range| read_piece(client, deadline, key, range))
-                .buffered(client.permits.available_permits().max(1));
+                .buffered(client.parallel);
             Ok(read.try_collect::<Vec<_>>().await?.concat())
         }
     }
 }
 
-/// A connection may end in the middle of an answer: then the range is read again.
-async fn read_piece(
+/// A connection may end in the middle of an answer, or nothing comes over it any more: then the rest is read.
+pub(super) async fn read_piece(
     client: &Client,
     mut deadline: Deadline,
     key: &Path,
     range: Range<u64>,
-) -> Result<bytes::Bytes, Failure> {
-    let expected = range.end - range.start;
+) -> Result<Vec<u8>, Failure> {
+    let expected = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let mut received = Vec::new();
     loop {
-        let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
-        let piece = deadline.attempt(client.request(async {
+        let rest = range.start + received.len() as u64..range.end;
+        let options = GetOptions { range: Some(GetRange::Bounded(rest)), ..GetOptions::default() };
+        let read = deadline.attempt(client.request(async {
             let answer = client.store.get_opts(key, options).await?;
-            answer.bytes().await
+            let mut body = answer.into_stream();
+            received.reserve_exact(expected - received.len());
+            while let Some(part) = deadline.next(body.next()).await? {
+                received.extend_from_slice(&part?);
+            }
+            Ok(())
         }));
-        let failure = match piece.await {
-            Ok(piece) if piece.len() as u64 == expected => return Ok(piece),
-            Ok(_) => Failure::cut_off(),
+        let failure = match read.await {
+            Ok(()) if received.len() == expected => return Ok(received),
+            Ok(()) => Failure::cut_off(),
             Err(failure) => failure,
         };
+        if received.len() >= expected {
+            // More than was asked for.
+            received.clear();
+        }
         if !failure.is_transient || !deadline.pause().await {
             return Err(failure);
         }

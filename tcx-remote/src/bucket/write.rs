@@ -11,11 +11,11 @@ use object_store::{MultipartId, ObjectStoreExt, PutPayload};
 
 use super::{Bucket, Client};
 use crate::client::error::Failure;
-use crate::client::retry::Deadline;
+use crate::client::retry::{Deadline, LARGEST_REQUEST};
 
 /// Longer objects are written in parts of this length, which is also the longest that one request writes: few requests, because each
 /// has a price.
-const PART: u64 = 32 << 20;
+const PART: u64 = LARGEST_REQUEST;
 
 /// Parts in flight together, each in memory.
 const PARTS_IN_FLIGHT: usize = 4;

@@ -11,6 +11,7 @@ use tcx_store::{Options, Spec, Store, module_of_folder};
 use crate::bucket::Bucket;
 use crate::copy::modules;
 use crate::folder::RemoteFolder;
+use crate::near::budget::Budget;
 use crate::near::{Near, place, store_folder};
 use crate::options::ClientOptions;
 use crate::url::StoreUrl;
@@ -46,6 +47,7 @@ pub struct RemoteCache {
     /// The folder of the near tier for this store.
     folder: String,
     client: ClientOptions,
+    near_bytes: Option<u64>,
     spool_bytes: u64,
 }
 
@@ -67,7 +69,16 @@ impl RemoteCache {
         std::fs::create_dir_all(near).map_err(failed)?;
         let near = near.canonicalize().map_err(failed)?;
         place::warn_of_network(&near);
-        Ok(Self { url, near, folder, client, spool_bytes: SPOOL_BYTES })
+        Ok(Self { url, near, folder, client, near_bytes: None, spool_bytes: SPOOL_BYTES })
+    }
+
+    /// The most bytes that all copies of segments in the near tier may have, those of other modules and processes included; `None`, if
+    /// nothing else is set, is as many as the disk has room for. Segments that are not kept are read in the store, the parts that are
+    /// needed. All processes that use the near tier should have the same setting: a smaller one removes copies that others have received.
+    #[must_use]
+    pub fn near_bytes(mut self, bytes: Option<u64>) -> Self {
+        self.near_bytes = bytes;
+        self
     }
 
     /// The most bytes of a module that may wait in the near tier while the store cannot be reached, 64 GiB if nothing else is set. Rows
@@ -147,9 +158,10 @@ impl Folders for Modules<'_> {
     }
 
     fn storage(&self, name: &str) -> io::Result<Arc<dyn Storage>> {
-        let RemoteCache { url, client, spool_bytes, .. } = self.cache;
+        let RemoteCache { url, near, client, near_bytes, spool_bytes, .. } = self.cache;
         let bucket = Bucket::new(url.clone(), client.clone())?;
-        let folder = RemoteFolder::new(bucket, name, self.near(name), *spool_bytes);
+        let budget = Budget::new(near, *near_bytes);
+        let folder = RemoteFolder::new(bucket, name, self.near(name), budget, *spool_bytes);
         if self.resumes {
             folder.resume();
         }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::error::Failure;
 use super::requests::ANSWER;
@@ -15,20 +15,37 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// The slowest transfer that is waited for: bytes in a second.
 const SLOWEST: u64 = 1 << 20;
 
+/// No request transfers more bytes.
+pub(crate) const LARGEST_REQUEST: u64 = 32 << 20;
+
+/// The longest time without a byte in an answer.
+const SILENCE: Duration = Duration::from_secs(10);
+
 /// The time that a call has left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
-    /// The longest time of a single try.
+    /// The longest time of a single try, and of silence in it.
     attempt: Duration,
+    silence: Duration,
     failures: u32,
 }
 
 impl Deadline {
     /// Of a call that transfers `bytes` bytes. A connection that hangs is given up early enough for another try.
     pub(crate) fn new(call: Duration, bytes: u64) -> Self {
-        let transfer = Duration::from_secs_f64(bytes as f64 / SLOWEST as f64);
-        Self { at: Instant::now() + call + transfer, attempt: call / 3 + transfer, failures: 0 }
+        let transfer = |bytes: u64| Duration::from_secs_f64(bytes as f64 / SLOWEST as f64);
+        let attempt = call / 3 + transfer(bytes.min(LARGEST_REQUEST));
+        let (at, silence) = (Instant::now() + call + transfer(bytes), (call / 6).min(SILENCE));
+        Self { at, attempt, silence, failures: 0 }
+    }
+
+    /// The next part of an answer. A connection over which nothing comes is given up long before the time of the try is over.
+    pub(crate) async fn next<T>(&self, part: impl Future<Output = T>) -> object_store::Result<T> {
+        timeout(self.silence, part).await.map_err(|_| object_store::Error::Generic {
+            store: "object store",
+            source: "the store stopped in the middle of an answer".into(),
+        })
     }
 
     /// Waits before the next try; `false` if there is no time left for one.

@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tcx_store::unstable::{Mapped, verify_file};
+use tcx_store::unstable::{Mapped, directory, verify_file};
 
 use super::Inner;
-use crate::near::lock::lock;
+use crate::bucket::Bucket;
+use crate::near::lock::{Attempt, lock, try_lock};
 
 /// Files in flight together; long ones are received in ranges that are in flight together as well.
 const FILES_IN_FLIGHT: usize = 8;
+
+/// Segments of at most this length are received before the listing that shows them returns: to open one of them in the store takes as long.
+pub(super) const SMALL: u64 = 1 << 20;
 
 /// A file that is removed unless it gets its name.
 struct Temporary(PathBuf);
@@ -23,28 +27,121 @@ impl Drop for Temporary {
     }
 }
 
+/// What became of an attempt to receive a segment.
+pub(super) enum Received {
+    /// Its copy is there. Or it arrived damaged twice, and what reads this sees the damage.
+    Here(Mapped),
+    /// The near tier has no room for it.
+    NoRoom,
+    /// Another process receives it now, or another thread.
+    Busy,
+}
+
 impl Inner {
-    /// The bytes of a segment: of the copy, of the one that waits to be sent, or of the object, which is received first.
-    pub(super) fn map_segment(&self, name: &str) -> io::Result<Mapped> {
+    /// The copy of a segment on this machine, or the one that waits to be sent.
+    pub(super) fn local(&self, name: &str) -> io::Result<Option<File>> {
         let copy = self.near.file(name);
         // A segment goes from the spool to the copies, never back.
-        for path in
-            [Some(copy.clone()), self.near.find_spooled(name), Some(copy.clone())].into_iter().flatten()
-        {
+        for path in [Some(copy.clone()), self.near.find_spooled(name), Some(copy)].into_iter().flatten() {
             match File::open(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                file => return Mapped::new(&file?),
+                file => return file.map(Some),
             }
         }
+        Ok(None)
+    }
+
+    /// The length of a segment in the store.
+    pub(super) fn length(&self, name: &str) -> io::Result<u64> {
         let listed = self.state(|state| state.listed.get(name).map(|(bytes, _)| *bytes))?;
         let bytes = match listed {
             Some(bytes) => Some(bytes),
             None => self.ask(|bucket| bucket.head(&self.key(name)))?.map(|object| object.bytes),
         };
-        self.fetch_to(name, bytes.ok_or(ErrorKind::NotFound)?, &copy)
+        bytes.ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// Receives an object, verifies it and gives the copy its name. One that is damaged twice gets no name: what reads it sees the damage.
+    /// All bytes of a segment: of the copy, of the one that waits to be sent, or of the object, which is received first. If there is no
+    /// room for it, it is in a file without a name.
+    pub(super) fn map_segment(&self, name: &str) -> io::Result<Mapped> {
+        if let Some(file) = self.local(name)? {
+            return Mapped::new(&file);
+        }
+        let bytes = self.length(name)?;
+        let alone = lock(&self.lock_of(name)?)?;
+        if let Received::Here(map) = self.receive_alone(name, bytes, &self.bucket)? {
+            return Ok(map);
+        }
+        drop(alone);
+        self.in_memory(name, bytes)
+    }
+
+    /// Receives a segment whose copy is not there, unless another process does.
+    pub(super) fn receive(&self, name: &str, bytes: u64, bucket: &Bucket) -> io::Result<Received> {
+        match try_lock(&self.lock_of(name)?)? {
+            Attempt::Own(_alone) => self.receive_alone(name, bytes, bucket),
+            Attempt::Busy => Ok(Received::Busy),
+        }
+    }
+
+    fn lock_of(&self, name: &str) -> io::Result<PathBuf> {
+        self.near.make()?;
+        Ok(self.near.lock(name))
+    }
+
+    fn receive_alone(&self, name: &str, bytes: u64, bucket: &Bucket) -> io::Result<Received> {
+        if let Some(file) = self.local(name)? {
+            // Another process was faster.
+            return Mapped::new(&file).map(Received::Here);
+        }
+        let mut is_last = false;
+        loop {
+            let Some((path, file)) = self.budget.admit(bytes, || self.near.create_arriving(name, bytes))?
+            else {
+                return Ok(Received::NoRoom);
+            };
+            let received = self.receive_to(name, bytes, bucket, (Temporary(path), file), &|from| {
+                self.budget.name(|| fs::rename(from, self.near.file(name)))
+            });
+            if !matches!(received, Ok((_, true))) {
+                self.budget.changed();
+            }
+            let (map, is_sound) = received?;
+            if is_sound || std::mem::replace(&mut is_last, true) {
+                return Ok(Received::Here(map));
+            }
+        }
+    }
+
+    /// Receives an object to a file; whether it verifies. Then the file gets its name, and otherwise it has none.
+    fn receive_to(
+        &self,
+        name: &str,
+        bytes: u64,
+        bucket: &Bucket,
+        (temporary, file): (Temporary, File),
+        rename: &dyn Fn(&Path) -> io::Result<()>,
+    ) -> io::Result<(Mapped, bool)> {
+        let file = Arc::new(file);
+        self.check_time()?;
+        if !self.noted(bucket.download(&self.key(name), bytes, &file))? {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let map = Mapped::new(&file)?;
+        if let Err(what) = verify_file(name, &map) {
+            tracing::warn!(object = %self.path().join(name).display(), "received damaged: {what}");
+            return Ok((map, false));
+        }
+        // A name must not outlive a power loss without the bytes.
+        file.sync_all()?;
+        seal(&file);
+        rename(&temporary.0)?;
+        std::mem::forget(temporary);
+        Ok((map, true))
+    }
+
+    /// Receives a change, verifies it and gives the copy its name. One that is damaged twice gets no name: what reads it sees the damage.
+    /// So does one for which the disk has no room, and is not kept.
     pub(super) fn fetch_to(&self, name: &str, bytes: u64, to: &Path) -> io::Result<Mapped> {
         self.near.make()?;
         let file_name = to.file_name().and_then(|name| name.to_str()).unwrap_or(name);
@@ -56,54 +153,54 @@ impl Inner {
         let mut is_last = false;
         loop {
             let (path, file) = self.near.create_temporary()?;
-            let (temporary, file) = (Temporary(path), Arc::new(file));
-            self.check_time()?;
-            if !self.send(|bucket| bucket.download(&self.key(name), bytes, &file))? {
-                return Err(ErrorKind::NotFound.into());
-            }
-            let map = Mapped::new(&file)?;
-            match verify_file(name, &map) {
-                Ok(()) => {
-                    // A name must not outlive a power loss without the bytes.
-                    file.sync_all()?;
-                    seal(&file);
-                    fs::rename(&temporary.0, to)?;
-                    std::mem::forget(temporary);
-                    return Ok(map);
-                }
-                Err(what) => {
-                    tracing::warn!(object = %self.path().join(name).display(), "received damaged: {what}");
-                }
-            }
-            if std::mem::replace(&mut is_last, true) {
+            let rename = |from: &Path| fs::rename(from, to);
+            let (map, is_sound) =
+                match self.receive_to(name, bytes, &self.bucket, (Temporary(path), file), &rename) {
+                    Err(error) if is_full(&error) => return self.in_memory(name, bytes),
+                    received => received?,
+                };
+            if is_sound || std::mem::replace(&mut is_last, true) {
                 return Ok(map);
             }
         }
     }
 
-    /// Receives segments that are not here, several at a time. What fails is tried again when it is opened.
-    pub(super) fn fetch_all(&self, names: &[String]) {
-        let missing: Vec<_> = names
-            .iter()
-            .filter(|name| !self.near.file(name).exists() && self.near.find_spooled(name).is_none())
-            .collect();
+    /// An object without a copy.
+    fn in_memory(&self, name: &str, bytes: u64) -> io::Result<Mapped> {
+        self.check_time()?;
+        let read = self.send(|bucket| bucket.read(&self.key(name), bytes))?;
+        directory(self.near.dir().to_owned()).map_unnamed(&read.ok_or(ErrorKind::NotFound)?)
+    }
+
+    /// Receives small segments that are not here, several at a time. What fails is read in the store.
+    pub(super) fn receive_all(&self, missing: &[(String, u64)]) {
         let next = AtomicUsize::new(0);
         let work = || {
-            while let Some(name) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if self.map_segment(name).is_err() && self.reach.is_away() {
-                    break;
+            while let Some((name, bytes)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // It takes another process a moment: what it receives is not asked for again.
+                let received = self
+                    .lock_of(name)
+                    .and_then(|path| lock(&path))
+                    .and_then(|_alone| self.receive_alone(name, *bytes, &self.bucket));
+                match received {
+                    Err(_) if self.reach.is_away() => break,
+                    Err(error) => tracing::debug!(segment = %name, "not received: {error}"),
+                    Ok(_) => {}
                 }
             }
         };
-        // A single one is received by what opens it.
-        if missing.len() > 1 {
-            std::thread::scope(|scope| {
-                for _ in 0..missing.len().min(FILES_IN_FLIGHT) {
-                    scope.spawn(work);
-                }
-            });
-        }
+        std::thread::scope(|scope| {
+            for _ in 1..missing.len().min(FILES_IN_FLIGHT) {
+                scope.spawn(work);
+            }
+            work();
+        });
     }
+}
+
+/// Whether the disk of the near tier has no room.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Makes a file read-only, as tcx leaves its files. A courtesy; some file systems refuse it.

@@ -47,7 +47,9 @@ impl Inner {
         if let Some(Kind::Segment | Kind::Change(_) | Kind::Merged(_)) = kind(name) {
             self.ask(|bucket| bucket.delete(&self.key(name)))?;
         }
-        remove(&self.near.file(name))
+        remove(&self.near.file(name))?;
+        self.budget.changed();
+        Ok(())
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Inner;
+use super::fetch::SMALL;
 use crate::copy::files::{Kind, change, kind};
 
 /// A copy whose object is gone is removed at this age: another process may have just sent it.
@@ -16,7 +18,7 @@ const CLEAN_EVERY: Duration = Duration::from_mins(10);
 impl Inner {
     /// The objects of the store, the segments that wait to be sent, and the index runs of the near tier. Nothing, if the store has no
     /// change 0: then the module does not exist.
-    pub(super) fn list(&self) -> io::Result<Vec<String>> {
+    pub(super) fn list(self: &Arc<Self>) -> io::Result<Vec<String>> {
         // A large module has many pages.
         let objects = self.ask_within(Duration::MAX, |bucket| bucket.list(&self.module, None))?;
         let listed: HashMap<_, _> =
@@ -31,6 +33,7 @@ impl Inner {
             names.iter().filter(|name| kind(name) == Some(Kind::Segment)).cloned().collect();
         let is_due = self.state(|state| {
             state.listed = listed;
+            state.gone.clear();
             let is_due = state.cleaned.is_none_or(|cleaned| cleaned.elapsed() >= CLEAN_EVERY);
             if is_due {
                 state.cleaned = Some(Instant::now());
@@ -40,10 +43,23 @@ impl Inner {
         if is_due {
             self.clean()?;
         }
-        self.fetch_all(&segments);
+        self.receive_missing(&segments)?;
         names.extend(self.waiting()?.into_iter().filter(|name| !segments.contains(name)));
         names.extend(self.near.runs()?);
         Ok(names)
+    }
+
+    /// Receives the segments that are not here: small ones now, and others while their rows are read in the store.
+    fn receive_missing(self: &Arc<Self>, segments: &[String]) -> io::Result<()> {
+        let missing = segments.iter().filter(|name| !self.is_here(name));
+        let with_length = |name: &String| {
+            self.state(|state| state.listed.get(name).map(|(bytes, _)| (name.clone(), *bytes)))
+        };
+        let missing: Vec<_> =
+            missing.map(with_length).filter_map(io::Result::transpose).collect::<io::Result<_>>()?;
+        let (small, large): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(_, bytes)| *bytes <= SMALL);
+        self.receive_all(&small);
+        self.receive_later(large)
     }
 
     /// The segments that wait to be sent, of the history that the store has: in another one, the changes that they know are not those of
@@ -67,6 +83,9 @@ impl Inner {
     fn clean(&self) -> io::Result<()> {
         let changes = self.copies()?;
         let listed: HashSet<String> = self.state(|state| state.listed.keys().cloned().collect())?;
+        if let Err(error) = self.budget.keep() {
+            tracing::debug!(near = %self.near.dir().display(), "cannot count the copies: {error}");
+        }
         self.near
             .clean(STAY, |name| listed.contains(name) || changes.iter().any(|path| path.ends_with(name)));
         Ok(())

@@ -1,6 +1,7 @@
 //! The files of one module in a store, as the engine sees them: through copies in the near tier.
 //!
-//! - **Segments** have names of their own, and their content never changes. A copy is as good as the object, so each is received once.
+//! - **Segments** have names of their own, and their content never changes. A copy is as good as the object, so each is received once. As
+//!   long as there is none, what is wanted of a segment is read in the store.
 //! - **Changes** decide which rows are right. A copy counts only if the store says that the object is the same, by its tag, at each look.
 //! - **New segments** go to the spool first, where they are durable, and are sent from there. While the store is away they stay there.
 //! - **Index runs** stay in the near tier: they are derived from segments.
@@ -8,19 +9,22 @@
 
 mod changes;
 mod draft;
+mod far;
 mod fetch;
 mod held;
 mod listing;
 mod reach;
+mod receiving;
 mod sending;
 mod shared;
 mod spool;
 mod storage;
+mod windows;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -28,9 +32,12 @@ use tcx_store::unstable::{FileInfo, Stamp};
 
 use self::changes::KnownChange;
 use self::reach::Reach;
+use self::receiving::Arrivals;
+use self::windows::Windows;
 use crate::bucket::{Bucket, Object};
 use crate::client::runtime::PerProcess;
 use crate::near::Near;
+use crate::near::budget::Budget;
 
 /// The longest time of a request that moves few bytes: a lookup may wait for it.
 const SHORT: Duration = Duration::from_secs(10);
@@ -49,11 +56,18 @@ pub(crate) struct Inner {
     /// What messages call it.
     path: PathBuf,
     near: Near,
+    budget: Budget,
     spool_bytes: u64,
     reach: Reach,
     /// Whether a thread sends what waits.
     is_sending: AtomicBool,
     state: PerProcess<Mutex<State>>,
+    windows: PerProcess<Mutex<Windows>>,
+    /// How often a segment could not be found that was read in the store.
+    vanished: AtomicU64,
+    /// Requests for parts of segments, and the bytes of these.
+    far_reads: AtomicU64,
+    far_bytes: AtomicU64,
 }
 
 /// What this process knows of the objects.
@@ -71,19 +85,28 @@ struct State {
     is_probed: bool,
     /// When the near tier was cleaned last.
     cleaned: Option<Instant>,
+    /// What is to be received.
+    arrivals: Arrivals,
+    /// Segments that the store did not have when they were read there.
+    gone: HashMap<String, Instant>,
 }
 
 impl RemoteFolder {
-    pub(crate) fn new(bucket: Bucket, module: &str, near: Near, spool_bytes: u64) -> Self {
+    pub(crate) fn new(bucket: Bucket, module: &str, near: Near, budget: Budget, spool_bytes: u64) -> Self {
         Self(Arc::new(Inner {
             path: PathBuf::from(format!("{}/{module}", bucket.url())),
             module: module.to_owned(),
             bucket,
             near,
+            budget,
             spool_bytes,
             reach: Reach::new(),
             is_sending: AtomicBool::new(false),
             state: PerProcess::new(),
+            windows: PerProcess::new(),
+            vanished: AtomicU64::new(0),
+            far_reads: AtomicU64::new(0),
+            far_bytes: AtomicU64::new(0),
         }))
     }
 }
@@ -122,7 +145,11 @@ impl Inner {
 
     /// Any request, now.
     fn send<T>(&self, request: impl FnOnce(&Bucket) -> io::Result<T>) -> io::Result<T> {
-        let answer = request(&self.bucket);
+        self.noted(request(&self.bucket))
+    }
+
+    /// An answer of the store.
+    fn noted<T>(&self, answer: io::Result<T>) -> io::Result<T> {
         self.reach.note(&answer);
         answer
     }

@@ -157,10 +157,14 @@ impl Inner {
             }
             return Err(error);
         }
-        match fs::rename(path, self.near.file(name)) {
+        let kept = self.budget.admit(*bytes, || fs::rename(path, self.near.file(name)));
+        match kept {
+            Ok(Some(())) => {}
+            // It is in the store, and read there from now on.
+            Ok(None) => super::held::remove(path)?,
             // Another process, which has waited too long for this one, has sent it as well.
             Err(error) if error.kind() == ErrorKind::NotFound && !path.exists() => {}
-            renamed => renamed?,
+            Err(error) => return Err(error),
         }
         self.state(|state| state.own.remove(name)).map(drop)
     }

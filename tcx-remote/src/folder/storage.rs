@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use tcx_store::Traffic;
-use tcx_store::unstable::{Draft, FileInfo, Held, Mapped, Stamp, Storage, directory};
+use tcx_store::unstable::{Draft, FileInfo, Held, Mapped, Parts, Sealed, Stamp, Storage, directory};
 
 use super::draft::RemoteDraft;
 use super::held::{RemoteHeld, remove};
@@ -25,9 +26,10 @@ impl Storage for RemoteFolder {
     }
 
     /// Always the same: a store has no time of its last change, and a listing a second costs money. So the engine lists when its time
-    /// for that has come, or when a caller wants it.
+    /// for that has come, when a caller wants it, or when a segment could not be found that was read in the store.
     fn stamp(&self) -> io::Result<Option<Stamp>> {
-        Ok(Some(Stamp { modified: SystemTime::UNIX_EPOCH, inode: 0 }))
+        let inode = self.0.vanished.load(Ordering::Relaxed);
+        Ok(Some(Stamp { modified: SystemTime::UNIX_EPOCH, inode }))
     }
 
     fn map(&self, name: &str) -> io::Result<Mapped> {
@@ -36,6 +38,21 @@ impl Storage for RemoteFolder {
             Some(Kind::Segment) => self.0.map_segment(name),
             Some(Kind::Run) | None => Mapped::new(&File::open(self.0.near.file(name))?),
         }
+    }
+
+    fn open(&self, name: &str) -> io::Result<Sealed> {
+        match kind(name) {
+            Some(Kind::Segment) => self.0.open_segment(name),
+            _ => self.map(name).map(Sealed::Mapped),
+        }
+    }
+
+    fn is_here(&self, name: &str) -> Option<bool> {
+        (kind(name) == Some(Kind::Segment)).then(|| self.0.is_here(name))
+    }
+
+    fn read_parts(&self, wanted: &[Parts]) -> Vec<Vec<io::Result<Vec<u8>>>> {
+        self.0.read_parts(wanted)
     }
 
     fn make(&self) -> io::Result<()> {
@@ -120,6 +137,7 @@ impl Storage for RemoteFolder {
         if kind(name) == Some(Kind::Segment) {
             // Received again when it is opened again.
             let _ = remove(&self.0.near.file(name));
+            self.0.budget.changed();
         }
     }
 
@@ -134,6 +152,8 @@ impl Storage for RemoteFolder {
             deletes,
             bytes_sent: sent,
             bytes_received: received,
+            ranged_gets: self.0.far_reads.load(Ordering::Relaxed),
+            ranged_bytes: self.0.far_bytes.load(Ordering::Relaxed),
             waiting_files: waiting.len() as u64,
             waiting_bytes: waiting.iter().map(|own| own.bytes).sum(),
         }

@@ -23,23 +23,46 @@ impl Drop for Lock {
     }
 }
 
+/// What became of an attempt to get a lock.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// It is held until this is dropped. `None` on a file system without locks: what it protects may then be done twice.
+    Own(Option<Lock>),
+    /// Another process has it, or another thread.
+    Busy,
+}
+
 /// A lock that is held until this is dropped. `None` if another process holds it for too long: what it protects may then be done twice.
 ///
 /// # Errors
 ///
 /// Returns an error if there is no such directory, or if it cannot be written.
 pub(crate) fn lock(path: &Path) -> io::Result<Option<Lock>> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     let start = Instant::now();
     loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(Lock(file))),
-            Err(TryLockError::WouldBlock) if start.elapsed() < WAIT_AT_MOST => sleep(PAUSE),
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            // A file system without locks: each process does its work.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error),
+        match try_lock(path)? {
+            Attempt::Own(lock) => return Ok(lock),
+            Attempt::Busy if start.elapsed() < WAIT_AT_MOST => sleep(PAUSE),
+            Attempt::Busy => return Ok(None),
         }
+    }
+}
+
+/// As [`lock`], without waiting.
+///
+/// # Errors
+///
+/// As [`lock`].
+pub(crate) fn try_lock(path: &Path) -> io::Result<Attempt> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Attempt::Own(Some(Lock(file)))),
+        Err(TryLockError::WouldBlock) => Ok(Attempt::Busy),
+        // A file system without locks: each process does its work.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+            Ok(Attempt::Own(None))
+        }
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! A module has one folder in it:
 //!
-//! - `files`: copies of sealed files under their names, and index runs, which are in no store; `tmp-…` are being written. A change has the
-//!   tag of its object in its name: another change of this number is another file.
+//! - `files`: copies of sealed files under their names, and index runs, which are in no store; `tmp-…` are being written, and `get-…` are
+//!   segments that are being received. A change has the tag of its object in its name: another change of this number is another file.
 //! - `spool`: segments that are not known to be in the store, in a folder that names the history they belong to;
 //! - `locks`: of one file each.
 
+pub(crate) mod budget;
 pub(crate) mod lock;
 pub(crate) mod place;
 
@@ -23,6 +24,10 @@ use crate::url::StoreUrl;
 
 /// The longest name of a folder of the near tier.
 const MOST_NAME: usize = 160;
+
+/// The names of files that are being written, and of segments that are being received, begin so.
+const TEMPORARY: &str = "tmp-";
+const ARRIVING: &str = "get-";
 
 /// Temporary files of this age are those of killed processes.
 const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
@@ -73,9 +78,26 @@ impl Near {
 
     /// A new file under a temporary name.
     pub(crate) fn create_temporary(&self) -> io::Result<(PathBuf, File)> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits).map_err(io::Error::other)?;
-        let path = self.file(&format!("tmp-{:032x}", u128::from_le_bytes(bits)));
+        self.create(&format!("{TEMPORARY}{:032x}", random()?))
+    }
+
+    /// A new file for a segment of this length that is being received. The caller has the lock of the segment: without that, the file is
+    /// one of a process that was killed.
+    pub(crate) fn create_arriving(&self, name: &str, bytes: u64) -> io::Result<(PathBuf, File)> {
+        let (path, file) = self.create(&format!("{ARRIVING}{:032x}-{name}", random()?))?;
+        file.set_len(bytes).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+        })?;
+        Ok((path, file))
+    }
+
+    /// The name of the segment that a file is being received of, if it is such a file.
+    fn arriving(name: &str) -> Option<&str> {
+        name.strip_prefix(ARRIVING)?.get(33..)
+    }
+
+    fn create(&self, name: &str) -> io::Result<(PathBuf, File)> {
+        let path = self.file(name);
         let create = || OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = match create() {
             // It was removed with all that was in it, or was not made yet.
@@ -143,7 +165,7 @@ impl Near {
         let remove_old = |dir: PathBuf, is_kept: &dyn Fn(&str) -> bool| {
             for name in names(&dir).unwrap_or_default() {
                 let path = dir.join(&name);
-                let stay = if name.starts_with("tmp-") { TEMPORARY_FILES_STAY.max(grace) } else { grace };
+                let stay = if name.starts_with(TEMPORARY) { TEMPORARY_FILES_STAY.max(grace) } else { grace };
                 if !is_kept(&name) && age(&path).is_some_and(|age| age >= stay) {
                     let _ = fs::remove_file(path);
                 }
@@ -152,6 +174,12 @@ impl Near {
         remove_old(self.files(), &|name| name.starts_with("run-") || is_kept(name));
         remove_old(self.dir.join("locks"), &|name| lock::is_held(&self.lock(name)));
     }
+}
+
+fn random() -> io::Result<u128> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).map_err(io::Error::other)?;
+    Ok(u128::from_le_bytes(bits))
 }
 
 fn age(path: &Path) -> Option<Duration> {

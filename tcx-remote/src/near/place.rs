@@ -33,6 +33,38 @@ pub fn default_near_tier() -> io::Result<PathBuf> {
     of_environment(env::var_os("TCX_NEAR_TIER"), user)
 }
 
+/// The most bytes that copies in the near tier may have, for programs whose users do not say it: those of the environment variable
+/// `TCX_NEAR_BYTES`, a number that may end in `K`, `M`, `G` or `T` (each 1024 times the one before). `None` if it is not set: as many as
+/// the disk has room for.
+///
+/// # Errors
+///
+/// Returns an error that names the variable if its value is no such number.
+pub fn default_near_bytes() -> io::Result<Option<u64>> {
+    bytes_of_environment(env::var_os("TCX_NEAR_BYTES"))
+}
+
+fn bytes_of_environment(said: Option<OsString>) -> io::Result<Option<u64>> {
+    let Some(said) = said.filter(|said| !said.is_empty()) else { return Ok(None) };
+    let bytes = said.to_str().and_then(|said| {
+        let digits = said.trim_end_matches(['K', 'M', 'G', 'T']);
+        let power = match &said[digits.len()..] {
+            "" => 0,
+            "K" => 1,
+            "M" => 2,
+            "G" => 3,
+            "T" => 4,
+            _ => return None,
+        };
+        digits.parse::<u64>().ok()?.checked_mul(1 << (10 * power))
+    });
+    let refused = || {
+        let said = said.display();
+        invalid(format!("TCX_NEAR_BYTES is `{said}`, expected a number of bytes, such as 500G"))
+    };
+    bytes.map(Some).ok_or_else(refused)
+}
+
 /// Users of services have `/`, or nothing.
 fn home() -> Option<PathBuf> {
     env::home_dir().filter(|home| home.is_absolute() && home.parent().is_some())
@@ -70,6 +102,18 @@ pub(crate) fn warn_of_network(near: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_budget_of_the_near_tier_is_what_the_variable_says_else_that_of_the_disk() {
+        let of = |said: &str| bytes_of_environment(Some(said.into()));
+        assert_eq!(bytes_of_environment(None).unwrap(), None);
+        assert_eq!((of("").unwrap(), of("0").unwrap(), of("12").unwrap()), (None, Some(0), Some(12)));
+        assert_eq!((of("3K").unwrap(), of("500G").unwrap()), (Some(3 << 10), Some(500 << 30)));
+        for said in ["G", "1.5G", "1GG", "-1", "1 G", "99999999999T"] {
+            let refused = of(said).unwrap_err().to_string();
+            assert!(refused.contains("TCX_NEAR_BYTES") && refused.contains(said), "{refused}");
+        }
+    }
 
     #[test]
     fn the_near_tier_is_where_the_variable_says_else_in_the_caches_of_the_user() {

@@ -46,8 +46,18 @@ impl Machine {
     }
 
     pub(crate) fn with(url: &str, client: ClientOptions) -> Self {
+        Self::keeping(url, client, None)
+    }
+
+    /// One whose near tier keeps copies of at most this number of bytes.
+    pub(crate) fn limited(server: &Server, near_bytes: u64) -> Self {
+        Self::keeping(&server.url("p"), options(server), Some(near_bytes))
+    }
+
+    pub(crate) fn keeping(url: &str, client: ClientOptions, near_bytes: Option<u64>) -> Self {
         let near = tempfile::tempdir().unwrap();
-        let mut machine = Self { cache: cache_at(url, near.path(), client), near, store: None };
+        let cache = cache_at(url, near.path(), client).near_bytes(near_bytes);
+        let mut machine = Self { cache, near, store: None };
         machine.open();
         machine
     }

@@ -87,6 +87,7 @@ fn server(address: &str, dir: &Path) -> Server {
             (Fault::Cut, 20),
             (Fault::Flipped, 20),
             (Fault::Late(Duration::from_millis(20)), 50),
+            (Fault::Stalled(Duration::from_millis(20)), 20),
             (Fault::Stale, 100),
         ];
     });

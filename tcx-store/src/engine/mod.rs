@@ -344,7 +344,7 @@ impl Core {
             let snapshot = self.unexpired();
             let before = (&**snapshot, &*self.storage);
             let damaged = self.read_ahead.around(lookup, destinations, before, |lookup, destinations| {
-                lookup_stored(lookup, destinations, &snapshot, &self.memory_cache)
+                lookup_stored(lookup, destinations, &snapshot, &self.memory_cache, &*self.storage)
             });
             self.counters.failed_reads.add(damaged.unread);
             // A recompute session replaces what it did not find.

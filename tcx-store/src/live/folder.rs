@@ -164,7 +164,7 @@ impl Live {
         }
         let has_new_nonces = changes.learn_nonces(&*self.storage, &self.segments.commits());
         stale |= changes.needs_listing();
-        self.has_new_files |= opened.closed;
+        self.has_new_files |= opened.closed || opened.moved;
         let is_news = !opened.names.is_empty()
             || has_new_nonces
             || changes.shown() != self.changes.shown()

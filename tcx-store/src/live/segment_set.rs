@@ -1,5 +1,7 @@
 //! The segments that this process knows, and which of them are served.
 
+mod far;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub(crate) struct Opened {
     pub(crate) closed: bool,
     /// Whether the listing was stale: one had vanished whose place none has taken.
     pub(crate) vanished: bool,
+    /// Whether one is read in another way than before: its file has come to this machine, or is not here any more.
+    pub(crate) moved: bool,
 }
 
 /// Every segment that was seen. What a listing lacks is not forgotten: a listing may be stale.
@@ -95,12 +99,15 @@ impl SegmentSet {
         let incomplete = std::mem::take(&mut self.incomplete);
         self.known.retain(|name, _| !incomplete.contains(name));
         let unlisted = unopened.keys().chain(&incomplete).filter(|name| !listed.contains(name));
-        for name in listed.iter().chain(unlisted) {
-            if !self.known.contains_key(name) {
-                let is_listed = listed.contains(name);
-                opened.vanished |= !self.open_one(*name, identity, is_listed) && is_listed;
-                opened.names.extend(self.known.contains_key(name).then_some(*name));
-            }
+        opened.moved = self.reopen_moved(identity);
+        let new: Vec<SegmentName> =
+            listed.iter().chain(unlisted).filter(|name| !self.known.contains_key(name)).copied().collect();
+        let mut far = self.open_far(&new, identity);
+        for name in &new {
+            let is_listed = listed.contains(name);
+            let file = far.remove(name).unwrap_or_else(|| self.open_file(*name, identity));
+            opened.vanished |= !self.open_one(*name, file, is_listed) && is_listed;
+            opened.names.extend(self.known.contains_key(name).then_some(*name));
         }
         let (closed, unreplaced) = self.close_vanished(listed, changes);
         Opened { closed, vanished: opened.vanished || unreplaced, ..opened }
@@ -116,9 +123,14 @@ impl SegmentSet {
         }
     }
 
-    /// Opens a segment; `false` if it is not found.
-    fn open_one(&mut self, name: SegmentName, identity: &KnownIdentity, is_listed: bool) -> bool {
-        let Err(error) = self.read(name, identity) else { return true };
+    /// Takes a segment that was opened; `false` if it was not found.
+    fn open_one(
+        &mut self,
+        name: SegmentName,
+        file: io::Result<Result<Segment, SegmentError>>,
+        is_listed: bool,
+    ) -> bool {
+        let Err(error) = self.read(name, file) else { return true };
         self.warned.warn(&*self.storage, &name.to_string(), &error);
         let is_there = error.kind() != io::ErrorKind::NotFound;
         // It was removed since it was listed, or a network file system remembers that it was not there before: the next listing tells.
@@ -131,8 +143,8 @@ impl SegmentSet {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read: nothing is known about it.
-    fn read(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
-        let opened = self.open_file(name, identity)?;
+    fn read(&mut self, name: SegmentName, file: io::Result<Result<Segment, SegmentError>>) -> io::Result<()> {
+        let opened = file?;
         match &opened {
             Ok(_) | Err(SegmentError::Failed(_)) => {}
             Err(SegmentError::Foreign(why)) => tracing::debug!(segment = %name, "not served: {why}"),
@@ -235,7 +247,8 @@ impl SegmentSet {
 
     /// A segment that this process has just written.
     pub(crate) fn add(&mut self, name: SegmentName, identity: &KnownIdentity) -> io::Result<()> {
-        self.read(name, identity)?;
+        let file = self.open_file(name, identity);
+        self.read(name, file)?;
         match self.known.get(&name) {
             Some(State::Usable(_)) => Ok(()),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the new segment does not verify")),

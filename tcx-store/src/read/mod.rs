@@ -19,6 +19,7 @@ use crate::live::snapshot::Snapshot;
 use crate::read::destination::Destinations;
 use crate::read::lookup::Lookup;
 use crate::segment::memory_cache::MemoryCache;
+use crate::storage::Storage;
 use fast_path::{FastPath, Request};
 use slow_path::SlowPath;
 
@@ -29,6 +30,7 @@ pub(crate) fn lookup_stored(
     destinations: &mut Destinations<'_, '_>,
     snapshot: &Snapshot,
     memory_cache: &MemoryCache,
+    storage: &dyn Storage,
 ) -> DamagedFiles {
     let mut rest = Vec::new();
     let mut slow = SlowPath::new(lookup, destinations, &snapshot.tombstones, memory_cache);
@@ -43,5 +45,6 @@ pub(crate) fn lookup_stored(
         // Before the next run: what the fast path leaves may be in this one.
         slow.lookup_rest(run, &rest);
     }
+    slow.lookup_far(storage);
     slow.damaged
 }

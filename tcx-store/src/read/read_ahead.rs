@@ -250,7 +250,10 @@ impl<'a> Pieces<'a> {
             open.retain(|&position| {
                 match candidate(lookup, (indexed, &table), &snapshot.tombstones, position) {
                     Some((segment, row)) => {
-                        rows.push((position, segment, row));
+                        // What is read has no pages.
+                        if segment.is_mapped() {
+                            rows.push((position, segment, row));
+                        }
                         false
                     }
                     None => true,

@@ -2,6 +2,8 @@
 //! piece, in segments that tombstones may concern, and behind candidates of another key. It takes the same steps as the fast
 //! path, several keys at a time.
 
+mod far;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use crate::read::destination::Destinations;
 use crate::read::lookup::Lookup;
 use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache, Part};
 use crate::segment::{PackedRows, Segment};
+use far::FarRow;
 
 /// Keys that take a step together: enough for memory to answer before the next step, and few enough that what was prefetched
 /// stays in the first-level cache.
@@ -42,6 +45,8 @@ pub(super) struct SlowPath<'a, 'l, 'd, 'm> {
     beyond: Vec<(usize, Place)>,
     /// Candidates, in order; empty between runs.
     unconfirmed: Vec<Unconfirmed>,
+    /// Candidates in far segments, of all runs. They are read together, when the runs were probed.
+    far: Vec<FarRow<'a>>,
 }
 
 /// A served segment to which a key has led.
@@ -83,7 +88,7 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
         memory_cache: &'a MemoryCache,
     ) -> Self {
         let (damaged, numbers, segments) = (DamagedFiles::default(), Vec::new(), Vec::new());
-        let (beyond, unconfirmed) = (Vec::new(), Vec::new());
+        let (beyond, unconfirmed, far) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             lookup,
             destinations,
@@ -95,19 +100,24 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
             segments,
             beyond,
             unconfirmed,
+            far,
         }
     }
 
     /// Looks the keys at the positions `rest` up in a run.
     pub(super) fn lookup_rest(&mut self, indexed: &'a IndexedRun, rest: &[usize]) {
+        self.begin(indexed);
+        for positions in rest.chunks(TOGETHER) {
+            self.lookup_together(indexed, positions);
+        }
+    }
+
+    fn begin(&mut self, indexed: &IndexedRun) {
         self.lookup.hash_keys(indexed.run.seed());
         // Numbers of segments mean something in their own run only.
         self.segments.clear();
         self.numbers.clear();
         self.numbers.resize(indexed.segments.len(), UNSEEN);
-        for positions in rest.chunks(TOGETHER) {
-            self.lookup_together(indexed, positions);
-        }
     }
 
     /// Looks these keys up in three steps: their lines of the index, the offsets of their candidates' keys, the keys.
@@ -202,7 +212,12 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
             number = self.add_segment(indexed, candidate.segment)?;
         }
         let (segment, row) = (self.segments[number as usize].segment, candidate.row as usize);
-        (row < segment.rows()).then(|| segment.prefetch_offsets(row))?;
+        if row >= segment.rows() {
+            return None;
+        }
+        if !segment.is_far() {
+            segment.prefetch_offsets(row);
+        }
         Some(number)
     }
 
@@ -241,6 +256,9 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
     #[inline]
     fn prefetch_row(&self, candidate: &mut Unconfirmed) {
         let segment = self.segments[candidate.segment as usize].segment;
+        if segment.is_far() {
+            return;
+        }
         let key = segment.prefetch_row(candidate.row as usize, self.lookup.wanted());
         candidate.key = key.unwrap_or(NOWHERE);
     }
@@ -249,21 +267,21 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
     #[inline]
     fn confirm_all(&mut self, indexed: &'a IndexedRun, unconfirmed: &[Unconfirmed]) {
         for candidate in unconfirmed {
-            if !self.confirm(candidate) {
-                self.confirm_another(indexed, candidate);
+            if !self.confirm(indexed, candidate) {
+                self.confirm_another(indexed, candidate.position, candidate.next);
             }
         }
     }
 
     /// Another row whose hash begins as the key's does; there is nearly never one.
     #[cold]
-    fn confirm_another(&mut self, indexed: &'a IndexedRun, first: &Unconfirmed) {
-        let (position, mut next, table) = (first.position, first.next, indexed.run.table());
+    fn confirm_another(&mut self, indexed: &'a IndexedRun, position: usize, mut next: Place) {
+        let table = indexed.run.table();
         loop {
             match self.probe_from(indexed, &table, position, next) {
                 Ok(Some(mut candidate)) => {
                     self.prefetch_row(&mut candidate);
-                    if self.confirm(&candidate) {
+                    if self.confirm(indexed, &candidate) {
                         return;
                     }
                     next = candidate.next;
@@ -284,10 +302,16 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
         self.destinations.found(candidate.position, (probed.segment.name(), candidate.row));
     }
 
-    /// Whether the candidate is the row: the same key and view, alive, and every wanted byte of it as it was written.
+    /// Whether the candidate is the row: the same key and view, alive, and every wanted byte of it as it was written. A row of a far
+    /// segment counts as the one until it was looked at.
     #[inline(never)]
-    fn confirm(&mut self, candidate: &Unconfirmed) -> bool {
+    fn confirm(&mut self, indexed: &'a IndexedRun, candidate: &Unconfirmed) -> bool {
         let (segment, row) = (self.segments[candidate.segment as usize].segment, candidate.row as usize);
+        if segment.is_far() {
+            let (position, next) = (candidate.position, candidate.next);
+            self.far.push(FarRow { indexed, segment, position, row, next });
+            return true;
+        }
         // Another thread may have found the damage since the snapshot was taken. The next one may have the row in another segment.
         if segment.is_damaged() {
             self.damaged.segments.push(segment.clone());

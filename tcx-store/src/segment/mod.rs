@@ -8,6 +8,7 @@ mod checksums;
 mod codec;
 mod columns;
 mod confirm;
+mod far;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod indirect;
@@ -43,6 +44,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow_schema::SchemaRef;
 
 pub(crate) use columns::arrow_schema;
+pub(crate) use far::read_ahead;
 #[cfg(test)]
 pub(crate) use limits::tests::MOST_ROWS;
 pub(crate) use limits::{MAX_SEGMENT_BYTES, most_rows};

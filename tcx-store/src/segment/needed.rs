@@ -20,6 +20,14 @@ pub(crate) enum Needed {
     Rest(Range<usize>),
 }
 
+impl Needed {
+    pub(super) fn range(self) -> Range<usize> {
+        match self {
+            Self::Leaf(_, range) | Self::Rest(range) => range,
+        }
+    }
+}
+
 impl Segment {
     /// The map of the file, if it is mapped.
     pub(crate) fn map(&self) -> &Mapped {
@@ -79,7 +87,7 @@ impl Segment {
         }
         let Some((batch, row)) = self.locate(row) else { return };
         let range =
-            |place: &ColumnPlace| place.offsets.and_then(|_| place.range(row, |range| self.in_map(range)));
+            |place: &ColumnPlace| place.offsets.and_then(|_| place.range(row, |range| self.verified(range)));
         if let Some(range) = range(&batch.key) {
             add(Needed::Rest(range));
         }
@@ -95,7 +103,7 @@ impl Segment {
         let (Some((keys, number)), Some((rows, _))) = (self.locate(row), self.packed_rows(row)) else {
             return;
         };
-        if let Some(key) = keys.key.range(number, |range| self.in_map(range)) {
+        if let Some(key) = keys.key.range(number, |range| self.verified(range)) {
             add(key);
         }
         let batch = self.packed_batch(rows.batch);

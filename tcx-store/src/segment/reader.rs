@@ -2,20 +2,23 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use super::open::tail_len;
 use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache, Part};
 use crate::storage::ReadAt;
 use crate::storage::name::SegmentName;
 use crate::sys::checksum::CHECKSUM_BLOCK;
+use crate::sys::runtime::{self, lock};
 use crate::sys::verified_blocks::VerifiedBlocks;
 
 /// A range of this number of bytes or more is read at once and not kept: it would push everything else aside.
-const MANY: usize = 8 * CHECKSUM_BLOCK;
+pub(super) const MANY: usize = 8 * CHECKSUM_BLOCK;
 
 /// So much of a file's end is read at first: nearly always all of its tail.
 const TAIL: usize = CHECKSUM_BLOCK;
@@ -28,11 +31,48 @@ pub(super) struct Reader {
     memory_cache: Arc<MemoryCache>,
     /// How often the file could not be read.
     failures: AtomicUsize,
+    is_far: bool,
+    ahead: Mutex<Ahead>,
+}
+
+/// What is known of the blocks of a far file.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// Those that lookups have read ahead, as long as one of them needs them.
+    blocks: HashMap<usize, Weak<CachedPart>>,
+    /// Those that did not verify though they were read twice.
+    damaged: HashSet<usize>,
+    /// Those that could not be read with others, and since when.
+    unread: HashMap<usize, Instant>,
+}
+
+/// So long a block is not asked for by itself that could not be read with others: a lookup would wait for each of its rows.
+const UNREAD_FOR: Duration = Duration::from_secs(1);
+
+/// What is known of a block of a far file.
+enum Known {
+    Nothing,
+    /// A lookup has read it ahead.
+    Here(Arc<CachedPart>),
+    Damaged,
+    /// It could not be read a moment ago.
+    Unread,
 }
 
 impl Reader {
     pub(super) fn new(file: Box<dyn ReadAt>, segment: SegmentName, memory_cache: Arc<MemoryCache>) -> Self {
-        Self { file, segment, memory_cache, failures: AtomicUsize::new(0) }
+        let (is_far, failures, ahead) = (file.is_far(), AtomicUsize::new(0), Mutex::default());
+        Self { file, segment, memory_cache, failures, is_far, ahead }
+    }
+
+    /// Whether it is on another machine.
+    pub(super) fn is_far(&self) -> bool {
+        self.is_far
+    }
+
+    /// The next read reads the file again, where bytes of it are kept that do not verify.
+    pub(super) fn forget(&self) {
+        self.file.forget();
     }
 
     /// How often the file could not be read so far. If a part is not available and this number has
@@ -55,11 +95,15 @@ impl Reader {
         match self.file.read_at(&mut bytes, range.start) {
             Ok(()) => Some(bytes),
             Err(error) => {
-                tracing::debug!(segment = %self.segment, "cannot read: {error}");
-                self.failures.fetch_add(1, Ordering::Release);
+                self.note_failure(&error);
                 None
             }
         }
+    }
+
+    pub(super) fn note_failure(&self, error: &io::Error) {
+        tracing::debug!(segment = %self.segment, "cannot read: {error}");
+        self.failures.fetch_add(1, Ordering::Release);
     }
 
     /// The tail of the file, which is not verified; nothing if it has none.
@@ -86,7 +130,7 @@ impl Reader {
             return Some(Vec::new());
         }
         let numbers = blocks.numbers(&range);
-        if range.len() >= MANY {
+        if range.len() >= MANY && !self.has_ahead(&numbers) {
             return self.read_blocks(range, numbers, blocks);
         }
         let (mut bytes, ahead) = (Vec::with_capacity(range.len()), RefCell::new(None));
@@ -107,8 +151,16 @@ impl Reader {
         blocks: &VerifiedBlocks,
         ahead: &RefCell<Option<(usize, Vec<u8>)>>,
     ) -> Option<Arc<CachedPart>> {
-        let key = CacheKey { segment: self.segment, part: Part::Block(number) };
-        self.memory_cache.get(key, || {
+        match self.known(number) {
+            Known::Here(block) => return Some(block),
+            Known::Damaged => return None,
+            Known::Unread => {
+                self.failures.fetch_add(1, Ordering::Release);
+                return None;
+            }
+            Known::Nothing => {}
+        }
+        self.memory_cache.get(self.key(number), || {
             let range = blocks.range(number)?;
             let mut ahead = ahead.borrow_mut();
             if ahead.is_none() {
@@ -117,8 +169,98 @@ impl Reader {
             }
             let (start, read) = ahead.as_ref()?;
             let block = read.get(range.start.checked_sub(*start)?..range.end.checked_sub(*start)?)?;
-            self.is_block(number, block, blocks).then(|| CachedPart::Block(block.to_vec()))
+            if self.is_block(number, block, blocks) {
+                return Some(CachedPart::Block(block.to_vec()));
+            }
+            self.read_again(number, blocks).map(CachedPart::Block)
         })
+    }
+
+    fn key(&self, number: usize) -> CacheKey {
+        CacheKey { segment: self.segment, part: Part::Block(number) }
+    }
+
+    /// A block that did not verify, if the file is far: it may have been damaged on its way, once.
+    fn read_again(&self, number: usize, blocks: &VerifiedBlocks) -> Option<Vec<u8>> {
+        if !self.is_far {
+            return None;
+        }
+        self.forget();
+        let block = self.read_raw(blocks.range(number)?)?;
+        let failures = self.failures();
+        if self.is_block(number, &block, blocks) {
+            return Some(block);
+        }
+        if self.failures() == failures {
+            self.note_damage(number);
+        }
+        None
+    }
+
+    /// What is known of a block.
+    fn known(&self, number: usize) -> Known {
+        if !self.is_far {
+            return Known::Nothing;
+        }
+        let ahead = lock(&self.ahead);
+        if ahead.damaged.contains(&number) {
+            return Known::Damaged;
+        }
+        if let Some(block) = ahead.blocks.get(&number).and_then(Weak::upgrade) {
+            return Known::Here(block);
+        }
+        let is_recent = |since: &Instant| runtime::now().duration_since(*since) < UNREAD_FOR;
+        if ahead.unread.get(&number).is_some_and(is_recent) { Known::Unread } else { Known::Nothing }
+    }
+
+    fn has_ahead(&self, numbers: &Range<usize>) -> bool {
+        self.is_far && numbers.clone().all(|number| !matches!(self.known(number), Known::Nothing))
+    }
+
+    /// A block that need not be read, which is here from now on as long as the caller has it.
+    pub(super) fn held(&self, number: usize) -> Option<Arc<CachedPart>> {
+        match self.known(number) {
+            Known::Here(block) => return Some(block),
+            Known::Damaged => return None,
+            Known::Nothing | Known::Unread => {}
+        }
+        let mut found = None;
+        self.memory_cache.find_loaded(std::iter::once((self.key(number), &mut found)));
+        found.inspect(|block| self.hold(number, block))
+    }
+
+    /// A block that was read and verified, which is here from now on as long as the caller has it. It is kept in the memory cache, if it
+    /// is to be.
+    pub(super) fn add(&self, number: usize, block: &[u8], keep: bool) -> Option<Arc<CachedPart>> {
+        let load = || Some(CachedPart::Block(block.to_vec()));
+        let part = if keep { self.memory_cache.get(self.key(number), load) } else { load().map(Arc::new) };
+        part.inspect(|part| self.hold(number, part))
+    }
+
+    fn hold(&self, number: usize, block: &Arc<CachedPart>) {
+        lock(&self.ahead).blocks.insert(number, Arc::downgrade(block));
+    }
+
+    /// A block does not verify, though it was read twice.
+    pub(super) fn note_damage(&self, number: usize) {
+        lock(&self.ahead).damaged.insert(number);
+    }
+
+    /// A block could not be read with others.
+    pub(super) fn note_unread(&self, number: usize) {
+        lock(&self.ahead).unread.insert(number, runtime::now());
+    }
+
+    /// Whether a block is known to be damaged.
+    pub(super) fn is_damaged(&self, number: usize) -> bool {
+        lock(&self.ahead).damaged.contains(&number)
+    }
+
+    /// Forgets which blocks were read ahead and are not needed any more, and which could not be read.
+    pub(super) fn tidy(&self) {
+        let mut ahead = lock(&self.ahead);
+        ahead.blocks.retain(|_, block| block.strong_count() > 0);
+        ahead.unread.clear();
     }
 
     fn is_block(&self, number: usize, block: &[u8], blocks: &VerifiedBlocks) -> bool {
@@ -134,9 +276,10 @@ impl Reader {
     ) -> Option<Vec<u8>> {
         let (first, last) = (blocks.range(numbers.start)?, blocks.range(numbers.end.checked_sub(1)?)?);
         let mut bytes = self.read_raw(first.start..last.end)?;
-        let mut good = numbers.zip(bytes.chunks(blocks.block()));
-        if !good.all(|(number, block)| self.is_block(number, block, blocks)) {
-            return None;
+        for (number, block) in numbers.zip(bytes.chunks_mut(blocks.block())) {
+            if !self.is_block(number, block, blocks) {
+                block.copy_from_slice(&self.read_again(number, blocks)?);
+            }
         }
         bytes.truncate(range.end.checked_sub(first.start)?);
         bytes.drain(..range.start.checked_sub(first.start)?);

@@ -26,6 +26,10 @@ pub struct Traffic {
     pub bytes_sent: u64,
     /// Bytes received in bodies.
     pub bytes_received: u64,
+    /// Of the requests in `gets`, those that read parts of segments of which this machine has no copy, without repeated tries.
+    pub ranged_gets: u64,
+    /// Bytes that these had to read.
+    pub ranged_bytes: u64,
     /// Files that wait on this machine to be sent now, those of other processes included.
     pub waiting_files: u64,
     /// Bytes of these.

@@ -24,7 +24,7 @@ pub(crate) use memory::MemoryStorage;
 pub use operations::Stamp;
 pub(crate) use operations::{FileOperations, System};
 pub(crate) use read_only::ReadOnlyStorage;
-pub use sealed::{ReadAt, Sealed};
+pub use sealed::{Parts, ReadAt, Sealed};
 
 use crate::stats::traffic::Traffic;
 use crate::sys::mmap::Mapped;
@@ -67,6 +67,21 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// A sealed file of which only parts may be wanted.
     fn open(&self, name: &str) -> io::Result<Sealed> {
         self.map(name).map(Sealed::Mapped)
+    }
+
+    /// Whether all bytes of a sealed file are on this machine now, where that may change: then the file is opened in another way than
+    /// before. `None` where it does not change.
+    fn is_here(&self, name: &str) -> Option<bool> {
+        let _ = name;
+        None
+    }
+
+    /// Reads parts of [far](ReadAt::is_far) files, at the same time as far as that is possible. Returns what became of each part of each
+    /// file, in this order.
+    fn read_parts(&self, wanted: &[Parts]) -> Vec<Vec<io::Result<Vec<u8>>>> {
+        let unsupported =
+            |parts: &Parts| parts.ranges.iter().map(|_| Err(io::ErrorKind::Unsupported.into())).collect();
+        wanted.iter().map(unsupported).collect()
     }
 
     /// The file of this name, to be read beside the map of it; `None` if it is not the one that is mapped, or not in a file system.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -54,6 +55,24 @@ pub trait ReadAt: Send + Sync + std::fmt::Debug {
 
     /// Fills `bytes` with those at `at`.
     fn read_at(&self, bytes: &mut [u8], at: usize) -> io::Result<()>;
+
+    /// Whether a read may be a request to another machine. Then what is needed of several places is read by
+    /// [`Storage::read_parts`](super::Storage::read_parts), which makes their requests at the same time.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// What was read does not verify: bytes that are kept of it are not used again.
+    fn forget(&self) {}
+}
+
+/// Parts of a file that are needed.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The name of the file.
+    pub name: String,
+    /// Where they are.
+    pub ranges: Vec<Range<usize>>,
 }
 
 /// A file of a directory.

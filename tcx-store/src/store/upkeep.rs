@@ -65,7 +65,7 @@ impl Store {
     /// Returns an error if the store is read-only, or if the folder cannot be listed or synced.
     pub fn collect(&self, age: Duration) -> Result<usize> {
         self.writer()?;
-        let removed = self.core.collect(age)?.removed;
+        let removed = self.core.collect_everywhere(age)?.removed;
         // There may be room again.
         self.core.note_room()?;
         Ok(removed)

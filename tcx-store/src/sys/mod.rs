@@ -7,6 +7,7 @@ pub(crate) mod bytes;
 pub(crate) mod cache_line;
 pub(crate) mod checksum;
 pub(crate) mod clock;
+pub(crate) mod disk;
 pub(crate) mod fork;
 pub(crate) mod helpers;
 pub(crate) mod memory;

@@ -60,6 +60,15 @@ impl ChecksumTable {
         (!were_verified).then(|| self.part(blocks.start).start..self.part(last).end)
     }
 
+    /// The bytes of the parts that have the checksums of these blocks, if some of them were not read yet, of a file that is not mapped.
+    fn unread(&self, blocks: Range<usize>) -> Option<Range<usize>> {
+        let number = |block: usize| block * CHECKSUM / TABLE_PART;
+        let last = blocks.end.checked_sub(1)?;
+        let parts = self.read.get(number(blocks.start)..number(last) + 1)?;
+        let are_read = parts.iter().all(|part| part.get().is_some());
+        (!are_read).then(|| self.part(blocks.start).start..self.part(last).end)
+    }
+
     /// The checksum of a block; `None` if its part cannot be read, or is damaged.
     fn get<'f>(&self, block: usize, file: impl FnOnce(Range<usize>) -> Option<Cow<'f, [u8]>>) -> Option<u64> {
         if block >= self.count {
@@ -257,6 +266,19 @@ impl VerifiedBlocks {
     /// The blocks of a range that is not empty.
     pub(crate) fn numbers(&self, range: &Range<usize>) -> Range<usize> {
         range.start >> self.shift..((range.end - 1) >> self.shift) + 1
+    }
+
+    /// The blocks of a range; `None` if it is empty, or is not one of these blocks.
+    pub(crate) fn numbers_of(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        (!range.is_empty() && range.end <= self.len).then(|| self.numbers(range))
+    }
+
+    /// What has to be read of the table of checksums to verify these blocks, where the file is not mapped.
+    pub(crate) fn unread_table(&self, blocks: Range<usize>) -> Option<Range<usize>> {
+        match &self.checksums {
+            Checksums::Known(_) => None,
+            Checksums::InFile(table) => table.unread(blocks),
+        }
     }
 
     /// Whether these are the bytes of a block. `file` reads a range of the file as it is.

@@ -167,10 +167,23 @@ impl Core {
     ///
     /// Returns an error if the folder cannot be listed or synced, or is not the one that was opened.
     pub(crate) fn collect(&self, replaced: Duration) -> Result<Collected> {
+        self.collect_of(replaced, false)
+    }
+
+    /// As [`collect`](Self::collect). Segments on other machines are read for it where that is needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`collect`](Self::collect).
+    pub(crate) fn collect_everywhere(&self, replaced: Duration) -> Result<Collected> {
+        self.collect_of(replaced, true)
+    }
+
+    fn collect_of(&self, replaced: Duration, reads_far: bool) -> Result<Collected> {
         let _alone = lock(&self.upkeep);
         let start = Instant::now();
         let temporary = TEMPORARY_FILES_STAY.max(replaced);
-        let collected = collect(self, Grace { replaced, temporary, verified_bytes: u64::MAX })?;
+        let collected = collect(self, Grace { replaced, temporary, verified_bytes: u64::MAX, reads_far })?;
         // With the segments that they led to.
         self.remove_pruned_runs();
         remove_old(&StoredLeases::new(self.storage.clone()), LEASES_STAY.max(replaced));
@@ -260,6 +273,7 @@ impl Core {
             replaced: Duration::ZERO,
             temporary: TEMPORARY_FILES_STAY,
             verified_bytes: VERIFIED_AT_THE_END,
+            reads_far: false,
         };
         let _alone = lock(&self.upkeep);
         collect(self, grace).map(drop)

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tcx_remote::{ClientOptions, Location, RemoteCache, StoreUrl, default_near_tier};
+use tcx_remote::{ClientOptions, Location, RemoteCache, StoreUrl, default_near_bytes, default_near_tier};
 use tcx_store::{Options, Spec, Store};
 
 use crate::cache::builder::CacheBuilder;
@@ -16,6 +16,7 @@ use crate::{Error, ErrorKind, Result};
 pub(super) struct RemoteSettings {
     near_tier: Option<PathBuf>,
     client: ClientOptions,
+    near_bytes: Option<u64>,
     spool_bytes: Option<u64>,
 }
 
@@ -62,7 +63,9 @@ impl RemoteSettings {
             Error::new(kind, format!("the cache at {}: {error}", path.display()))
         };
         let near = self.near_tier.clone().map_or_else(default_near_tier, Ok).map_err(failed)?;
-        let mut cache = RemoteCache::new(url, &near, self.client.clone()).map_err(failed)?;
+        let near_bytes = self.near_bytes.map_or_else(default_near_bytes, |bytes| Ok(Some(bytes)));
+        let cache = RemoteCache::new(url, &near, self.client.clone()).map_err(failed)?;
+        let mut cache = cache.near_bytes(near_bytes.map_err(failed)?);
         if let Some(bytes) = self.spool_bytes {
             cache = cache.spool_bytes(bytes);
         }
@@ -80,6 +83,7 @@ impl RemoteSettings {
 /// let cache = tcx::Cache::builder()
 ///     .near_tier("/var/cache/tcx") // on a disk of this machine
 ///     .client_options(client) // credentials come from the environment
+///     .near_bytes(500 << 30)
 ///     .spool_bytes(16 << 30)
 ///     .open("s3://features/imagenet")?;
 /// # Ok::<(), tcx::Error>(())
@@ -99,6 +103,15 @@ impl CacheBuilder {
     /// the values.
     pub fn client_options(mut self, options: ClientOptions) -> Self {
         self.remote.client = options;
+        self
+    }
+
+    /// The most bytes that all copies in the near tier of a cache in an object store may have. What is there stays, and rows of other
+    /// files are read in the store. All processes that use the near tier should have the same setting.
+    ///
+    /// Without it, it is that of the environment variable `TCX_NEAR_BYTES`, such as `500G`, else as much as the disk has room for.
+    pub fn near_bytes(mut self, bytes: u64) -> Self {
+        self.remote.near_bytes = Some(bytes);
         self
     }
 

@@ -34,6 +34,8 @@ pub enum Fault {
     Expired,
     /// The answer ends after half of its body.
     Cut,
+    /// The second half of the body comes so late.
+    Stalled(Duration),
     /// One bit of the body is wrong.
     Flipped,
     /// The answer comes so late.

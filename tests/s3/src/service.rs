@@ -87,6 +87,16 @@ fn body(bytes: Bytes, fault: Option<Fault>) -> StreamingBlob {
             let half = bytes.slice(..bytes.len() / 2);
             vec![Ok(half), Err(io::Error::from(io::ErrorKind::ConnectionReset))]
         }
+        Some(Fault::Stalled(late)) => {
+            let (first, rest) = (bytes.slice(..bytes.len() / 2), bytes.slice(bytes.len() / 2..));
+            let rest = async move {
+                tokio::time::sleep(late).await;
+                Ok(rest)
+            };
+            return StreamingBlob::wrap(
+                stream::iter([Ok::<_, io::Error>(first)]).chain(stream::once(Box::pin(rest))),
+            );
+        }
         Some(Fault::Flipped) if !bytes.is_empty() => {
             let mut bytes = bytes.to_vec();
             let middle = bytes.len() / 2;

@@ -15,11 +15,15 @@ from .object_store import ObjectStore
 Place = Union[str, _native.Memory, ObjectStore]
 
 #: The settings of a cache in an object store.
-OF_STORES = frozenset({"near_tier", "storage_options", "spool_bytes"})
+OF_STORES = frozenset({"near_tier", "near_bytes", "storage_options", "spool_bytes"})
 
 
 def place(
-    path: Any, near_tier: Any = None, storage_options: Mapping[str, Any] | None = None, spool_bytes: int | None = None
+    path: Any,
+    near_tier: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    spool_bytes: int | None = None,
+    near_bytes: int | None = None,
 ) -> str | ObjectStore:
     """The place that a path or a URL names. The settings have no effect on a directory.
 
@@ -37,10 +41,15 @@ def place(
     found = _native.directory_of(text)
     if found is not None:
         return directory(found)
-    spool = whole(spool_bytes, 0)
-    if spool is None and spool_bytes is not None:
-        raise InvalidSettingsError(f"setting `spool_bytes`: found {spool_bytes!r}, expected a number of bytes, such as `10 << 30`")
-    return ObjectStore(text, _near_tier(near_tier), _options(storage_options or {}), spool)
+    spool, near = _bytes("spool_bytes", spool_bytes), _bytes("near_bytes", near_bytes)
+    return ObjectStore(text, _near_tier(near_tier), _options(storage_options or {}), spool, near)
+
+
+def _bytes(name: str, given: Any) -> int | None:
+    found = whole(given, 0)
+    if found is None and given is not None:
+        raise InvalidSettingsError(f"setting `{name}`: found {given!r}, expected a number of bytes, such as `10 << 30`")
+    return found
 
 
 def _near_tier(path: Any) -> str | None:

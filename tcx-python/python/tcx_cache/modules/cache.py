@@ -47,6 +47,8 @@ class Cache(Generic[Array]):
         arrays: The library whose tensors are returned, ``torch`` or ``numpy``; torch where it is installed.
         near_tier: The directory of the near tier of a cache in an object store, on a disk of this machine; that of the environment variable
             ``TCX_NEAR_TIER``, else ``tcx/near`` in the user's directory for caches.
+        near_bytes: The most bytes that all copies in the near tier may have; that of the environment variable ``TCX_NEAR_BYTES``, such as
+            ``500G``, else as much as the disk has room for. Rows of files that are not kept are read in the store.
         storage_options: Settings of the object store that are not in the environment, such as ``{"aws_region": "eu-central-1"}``; ``deadline``,
             the longest time of a request in seconds; ``parallel``, the requests in flight. No message shows the values, and handles with
             credentials are not pickled: set them in the environment.
@@ -81,13 +83,14 @@ class Cache(Generic[Array]):
         mode: str = "read_write",
         arrays: str | None = None,
         near_tier: _Path = None,
+        near_bytes: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
         spool_bytes: int | None = None,
         **settings: Any,
     ) -> None:
         if arrays not in (None, "torch", "numpy"):
             raise InvalidSettingsError(f"setting `arrays`: found `{arrays}`, expected `torch` or `numpy`")
-        self._place: Place = _native.Memory() if directory is None else place(directory, near_tier, storage_options, spool_bytes)
+        self._place: Place = _native.Memory() if directory is None else place(directory, near_tier, storage_options, spool_bytes, near_bytes)
         self._mode = all_settings.check_mode(mode)
         self._arrays = arrays
         self._settings = all_settings.check(settings)

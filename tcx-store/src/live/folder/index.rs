@@ -1,7 +1,7 @@
 //! The index runs of the folder: those that lead to what is served, and those that are made, merged and removed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Live;
 use crate::index::{Run, Stale, build_run};
@@ -11,6 +11,11 @@ use crate::segment::Segment;
 use crate::stats::causes::Cause;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
+use crate::sys::helpers::{take, with_helpers};
+use crate::sys::runtime::lock;
+
+/// Segments whose keys are hashed together, those of other machines at the same time. Their hashes are in memory until they are written.
+const HASHED_AT_ONCE: usize = 8;
 
 impl Live {
     /// The index run of such a segment.
@@ -87,16 +92,20 @@ impl Live {
         let covered = self.runs.covered();
         let mut bare: Vec<_> = served.values().filter(|segment| !covered.contains(&segment.name())).collect();
         bare.sort_by_key(|segment| segment.name());
-        for segment in bare {
-            let failures = segment.failures();
-            let Some(hashes) = key_hashes(segment, seed) else {
-                are_indexed = false;
+        let done = bare.chunks(HASHED_AT_ONCE).flat_map(|bare| hash_all(bare, seed));
+        for (segment, hashed) in done {
+            let hashes = match hashed {
+                Hashed::All(found) => found,
                 // What only could not be read now is indexed another time.
-                if segment.failures() == failures {
-                    self.segments.drop_damaged(segment, "a key does not verify");
-                    are_sound = false;
+                Hashed::Unread => {
+                    are_indexed = false;
+                    continue;
                 }
-                continue;
+                Hashed::Damaged => {
+                    self.segments.drop_damaged(segment, "a key does not verify");
+                    (are_indexed, are_sound) = (false, false);
+                    continue;
+                }
             };
             self.counters.rebuilt_runs.add(1);
             if let Err(error) = self.runs.add(&build_run(seed, &[(segment.name(), hashes)]), self.may_write) {
@@ -109,6 +118,44 @@ impl Live {
         }
         are_sound.then_some(are_indexed)
     }
+}
+
+/// The hashes of all keys of a segment.
+enum Hashed {
+    All(Vec<KeyHash>),
+    /// Some could not be read.
+    Unread,
+    /// One does not verify.
+    Damaged,
+}
+
+impl Hashed {
+    fn of(segment: &Segment, seed: KeySeed) -> Self {
+        let failures = segment.failures();
+        match key_hashes(segment, seed) {
+            Some(hashes) => Self::All(hashes),
+            None if segment.failures() > failures => Self::Unread,
+            None => Self::Damaged,
+        }
+    }
+}
+
+/// The hashes of the keys of these segments. Those of other machines are read at the same time.
+fn hash_all<'s>(
+    segments: &[&'s Arc<Segment>],
+    seed: KeySeed,
+) -> impl Iterator<Item = (&'s Arc<Segment>, Hashed)> + use<'s> {
+    let far = segments.iter().filter(|segment| segment.is_far()).count();
+    let (next, done) = (Mutex::new(segments.iter()), Mutex::new(Vec::with_capacity(segments.len())));
+    with_helpers("tcx-keys", far.saturating_sub(1), || {
+        while let Some(segment) = take(&next) {
+            let hashed = Hashed::of(segment, seed);
+            lock(&done).push((*segment, hashed));
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(segment, _)| segment.name());
+    done.into_iter()
 }
 
 /// The hashes of all keys of a segment; `None` if one cannot be trusted.

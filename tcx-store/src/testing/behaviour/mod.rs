@@ -13,6 +13,7 @@ mod destination;
 mod evicted_elsewhere;
 mod eviction;
 mod failed_invalidation;
+mod far;
 mod faults;
 mod folder;
 mod gone_folder;

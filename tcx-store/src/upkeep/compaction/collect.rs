@@ -23,6 +23,8 @@ pub(crate) struct Grace {
     pub(crate) temporary: Duration,
     /// The most bytes of compacted segments that are verified. The inputs of others are left for later.
     pub(crate) verified_bytes: u64,
+    /// Whether the keys of segments on other machines are read to find those without live rows.
+    pub(crate) reads_far: bool,
 }
 
 /// What a collection did, and what it left for later.
@@ -61,7 +63,9 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     let mut collection =
         Collection { core, folder, grace, left: listing.segments.clone(), collected: Collected::default() };
     collection.remove_replaced(replacing).map_err(failed)?;
-    for segment in usable.iter().filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
+    // A machine that has them removes the others.
+    let counted = usable.iter().filter(|segment| grace.reads_far || !segment.is_far());
+    for segment in counted.filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
         collection.remove_dead(segment);
     }
     for segment in &void {
@@ -99,7 +103,8 @@ pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()
     // Without the lock: a policy may take its time, and lookups do not wait for it.
     let usable = order.of_segments(core, usable, &served, excess);
     let left = Listing::read(&*core.storage).map_err(failed)?.segments;
-    let grace = Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0 };
+    let grace =
+        Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0, reads_far: false };
     let mut collection = Collection { core, folder, grace, left, collected: Collected::default() };
     let mut freed = 0;
     for segment in usable {

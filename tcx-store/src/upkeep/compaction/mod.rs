@@ -71,6 +71,10 @@ fn plan(core: &Core, effort: Effort, left_out: &BTreeSet<SegmentName>) -> Result
         let Some((mut served, identity)) = live.compactable() else { return Ok(None) };
         let oldest_kept = core.retention.oldest_kept();
         served.retain(|segment| segment.born() >= oldest_kept && !left_out.contains(&segment.name()));
+        if effort != Effort::Thorough {
+            // Only a caller who asks for it waits until all of their rows have come from another machine.
+            served.retain(|segment| !segment.is_far());
+        }
         let base = live.changes.newest().unwrap_or(0);
         (served, identity, base, live.changes.tombstones().clone())
     };

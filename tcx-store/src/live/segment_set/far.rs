@@ -1,0 +1,59 @@
+//! Segments on other machines: several are opened at the same time, and one whose file comes here is opened again.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{SegmentSet, State};
+use crate::changes::instance::KnownIdentity;
+use crate::segment::{Segment, SegmentError};
+use crate::storage::name::SegmentName;
+use crate::sys::helpers::{take, with_helpers};
+use crate::sys::runtime::lock;
+
+/// Segments of another machine that are opened at the same time.
+const OPENED_AT_ONCE: usize = 16;
+
+impl SegmentSet {
+    /// Opens the segments that are on another machine, several at a time: each takes the time of a few requests.
+    pub(super) fn open_far(
+        &self,
+        names: &[SegmentName],
+        identity: &KnownIdentity,
+    ) -> HashMap<SegmentName, io::Result<Result<Segment, SegmentError>>> {
+        let is_far = |name: &&SegmentName| self.storage.is_here(&name.to_string()) == Some(false);
+        let far: Vec<SegmentName> = names.iter().filter(is_far).copied().collect();
+        let (next, opened) = (Mutex::new(far.iter()), Mutex::new(HashMap::new()));
+        if far.len() > 1 {
+            with_helpers("tcx-open", far.len().min(OPENED_AT_ONCE) - 1, || {
+                while let Some(name) = take(&next) {
+                    let file = self.open_file(*name, identity);
+                    lock(&opened).insert(*name, file);
+                }
+            });
+        }
+        opened.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the segments again that are read in another way now. One that cannot be opened stays as it is.
+    pub(super) fn reopen_moved(&mut self, identity: &KnownIdentity) -> bool {
+        let has_moved = |segment: &Arc<Segment>| {
+            self.storage
+                .is_here(&segment.name().to_string())
+                .is_some_and(|is_here| is_here == segment.is_far())
+        };
+        let moved: Vec<Arc<Segment>> = self.usable().into_iter().filter(has_moved).collect();
+        let mut any = false;
+        for before in moved {
+            let name = before.name();
+            match self.open_file(name, identity) {
+                Ok(Ok(segment)) if segment.is_far() != before.is_far() => {
+                    self.known.insert(name, State::Usable(Arc::new(segment)));
+                    any = true;
+                }
+                _ => {}
+            }
+        }
+        any
+    }
+}
