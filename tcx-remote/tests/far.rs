@@ -57,6 +57,22 @@ fn rows_are_read_in_the_store_if_the_near_tier_has_no_room_for_their_segment() {
 }
 
 #[test]
+fn the_requests_of_a_batch_are_made_at_the_same_time_for_all_segments() {
+    let server = Server::start();
+    let one = Machine::new(&server);
+    for part in 0..4 {
+        one.compute(&(5000 * part..5000 * (part + 1)).collect::<Vec<_>>(), part);
+        one.store().flush().unwrap();
+    }
+    let machine = Machine::limited(&server, 0);
+    server.fail(|faults| faults.latency = Duration::from_millis(200));
+    let _ = server.take_most_in_flight();
+    let keys: Vec<i64> = (0..4).map(|part| 5000 * part + 4000).collect();
+    assert_eq!(machine.values(&keys), [Some(0), Some(1), Some(2), Some(3)]);
+    assert!(server.take_most_in_flight() >= 4);
+}
+
+#[test]
 fn what_this_machine_has_computed_is_sent_and_then_read_there_if_there_is_no_room() {
     let server = Server::start();
     let mut machine = Machine::limited(&server, 0);

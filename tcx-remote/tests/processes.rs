@@ -189,6 +189,10 @@ fn rows_of_a_process_that_was_killed_while_the_store_was_away_are_sent_by_the_ne
     let [one, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut filler = Process::start("fill", &server.url("p"), one.path());
     filler.step();
+    // It is durable, and sent in the background.
+    while !server.keys().iter().any(|key| key.contains("/seg-")) {
+        sleep(Duration::from_millis(5));
+    }
     server.fail(|faults| faults.is_away = true);
     (0..5).for_each(|_| filler.step());
     // Without a chance to do anything.

@@ -7,6 +7,7 @@ mod machines;
 mod support;
 
 use std::fs;
+use std::time::Duration;
 
 use machines::{GIVES_UP, Machine, cache_at, deny_segments, segments, spec};
 use support::options;
@@ -38,6 +39,26 @@ fn while_the_store_is_away_rows_are_found_and_kept_and_they_are_sent_when_it_is_
     assert_eq!(segments(&server), 3);
     let other = Machine::new(&server);
     assert_eq!(other.values(&[1, 2, 3, 4]), [Some(10), Some(20), Some(20), Some(30)]);
+}
+
+#[test]
+fn segments_are_sent_in_the_background_several_at_the_same_time() {
+    let server = Server::start();
+    let one = Machine::new(&server);
+    one.compute(&[0], 10);
+    one.store().flush().unwrap();
+    server.fail(|faults| faults.latency = Duration::from_millis(300));
+    let _ = server.take_most_in_flight();
+    for key in 1..7 {
+        one.compute(&[key], 10);
+        one.store().flush_local().unwrap();
+    }
+    one.store().flush().unwrap();
+    // And what they were joined to.
+    assert!(segments(&server) >= 7 && one.store().stats().traffic.waiting_files == 0);
+    assert!(server.take_most_in_flight() > 1);
+    server.fail(|faults| faults.latency = Duration::ZERO);
+    assert_eq!(Machine::new(&server).values(&[0, 1, 2, 3, 4, 5, 6]), [Some(10); 7]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use tcx_store::unstable::{FileInfo, Held};
 
 use super::{Inner, info, info_of};
 use crate::copy::files::{Kind, kind};
+use crate::near::lock::lock;
 
 pub(super) struct RemoteHeld(pub(super) Arc<Inner>);
 
@@ -41,6 +42,8 @@ impl Inner {
 
     /// Removes a file wherever it is. What waits to be sent first: it must not come back.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        // One that is being sent would come back.
+        let _alone = (kind(name) == Some(Kind::Segment)).then(|| lock(&self.near.lock(name)));
         if let Some(waiting) = self.near.find_spooled(name) {
             remove(&waiting)?;
         }

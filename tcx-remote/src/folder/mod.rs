@@ -33,6 +33,7 @@ use tcx_store::unstable::{FileInfo, Stamp};
 use self::changes::KnownChange;
 use self::reach::Reach;
 use self::receiving::Arrivals;
+use self::sending::Departures;
 use self::windows::Windows;
 use crate::bucket::{Bucket, Object};
 use crate::client::runtime::PerProcess;
@@ -85,6 +86,8 @@ struct State {
     is_probed: bool,
     /// When the near tier was cleaned last.
     cleaned: Option<Instant>,
+    /// What is being sent.
+    departures: Departures,
     /// What is to be received.
     arrivals: Arrivals,
     /// Segments that the store did not have when they were read there.

@@ -1,17 +1,93 @@
-//! The thread that sends what waits as soon as that works.
+//! The threads that send what waits: a few at the same time at first, and one again and again if the store is away.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tcx_store::{Trouble, notice};
+
 use super::reach::is_away;
 use super::{Inner, RemoteFolder};
+use crate::near::Spooled;
 
 /// The pause before what waits is tried again, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// Segments that are sent at the same time; each in parts that are in flight together.
+pub(super) const SENDERS: usize = 4;
+
+/// What this process is sending.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    /// The threads that run.
+    senders: usize,
+    /// The segments that they are sending.
+    under_way: HashSet<String>,
+    /// How many have come to wait so far: one that came after a thread has looked for them must not be overlooked.
+    arrived: u64,
+}
+
 impl Inner {
+    /// Sends the segments of this process that wait, in the background. One has just come to wait.
+    pub(super) fn send_later(self: &Arc<Self>) {
+        let starts = self.state(|state| {
+            state.departures.arrived += 1;
+            let starts = state.departures.senders < SENDERS;
+            state.departures.senders += usize::from(starts);
+            starts
+        });
+        if !starts.unwrap_or(false) {
+            return;
+        }
+        let folder = Arc::downgrade(self);
+        let started =
+            std::thread::Builder::new().name("tcx-send".to_owned()).spawn(move || send_own(&folder));
+        if started.is_err() {
+            // The next flush sends it.
+            let _ = self.state(|state| state.departures.senders -= 1);
+        }
+    }
+
+    /// The next segment of this process that nobody sends. If there is none, the thread ends.
+    fn next_to_send(&self) -> io::Result<Option<Spooled>> {
+        loop {
+            let arrived = self.state(|state| state.departures.arrived)?;
+            let waiting = self.near.spooled().unwrap_or_default();
+            let next = self.state(|state| {
+                let (own, departures) = (&state.own, &mut state.departures);
+                let next = waiting.into_iter().find(|spooled| {
+                    own.contains(&spooled.name) && !departures.under_way.contains(&spooled.name)
+                });
+                if let Some(next) = next {
+                    departures.under_way.insert(next.name.clone());
+                    return Some(Some(next));
+                }
+                let is_over = departures.arrived == arrived;
+                departures.senders -= usize::from(is_over);
+                is_over.then_some(None)
+            })?;
+            if let Some(next) = next {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// A segment of this process was not sent.
+    fn wait_for_the_store(self: &Arc<Self>, error: &io::Error) {
+        if !self.start_sending() {
+            return;
+        }
+        let path = self.path().display();
+        tracing::warn!(%path, "rows wait on this machine to be sent: {error}; retrying");
+        let waiting = format_args!(
+            "cannot send rows to {path}: {error}; they wait in {} and are sent as soon as that works; `flush` waits for it",
+            self.near.dir().display()
+        );
+        notice(Trouble::Failing, waiting);
+    }
+
     /// Whether segments of this process wait.
     fn own_wait(&self) -> bool {
         let own = self.state(|state| state.own.clone()).unwrap_or_default();
@@ -39,6 +115,21 @@ impl RemoteFolder {
     pub(crate) fn resume(&self) {
         if self.0.near.spooled().is_ok_and(|spooled| !spooled.is_empty()) {
             self.0.start_sending();
+        }
+    }
+}
+
+fn send_own(folder: &Weak<Inner>) {
+    while let Some(folder) = folder.upgrade() {
+        let Ok(Some(next)) = folder.next_to_send() else { return };
+        let sent = folder.check_time().and_then(|()| folder.send_one(&next));
+        let ends = sent.is_err();
+        let _ = folder.state(|state| {
+            state.departures.under_way.remove(&next.name);
+            state.departures.senders -= usize::from(ends);
+        });
+        if let Err(error) = sent {
+            return folder.wait_for_the_store(&error);
         }
     }
 }

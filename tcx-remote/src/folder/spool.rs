@@ -7,46 +7,25 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tcx_store::unstable::{Mapped, verify_file};
-use tcx_store::{Trouble, notice};
 
+use super::Inner;
 use super::reach::is_away;
-use super::{Inner, SHORT};
+use super::sending::SENDERS;
 use crate::near::Spooled;
 use crate::near::lock::lock;
 
 impl Inner {
-    /// Gives a segment its name: it waits here, durably, and is sent. If the store is away, it goes on waiting, which is no error.
+    /// Gives a segment its name: it waits here, durably, and is sent in the background.
     pub(super) fn publish(self: &Arc<Self>, from: &Path, name: &str) -> io::Result<()> {
         let origin = self.origin()?;
         self.check_room()?;
-        let spooled = self.near.to_spool(from, &origin, name)?;
+        self.near.to_spool(from, &origin, name)?;
         self.state(|state| state.own.insert(name.to_owned()))?;
-        let sent = self.check_time().and_then(|()| self.send_one(&spooled, SHORT));
-        match sent {
-            Err(error) if is_away(&error) => {
-                if self.start_sending() {
-                    let path = self.path().display();
-                    tracing::warn!(%path, "rows wait on this machine to be sent: {error}; retrying");
-                    let waiting = format_args!(
-                        "cannot send rows to {path}: {error}; they wait in {} and are sent as soon as that works; `flush` waits for it",
-                        self.near.dir().display()
-                    );
-                    notice(Trouble::Failing, waiting);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                // The rows are written again, under another name.
-                self.state(|state| state.own.remove(name))?;
-                let _ = fs::remove_file(&spooled.path);
-                Err(error)
-            }
-            Ok(()) => Ok(()),
-        }
+        self.send_later();
+        Ok(())
     }
 
     fn check_room(&self) -> io::Result<()> {
@@ -76,23 +55,53 @@ impl Inner {
     pub(super) fn settle(&self) -> io::Result<()> {
         // Before what waits is listed: what is not in that list was sent, or is lost.
         let own = self.state(|state| state.own.clone())?;
-        let mut failed = None;
         let waiting = self.near.spooled()?;
         for name in own.iter().filter(|name| !waiting.iter().any(|spooled| spooled.name == **name)) {
             self.check_sent(name)?;
         }
-        for spooled in waiting {
-            match self.send_one(&spooled, Duration::MAX) {
-                Err(error) if is_away(&error) => return Err(error),
-                Err(error) if self.is_own(&spooled.name)? => failed = failed.or(Some(error)),
-                Err(error) => {
-                    tracing::warn!(path = %spooled.path.display(), "a segment is not sent: {error}");
-                }
-                Ok(()) => {}
-            }
-        }
+        let failed = self.send_all(waiting)?;
         self.check_lost()?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Sends these segments, a few at the same time. Returns why one of this process was refused, if any was.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be reached.
+    fn send_all(&self, waiting: Vec<Spooled>) -> io::Result<Option<io::Error>> {
+        let threads = waiting.len().min(SENDERS);
+        let (next, failed) = (Mutex::new(waiting.into_iter()), Mutex::new((None, None)));
+        let work = || {
+            loop {
+                let Some(spooled) = guarded(&next).next() else { return };
+                let sent = self.send_one(&spooled);
+                let mut failed = guarded(&failed);
+                let (away, refused): &mut (Option<io::Error>, Option<io::Error>) = &mut failed;
+                match sent {
+                    Err(error) if is_away(&error) => {
+                        away.get_or_insert(error);
+                        // Nor can the others be sent.
+                        guarded(&next).by_ref().for_each(drop);
+                    }
+                    Err(error) if self.is_own(&spooled.name).unwrap_or(true) => {
+                        refused.get_or_insert(error);
+                    }
+                    Err(error) => {
+                        tracing::warn!(path = %spooled.path.display(), "a segment is not sent: {error}");
+                    }
+                    Ok(()) => {}
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let (away, refused) = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        away.map_or(Ok(refused), Err)
     }
 
     /// Notes whether a segment of this process, which waits no longer, was sent.
@@ -133,8 +142,8 @@ impl Inner {
         self.state(|state| state.own.contains(name))
     }
 
-    /// Sends a segment; a large one may take longer than `longest`.
-    fn send_one(&self, spooled: &Spooled, longest: Duration) -> io::Result<()> {
+    /// Sends a segment.
+    pub(super) fn send_one(&self, spooled: &Spooled) -> io::Result<()> {
         let Spooled { origin, name, path, bytes } = spooled;
         // Another process may be sending it.
         let _alone = lock(&self.near.lock(name))?;
@@ -148,8 +157,7 @@ impl Inner {
             verify_file(name, &Mapped::new(&file)?).map_err(damaged)?;
         }
         self.check_origin(origin)?;
-        let longest = longest.min(self.bucket.deadline());
-        self.send(|bucket| bucket.with_deadline(longest).upload(&self.key(name), &Arc::new(file), *bytes))?;
+        self.send(|bucket| bucket.upload(&self.key(name), &Arc::new(file), *bytes))?;
         if let Err(error) = self.check_origin(origin) {
             if error.kind() == ErrorKind::InvalidData {
                 // Another module has come in the place of the one that it belongs to.
@@ -182,4 +190,8 @@ impl Inner {
         );
         Err(io::Error::new(ErrorKind::InvalidData, what))
     }
+}
+
+fn guarded<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

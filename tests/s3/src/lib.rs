@@ -125,6 +125,12 @@ impl Server {
         self.state.counts()
     }
 
+    /// The largest number of requests that it has answered at the same time since this was asked last.
+    #[must_use]
+    pub fn take_most_in_flight(&self) -> usize {
+        self.state.take_most_in_flight()
+    }
+
     /// The keys of all objects.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {

@@ -32,6 +32,7 @@ impl Service {
         happen: impl FnOnce(Option<Fault>) -> F,
     ) -> S3Result<S3Response<T>> {
         self.0.count(operation);
+        let _in_flight = self.0.begin();
         let (fault, latency) = {
             let mut faults = self.0.faults();
             (faults.draw(operation, key), faults.latency)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -64,6 +65,17 @@ pub(crate) struct State {
     contents: Mutex<Contents>,
     faults: Mutex<Faults>,
     dir: Option<PathBuf>,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
+}
+
+/// A request that is being answered.
+pub(crate) struct InFlight<'a>(&'a State);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl State {
@@ -87,6 +99,16 @@ impl State {
 
     pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin(&self) -> InFlight<'_> {
+        let now = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_in_flight.fetch_max(now, Ordering::Relaxed);
+        InFlight(self)
+    }
+
+    pub(crate) fn take_most_in_flight(&self) -> usize {
+        self.most_in_flight.swap(0, Ordering::Relaxed)
     }
 
     pub(crate) fn counts(&self) -> Counts {
