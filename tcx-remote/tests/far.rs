@@ -101,7 +101,7 @@ fn what_there_is_room_for_is_kept_and_the_rest_is_read_in_the_store() {
     let mut machine = Machine::limited(&server, 2 * bytes + bytes / 2);
     assert_eq!((machine.files("files").len(), machine.values(&keys)), (2, expected.clone()));
     assert_eq!(machine.refreshed(&keys), expected);
-    assert_eq!(machine.files("files").len(), 2, "what is there stays");
+    assert_eq!(machine.files("files").len(), 2, "existing copies stay");
     // A smaller budget in the next run.
     machine.store = None;
     machine.cache = machine.cache.clone().near_bytes(Some(bytes));
@@ -166,7 +166,7 @@ fn a_store_that_goes_away_in_the_middle_of_a_batch_makes_misses_and_forward_pass
     assert!(found.contains(&None));
     machine.compute(&others, 10);
     assert_eq!(machine.values(&others), vec![Some(10); 200]);
-    assert!(server.counts().gets - gets < 100, "nobody waits for each row");
+    assert!(server.counts().gets - gets < 100, "no lookup asks for each row");
     assert_eq!(machine.store().stats().damaged_segments, 0);
     server.fail(|faults| faults.is_away = false);
     machine.store().flush().unwrap();

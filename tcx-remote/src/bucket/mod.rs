@@ -44,7 +44,7 @@ struct Inner {
 enum Urgency {
     /// A caller.
     Now,
-    /// Nobody: they leave half of the requests in flight to callers.
+    /// No caller: they leave half of the requests in flight to callers.
     Later,
 }
 
@@ -54,7 +54,7 @@ struct Client {
     store: Arc<dyn Store>,
     /// The largest number of requests in flight.
     parallel: usize,
-    /// Of requests in flight, and of those that nobody waits for.
+    /// Of requests in flight, and of those that no caller waits for.
     permits: Arc<Semaphore>,
     later: Arc<Semaphore>,
     urgency: Urgency,
@@ -93,7 +93,7 @@ impl Bucket {
         Self(self.0.clone(), deadline, self.2)
     }
 
-    /// The same one, for calls that nobody waits for.
+    /// The same one, for calls that no caller waits for.
     #[must_use]
     pub(crate) fn in_background(&self) -> Self {
         Self(self.0.clone(), self.1, Urgency::Later)

@@ -11,7 +11,7 @@ use super::read::read_piece;
 /// Parts with at most this number of bytes between them are read together: a request takes as long as these bytes.
 const GAP: u64 = 256 << 10;
 
-/// The most bytes of one request: if it fails, little has to be read again, and others go on meanwhile.
+/// The most bytes of one request: if it fails, little has to be read again.
 const MOST: u64 = 8 << 20;
 
 /// What became of parts of objects.

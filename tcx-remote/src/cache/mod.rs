@@ -72,8 +72,8 @@ impl RemoteCache {
         Ok(Self { url, near, folder, client, near_bytes: None, spool_bytes: SPOOL_BYTES })
     }
 
-    /// The most bytes that all copies of segments in the near tier may have, those of other modules and processes included; `None`, if
-    /// nothing else is set, is as many as the disk has room for. Segments that are not kept are read in the store, the parts that are
+    /// The most bytes that all copies of segments in the near tier may have, those of other modules and processes included; with
+    /// `None`, if nothing else is set, the disk decides. Segments that are not kept are read in the store, the parts that are
     /// needed. All processes that use the near tier should have the same setting: a smaller one removes copies that others have received.
     #[must_use]
     pub fn near_bytes(mut self, bytes: Option<u64>) -> Self {

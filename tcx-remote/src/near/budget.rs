@@ -1,7 +1,7 @@
 //! How many bytes the copies of a near tier may have: those of all stores and modules in it, whichever process has received them.
 //!
-//! When they have that many, what is there stays, and everything else is read from its store. To make room for what was read last would
-//! help nobody: an epoch that is larger than the disk, in another order each time, would find nothing of what the last one has left.
+//! When they have that many, these copies stay, and everything else is read from its store. To make room for what was read last would
+//! not help: an epoch that is larger than the disk, in another order each time, would find nothing of what the last one has left.
 //!
 //! Rows that wait to be sent are not among the copies. Nothing removes them.
 
@@ -85,7 +85,7 @@ impl Budget {
         }
     }
 
-    /// Removes copies, those that were received last, until there are as many as there may be: the budget may have been larger before.
+    /// Removes copies, those that were received last, until there are no more than there may be: the budget may have been larger before.
     pub(crate) fn keep(&self) -> io::Result<()> {
         let Some(most) = self.most else { return Ok(()) };
         fs::create_dir_all(self.tier.join(FOLDER))?;
@@ -108,7 +108,7 @@ impl Budget {
         self.tier.join(FOLDER).join("bytes")
     }
 
-    /// The bytes of all copies; they are counted if nobody has counted them within this time.
+    /// The bytes of all copies; they are counted if no process has counted them within this time.
     fn used(&self, within: Duration) -> io::Result<u64> {
         let counted = fs::read_to_string(self.counted()).ok().and_then(|bytes| bytes.parse().ok());
         let is_recent = age(&self.stamp()).is_some_and(|age| age < within);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copies_of_all_modules_have_one_budget_and_what_is_there_stays() {
+    fn the_copies_of_all_modules_have_one_budget_and_existing_copies_stay() {
         let tier = tempfile::tempdir().unwrap();
         let budget = Budget::new(tier.path(), Some(100));
         let (one, other) = (near(tier.path(), "a_v1"), near(tier.path(), "b_v1"));
@@ -222,7 +222,7 @@ mod tests {
         let budget = Budget::new(tier.path(), Some(100));
         let near = near(tier.path(), "a_v1");
         assert!(receive(&budget, &near, "seg-1", 60));
-        // As of a process that was killed: nobody has the lock.
+        // As of a process that was killed: no process has the lock.
         budget.admit(30, || near.create_arriving("seg-2", 30)).unwrap().unwrap();
         assert!(!receive(&budget, &near, "seg-3", 40));
         fs::remove_file(near.file("seg-1")).unwrap();

@@ -34,8 +34,8 @@ pub fn default_near_tier() -> io::Result<PathBuf> {
 }
 
 /// The most bytes that copies in the near tier may have, for programs whose users do not say it: those of the environment variable
-/// `TCX_NEAR_BYTES`, a number that may end in `K`, `M`, `G` or `T` (each 1024 times the one before). `None` if it is not set: as many as
-/// the disk has room for.
+/// `TCX_NEAR_BYTES`, a number that may end in `K`, `M`, `G` or `T` (each 1024 times the one before). `None` if it is not set: then
+/// the disk decides.
 ///
 /// # Errors
 ///

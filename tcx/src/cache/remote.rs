@@ -106,7 +106,7 @@ impl CacheBuilder {
         self
     }
 
-    /// The most bytes that all copies in the near tier of a cache in an object store may have. What is there stays, and rows of other
+    /// The most bytes that all copies in the near tier of a cache in an object store may have. Existing copies stay, and rows of other
     /// files are read in the store. All processes that use the near tier should have the same setting.
     ///
     /// Without it, it is that of the environment variable `TCX_NEAR_BYTES`, such as `500G`, else as much as the disk has room for.
