@@ -38,5 +38,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::folders::is_module, module)?)?;
     module.add_function(wrap_pyfunction!(store::object_store::directory_of, module)?)?;
     module.add_function(wrap_pyfunction!(store::folders::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(store::sharing::jobs, module)?)?;
     Ok(())
 }

@@ -235,3 +235,13 @@ def test_a_setting_of_a_store_that_cannot_be_used_is_refused(options, message, t
 def test_a_near_tier_without_a_path_is_refused():
     with pytest.raises(tcx.InvalidPathError, match="`near_tier`: the path is empty"):
         tcx.Cache("s3://bucket/prefix", near_tier="")
+
+
+def test_a_cache_that_is_pickled_uses_the_near_tier_of_where_it_arrives_unless_one_was_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("TCX_NEAR_TIER", str(tmp_path / "one"))
+    plain = {"aws_region": "eu-central-1"}
+    by_default = pickle.dumps(tcx.Cache("s3://bucket/prefix", storage_options=plain))
+    named = pickle.dumps(tcx.Cache("s3://bucket/prefix", near_tier=tmp_path / "named", storage_options=plain))
+    monkeypatch.setenv("TCX_NEAR_TIER", str(tmp_path / "other"))
+    assert str(pickle.loads(by_default)._place.native.near_tier) == str(tmp_path / "other")
+    assert str(pickle.loads(named)._place.native.near_tier) == str(tmp_path / "named")

@@ -151,3 +151,31 @@ def test_a_worker_that_takes_over_ids_which_it_has_passed_compares_them(director
         thread.join()
     assert cached.warm_shared(range(400), inputs, range_size=100).asked == 400
     assert cached.coverage(range(400)).is_complete
+
+
+def test_a_column_of_a_file_is_read_in_any_order_without_all_of_it(directory, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    names = [f"images/{number}.jpg" for number in range(3000)]
+    table = pyarrow.table({"label": list(range(3000)), "id": names})
+    parquet, arrow = tmp_path / "ids.parquet", tmp_path / "ids.arrow"
+    pyarrow.parquet.write_table(table, parquet, row_group_size=1000)
+    with pyarrow.ipc.new_file(arrow, table.schema) as file:
+        file.write_table(table, max_chunksize=700)
+    for path in (parquet, arrow):
+        column = tcx.Sequence.column(path)
+        assert column.length == 3000
+        for start, count in ((2900, 200), (0, 1), (699, 2), (999, 1002), (3000, 5)):
+            assert column.read(start, count) == names[start : start + count]
+        assert tcx.Sequence.column(path, "label").read(1000, 2) == [1000, 1001]
+        with pytest.raises(tcx.InvalidBatchError, match="no column `name`; its columns are label, id"):
+            tcx.Sequence.column(path, "name")
+    with pytest.raises(tcx.LoaderError, match="cannot read ids from"):
+        tcx.Sequence.column(tmp_path / "none.parquet")
+    holes = tmp_path / "holes.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"number": [1, None]}), holes)
+    with pytest.raises(tcx.InvalidBatchError, match="contains nulls"):
+        tcx.Sequence.column(holes).read(0, 2)
+    table = tcx.Cache(directory).table("lengths_v1", outputs=int, ids=str)
+    assert table.coverage(names[:1]).missing == names[:1]

@@ -356,3 +356,25 @@ def test_a_child_of_a_worker_leaves_its_job_alone(directory):
     assert report.computed == 128 and report.workers[0].ranges == 2
     cached.refresh()
     assert is_right(cached, [*range(128), *range(1000, 1010)])
+
+
+def test_the_progress_of_a_job_is_what_its_workers_report(directory):
+    cached = opened(directory, outputs=tcx.f32[2])
+    cache = tcx.Cache(directory)
+    assert cache.jobs("linear_v1") == []
+    seen = []
+
+    def load(missing):
+        seen.extend(cache.jobs("linear_v1"))
+        return inputs(missing)
+
+    cached.warm_shared(range(200), load, range_size=64, batch_size=50)
+    first, (job,) = seen[0], cache.jobs("linear_v1")
+    assert (first.job, first.ended, first.ids, first.finished, len(first.workers)) == ("warm", False, 200, 0, 1)
+    assert (job.ended, job.finished, job.round) == (True, 200, 0)
+    (worker,) = job.workers
+    assert (worker.process, worker.computed, worker.has_left, worker.is_gone) == (os.getpid(), 200, True, False)
+    assert worker.expiry == 120 and worker.silent < 60
+    assert str(job) == "job warm: 200 of 200 rows, ended, 1 worker"
+    assert str(first).startswith("job warm: 0 of 200 rows, ") and str(first).endswith(" rows/s, 1 worker")
+    assert tcx.Cache(None).jobs("linear_v1") == []

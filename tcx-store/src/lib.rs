@@ -75,7 +75,8 @@ pub use sys::notice::{Trouble, has_listener, notice, notices_on_stderr, notices_
 #[doc(hidden)]
 pub mod unstable {
     pub use crate::inspect::verify::file::verify_file;
-    pub use crate::leases::contents::{Job, WorkerCounts};
+    pub use crate::leases::contents::{Job, WorkerCounts, most_ranges, usual_range_size};
+    pub use crate::leases::progress::{JobProgress, WorkerProgress, jobs};
     pub use crate::storage::{Draft, FileInfo, Held, Parts, ReadAt, Sealed, Stamp, Storage, directory};
     pub use crate::store::leases::{Comparison, JobWorker, NextRange, Sharing, WorkerFacts};
     pub use crate::store::place::Folders;

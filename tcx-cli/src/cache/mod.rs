@@ -2,6 +2,7 @@
 
 pub(crate) mod add;
 pub(crate) mod destination;
+pub(crate) mod jobs;
 pub(crate) mod place;
 pub(crate) mod received;
 pub(crate) mod specs;

@@ -49,7 +49,7 @@ from .schema.tree import struct
 from .schema.types import Column, DType, bf16, f16, f32, f64, i8, i16, i32, i64, optional, typed, u8
 from .schema.types import bool_ as bool
 from .sharing.rank import Rank
-from .sharing.reports import SharedReport, SharedWorker, ShardReport
+from .sharing.reports import JobProgress, SharedReport, SharedWorker, ShardReport, WatchedWorker
 from .sharing.sequence import Sequence
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ __all__ = [
     "InvalidSettingsError",
     "InvalidWeightsError",
     "IoError",
+    "JobProgress",
     "LoaderError",
     "MismatchError",
     "ModuleViolationError",
@@ -102,6 +103,7 @@ __all__ = [
     "SupersededError",
     "Table",
     "WarmReport",
+    "WatchedWorker",
     "WrongModeError",
     "__version__",
     "arrow",

@@ -1,5 +1,6 @@
 //! A worker of a job: this process, while it shares a list of ids with others.
 
+use std::path::PathBuf;
 use std::process;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,11 +9,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use pyo3::prelude::*;
-use tcx_store::unstable::{self, Comparison, Job, NextRange, Sharing};
+use tcx_store::unstable::{self, Comparison, Job, JobProgress, NextRange, Sharing};
 
 use crate::interop::error::{OrRaise, of_kind};
 use crate::interop::notices;
 use crate::store::Store;
+use crate::store::object_store::ObjectStore;
 
 /// The name, the view, how many ids a range has, how many ids there are, and the digest of those of the first range.
 type OfJob = (String, u32, u64, Option<u64>, u64);
@@ -59,6 +61,48 @@ impl Drop for Renewing {
             let _ = thread.join();
         }
     }
+}
+
+/// What is known of a worker: its host and process; whether it has left; after how many seconds it is taken for gone, how many it has worked,
+/// and how many ago it reported; what it computed and found.
+type OfWatched = (String, u32, bool, Option<f64>, Option<f64>, Option<f64>, u64, u64);
+/// The name, view and round of a job; whether it has ended; how many ids there are, and how many are finished; its workers.
+type OfProgress = (String, u32, u32, bool, Option<u64>, u64, Vec<OfWatched>);
+
+/// How far the jobs of a module are, in a directory or in an object store.
+#[pyfunction]
+pub(crate) fn jobs(py: Python<'_>, place: Watched<'_>, module: &str) -> PyResult<Vec<OfProgress>> {
+    let found = match &place {
+        Watched::Store(store) => {
+            let cache = store.get();
+            py.detach(|| cache.jobs(module, true))
+        }
+        Watched::Directory(dir) => {
+            let module = unstable::directory(dir.join(module));
+            py.detach(|| unstable::jobs(module, true))
+        }
+    };
+    let found =
+        found.map_err(|error| of_kind("Io", &format!("cannot read the jobs of `{module}`: {error}")))?;
+    Ok(found.into_iter().map(of_progress).collect())
+}
+
+/// Where jobs are.
+#[derive(FromPyObject)]
+pub(crate) enum Watched<'py> {
+    Store(PyRef<'py, ObjectStore>),
+    Directory(PathBuf),
+}
+
+fn of_progress(progress: JobProgress) -> OfProgress {
+    let JobProgress { job, round, has_ended, ids, finished_ids, workers, .. } = progress;
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    let workers = workers.into_iter().map(|own| {
+        let counts = own.counts;
+        let (expiry, worked, silent) = (seconds(own.expiry), seconds(own.worked), seconds(own.silent));
+        (own.host, own.process, own.has_left, expiry, worked, silent, counts.computed, counts.found)
+    });
+    (job.name, job.view, round, has_ended, ids, finished_ids, workers.collect())
 }
 
 /// What a worker does next.
@@ -114,7 +158,8 @@ impl JobWorker {
     ) -> PyResult<Self> {
         let (name, view, range_size, ids, first) = job;
         let job = Job { name, view, range_size, ids, first };
-        let sharing = Sharing { expiry: Duration::try_from_secs_f64(expiry).unwrap_or_default(), jumps };
+        let sharing =
+            Sharing { expiry: Duration::try_from_secs_f64(expiry).unwrap_or_default(), jumps, host: None };
         let raised = Mutex::new(None);
         let stops = || {
             let asked = Python::attach(|py| {

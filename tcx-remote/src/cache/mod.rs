@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tcx_store::unstable::{Folders, Storage};
+use tcx_store::unstable::{Folders, JobProgress, Storage, jobs};
 use tcx_store::{Options, Spec, Store, module_of_folder};
 
 use crate::bucket::Bucket;
@@ -123,6 +123,19 @@ impl RemoteCache {
     /// Returns an error if the store cannot be reached.
     pub fn modules(&self) -> io::Result<Vec<String>> {
         modules(&Bucket::new(self.url.clone(), self.client.clone())?)
+    }
+
+    /// How far the jobs of a module are. `with_times` asks for the time of each record, too. Receives no segment.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be reached.
+    #[doc(hidden)]
+    pub fn jobs(&self, module: &str, with_times: bool) -> io::Result<Vec<JobProgress>> {
+        if module_of_folder(module).is_none() {
+            return Ok(Vec::new());
+        }
+        jobs(Modules { cache: self, resumes: false }.storage(module)?, with_times)
     }
 
     /// What an existing module is, as [`Spec::read`] says of one in a directory; `None` if there is no such module.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::time::Duration;
 
 use super::ranges::RangeSet;
 use crate::sys::bytes::{Random, parse_hex64};
@@ -15,6 +16,23 @@ const CHECKSUM: &str = "checksum ";
 const DIGESTS: usize = 64;
 /// The most bytes of a text of the caller.
 const MOST_TEXT: usize = 200;
+
+/// The ids of a work range, if their number is not known.
+const RANGE: u64 = 4096;
+/// A work range has at least this many ids if it is not set.
+const LEAST_RANGE: u64 = 64;
+/// If it is not set, a list has about this many work ranges: each is a file.
+const RANGES: u64 = 4096;
+
+/// How many ids a work range has if the user sets nothing. It depends on what all workers know alike.
+pub fn usual_range_size(ids: Option<u64>) -> u64 {
+    ids.map_or(RANGE, |ids| (ids / RANGES).next_multiple_of(LEAST_RANGE).max(LEAST_RANGE))
+}
+
+/// The most work ranges that a list may have.
+pub fn most_ranges() -> u64 {
+    1 << 20
+}
 
 /// What all workers of a job must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +103,10 @@ pub(crate) struct WorkerRecord {
     /// The digests of some of the finished ranges.
     pub(crate) digests: BTreeMap<u64, u64>,
     pub(crate) facts: WorkerCounts,
+    /// After this time without a new record, the others take the worker for gone. For people who watch a job.
+    pub(crate) expiry: Option<Duration>,
+    /// How long the worker has worked when it wrote this, by its own clock. Likewise.
+    pub(crate) worked: Option<Duration>,
 }
 
 /// What a worker did, in numbers.
@@ -98,6 +120,45 @@ pub struct WorkerCounts {
     pub ranges: u64,
     /// How many of them it took over from others.
     pub taken_over: u64,
+    /// The requests to an object store that wrote or listed something, and that providers bill alike. None for a directory.
+    pub puts_and_lists: u64,
+    /// The other requests.
+    pub gets: u64,
+    /// Bytes sent to the store.
+    pub bytes_sent: u64,
+    /// Bytes received from it.
+    pub bytes_received: u64,
+}
+
+impl WorkerCounts {
+    fn named(&self) -> [(&'static str, u64); 8] {
+        let Self { computed, found, ranges, taken_over, puts_and_lists, gets, bytes_sent, bytes_received } =
+            *self;
+        [
+            ("computed", computed),
+            ("found", found),
+            ("ranges", ranges),
+            ("taken_over", taken_over),
+            ("puts_and_lists", puts_and_lists),
+            ("gets", gets),
+            ("bytes_sent", bytes_sent),
+            ("bytes_received", bytes_received),
+        ]
+    }
+
+    fn of_name(&mut self, name: &str) -> Option<&mut u64> {
+        Some(match name {
+            "computed" => &mut self.computed,
+            "found" => &mut self.found,
+            "ranges" => &mut self.ranges,
+            "taken_over" => &mut self.taken_over,
+            "puts_and_lists" => &mut self.puts_and_lists,
+            "gets" => &mut self.gets,
+            "bytes_sent" => &mut self.bytes_sent,
+            "bytes_received" => &mut self.bytes_received,
+            _ => return None,
+        })
+    }
 }
 
 impl WorkerRecord {
@@ -110,11 +171,14 @@ impl WorkerRecord {
         if let Some(ids) = self.ids {
             lines.add("ids", ids);
         }
-        let WorkerCounts { computed, found, ranges, taken_over } = self.facts;
-        lines.add("computed", computed);
-        lines.add("found", found);
-        lines.add("ranges", ranges);
-        lines.add("taken_over", taken_over);
+        for (name, count) in self.facts.named() {
+            lines.add(name, count);
+        }
+        for (name, time) in [("expiry_ms", self.expiry), ("worked_ms", self.worked)] {
+            if let Some(time) = time {
+                lines.add(name, time.as_millis());
+            }
+        }
         for (change, done) in &self.done {
             lines.add("done", format_args!("{change} {done}"));
         }
@@ -126,7 +190,6 @@ impl WorkerRecord {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut record = Self::default();
-        let facts = &mut record.facts;
         for (name, value) in lines(bytes)? {
             match name {
                 "counter" => record.counter = value.parse().ok()?,
@@ -134,10 +197,8 @@ impl WorkerRecord {
                 "process" => record.process = value.parse().ok()?,
                 "state" if value == "left" => record.state = WorkerState::Left,
                 "ids" => record.ids = Some(value.parse().ok()?),
-                "computed" => facts.computed = value.parse().ok()?,
-                "found" => facts.found = value.parse().ok()?,
-                "ranges" => facts.ranges = value.parse().ok()?,
-                "taken_over" => facts.taken_over = value.parse().ok()?,
+                "expiry_ms" => record.expiry = Some(Duration::from_millis(value.parse().ok()?)),
+                "worked_ms" => record.worked = Some(Duration::from_millis(value.parse().ok()?)),
                 "done" => {
                     let (change, done) = value.split_once(' ')?;
                     record.done.insert(change.parse().ok()?, RangeSet::parse(done)?);
@@ -146,7 +207,11 @@ impl WorkerRecord {
                     let (range, digest) = value.split_once(' ')?;
                     record.digests.insert(range.parse().ok()?, parse_hex64(digest)?);
                 }
-                _ => {}
+                _ => {
+                    if let Some(count) = record.facts.of_name(name) {
+                        *count = value.parse().ok()?;
+                    }
+                }
             }
         }
         Some(record)
@@ -263,7 +328,8 @@ mod tests {
             WorkerRecord { counter: 7, host: "node 7".to_owned(), process: 12, ..Default::default() };
         (record.state, record.ids) = (WorkerState::Left, Some(1 << 40));
         (0..100).for_each(|range| record.finished(range * 2, range / 50, range * 3));
-        record.facts.computed = 99;
+        (record.facts.computed, record.facts.bytes_received) = (99, 1 << 40);
+        (record.expiry, record.worked) = (Some(Duration::from_mins(2)), Some(Duration::from_millis(1)));
         record
     }
 

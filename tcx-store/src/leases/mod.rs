@@ -9,6 +9,7 @@ pub(crate) mod collect;
 pub(crate) mod contents;
 pub(crate) mod files;
 pub(crate) mod name;
+pub(crate) mod progress;
 mod ranges;
 pub(crate) mod round;
 #[cfg(test)]

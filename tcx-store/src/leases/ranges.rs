@@ -53,6 +53,11 @@ impl RangeSet {
         }
     }
 
+    /// How many numbers below `end` it has.
+    pub(crate) fn count_below(&self, end: u64) -> u64 {
+        self.intervals.range(..end).map(|(&start, &behind)| behind.min(end) - start).sum()
+    }
+
     /// Whether it has every number below `end`.
     pub(crate) fn has_all_below(&self, end: u64) -> bool {
         end == 0 || self.intervals.first_key_value().is_some_and(|(&start, &own)| start == 0 && own >= end)
@@ -120,6 +125,8 @@ mod tests {
             let from = chance.below(64) as u64;
             for (number, skip) in (0..70).zip((0..10).cycle()) {
                 assert_eq!(set.contains(number), plain.contains(&number));
+                let below = plain.range(..number).count() as u64;
+                assert_eq!(set.count_below(number), below, "{set} below {number}");
                 let all = (0..number).all(|number| plain.contains(&number));
                 assert_eq!(set.has_all_below(number), all, "{set} below {number}");
                 let free = (from..number).filter(|number| !plain.contains(number)).nth(skip as usize);

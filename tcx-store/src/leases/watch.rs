@@ -94,10 +94,13 @@ impl Watch {
         self.watched.get(&worker).is_some_and(|watched| watched.has_changed)
     }
 
-    /// How long to wait before the next look.
+    /// How long to wait before the next look, which reads a record of each worker. Many workers that wait look less often: the reads of
+    /// all of them in a second grow with their number, and not with its square.
     pub(crate) fn pause(&self) -> Duration {
         const LONGEST: Duration = Duration::from_secs(2);
-        (self.expiry / (2 * LOOKS)).clamp(Duration::from_millis(1), LONGEST)
+        const FEW: usize = 8;
+        let crowds = u32::try_from(self.watched.len().div_ceil(FEW)).unwrap_or(u32::MAX).max(1);
+        (self.expiry / (2 * LOOKS)).clamp(Duration::from_millis(1), LONGEST.saturating_mul(crowds))
     }
 }
 
@@ -150,6 +153,19 @@ mod tests {
         assert!(watch.is_gone(WORKER));
         watch.look(WORKER, Some(2), start + second(9));
         assert!(!watch.is_gone(WORKER));
+    }
+
+    #[test]
+    fn many_workers_that_wait_look_less_often_and_at_least_as_often_as_they_report() {
+        let (mut watch, start) = (Watch::new(second(120)), Instant::now());
+        assert_eq!(watch.pause(), second(2));
+        for (number, expected) in [(8, 2), (9, 4), (16, 4), (56, 14), (60, 15), (250, 15)] {
+            for own in 0..number {
+                watch.look(Random([own; 16]), None, start);
+            }
+            assert_eq!(watch.pause(), second(expected), "{number} workers");
+        }
+        assert_eq!(Watch::new(second(4)).pause(), Duration::from_millis(500));
     }
 
     #[test]

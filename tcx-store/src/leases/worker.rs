@@ -109,7 +109,7 @@ impl<F: LeaseFiles> Worker<F> {
     /// A worker of a round that it has [joined](super::round::Joining). `own` says where it runs.
     pub(crate) fn new(files: F, round: Round, setup: Setup, own: WorkerRecord) -> Self {
         let chance = u64_at(&setup.id.0, 0).unwrap_or_default();
-        let own = WorkerRecord { ids: setup.ids, ..own };
+        let own = WorkerRecord { ids: setup.ids, expiry: Some(setup.expiry), ..own };
         let mut worker = Self {
             files,
             round,
@@ -259,8 +259,12 @@ impl<F: LeaseFiles> Worker<F> {
                 About::Worker(_) | About::Job | About::End => {}
             }
         }
-        for worker in &workers {
-            self.look_at(*worker, now);
+        // The record of a worker that has left is its last one.
+        let has_left =
+            |worker: &Random| self.others.get(worker).is_some_and(|other| other.state == WorkerState::Left);
+        let at_work: Vec<Random> = workers.iter().filter(|worker| !has_left(worker)).copied().collect();
+        for worker in at_work {
+            self.look_at(worker, now);
         }
         self.watch.looked();
         self.listed = workers;

@@ -23,12 +23,14 @@ use crate::sys::runtime::{self, lock};
 const PATIENCE: u32 = 10;
 
 /// How a worker shares a job.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sharing {
     /// After this time without a sign of life, a worker is taken for gone.
     pub expiry: Duration,
     /// Whether ranges can be read in any order.
     pub jumps: bool,
+    /// The name of this machine, if the provenance of the module's spec is that of another process.
+    pub host: Option<String>,
 }
 
 /// What a worker does next.
@@ -80,6 +82,7 @@ pub struct JobWorker {
     name: String,
     worker: Mutex<Worker<StoredLeases>>,
     expiry: Duration,
+    joined: Instant,
     progress: Mutex<Instant>,
     /// The workers whose ids were compared with this one's.
     compared: Mutex<Vec<Random>>,
@@ -136,12 +139,12 @@ impl Store {
             thread::sleep(pause);
         };
         remove_ended(&files, round);
-        let (id, Sharing { expiry, jumps }) = (Random::new(), sharing);
+        let (id, Sharing { expiry, jumps, host }) = (Random::new(), sharing);
         let setup = Setup { id, expiry, range_size: job.range_size.max(1), ids: job.ids, jumps, change };
         let provenance = core.spec.provenance.iter();
-        let host = provenance.filter(|(name, _)| name == "host").map(|(_, host)| host.clone()).next();
+        let named = provenance.filter(|(name, _)| name == "host").map(|(_, host)| host.clone()).next();
         let own = WorkerRecord {
-            host: host.unwrap_or_default(),
+            host: host.or(named).unwrap_or_default(),
             process: std::process::id(),
             ..WorkerRecord::default()
         };
@@ -150,6 +153,7 @@ impl Store {
             name: job.name.clone(),
             worker: Mutex::new(Worker::new(files, round, setup, own)),
             expiry,
+            joined: runtime::now(),
             progress: Mutex::new(runtime::now()),
             compared: Mutex::default(),
         };
@@ -276,7 +280,9 @@ impl JobWorker {
         if now.saturating_duration_since(*lock(&self.progress)) >= self.expiry.saturating_mul(PATIENCE) {
             return;
         }
-        if let Err(error) = lock(&self.worker).renew(now) {
+        let mut worker = lock(&self.worker);
+        self.describe(&mut worker, now);
+        if let Err(error) = worker.renew(now) {
             tracing::debug!(job = self.name, "cannot renew leases: {error}");
         }
     }
@@ -293,12 +299,28 @@ impl JobWorker {
         worker.own.facts.found += found;
     }
 
-    /// The ranges with these digests are finished: their rows are durable.
+    /// What the record says of the time and the requests that the work has taken.
+    fn describe(&self, worker: &mut Worker<StoredLeases>, now: Instant) {
+        worker.own.worked = Some(now.saturating_duration_since(self.joined));
+        let (traffic, counts) = (self.core.storage.traffic(), &mut worker.own.facts);
+        counts.puts_and_lists = traffic.puts + traffic.lists;
+        counts.gets = traffic.gets + traffic.heads;
+        (counts.bytes_sent, counts.bytes_received) = (traffic.bytes_sent, traffic.bytes_received);
+    }
+
+    /// The rows of the ranges with these digests were found, or were computed and flushed: the ranges are finished.
     pub fn finished(&self, ranges: &[(u64, u64)]) {
+        // Rows that were found may be in files of others whose names are not durable yet.
+        if let Err(error) = self.core.storage.sync() {
+            tracing::debug!(job = self.name, "cannot make names durable: {error}");
+            // Leased ranges are computed again, by this worker or another.
+            return ranges.iter().for_each(|(range, _)| self.give_up(*range));
+        }
         let mut worker = lock(&self.worker);
         for (range, digest) in ranges {
             worker.done(*range, *digest);
         }
+        self.describe(&mut worker, runtime::now());
         if let Err(error) = worker.report() {
             tracing::debug!(job = self.name, "cannot report finished ranges: {error}");
         }
@@ -326,7 +348,9 @@ impl JobWorker {
 
 impl Drop for JobWorker {
     fn drop(&mut self) {
-        if let Err(error) = lock(&self.worker).leave() {
+        let mut worker = lock(&self.worker);
+        self.describe(&mut worker, runtime::now());
+        if let Err(error) = worker.leave() {
             tracing::debug!(job = self.name, "cannot report that this worker leaves: {error}");
         }
     }

@@ -38,11 +38,11 @@ _URLS = frozenset({"endpoint", "endpoint_url"})
 
 
 class ObjectStore(os.PathLike[str]):
-    """A prefix of an object store, and the near tier of this machine. It travels to other processes of the machine by its URL and its settings,
-    but not with credentials."""
+    """A prefix of an object store, and the near tier of this machine. It travels to other processes, also of other machines, by its URL and
+    its settings, but not with credentials."""
 
     def __init__(self, url: str, near_tier: str | None, options: dict[str, Any], spool_bytes: int | None, near_bytes: int | None) -> None:
-        self._options, self._spool_bytes, self._near_bytes = options, spool_bytes, near_bytes
+        self._near_tier, self._options, self._spool_bytes, self._near_bytes = near_tier, options, spool_bytes, near_bytes
         own = [(name, value) for name, value in options.items() if name not in ("deadline", "parallel")]
         self.native = _native.ObjectStore(url, near_tier, own, options.get("deadline"), options.get("parallel"), spool_bytes, near_bytes)
         self.url = self.native.url
@@ -60,7 +60,8 @@ class ObjectStore(os.PathLike[str]):
                 f"a cache at {self.url} cannot be pickled: `storage_options` may contain credentials ({', '.join(secret)}), which do not travel; set them in the "
                 "environment of both processes"
             )
-        return ObjectStore, (self.url, str(self.native.near_tier), self._options, self._spool_bytes, self._near_bytes)
+        # Without a near tier that was named, the other process uses that of its machine.
+        return ObjectStore, (self.url, self._near_tier, self._options, self._spool_bytes, self._near_bytes)
 
 
 def _is_plain(name: str, value: str) -> bool:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Union, overload
 from .. import _native
 from ..engine import settings as all_settings
 from ..engine.place import OF_STORES, Place, check_id, modules, place
+from ..engine.place import native as native_place
 from ..engine.rows import Opening
 from ..errors import ClosedError, Error, InvalidSettingsError
 from ..identity.config import entries
 from ..schema.declared import Array, Batch, Declared, Forwards, Returned, Value
+from ..sharing.reports import JobProgress, WatchedWorker
 from ..tensors.memory import default_arrays
 from .table import Table, open_table
 from .upkeep import Upkeep
@@ -105,6 +107,18 @@ class Cache(Generic[Array]):
     def modules(self) -> list[str]:
         """The names of the folders in the directory, one for each module or table that has rows."""
         return modules(self._place)
+
+    def jobs(self, module: str) -> list[JobProgress]:
+        """How far processes are that fill a module or table together, for each job. It reads what the workers report, and receives no rows.
+
+        Raises:
+            IoError: if the folder or the object store cannot be read.
+        """
+        if isinstance(self._place, _native.Memory):
+            return []
+        check_id(module)
+        found = _native.jobs(native_place(self._place), module)
+        return [JobProgress(*own, [WatchedWorker(*worker) for worker in workers]) for *own, workers in found]
 
     @overload
     def module(self, module: _Module, id: str, *, outputs: type[Value], mode: str | None = ..., **options: Any) -> Cached[list[Value]]: ...

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from .rank import Rank
 
+#: Of a worker that does not say after how many seconds it is taken for gone.
+_EXPIRY = 120.0
+
 
 @dataclass(frozen=True)
 class SharedWorker:
@@ -45,6 +48,70 @@ class SharedReport:
     def __str__(self) -> str:
         own = f"{self.computed:,} of {self.asked:,} samples computed here{', stopped early' if self.stopped else ''}"
         return "\n".join([own, *map(str, self.workers)])
+
+
+@dataclass(frozen=True)
+class WatchedWorker:
+    """What a worker of a job reported last. A part of a :class:`JobProgress`."""
+
+    #: The machine it runs on.
+    host: str
+    #: Its process there.
+    process: int
+    #: Whether it has left.
+    has_left: bool
+    #: After this number of seconds without a report, the others take it for gone.
+    expiry: float | None
+    #: How many seconds it had worked when it reported.
+    worked: float | None
+    #: How many seconds ago it reported, by the clocks of this machine and of the file system or store.
+    silent: float | None
+    #: The samples that it computed.
+    computed: int
+    #: The samples that it found.
+    found: int
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether others take over what it had leased."""
+        return not self.has_left and self.silent is not None and self.silent >= (self.expiry or _EXPIRY)
+
+    @property
+    def rows_per_second(self) -> float:
+        """The samples in a second that it computed and found, since it began."""
+        return (self.computed + self.found) / self.worked if self.worked else 0.0
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """How far a job of :meth:`tcx_cache.Cached.warm_shared` is, by what its workers reported. As text, it is a line on all of them."""
+
+    #: The name of the job.
+    job: str
+    #: The view of the samples.
+    view: int
+    #: How often the job was begun before.
+    round: int
+    #: Whether every id was found or computed.
+    ended: bool
+    #: How many ids there are; ``None`` if no worker knows yet.
+    ids: int | None
+    #: How many of them are in work ranges that are finished.
+    finished: int
+    #: Its workers.
+    workers: list[WatchedWorker]
+
+    @property
+    def rows_per_second(self) -> float:
+        """The samples in a second of the workers that are at work."""
+        return sum(own.rows_per_second for own in self.workers if not own.has_left and not own.is_gone)
+
+    def __str__(self) -> str:
+        of = "" if self.ids is None else f" of {self.ids:,}"
+        gone = sum(own.is_gone for own in self.workers)
+        rest = "ended" if self.ended else f"{self.rows_per_second:,.0f} rows/s"
+        workers = f"{len(self.workers):,} worker{'' if len(self.workers) == 1 else 's'}{f', {gone:,} gone' if gone else ''}"
+        return f"job {self.job}: {self.finished:,}{of} rows, {rest}, {workers}"
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ _COMPARED = 16
 
 
 class Sequence(ABC):
-    """Ids in an order that need not be in memory: a function of the position, an iterator, or the lines of a file. ``warm_shared`` and
-    ``warm_sharded`` have one work range of them at a time. They take lists, ranges and arrays as they are.
+    """Ids in an order that need not be in memory: a function of the position, an iterator, the lines of a file, or a column of one.
+    ``warm_shared`` and ``warm_sharded`` have one work range of them at a time. They take lists, ranges and arrays as they are.
 
     Every worker needs the same ids in the same order.
 
@@ -51,6 +51,22 @@ class Sequence(ABC):
     def lines(path: str | os.PathLike[str]) -> Sequence:
         """The lines of a text file, which are read as they are needed. Empty lines are left out."""
         return _Repeated(lambda: _lines(os.fspath(path)))
+
+    @staticmethod
+    def column(path: str | os.PathLike[str], name: str | None = None) -> Sequence:
+        """A column of a Parquet or Arrow file, which pyarrow reads as it is needed: texts, integers or bytes.
+
+        Args:
+            path: The file; its first bytes decide the format.
+            name: The column; ``id``, or the only one, if it is not named.
+
+        Raises:
+            LoaderError: if the file cannot be read.
+            InvalidBatchError: if there is no such column.
+        """
+        from .column import Column
+
+        return Column(os.fspath(path), name)
 
     @staticmethod
     def of(ids: Any) -> Sequence:

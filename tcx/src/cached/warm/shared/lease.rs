@@ -131,7 +131,7 @@ impl<M: CachedModule> Warming<'_, M> {
         let first = cached.pack(ids.read(0, range_size)?, view)?.digest_all();
         let job = Job { name: sharing.job, view, range_size, ids: ids.len(), first };
         let filler = Filler { cached, view, workers, stop: &stop, load };
-        let sharing = StoreSharing { expiry, jumps: ids.jumps() };
+        let sharing = StoreSharing { expiry, jumps: ids.jumps(), host: None };
         let Some(worker) = store.join_job(&job, sharing, || stop.is_stopped())? else {
             return Ok(SharedReport { stopped: true, ..SharedReport::default() });
         };

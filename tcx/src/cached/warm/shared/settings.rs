@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tcx_store::unstable::{most_ranges, usual_range_size};
+
 use super::rank::Rank;
 use crate::cached::warm::Warming;
 use crate::module::extractor::CachedModule;
@@ -14,15 +16,6 @@ const JOB: &str = "warm";
 const EXPIRY: Duration = Duration::from_mins(2);
 /// Renewals and looks at other workers have to fit in.
 const LEAST_EXPIRY: Duration = Duration::from_millis(100);
-
-/// The ids of a work range, if their number is not known.
-const RANGE: u64 = 4096;
-/// A work range has at least this many ids if it is not set.
-const LEAST_RANGE: u64 = 64;
-/// If it is not set, a list has about this many work ranges: each is a file.
-const RANGES: u64 = 4096;
-/// The most work ranges.
-const MOST_RANGES: u64 = 1 << 20;
 
 /// How work is shared.
 #[derive(Clone, Debug)]
@@ -46,23 +39,20 @@ impl Sharing {
     ///
     /// Returns an error for a setting that makes no sense.
     pub(crate) fn range_size(&self, ids: Option<u64>) -> Result<u64> {
-        let size = match (self.range_size, ids) {
-            (Some(size), _) => size,
-            (None, Some(ids)) => (ids / RANGES).next_multiple_of(LEAST_RANGE).max(LEAST_RANGE),
-            (None, None) => RANGE,
-        };
+        let size = self.range_size.unwrap_or_else(|| usual_range_size(ids));
         if size == 0 {
             return Err(invalid("`range_size` is 0", "expected 1 or more"));
         }
         match ids {
-            Some(ids) if ids.div_ceil(size) > MOST_RANGES => {
+            Some(ids) if ids.div_ceil(size) > most_ranges() => {
+                let most = most_ranges();
                 let what = format!(
                     "`range_size` is {size}, which makes {} work ranges of {ids} ids",
                     ids.div_ceil(size)
                 );
                 Err(invalid(
                     &what,
-                    &format!("at most {MOST_RANGES} are possible; set {} or more", ids.div_ceil(MOST_RANGES)),
+                    &format!("at most {most} are possible; set {} or more", ids.div_ceil(most)),
                 ))
             }
             _ => Ok(size),
