@@ -94,8 +94,7 @@ class ObjectStore:
         options: list[tuple[str, str]],
         deadline: float | None = None,
         parallel: int | None = None,
-        spool_bytes: int | None = None,
-        near_bytes: int | None = None,
+        bytes: tuple[int | None, int | None] = (None, None),
     ) -> ObjectStore: ...
     @property
     def url(self) -> str: ...

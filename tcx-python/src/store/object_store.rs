@@ -24,8 +24,9 @@ impl ObjectStore {
 
 #[pymethods]
 impl ObjectStore {
+    /// `bytes` are the most bytes of copies in the near tier, and of a module's rows that wait to be sent.
     #[new]
-    #[pyo3(signature = (url, near_tier, options, deadline=None, parallel=None, spool_bytes=None, near_bytes=None))]
+    #[pyo3(signature = (url, near_tier, options, deadline=None, parallel=None, bytes=(None, None)))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -33,8 +34,7 @@ impl ObjectStore {
         options: Vec<(String, String)>,
         deadline: Option<f64>,
         parallel: Option<usize>,
-        spool_bytes: Option<u64>,
-        near_bytes: Option<u64>,
+        bytes: (Option<u64>, Option<u64>),
     ) -> PyResult<Self> {
         let url = match location(url)? {
             Location::Store(url) => url,
@@ -63,8 +63,9 @@ impl ObjectStore {
         };
         let near = near_tier.map_or_else(default_near_tier, Ok).map_err(failed)?;
         let mut cache = py.detach(|| RemoteCache::new(url.clone(), &near, client)).map_err(failed)?;
-        cache = cache
-            .near_bytes(near_bytes.map_or_else(default_near_bytes, |bytes| Ok(Some(bytes))).map_err(failed)?);
+        let (near_bytes, spool_bytes) = bytes;
+        let near_bytes = near_bytes.map_or_else(default_near_bytes, |bytes| Ok(Some(bytes)));
+        cache = cache.near_bytes(near_bytes.map_err(failed)?);
         if let Some(bytes) = spool_bytes {
             cache = cache.spool_bytes(bytes);
         }

@@ -1,7 +1,7 @@
 //! The files of one module in a store, as the engine sees them: through copies in the near tier.
 //!
 //! - **Segments** have names of their own, and their content never changes. A copy is as good as the object, so each is received once. As
-//!   long as there is none, what is wanted of a segment is read in the store.
+//!   long as there is no copy, what is wanted of a segment is read in the store.
 //! - **Changes** decide which rows are right. A copy counts only if the store says that the object is the same, by its tag, at each look.
 //! - **New segments** go to the spool first, where they are durable, and are sent from there. While the store is away they stay there.
 //! - **Index runs** stay in the near tier: they are derived from segments.

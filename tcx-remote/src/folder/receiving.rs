@@ -40,7 +40,7 @@ impl Arrivals {
         more
     }
 
-    /// The next segment. If there is none, the thread ends.
+    /// The next segment. If there is no other, the thread ends.
     fn next(&mut self) -> Option<(String, u64)> {
         let next = self.waiting.pop_front();
         self.receivers -= usize::from(next.is_none());

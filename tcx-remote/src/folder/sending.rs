@@ -50,7 +50,7 @@ impl Inner {
         }
     }
 
-    /// The next segment of this process that no thread sends. If there is none, the thread ends.
+    /// The next segment of this process that no thread sends. If there is no other, the thread ends.
     fn next_to_send(&self) -> io::Result<Option<Spooled>> {
         loop {
             let arrived = self.state(|state| state.departures.arrived)?;

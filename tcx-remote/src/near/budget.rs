@@ -68,7 +68,7 @@ impl Budget {
         make().map(Some)
     }
 
-    /// Gives a file that was [admitted](Self::admit) its name. No other process counts the copies meanwhile, and finds neither of both.
+    /// Gives a file that was [admitted](Self::admit) its name. No other process counts the copies at this moment: it could find neither name.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ class ObjectStore(os.PathLike[str]):
     def __init__(self, url: str, near_tier: str | None, options: dict[str, Any], spool_bytes: int | None, near_bytes: int | None) -> None:
         self._near_tier, self._options, self._spool_bytes, self._near_bytes = near_tier, options, spool_bytes, near_bytes
         own = [(name, value) for name, value in options.items() if name not in ("deadline", "parallel")]
-        self.native = _native.ObjectStore(url, near_tier, own, options.get("deadline"), options.get("parallel"), spool_bytes, near_bytes)
+        self.native = _native.ObjectStore(url, near_tier, own, options.get("deadline"), options.get("parallel"), (near_bytes, spool_bytes))
         self.url = self.native.url
 
     def __fspath__(self) -> str:

@@ -14,8 +14,8 @@ use crate::sys::bytes::Random;
 use crate::sys::helpers::{take, with_helpers};
 use crate::sys::runtime::lock;
 
-/// Segments whose keys are hashed together, those of other machines at the same time. Their hashes are in memory until they are written.
-const HASHED_AT_ONCE: usize = 8;
+/// Segments on other machines whose keys are read at the same time. Their hashes are in memory until they are written.
+const HASHED_AT_ONCE: usize = 4;
 
 impl Live {
     /// The index run of such a segment.
@@ -92,7 +92,10 @@ impl Live {
         let covered = self.runs.covered();
         let mut bare: Vec<_> = served.values().filter(|segment| !covered.contains(&segment.name())).collect();
         bare.sort_by_key(|segment| segment.name());
-        let done = bare.chunks(HASHED_AT_ONCE).flat_map(|bare| hash_all(bare, seed));
+        // Those of this machine one after the other.
+        let together = bare.chunk_by(|one, other| one.is_far() && other.is_far());
+        let together = together.flat_map(|bare| bare.chunks(HASHED_AT_ONCE));
+        let done = together.flat_map(|bare| hash_all(bare, seed));
         for (segment, hashed) in done {
             let hashes = match hashed {
                 Hashed::All(found) => found,
@@ -140,14 +143,13 @@ impl Hashed {
     }
 }
 
-/// The hashes of the keys of these segments. Those of other machines are read at the same time.
+/// The hashes of the keys of these segments, which are read at the same time.
 fn hash_all<'s>(
     segments: &[&'s Arc<Segment>],
     seed: KeySeed,
 ) -> impl Iterator<Item = (&'s Arc<Segment>, Hashed)> + use<'s> {
-    let far = segments.iter().filter(|segment| segment.is_far()).count();
     let (next, done) = (Mutex::new(segments.iter()), Mutex::new(Vec::with_capacity(segments.len())));
-    with_helpers("tcx-keys", far.saturating_sub(1), || {
+    with_helpers("tcx-keys", segments.len().saturating_sub(1), || {
         while let Some(segment) = take(&next) {
             let hashed = Hashed::of(segment, seed);
             lock(&done).push((*segment, hashed));
