@@ -1,11 +1,13 @@
 //! The arguments.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::text::human::{parse_age, parse_size};
+use crate::text::prices::Prices;
 
 const CODES: &str = "Exit codes: 0 done, no problem found; 1 done, with a problem (damage is left, ids are missing, \
 something differs, rows were left out); 2 wrong arguments; 3 no such directory, module, id or file; 4 a file is damaged; \
@@ -80,6 +82,34 @@ pub(crate) struct Copying {
     /// The longest time that one request may take with its retries, such as `2min`; a minute without it.
     #[arg(long, value_parser = parse_age, value_name = "TIME")]
     pub(crate) deadline: Option<Duration>,
+}
+
+/// A part in the work on a list of ids.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Work {
+    #[command(flatten)]
+    pub(crate) module: Module,
+    /// The ids of all workers: a text file with one a line, or a Parquet or Arrow file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ids: PathBuf,
+    /// The column of the ids in a Parquet or Arrow file; `id` without it, or the only one.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) column: Option<String>,
+    /// The view of the samples.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) view: u32,
+    /// Workers with the same name share the work.
+    #[arg(long, default_value = "warm", value_name = "NAME")]
+    pub(crate) job: String,
+    /// The number of ids that a worker leases at a time, and the most that one run of the command gets; the same in all workers.
+    #[arg(long, value_name = "IDS")]
+    pub(crate) range_size: Option<u64>,
+    /// After this time without a sign of life, others take over what a worker has leased.
+    #[arg(long, value_parser = parse_age, default_value = "2min", value_name = "TIME")]
+    pub(crate) expiry: Duration,
+    /// Computes the rows of the ids on its standard input, one a line, and ends with status 0 when they are flushed.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -298,6 +328,19 @@ pub(crate) enum Command {
         #[arg(long, value_parser = parse_age, default_value = "2s", value_name = "TIME")]
         every: Duration,
     },
+    /// Show how far processes are that fill modules together, until their jobs end or Ctrl-C; once, if the output is not a terminal.
+    Jobs {
+        #[command(flatten)]
+        modules: Modules,
+        /// The time between two refreshes. In an object store, each costs a listing and a read for each worker.
+        #[arg(long, value_parser = parse_age, default_value = "5s", value_name = "TIME")]
+        every: Duration,
+        /// What a thousand PUT or LIST requests and a thousand others cost, as in 0.005,0.0004.
+        #[arg(long, value_name = "PRICES")]
+        prices: Option<Prices>,
+    },
+    /// Work on a list of ids together with other processes, by a command that gets the missing ids of one part at a time.
+    Work(Work),
     /// Print a shell completion script.
     Completions {
         /// The shell.

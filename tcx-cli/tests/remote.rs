@@ -396,3 +396,44 @@ fn a_report_on_a_url_names_the_url() {
     let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("/tcx/features") && !page.contains("mirrors"));
 }
+
+#[test]
+fn a_job_in_a_store_is_watched_without_its_rows_and_its_requests_have_a_price() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    // All of these ids have rows, so the command is not run.
+    let ids = (0..1000).map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
+    std::fs::write(dir.path().join("ids.txt"), ids).unwrap();
+    let work = ["--json", "work", &url, "resnet50_v1", "--ids", "ids.txt", "--", "false"];
+    let worked: serde_json::Value = serde_json::from_str(&printed(&server, dir.path(), &work)).unwrap();
+    assert_eq!((&worked["runs"], &worked["workers"][0]["found"]), (&0.into(), &1000.into()));
+    std::fs::remove_dir_all(dir.path().join("near")).unwrap();
+    let watched = json(&server, dir.path(), &["jobs", &url, "--prices", "1000,0"]);
+    let job = &watched["jobs"][0];
+    assert_eq!(
+        (&job["module"], &job["ended"], &job["finished"]),
+        (&"resnet50_v1".into(), &true.into(), &1000.into())
+    );
+    let requests = job["puts_and_lists"].as_u64().unwrap();
+    // A lease of each of 16 parts, at the least.
+    assert!(requests >= 16 && job["gets"].as_u64().unwrap() > 0, "{job}");
+    assert_eq!(job["price"].as_f64(), Some(requests as f64));
+    assert_eq!(segments_received(dir.path()), 0);
+    let shown = printed(&server, dir.path(), &["jobs", &url, "resnet50_v1"]);
+    assert!(shown.contains(" PUT or LIST requests and "), "{shown}");
+}
+
+/// How many segments the near tier has.
+fn segments_received(dir: &Path) -> usize {
+    fn count(dir: &Path) -> usize {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().map(Result::unwrap);
+        entries
+            .map(|entry| match entry.path() {
+                path if path.is_dir() => count(&path),
+                path => usize::from(path.to_string_lossy().contains("/seg-")),
+            })
+            .sum()
+    }
+    count(&dir.join("near"))
+}

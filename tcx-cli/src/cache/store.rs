@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tcx_remote::{Bucket, ClientOptions, Copied, Location, Mirror, RemoteCache, default_near_tier};
+use tcx_store::unstable::JobProgress;
 use tcx_store::{Options, Spec, Store};
 
 use crate::cache;
@@ -64,6 +65,11 @@ impl StoreCache {
         let spec = self.spec(module)?;
         cache::check_name(&spec, module)?;
         Ok(self.cache.open(spec, &cache::in_folder(module, options))?)
+    }
+
+    /// How far the jobs of a module are.
+    pub(crate) fn jobs(&self, module: &str, with_times: bool) -> Result<Vec<JobProgress>> {
+        self.cache.jobs(module, with_times).map_err(failure)
     }
 
     /// The names and sizes of the files of a module.

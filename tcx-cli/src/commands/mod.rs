@@ -8,6 +8,7 @@ mod gc;
 mod import;
 mod in_store;
 mod info;
+mod jobs;
 mod listing;
 mod ls;
 mod merge;
@@ -31,6 +32,7 @@ mod stats;
 mod top;
 mod unused;
 mod verify;
+mod work;
 
 use std::path::Path;
 
@@ -93,6 +95,10 @@ pub(crate) fn run(mut command: Command, output: &Output) -> Result<Verdict> {
             report::run(&modules, &to, &report::Drawing { place: reported, sample, color_by }, output)
         }
         Command::Top { dir, every } => top::run(&dir, every, output),
+        Command::Jobs { modules, every, prices } => {
+            jobs::run((&modules.dir, modules.module.as_deref()), every, prices, output)
+        }
+        Command::Work(work) => work::run(&work, output),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { to } => shell::man(to.as_deref()),
     }

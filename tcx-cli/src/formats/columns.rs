@@ -199,7 +199,7 @@ pub(crate) fn views_of(array: &dyn Array) -> Result<Vec<u32>, String> {
     found.ok_or_else(|| format!("expected UInt32, found {}", array.data_type()))
 }
 
-fn texts(array: &dyn Array) -> Option<Vec<String>> {
+pub(crate) fn texts(array: &dyn Array) -> Option<Vec<String>> {
     fn owned<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
         texts.map(|text| text.unwrap_or_default().to_owned()).collect()
     }
@@ -259,7 +259,7 @@ fn parts(bytes: &[u8], lengths: impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
     lengths.map(part).collect()
 }
 
-fn binaries(array: &dyn Array) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn binaries(array: &dyn Array) -> Option<Vec<Vec<u8>>> {
     fn owned<'a>(rows: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<Vec<u8>> {
         rows.map(|bytes| bytes.unwrap_or_default().to_vec()).collect()
     }

@@ -8,6 +8,7 @@ pub(crate) mod batches;
 pub(crate) mod columns;
 pub(crate) mod dictionary;
 pub(crate) mod draft;
+pub(crate) mod id_file;
 pub(crate) mod lines;
 pub(crate) mod nested;
 mod npy;

@@ -32,6 +32,11 @@ pub(crate) fn ago(time: SystemTime) -> String {
     }
 }
 
+/// `2m 5s`: whole seconds.
+pub(crate) fn duration(time: Duration) -> String {
+    humantime::format_duration(Duration::from_secs(time.as_secs())).to_string()
+}
+
 /// `2026-07-01T12:00:00Z`.
 pub(crate) fn date(time: SystemTime) -> String {
     // `humantime` cannot format times outside the calendar, which a broken clock may have written.

@@ -2,5 +2,6 @@
 
 pub(crate) mod human;
 pub(crate) mod ids;
+pub(crate) mod prices;
 pub(crate) mod values;
 pub(crate) mod variants;
