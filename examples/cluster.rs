@@ -1,6 +1,6 @@
 //! Shows: four workers fill one cache together, without a server; one of them is killed, and the others take over its part.
 //! Run: `cargo run -p tcx-library-examples --example cluster` starts the workers itself. On a cluster, start `PROGRAM DIR` on every
-//! machine, with a directory that all of them see.
+//! machine, with a directory that all of them see, or `PROGRAM DIR sharded` by a launcher that gives each process a rank.
 //! Look at: each sample is computed by one worker; what the killed worker had leased is computed by others.
 
 use std::io::{BufRead, BufReader, Read};
@@ -42,6 +42,14 @@ fn open(dir: &Path) -> Result<Cached<Lengths>> {
     Ok(Cache::open(dir)?.module(Lengths {})?.batch_size(10))
 }
 
+/// The other way: each process computes the part of the rank that torchrun, Slurm or Kubernetes has given it.
+fn work_by_rank(dir: &Path) -> Result<()> {
+    let report = open(dir)?.warming().range_size(50).run_sharded(ids(), load)?;
+    // In one write: the processes of a launcher have one output.
+    print!("{report}\n{}\n", report.computed);
+    Ok(())
+}
+
 /// What each worker runs. On a cluster, leave out `expiry`: two minutes are right there.
 fn work(dir: &Path) -> Result<()> {
     let lengths = open(dir)?;
@@ -64,8 +72,15 @@ fn wait_until_at_work(worker: &mut Child) -> std::io::Result<()> {
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    if let Some(dir) = std::env::args_os().nth(1) {
-        return Ok(work(dir.as_ref())?);
+    let mut arguments = std::env::args_os().skip(1);
+    if let Some(dir) = arguments.next() {
+        let is_by_rank = arguments.next().is_some_and(|way| way == "sharded");
+        if is_by_rank {
+            work_by_rank(dir.as_ref())?;
+        } else {
+            work(dir.as_ref())?;
+        }
+        return Ok(());
     }
     let dir = tempfile::tempdir()?;
     let mut workers = (0..WORKERS).map(|_| start(dir.path())).collect::<std::io::Result<Vec<Child>>>()?;

@@ -18,6 +18,16 @@ settings.register_profile(
 settings.load_profile("tcx")
 
 
+def skip(what, why):
+    """Skips a test that needs a program, and lists it among those of `cargo xtask test`; fails where `TCX_REQUIRE` contains it."""
+    assert not {what, "all"} & set(os.environ.get("TCX_REQUIRE", "").split(",")), f"`TCX_REQUIRE` contains {what} or all, but {why}"
+    if "TCX_SKIPS" in os.environ:
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").split("::")[-1].split(" ")[0]
+        with open(os.environ["TCX_SKIPS"], "a") as file:
+            file.write(f"{what}\t{test}\t{why}\n")
+    pytest.skip(why)
+
+
 @pytest.fixture
 def directory(tmp_path):
     """A new cache directory."""

@@ -244,6 +244,8 @@ def test_a_process_that_is_asked_to_stop_keeps_what_it_has_computed(program, dir
 
 #: The example of the same name in Rust, which is a worker if it is started with a directory.
 IN_RUST = Path(os.environ.get("TCX_CLUSTER") or EXAMPLES.parents[1] / "target/debug/examples/cluster")
+#: Starts it, with libtorch in the library path: all programs of the workspace are linked with it.
+START_RUST = [str(EXAMPLES.parents[1] / ".cargo/with-libtorch.sh"), str(IN_RUST)]
 
 
 class Lengths(torch.nn.Module):

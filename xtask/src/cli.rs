@@ -43,8 +43,11 @@ commands:
                     Python packages are large)
   python [--short]  build the wheel of the Python package, and run its tests with two releases of PyTorch, and the programs of
                     examples/python (`--short`, a part of `test`: with one release, without those and without the wheel)
-  cluster           run the programs of examples/cluster with torchrun and Ray, and as Slurm and Kubernetes start them
-                    (not part of `test`, which has no Ray: its package is large)
+  cluster           run the programs of examples/cluster with torchrun, Slurm, Ray, Dask and Spark, and as Kubernetes starts
+                    them: daemons and clusters of their own on this machine, whose nodes are killed (not part of `test`,
+                    which runs those for torchrun, Kubernetes and, where it is installed, Slurm)
+  cluster --claims [N…]
+                    measure how well N (1 2 4 8 16 32 64) processes share work that takes no processor, and their requests
   package           pack the packages for the registry, and build each of them from what was packed (takes minutes;
                     `test` only packs them)
   test              provide everything, then check the format, lints, tests, documents and examples; ends with a list
@@ -60,7 +63,7 @@ environment:
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            use this Python, which has pyarrow, for the tests
-  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, pytorch, model, valgrind, chromium, rsync, git, cuda,
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, pytorch, model, valgrind, chromium, rsync, git, slurm, cuda,
                         and the trials of `stress`: full, faults, fuzz, readers), or `all`
 ";
 
@@ -83,7 +86,7 @@ pub(crate) enum Command {
     Remote { minutes: u64 },
     Package,
     Python { is_short: bool },
-    Cluster,
+    Cluster { claims: Option<Vec<String>> },
     Test,
 }
 
@@ -109,7 +112,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("recipes") => alone(&name, &rest, Command::Recipes),
         Some("remote") => remote(&rest),
         Some("python") => python(&rest),
-        Some("cluster") => alone(&name, &rest, Command::Cluster),
+        Some("cluster") => cluster(&rest),
         Some("package") => alone(&name, &rest, Command::Package),
         Some("test") => alone(&name, &rest, Command::Test),
         _ => Err(format!("unknown command `{}`", name.display())),
@@ -150,6 +153,22 @@ fn python(rest: &[OsString]) -> Result<Command, String> {
         [] => Ok(Command::Python { is_short: false }),
         [flag] if flag == "--short" => Ok(Command::Python { is_short: true }),
         [other, ..] => Err(format!("`python` takes only `--short`, found `{}`", other.display())),
+    }
+}
+
+fn cluster(rest: &[OsString]) -> Result<Command, String> {
+    match rest {
+        [] => Ok(Command::Cluster { claims: None }),
+        [flag, counts @ ..] if flag == "--claims" => {
+            let number = |count: &OsString| {
+                let found = count.to_str().filter(|count| count.parse::<u16>().is_ok_and(|count| count > 0));
+                found.map(str::to_owned).ok_or_else(|| {
+                    format!("`--claims` takes numbers of processes, found `{}`", count.display())
+                })
+            };
+            Ok(Command::Cluster { claims: Some(counts.iter().map(number).collect::<Result<_, _>>()?) })
+        }
+        [other, ..] => Err(format!("`cluster` takes only `--claims N…`, found `{}`", other.display())),
     }
 }
 
@@ -229,7 +248,10 @@ mod tests {
         assert_eq!(parsed("backends"), Ok(Command::Backends));
         assert_eq!(parsed("recipes"), Ok(Command::Recipes));
         assert_eq!(parsed("package"), Ok(Command::Package));
-        assert_eq!(parsed("cluster"), Ok(Command::Cluster));
+        assert_eq!(parsed("cluster"), Ok(Command::Cluster { claims: None }));
+        let claims = Some(vec!["1".to_owned(), "64".to_owned()]);
+        assert_eq!(parsed("cluster --claims 1 64"), Ok(Command::Cluster { claims }));
+        assert!(parsed("cluster --claims many").unwrap_err().contains("`many`"));
         assert_eq!(parsed("remote"), Ok(Command::Remote { minutes: 5 }));
         assert_eq!(parsed("remote --minutes 1"), Ok(Command::Remote { minutes: 1 }));
         assert_eq!(parsed("simulate"), Ok(Command::Simulate { seeds: 100_000, first: 1_000_000 }));

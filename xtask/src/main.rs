@@ -16,8 +16,8 @@ use cli::Command;
 use failure::Result;
 use provision::{libtorch, model, onnxruntime, shell, toolchain};
 use tasks::{
-    backends, bench, compile, counts, demo, foreign, packages, python, recipes, remote, simulate, stress,
-    suite,
+    backends, bench, cluster, compile, counts, demo, foreign, packages, python, recipes, remote, simulate,
+    stress, suite,
 };
 use workspace::Workspace;
 
@@ -68,7 +68,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Package => packages::run(&workspace)?,
         Command::Python { is_short: true } => python::short(&workspace)?,
         Command::Python { is_short: false } => python::run(&workspace)?,
-        Command::Cluster => python::cluster(&workspace)?,
+        Command::Cluster { claims: None } => cluster::run(&workspace)?,
+        Command::Cluster { claims: Some(counts) } => return cluster::claims(&workspace, &counts),
         Command::Test => suite::run(&workspace)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,7 @@ pub(crate) mod pyarrow;
 pub(crate) mod python;
 pub(crate) mod pytorch;
 pub(crate) mod shell;
+pub(crate) mod slurm;
 pub(crate) mod toolchain;
 mod unpack;
 mod wheel;

@@ -15,8 +15,9 @@ use crate::workspace::Workspace;
 const REQUIREMENTS: &str = include_str!("pytorch.txt");
 /// The packages of the programs in `examples/python`, each in one version.
 const RECIPES: &str = include_str!("recipes.txt");
-/// Those of the program in `examples/cluster` for Ray.
-const RAY: &str = include_str!("ray.txt");
+/// Those of the programs in `examples/cluster` for Ray and Dask, and of the one for Spark.
+const CLUSTER: [&str; 2] = [include_str!("ray.txt"), include_str!("dask.txt")];
+const SPARK: &str = include_str!("spark.txt");
 /// Puts stubs of the CUDA libraries beside those of torch.
 const STUBS: &str = include_str!("cuda_stubs.py");
 
@@ -52,20 +53,36 @@ pub(crate) fn provide(workspace: &Workspace, torch: Torch) -> Result<PathBuf> {
 
 /// The Python of the programs in `examples/python`: further packages beside those of [`Torch::Pinned`].
 pub(crate) fn provide_recipes(workspace: &Workspace) -> Result<PathBuf> {
-    provide_beside(workspace, "python-recipes", RECIPES, "the programs of examples/python")
+    let torch = provide(workspace, Torch::Pinned)?;
+    provide_beside(workspace, "python-recipes", RECIPES, "the programs of examples/python", &[&torch])
 }
 
-/// The Python of the program for Ray, likewise.
-pub(crate) fn provide_ray(workspace: &Workspace) -> Result<PathBuf> {
-    provide_beside(workspace, "python-ray", RAY, "Ray")
+/// The Python of the programs for Ray and Dask, likewise. One of them embeds texts, for which those of the recipes have packages.
+pub(crate) fn provide_cluster(workspace: &Workspace) -> Result<PathBuf> {
+    let (torch, recipes) = (provide(workspace, Torch::Pinned)?, provide_recipes(workspace)?);
+    let what = "the programs of examples/cluster";
+    provide_beside(workspace, "python-cluster", &CLUSTER.concat(), what, &[&torch, &recipes])
 }
 
-fn provide_beside(workspace: &Workspace, name: &str, requirements: &str, what: &str) -> Result<PathBuf> {
-    let torch = packages(&provide(workspace, Torch::Pinned)?)?;
+/// The Python of the program for Spark, likewise.
+pub(crate) fn provide_spark(workspace: &Workspace) -> Result<PathBuf> {
+    let torch = provide(workspace, Torch::Pinned)?;
+    provide_beside(workspace, "python-spark", SPARK, "Spark", &[&torch])
+}
+
+/// The Python of an environment with these packages, which also has those of other environments. Its own have priority.
+fn provide_beside(
+    workspace: &Workspace,
+    name: &str,
+    requirements: &str,
+    what: &str,
+    others: &[&Path],
+) -> Result<PathBuf> {
+    let others = others.iter().map(|other| packages(other)).collect::<Result<Vec<_>>>()?.join("\n");
     let place = workspace.root().join("target").join(name);
-    environment::provide_with(&place, requirements, what, &torch, |python| {
-        let link = Path::new(&packages(python)?).join("torch.pth");
-        std::fs::write(&link, &torch).on("write", &link)
+    environment::provide_with(&place, requirements, what, &others, |python| {
+        let link = Path::new(&packages(python)?).join("others.pth");
+        std::fs::write(&link, &others).on("write", &link)
     })
 }
 

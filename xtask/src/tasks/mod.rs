@@ -2,6 +2,7 @@
 
 pub(crate) mod backends;
 pub(crate) mod bench;
+pub(crate) mod cluster;
 pub(crate) mod compile;
 pub(crate) mod counts;
 pub(crate) mod demo;

@@ -41,17 +41,6 @@ pub(super) fn package(workspace: &Workspace) -> Result<PathBuf> {
     installed(workspace, &wheel(workspace, &python)?)
 }
 
-/// The program of `examples/cluster` for Ray, and those for other launchers, with the library in the form that is built for tests.
-pub(crate) fn cluster(workspace: &Workspace) -> Result<()> {
-    let place = built(workspace)?;
-    let mut build = cargo("build");
-    build.current_dir(workspace.root()).args(ALL).args(["--example", "cluster"]);
-    process::run(&mut build, "`cargo build` of the example `cluster`")?;
-    let mut tests = tests(workspace, &pytorch::provide_ray(workspace)?, &place, &CLUSTER);
-    tests.env("TCX_CLUSTER", target(workspace).join("debug/examples/cluster"));
-    process::run(&mut tests, "`pytest` of the programs of examples/cluster")
-}
-
 /// The short form: the library as the other tests have it, one release of PyTorch, and few forks. Where PyTorch cannot be provided, it is
 /// skipped; where `TCX_REQUIRE` contains `pytorch`, that is a failure.
 pub(crate) fn short(workspace: &Workspace) -> Result<()> {
@@ -69,7 +58,7 @@ pub(crate) fn short(workspace: &Workspace) -> Result<()> {
 }
 
 /// The folder of the package, without a wheel.
-fn built(workspace: &Workspace) -> Result<PathBuf> {
+pub(super) fn built(workspace: &Workspace) -> Result<PathBuf> {
     let mut build = cargo("build");
     // With the features of all, so that nothing is built twice.
     build.current_dir(workspace.root()).args(ALL).args(["--lib", "--bin", SERVER]);
@@ -82,7 +71,7 @@ fn built(workspace: &Workspace) -> Result<PathBuf> {
     Ok(place)
 }
 
-fn target(workspace: &Workspace) -> PathBuf {
+pub(super) fn target(workspace: &Workspace) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root().join("target"), PathBuf::from)
 }
 
@@ -99,9 +88,9 @@ fn recipes(workspace: &Workspace, place: &Path) -> Result<()> {
 }
 
 /// Which tests run, and the variables that decide how long they take.
-struct Tests {
-    files: &'static [&'static str],
-    variables: &'static [(&'static str, &'static str)],
+pub(super) struct Tests {
+    pub(super) files: &'static [&'static str],
+    pub(super) variables: &'static [(&'static str, &'static str)],
 }
 
 /// With two releases, 10,000 forks.
@@ -111,9 +100,6 @@ const RECIPES: Tests = Tests {
     files: &["tests/test_recipes.py", "tests/test_minilm.py"],
     variables: &[("TCX_REQUIRE", "recipes")],
 };
-
-const CLUSTER: Tests =
-    Tests { files: &["tests/test_ray.py", "tests/test_cluster.py"], variables: &[("TCX_REQUIRE", "ray")] };
 
 /// Builds the wheel, for every Python from 3.10 on.
 fn wheel(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
@@ -152,7 +138,7 @@ fn test(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> Re
     process::run(&mut tests(workspace, python, place, which), "`pytest` of the Python package")
 }
 
-fn tests(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> Command {
+pub(super) fn tests(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> Command {
     let mut tests = Command::new(python);
     tests.current_dir(workspace.root().join("tcx-python")).args([
         "-m",
