@@ -255,7 +255,7 @@ class Lengths(torch.nn.Module):
 
 @pytest.mark.skipif(not IN_RUST.is_file(), reason="the example in Rust is not here: run `cargo build -p tcx-library-examples --example cluster`")
 def test_workers_in_rust_and_in_python_share_a_job(directory):
-    rust = subprocess.Popen([IN_RUST, directory], stdout=subprocess.PIPE, text=True)
+    rust = subprocess.Popen([*START_RUST, directory], stdout=subprocess.PIPE, text=True)
     # A job, a worker and a lease. The worker stops until the other one is at work.
     until(lambda: len(list(directory.glob("lengths_v1/leases/*"))) >= 3)
     rust.send_signal(signal.SIGSTOP)
