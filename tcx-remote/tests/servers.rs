@@ -6,7 +6,6 @@
 mod copies;
 #[path = "support/machines.rs"]
 mod machines;
-#[allow(dead_code, reason = "the settings are those of our own server")]
 mod support;
 
 use machines::{Machine, cache_at};
@@ -20,8 +19,8 @@ fn url() -> String {
     std::env::var(URL).unwrap()
 }
 
-fn bucket() -> Bucket {
-    let Location::Store(url) = Location::parse(&format!("{}/copies", url())).unwrap() else {
+fn bucket(prefix: &str) -> Bucket {
+    let Location::Store(url) = Location::parse(&format!("{}/{prefix}", url())).unwrap() else {
         panic!("it is a URL")
     };
     Bucket::new(url, ClientOptions::default()).unwrap()
@@ -30,7 +29,7 @@ fn bucket() -> Bucket {
 #[test]
 #[ignore = "needs a server: `cargo xtask remote`"]
 fn objects_of_another_server_are_created_once_listed_in_order_and_removed() {
-    let bucket = bucket();
+    let bucket = bucket("objects");
     bucket.check_conditional_puts().unwrap();
     assert_eq!(bucket.create("m/change", b"one").unwrap(), Created::Own);
     assert_eq!(bucket.create("m/change", b"two").unwrap(), Created::Other(b"one".to_vec()));
@@ -58,7 +57,7 @@ fn objects_of_another_server_are_created_once_listed_in_order_and_removed() {
 #[test]
 #[ignore = "needs a server: `cargo xtask remote`"]
 fn a_large_object_is_written_in_parts_and_read_in_ranges() {
-    let (bucket, dir) = (bucket(), tempfile::tempdir().unwrap());
+    let (bucket, dir) = (bucket("large"), tempfile::tempdir().unwrap());
     let bytes: Vec<u8> = (0..70_u32 << 20).map(|byte| (byte / 251) as u8).collect();
     let path = dir.path().join("large");
     std::fs::write(&path, &bytes).unwrap();
@@ -93,7 +92,8 @@ fn two_machines_fill_a_module_in_another_server_one_after_the_other() {
 #[test]
 #[ignore = "needs a server: `cargo xtask remote`"]
 fn a_module_is_pushed_to_another_server_and_pulled_from_it() {
-    let (bucket, here, there) = (bucket(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (bucket, here, there) =
+        (bucket("copies"), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     copies::compute(here.path(), &[1, 2], 10);
     copies::invalidate(here.path(), 2);
     copies::push_all(here.path(), &bucket).unwrap();

@@ -41,7 +41,7 @@ commands:
   remote [--minutes M]
                     four processes with a near tier each, as four machines, fill, read, invalidate and compact one module
                     in a test server for M minutes (5), while requests fail, machines and the server are killed and a
-                    disk is lost (`test` runs 18 seconds of it); before that, tests on servers of others that can be had:
+                    disk is lost (`test` runs 18 seconds of it); before that, tests on servers of others if available:
                     Moto (S3, Python) and Azurite (Azure, Node 20)
   recipes           run the recipes of docs/recipes.md: MLflow, DVC and Snakemake with `tcx` (not part of `test`:
                     Python packages are large)

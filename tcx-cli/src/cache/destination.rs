@@ -57,7 +57,7 @@ impl<'a> Destination<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is none; the message names the modules.
+    /// Returns an error if there is no such module; the message names the modules.
     pub(crate) fn spec(&self, folder: &str) -> Result<Spec> {
         cache::named(&self.modules, folder, self.place.display())?;
         match &self.store {

@@ -34,6 +34,17 @@ pub(super) struct KnownChange {
     look: Look,
 }
 
+impl KnownChange {
+    /// Whether a listing shows this one. Listings have finer times than other answers.
+    fn is(&self, listed: &Object) -> bool {
+        let second =
+            |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.bytes == listed.bytes
+            && self.tag == listed.tag
+            && second(self.modified) == second(listed.modified)
+    }
+}
+
 impl Inner {
     /// The bytes of a change as it is in the store now. While that is away, those of the last look.
     pub(super) fn map_change(&self, name: &str) -> io::Result<Mapped> {
@@ -93,12 +104,9 @@ impl Inner {
     /// What the store says of a change, or has said in the listing that this thread has made ahead.
     fn change_object(&self, name: &str) -> io::Result<Option<Object>> {
         // A listing may be late or incomplete: it says that a change is the same, and nothing else.
-        let known = self.known(name)?;
-        let is_same = |object: &Object| {
-            known.as_ref().is_some_and(|known| known.path == self.near.file(&copy_name(name, object)))
-        };
-        let object = match self.seen_ahead(name)?.filter(is_same) {
-            Some(seen) => Some(seen),
+        let seen = self.known(name)?.zip(self.seen_ahead(name)?);
+        let object = match seen.filter(|(known, listed)| known.is(listed)) {
+            Some((known, listed)) => Some(Object { modified: known.modified, ..listed }),
             None => self.ask(|bucket| bucket.head(&self.key(name)))?,
         };
         if name == change(0) {
@@ -109,7 +117,7 @@ impl Inner {
 
     /// The copy of a change that needs no look at the store, because the last one holds.
     ///
-    /// If the newest known change is the same, so is change 0: the numbers of another one begin anew, and their nonces are random. Only
+    /// If the newest known change is the same, so is change 0: the numbers of another one begin again, and their nonces are random. Only
     /// while a module is removed object by object may its newest change outlive its change 0. A segment that is sent then names the
     /// instance that it is of, so no process takes it for one of another; for a change that is created then, change 0 is looked at.
     fn copy_that_holds(&self, name: &str) -> io::Result<Option<File>> {
@@ -157,9 +165,30 @@ impl Inner {
         self.settle()?;
         self.probe()?;
         let short = self.bucket.deadline().min(SHORT);
+        // Change 0 begins another history.
+        let origin = self.origin().ok().filter(|_| name != change(0));
         let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
         self.created()?;
-        Ok(created? == Created::Own)
+        let is_own = created? == Created::Own;
+        if let Some(origin) = origin.filter(|_| is_own) {
+            self.take_back_unless_same(name, &origin)?;
+        }
+        Ok(is_own)
+    }
+
+    /// Removes a change that this process has created, if the module was removed or replaced just before. A change whose predecessors are
+    /// missing keeps every process from writing. It is certain whose it is, and no process goes by it without those before it.
+    fn take_back_unless_same(&self, name: &str, origin: &str) -> io::Result<()> {
+        // As long as that cannot be said, it stays.
+        if !matches!(self.has_origin(origin), Ok(false)) {
+            return Ok(());
+        }
+        let removed = self.send(|bucket| bucket.delete(&self.key(name)));
+        self.wrote()?;
+        removed?;
+        let what =
+            format!("the module was removed or replaced while {name} was created, which was taken back");
+        Err(io::Error::new(ErrorKind::NotFound, what))
     }
 
     /// Makes sure, once in a process, that the store creates objects conditionally.

@@ -9,7 +9,7 @@
 //! and random names are drawn from the seed too.
 
 #![cfg_attr(not(test), allow(dead_code, reason = "the tests of the engine use the rest"))]
-#![cfg_attr(not(test), allow(clippy::unwrap_used, reason = "a test that cannot go on panics"))]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod actor;
 pub(crate) mod chance;

@@ -12,7 +12,7 @@ use crate::workspace::{Workspace, cargo};
 /// The trial in `tcx-remote/tests/trial`, which reads how many seconds it takes.
 const TRIAL: &str = "machines_that_fill_one_module_for_minutes_find_no_wrong_row_and_lose_none";
 
-/// Runs the trial for this number of minutes, then the tests on each server that can be had.
+/// Runs the trial for this number of minutes, then the tests on each available server.
 pub(crate) fn run(workspace: &Workspace, minutes: u64) -> Result<ExitCode> {
     let mut left_out = LeftOut::new(workspace, "remote")?;
     let servers = servers::run_tests(workspace, &mut left_out);

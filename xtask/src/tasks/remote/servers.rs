@@ -40,7 +40,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs the tests on each server; one that cannot be had is listed.
+/// Runs the tests on each server; one that cannot be installed is listed.
 pub(super) fn run_tests(workspace: &Workspace, left_out: &mut LeftOut) -> Result<()> {
     let place = workspace.root().join("target/remote-servers");
     let python = match environment::provide(&place.join("python"), PACKAGES, "servers of object stores") {
