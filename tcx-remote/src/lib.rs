@@ -16,6 +16,8 @@ mod error;
 mod folder;
 mod near;
 mod options;
+#[cfg(test)]
+mod testing;
 mod url;
 
 pub use bucket::{Bucket, Created, Object};

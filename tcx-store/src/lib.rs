@@ -29,7 +29,7 @@ mod stats;
 mod storage;
 mod store;
 mod sys;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, fuzzing, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
 mod upkeep;
@@ -80,4 +80,8 @@ pub mod unstable {
     pub use crate::store::leases::{Comparison, JobWorker, NextRange, Sharing, WorkerFacts};
     pub use crate::store::place::Folders;
     pub use crate::sys::mmap::Mapped;
+    /// Time, threads and random bits, as a simulation decides them.
+    pub mod runtime {
+        pub use crate::sys::runtime::{is_simulated, now, random, sleep, spawn_lasting, wait_once, wall};
+    }
 }

@@ -19,6 +19,8 @@ commands:
                     rows and write to target/bench only, `--quick` fails for no figure)
   bench --disks DIR…
                     measure a cache in each folder: a fill, flushes, reads from the disk and from memory
+  bench --remote    measure a cache in an object store with 10 ms of latency and a line of 200 MB/s against one in a
+                    folder: fills, epochs, requests, downloads; fail if a figure is worse than its floor
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
   counts            count the instructions of the hot paths and compare them with the checked-in counts (part of `test`;
@@ -27,9 +29,10 @@ commands:
                     run the trials of the engine for up to an hour: kill -9, 800 processes, full disks, moved
                     folders, fuzzing, damage, 100 million keys (writes target/stress/report.json, and with
                     `--report` a report in Markdown; TCX_REQUIRE=all makes a skipped trial a failure)
-  simulate [--seeds N] [--first SEED]
+  simulate [--remote] [--seeds N] [--first SEED]
                     simulate processes on a folder in memory; a seed decides their order, failures and deaths. Runs
-                    N seeds (100000) from SEED on, each in four ways, until a run serves a wrong row or loses a row
+                    N seeds (100000) from SEED on, each in five ways, until a run serves a wrong row or loses a row
+                    (`--remote`: processes on machines that know the folder by the objects of a store)
   foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
   backends          test the tensor libraries besides tch: candle, ndarray and ONNX Runtime, without libtorch and with it,
@@ -38,7 +41,8 @@ commands:
   remote [--minutes M]
                     four processes with a near tier each, as four machines, fill, read, invalidate and compact one module
                     in a test server for M minutes (5), while requests fail, machines and the server are killed and a
-                    disk is lost (`test` runs 18 seconds of it)
+                    disk is lost (`test` runs 18 seconds of it); before that, tests on servers of others if available:
+                    Moto (S3, Python) and Azurite (Azure, Node 20)
   recipes           run the recipes of docs/recipes.md: MLflow, DVC and Snakemake with `tcx` (not part of `test`:
                     Python packages are large)
   python [--short]  build the wheel of the Python package, and run its tests with two releases of PyTorch, and the programs of
@@ -74,9 +78,10 @@ pub(crate) enum Command {
     Bench { flag: Option<&'static str> },
     BenchDisks { folders: Vec<OsString> },
     BenchCompile,
+    BenchRemote,
     Counts,
     Stress { arguments: Vec<OsString> },
-    Simulate { seeds: u64, first: u64 },
+    Simulate { seeds: u64, first: u64, is_remote: bool },
     Foreign,
     Backends,
     Recipes,
@@ -159,10 +164,11 @@ fn bench(rest: &[OsString]) -> Result<Command, String> {
         [flag] if flag == "--quick" => Ok(Command::Bench { flag: Some("--quick") }),
         [flag] if flag == "--check" => Ok(Command::Bench { flag: Some("--check") }),
         [flag] if flag == "--compile" => Ok(Command::BenchCompile),
+        [flag] if flag == "--remote" => Ok(Command::BenchRemote),
         [flag] if flag == "--disks" => Err("`bench --disks` needs one or more folders".to_owned()),
         [flag, folders @ ..] if flag == "--disks" => Ok(Command::BenchDisks { folders: folders.to_vec() }),
         [other, ..] => Err(format!(
-            "`bench` takes `--quick`, `--check`, `--compile` or `--disks DIR…`, found `{}`",
+            "`bench` takes `--quick`, `--check`, `--compile`, `--remote` or `--disks DIR…`, found `{}`",
             other.display()
         )),
     }
@@ -172,12 +178,19 @@ fn bench(rest: &[OsString]) -> Result<Command, String> {
 const SEEDS: (u64, u64) = (100_000, 1_000_000);
 
 fn simulate(mut rest: &[OsString]) -> Result<Command, String> {
-    let (mut seeds, mut first) = SEEDS;
+    let ((mut seeds, mut first), mut is_remote) = (SEEDS, false);
     while let [flag, following @ ..] = rest {
         let into = match flag.to_str() {
+            Some("--remote") => {
+                (is_remote, rest) = (true, following);
+                continue;
+            }
             Some("--seeds") => &mut seeds,
             Some("--first") => &mut first,
-            _ => return Err(format!("`simulate` takes `--seeds` and `--first`, found `{}`", flag.display())),
+            _ => {
+                let found = flag.display();
+                return Err(format!("`simulate` takes `--remote`, `--seeds` and `--first`, found `{found}`"));
+            }
         };
         let [number, following @ ..] = following else {
             return Err(format!("`{}` needs a number", flag.display()));
@@ -187,7 +200,7 @@ fn simulate(mut rest: &[OsString]) -> Result<Command, String> {
         })?;
         rest = following;
     }
-    Ok(Command::Simulate { seeds, first })
+    Ok(Command::Simulate { seeds, first, is_remote })
 }
 
 fn alone(name: &OsStr, rest: &[OsString], command: Command) -> Result<Command, String> {
@@ -232,14 +245,17 @@ mod tests {
         assert_eq!(parsed("cluster"), Ok(Command::Cluster));
         assert_eq!(parsed("remote"), Ok(Command::Remote { minutes: 5 }));
         assert_eq!(parsed("remote --minutes 1"), Ok(Command::Remote { minutes: 1 }));
-        assert_eq!(parsed("simulate"), Ok(Command::Simulate { seeds: 100_000, first: 1_000_000 }));
-        assert_eq!(parsed("simulate --first 7 --seeds 10"), Ok(Command::Simulate { seeds: 10, first: 7 }));
+        let simulate = |seeds, first, is_remote| Ok(Command::Simulate { seeds, first, is_remote });
+        assert_eq!(parsed("simulate"), simulate(100_000, 1_000_000, false));
+        assert_eq!(parsed("simulate --first 7 --seeds 10"), simulate(10, 7, false));
+        assert_eq!(parsed("simulate --remote --seeds 10"), simulate(10, 1_000_000, true));
         assert_eq!(parsed("bench"), Ok(Command::Bench { flag: None }));
         assert_eq!(parsed("bench --quick"), Ok(Command::Bench { flag: Some("--quick") }));
         assert_eq!(parsed("bench --check"), Ok(Command::Bench { flag: Some("--check") }));
         let folders = vec!["/tmp".into(), "cache".into()];
         assert_eq!(parsed("bench --disks /tmp cache"), Ok(Command::BenchDisks { folders }));
         assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));
+        assert_eq!(parsed("bench --remote"), Ok(Command::BenchRemote));
         let arguments = vec!["--minutes".into(), "5".into()];
         assert_eq!(parsed("stress --minutes 5"), Ok(Command::Stress { arguments }));
     }

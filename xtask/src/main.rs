@@ -59,8 +59,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::BenchDisks { folders } => return bench::disks(&workspace, &folders),
         Command::Counts => counts::check(&workspace)?,
         Command::Stress { arguments } => return stress::run(&workspace, &arguments),
-        Command::Simulate { seeds, first } => return simulate::run(&workspace, seeds, first),
+        Command::Simulate { seeds, first, is_remote } => {
+            return simulate::run(&workspace, seeds, first, is_remote);
+        }
         Command::BenchCompile => compile::bench(&workspace)?,
+        Command::BenchRemote => return bench::remote(&workspace),
         Command::Foreign => foreign::run(&workspace)?,
         Command::Backends => backends::run(&workspace)?,
         Command::Recipes => recipes::run(&workspace)?,

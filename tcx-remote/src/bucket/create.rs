@@ -8,6 +8,7 @@ use std::io;
 
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode, PutOptions, PutPayload};
+use tcx_store::unstable::runtime;
 
 use super::read::read;
 use super::{Bucket, Client};
@@ -48,9 +49,7 @@ impl Bucket {
     ///
     /// Returns an error of the kind `Unsupported` if the store ignores the condition, and another one if that cannot be said.
     pub fn check_conditional_puts(&self) -> io::Result<()> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits).map_err(io::Error::other)?;
-        let name = format!(".tcx-probe-{:032x}", u128::from_le_bytes(bits));
+        let name = format!(".tcx-probe-{:032x}", u128::from_le_bytes(runtime::random()));
         let probed = self.create(&name, b"first").and_then(|_| self.create(&name, b"second"));
         // Its name is random: it is no other's, whatever the answers were. If it stays, no process reads it.
         let _ = self.delete(&name);

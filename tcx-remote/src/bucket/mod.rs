@@ -36,7 +36,11 @@ struct Inner {
     options: ClientOptions,
     counters: Arc<Counters>,
     client: PerProcess<Client>,
+    connect: Box<Connect>,
 }
+
+/// How a process reaches the store.
+type Connect = dyn Fn(&StoreUrl, &ClientOptions, &Arc<Counters>) -> io::Result<Arc<dyn Store>> + Send + Sync;
 
 /// What a process has of it.
 #[derive(Clone)]
@@ -66,11 +70,22 @@ impl Bucket {
     ///
     /// Returns an error if a setting is not known or is missing.
     pub fn new(url: StoreUrl, options: ClientOptions) -> io::Result<Self> {
-        let deadline = options.deadline;
-        let inner = Inner { url, options, counters: Arc::default(), client: PerProcess::new() };
-        let bucket = Self(Arc::new(inner), deadline);
+        let bucket = Self::over(url, options, connect);
         bucket.client()?;
         Ok(bucket)
+    }
+
+    /// As [`new`](Self::new), over a store that is reached in this way.
+    pub(crate) fn over(
+        url: StoreUrl,
+        options: ClientOptions,
+        connect: impl Fn(&StoreUrl, &ClientOptions, &Arc<Counters>) -> io::Result<Arc<dyn Store>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let (deadline, counters, client) = (options.deadline, Arc::default(), PerProcess::new());
+        Self(Arc::new(Inner { url, options, counters, client, connect: Box::new(connect) }), deadline)
     }
 
     /// The same one, whose calls take at most this time with all their retries.
@@ -95,7 +110,7 @@ impl Bucket {
     }
 
     fn client(&self) -> io::Result<Client> {
-        let Inner { url, options, counters, client } = &*self.0;
+        let Inner { url, options, counters, client, connect } = &*self.0;
         let made = client.get(|| {
             let permits = Arc::new(Semaphore::new(options.parallel));
             Ok(Client { store: connect(url, options, counters)?, permits })
@@ -121,7 +136,7 @@ impl Bucket {
         action: &str,
         name: &str,
         bytes: u64,
-        task: impl FnOnce(Client, Deadline) -> F,
+        task: impl FnOnce(Client, Deadline) -> F + Send + 'static,
     ) -> io::Result<T>
     where
         T: Send + 'static,
@@ -130,9 +145,11 @@ impl Bucket {
         let (client, deadline) = (self.client()?, self.1);
         let place = self.0.url.show(name);
         let action = action.to_owned();
-        // The time begins with the first request, not while the thread waits for its runtime.
-        let running = task(client, Deadline::new(deadline, bytes));
-        block_on(async move { running.await.map_err(|failure| failure.into_error(&action, &place)) })
+        block_on(async move {
+            // The time begins with the first request, not while the thread waits for its runtime.
+            let done = task(client, Deadline::new(deadline, bytes)).await;
+            done.map_err(|failure| failure.into_error(&action, &place))
+        })
     }
 }
 

@@ -37,7 +37,7 @@ impl Bucket {
     /// Returns an error if the store cannot be reached or denies access, or if the object has more than `most` bytes.
     pub fn read(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
         let key = self.key(name)?;
-        self.call("read", name, most.min(RANGE), |client, deadline| async move {
+        self.call("read", name, most.min(RANGE), move |client, deadline| async move {
             if_any(read(&client, deadline, &key, most).await)
         })
     }
@@ -66,7 +66,7 @@ impl Bucket {
     /// Returns an error if the store cannot be reached or denies access, if the object is shorter, or if the file cannot be written.
     pub fn download(&self, name: &str, bytes: u64, to: &Arc<File>) -> io::Result<bool> {
         let (key, to) = (self.key(name)?, to.clone());
-        let read = self.call("read", name, bytes, |client, deadline| async move {
+        let read = self.call("read", name, bytes, move |client, deadline| async move {
             let written = stream::iter(pieces(0..bytes)).map(|range| {
                 let (at, piece) = (range.start, read_piece(&client, deadline, &key, range));
                 let to = to.clone();

@@ -40,7 +40,7 @@ impl Bucket {
     /// As [`put`](Self::put). Also returns an error if the file is shorter or cannot be read.
     pub fn upload(&self, name: &str, from: &Arc<File>, bytes: u64) -> io::Result<()> {
         let (key, from) = (self.key(name)?, from.clone());
-        self.call("write", name, bytes, |client, deadline| async move {
+        self.call("write", name, bytes, move |client, deadline| async move {
             if bytes <= PART {
                 let payload = read_part(&from, 0, bytes)?;
                 return put(&client, deadline, &key, payload).await;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::time::Duration;
 
+use tcx_store::unstable::runtime;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::error::Failure;
@@ -77,10 +78,6 @@ impl Deadline {
 
 /// From 0 to 1.
 fn random() -> f64 {
-    let mut bits = [0; 4];
-    // Without random numbers, all pauses have the same length.
-    match getrandom::fill(&mut bits) {
-        Ok(()) => f64::from(u32::from_le_bytes(bits)) / f64::from(u32::MAX),
-        Err(_) => 0.5,
-    }
+    let [first, second, third, fourth, ..] = runtime::random();
+    f64::from(u32::from_le_bytes([first, second, third, fourth])) / f64::from(u32::MAX)
 }

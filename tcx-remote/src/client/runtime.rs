@@ -14,6 +14,9 @@ use arc_swap::ArcSwapOption;
 use tcx_store::Process;
 use tokio::runtime::{Builder, Handle, Runtime};
 
+#[cfg(test)]
+use crate::testing::runtime as simulated;
+
 /// A value that each process makes for itself at its first use. A child of `fork` neither uses nor drops that of its parent: another
 /// thread may have been changing it at the fork.
 #[derive(Debug)]
@@ -79,6 +82,11 @@ fn handle() -> io::Result<Handle> {
 pub(crate) fn block_on<T: Send + 'static>(
     task: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> io::Result<T> {
+    #[cfg(test)]
+    let task = match simulated::block_on(task) {
+        Ok(done) => return done,
+        Err(task) => task,
+    };
     let (done, result) = sync_channel(1);
     handle()?.spawn(async move {
         // The caller waits until this is dropped.

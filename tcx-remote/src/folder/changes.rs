@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use tcx_store::unstable::{FileInfo, Mapped, verify_file};
 
 use super::held::remove;
+use super::looks::Look;
 use super::reach::is_away;
 use super::{Inner, SHORT, info, info_of};
 use crate::bucket::{Created, Object};
@@ -29,6 +30,19 @@ pub(super) struct KnownChange {
     modified: SystemTime,
     tag: Option<String>,
     nonce: [u8; 16],
+    /// When the store has last said that it is so.
+    look: Look,
+}
+
+impl KnownChange {
+    /// Whether a listing shows this one. Listings have finer times than other answers.
+    fn is(&self, listed: &Object) -> bool {
+        let second =
+            |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.bytes == listed.bytes
+            && self.tag == listed.tag
+            && second(self.modified) == second(listed.modified)
+    }
 }
 
 impl Inner {
@@ -46,7 +60,11 @@ impl Inner {
 
     /// As [`map_change`](Self::map_change), and an error while the store is away.
     pub(super) fn map_change_there(&self, name: &str) -> io::Result<Mapped> {
-        let Some(object) = self.ask(|bucket| bucket.head(&self.key(name)))? else {
+        if let Some(copy) = self.copy_that_holds(name)? {
+            return Mapped::new(&copy);
+        }
+        let look = self.look()?;
+        let Some(object) = self.change_object(name)? else {
             self.state(|state| state.changes.remove(name))?;
             return Err(ErrorKind::NotFound.into());
         };
@@ -55,19 +73,24 @@ impl Inner {
         if let Ok(file) = File::open(&path) {
             let map = Mapped::new(&file)?;
             if is_known || map.len() as u64 == object.bytes && verify_file(name, &map).is_ok() {
-                self.learn(name, &object, path, &map)?;
+                self.learn(name, &object, path, &map, look)?;
                 return Ok(map);
             }
             // The copy is damaged, and the object need not be.
             remove(&path)?;
         }
         let map = self.fetch_to(name, object.bytes, &path)?;
-        self.learn(name, &object, path, &map)?;
+        self.learn(name, &object, path, &map, look)?;
         Ok(map)
     }
 
     pub(super) fn change_info(&self, name: &str) -> io::Result<FileInfo> {
-        match self.ask(|bucket| bucket.head(&self.key(name))) {
+        if let Some(known) = self.known(name)?
+            && self.holds(known.look)?
+        {
+            return Ok(info(known.bytes, known.modified, known.tag.as_deref()));
+        }
+        match self.change_object(name) {
             Ok(Some(object)) => Ok(info_of(&object)),
             Ok(None) => Err(ErrorKind::NotFound.into()),
             Err(error) if is_away(&error) => match self.known(name)? {
@@ -78,14 +101,54 @@ impl Inner {
         }
     }
 
+    /// What the store says of a change, or has said in the listing that this thread has made ahead.
+    fn change_object(&self, name: &str) -> io::Result<Option<Object>> {
+        // A listing may be late or incomplete: it says that a change is the same, and nothing else.
+        let seen = self.known(name)?.zip(self.seen_ahead(name)?);
+        let object = match seen.filter(|(known, listed)| known.is(listed)) {
+            Some((known, listed)) => Some(Object { modified: known.modified, ..listed }),
+            None => self.ask(|bucket| bucket.head(&self.key(name)))?,
+        };
+        if name == change(0) {
+            self.saw_origin()?;
+        }
+        Ok(object)
+    }
+
+    /// The copy of a change that needs no look at the store, because the last one holds.
+    ///
+    /// If the newest known change is the same, so is change 0: the numbers of another one begin again, and their nonces are random. Only
+    /// while a module is removed object by object may its newest change outlive its change 0. A segment that is sent then names the
+    /// instance that it is of, so no process takes it for one of another; for a change that is created then, change 0 is looked at.
+    fn copy_that_holds(&self, name: &str) -> io::Result<Option<File>> {
+        let Some(known) = self.known(name)? else { return Ok(None) };
+        // A copy that is gone is received again.
+        let copy = || File::open(&known.path).ok();
+        if self.holds(known.look)? {
+            return Ok(copy());
+        }
+        if name != change(0) || self.needs_origin()? {
+            return Ok(None);
+        }
+        let newest = self.state(|state| {
+            let changes = state.changes.iter().rev();
+            let mut newer = changes.filter(|(name, _)| matches!(kind(name), Some(Kind::Change(1..))));
+            newer.next().map(|(name, known)| (name.clone(), known.path.clone()))
+        })?;
+        let Some((newest, path)) = newest else { return Ok(None) };
+        let is_same = self.map_change_there(&newest).is_ok()
+            && self.known(&newest)?.is_some_and(|known| known.path == path);
+        Ok(if is_same { copy() } else { None })
+    }
+
     fn known(&self, name: &str) -> io::Result<Option<KnownChange>> {
         self.state(|state| state.changes.get(name).cloned())
     }
 
-    fn learn(&self, name: &str, object: &Object, path: PathBuf, map: &Mapped) -> io::Result<()> {
+    fn learn(&self, name: &str, object: &Object, path: PathBuf, map: &Mapped, look: Look) -> io::Result<()> {
         let Some(nonce) = map.get(NONCE).and_then(|nonce| nonce.try_into().ok()) else { return Ok(()) };
         let Object { bytes, modified, ref tag, .. } = *object;
-        let known = KnownChange { path, bytes, modified, tag: tag.clone(), nonce };
+        let known = KnownChange { path, bytes, modified, tag: tag.clone(), nonce, look };
         self.state(|state| drop(state.changes.insert(name.to_owned(), known)))
     }
 
@@ -102,8 +165,30 @@ impl Inner {
         self.settle()?;
         self.probe()?;
         let short = self.bucket.deadline().min(SHORT);
-        let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes))?;
-        Ok(created == Created::Own)
+        // Change 0 begins another history.
+        let origin = self.origin().ok().filter(|_| name != change(0));
+        let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
+        self.created()?;
+        let is_own = created? == Created::Own;
+        if let Some(origin) = origin.filter(|_| is_own) {
+            self.take_back_unless_same(name, &origin)?;
+        }
+        Ok(is_own)
+    }
+
+    /// Removes a change that this process has created, if the module was removed or replaced just before. A change whose predecessors are
+    /// missing keeps every process from writing. It is certain whose it is, and no process goes by it without those before it.
+    fn take_back_unless_same(&self, name: &str, origin: &str) -> io::Result<()> {
+        // As long as that cannot be said, it stays.
+        if !matches!(self.has_origin(origin), Ok(false)) {
+            return Ok(());
+        }
+        let removed = self.send(|bucket| bucket.delete(&self.key(name)));
+        self.wrote()?;
+        removed?;
+        let what =
+            format!("the module was removed or replaced while {name} was created, which was taken back");
+        Err(io::Error::new(ErrorKind::NotFound, what))
     }
 
     /// Makes sure, once in a process, that the store creates objects conditionally.
@@ -146,6 +231,10 @@ impl Inner {
         else {
             return Ok(false);
         };
+        if number > 0 && !newest.is_empty() {
+            // It says enough of change 0: see `copy_that_holds`.
+            return self.has_nonce(number, newest);
+        }
         Ok(self.has_nonce(0, zero)? && (number == 0 || self.has_nonce(number, newest)?))
     }
 

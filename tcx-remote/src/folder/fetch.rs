@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tcx_store::unstable::{Mapped, verify_file};
+use tcx_store::unstable::{Mapped, runtime, verify_file};
 
 use super::Inner;
 use crate::near::lock::lock;
@@ -95,8 +95,10 @@ impl Inner {
                 }
             }
         };
-        // A single one is received by what opens it.
-        if missing.len() > 1 {
+        if runtime::is_simulated() {
+            work();
+        } else if missing.len() > 1 {
+            // A single one is received by what opens it.
             std::thread::scope(|scope| {
                 for _ in 0..missing.len().min(FILES_IN_FLIGHT) {
                     scope.spawn(work);

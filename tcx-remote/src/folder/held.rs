@@ -45,7 +45,9 @@ impl Inner {
             remove(&waiting)?;
         }
         if let Some(Kind::Segment | Kind::Change(_) | Kind::Merged(_)) = kind(name) {
-            self.ask(|bucket| bucket.delete(&self.key(name)))?;
+            let removed = self.ask(|bucket| bucket.delete(&self.key(name)));
+            self.wrote()?;
+            removed?;
         }
         remove(&self.near.file(name))
     }

@@ -1,10 +1,13 @@
 //! What the folder contains.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tcx_store::unstable::runtime;
 
 use super::Inner;
+use super::looks::{PAGE, PAGE_EVERY};
 use crate::copy::files::{Kind, change, kind};
 
 /// A copy whose object is gone is removed at this age: another process may have just sent it.
@@ -17,10 +20,14 @@ impl Inner {
     /// The objects of the store, the segments that wait to be sent, and the index runs of the near tier. Nothing, if the store has no
     /// change 0: then the module does not exist.
     pub(super) fn list(&self) -> io::Result<Vec<String>> {
-        // A large module has many pages.
-        let objects = self.ask_within(Duration::MAX, |bucket| bucket.list(&self.module, None))?;
-        let listed: HashMap<_, _> =
-            objects.into_iter().map(|object| (object.name, (object.bytes, object.modified))).collect();
+        let objects = match self.take_ahead()? {
+            Some(ahead) => ahead,
+            None => self.list_objects()?,
+        };
+        // What is learned of it is confirmed by new looks.
+        self.wrote()?;
+        let listed: BTreeMap<_, _> =
+            objects.into_iter().map(|(name, object)| (name, (object.bytes, object.modified))).collect();
         if !listed.contains_key(&change(0)) {
             self.state(|state| state.listed.clear())?;
             return Ok(Vec::new());
@@ -31,9 +38,10 @@ impl Inner {
             names.iter().filter(|name| kind(name) == Some(Kind::Segment)).cloned().collect();
         let is_due = self.state(|state| {
             state.listed = listed;
-            let is_due = state.cleaned.is_none_or(|cleaned| cleaned.elapsed() >= CLEAN_EVERY);
+            let is_due =
+                state.cleaned.is_none_or(|cleaned| runtime::now().duration_since(cleaned) >= CLEAN_EVERY);
             if is_due {
-                state.cleaned = Some(Instant::now());
+                state.cleaned = Some(runtime::now());
             }
             is_due
         })?;
@@ -44,6 +52,12 @@ impl Inner {
         names.extend(self.waiting()?.into_iter().filter(|name| !segments.contains(name)));
         names.extend(self.near.runs()?);
         Ok(names)
+    }
+
+    /// How often the module is listed: at most one page a minute is asked for, however many files it has.
+    pub(super) fn list_every(&self) -> Duration {
+        let pages = self.state(|state| state.listed.len().div_ceil(PAGE).max(1)).unwrap_or(1);
+        PAGE_EVERY.saturating_mul(u32::try_from(pages).unwrap_or(u32::MAX))
     }
 
     /// The segments that wait to be sent, of the history that the store has: in another one, the changes that they know are not those of
@@ -66,7 +80,7 @@ impl Inner {
 
     fn clean(&self) -> io::Result<()> {
         let changes = self.copies()?;
-        let listed: HashSet<String> = self.state(|state| state.listed.keys().cloned().collect())?;
+        let listed: BTreeSet<String> = self.state(|state| state.listed.keys().cloned().collect())?;
         self.near
             .clean(STAY, |name| listed.contains(name) || changes.iter().any(|path| path.ends_with(name)));
         Ok(())

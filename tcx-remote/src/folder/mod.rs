@@ -11,22 +11,24 @@ mod draft;
 mod fetch;
 mod held;
 mod listing;
+mod looks;
 mod reach;
 mod sending;
 mod shared;
 mod spool;
 mod storage;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use tcx_store::unstable::{FileInfo, Stamp};
+use tcx_store::unstable::{FileInfo, Stamp, runtime};
 
 use self::changes::KnownChange;
+use self::looks::Looks;
 use self::reach::Reach;
 use crate::bucket::{Bucket, Object};
 use crate::client::runtime::PerProcess;
@@ -60,13 +62,15 @@ pub(crate) struct Inner {
 #[derive(Debug, Default)]
 struct State {
     /// The last listing.
-    listed: HashMap<String, (u64, SystemTime)>,
+    listed: BTreeMap<String, (u64, SystemTime)>,
+    /// What is known to be so at this moment, and need not be asked again.
+    looks: Looks,
     /// The changes that were looked at, as they were then.
-    changes: HashMap<String, KnownChange>,
+    changes: BTreeMap<String, KnownChange>,
     /// Segments that this process has put into the spool.
-    own: HashSet<String>,
+    own: BTreeSet<String>,
     /// Those that have vanished before they were sent, until a caller has got the error.
-    lost: HashSet<String>,
+    lost: BTreeSet<String>,
     /// Whether the store is known to create objects conditionally.
     is_probed: bool,
     /// When the near tier was cleaned last.
@@ -142,7 +146,7 @@ fn info_of(object: &Object) -> FileInfo {
 }
 
 fn info(bytes: u64, modified: SystemTime, tag: Option<&str>) -> FileInfo {
-    let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+    let age = runtime::wall().duration_since(modified).unwrap_or_default();
     let inode = tag
         .unwrap_or_default()
         .bytes()

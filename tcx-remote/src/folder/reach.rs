@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tcx_store::unstable::runtime;
+
 /// The pause after the first failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -20,12 +22,16 @@ pub(crate) struct Reach {
 
 impl Reach {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), next: AtomicU64::new(0), failures: AtomicU32::new(0) }
+        Self { start: runtime::now(), next: AtomicU64::new(0), failures: AtomicU32::new(0) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        runtime::now().duration_since(self.start)
     }
 
     /// Whether it is time for a request.
     pub(crate) fn is_time(&self) -> bool {
-        self.start.elapsed().as_millis() as u64 >= self.next.load(Ordering::Relaxed)
+        self.elapsed().as_millis() as u64 >= self.next.load(Ordering::Relaxed)
     }
 
     /// Whether the last request has failed.
@@ -47,7 +53,7 @@ impl Reach {
         }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).min(16);
         let pause = (PAUSES.0 * 2_u32.saturating_pow(failures)).min(PAUSES.1);
-        self.next.store((self.start.elapsed() + pause).as_millis() as u64, Ordering::Relaxed);
+        self.next.store((self.elapsed() + pause).as_millis() as u64, Ordering::Relaxed);
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tcx_store::unstable::runtime;
+
 use super::reach::is_away;
 use super::{Inner, RemoteFolder};
 
@@ -24,8 +26,7 @@ impl Inner {
             return false;
         }
         let folder = Arc::downgrade(self);
-        let started =
-            std::thread::Builder::new().name("tcx-send".to_owned()).spawn(move || keep_sending(&folder));
+        let started = runtime::spawn_lasting("tcx-send", move || keep_sending(&folder));
         if started.is_err() {
             // The next flush sends it.
             self.is_sending.store(false, Ordering::Release);
@@ -73,7 +74,7 @@ impl Tries {
 fn keep_sending(folder: &Weak<Inner>) {
     let mut tries = Tries::new();
     loop {
-        std::thread::sleep(tries.pause);
+        runtime::sleep(tries.pause);
         let Some(folder) = folder.upgrade() else { return };
         let (settled, path) = (folder.settle(), folder.path().display());
         if tries.go_on(&settled, folder.own_wait()) {

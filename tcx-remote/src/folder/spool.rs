@@ -149,7 +149,10 @@ impl Inner {
         }
         self.check_origin(origin)?;
         let longest = longest.min(self.bucket.deadline());
-        self.send(|bucket| bucket.with_deadline(longest).upload(&self.key(name), &Arc::new(file), *bytes))?;
+        let sent = self
+            .send(|bucket| bucket.with_deadline(longest).upload(&self.key(name), &Arc::new(file), *bytes));
+        self.wrote()?;
+        sent?;
         if let Err(error) = self.check_origin(origin) {
             if error.kind() == ErrorKind::InvalidData {
                 // Another module has come in the place of the one that it belongs to.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tcx_store::Traffic;
 use tcx_store::unstable::{Draft, FileInfo, Held, Mapped, Stamp, Storage, directory};
@@ -114,6 +114,14 @@ impl Storage for RemoteFolder {
 
     fn settle(&self) -> io::Result<()> {
         self.0.settle_and_report()
+    }
+
+    fn list_every(&self) -> Option<Duration> {
+        Some(self.0.list_every())
+    }
+
+    fn look_ahead(&self) {
+        self.0.look_ahead();
     }
 
     fn distrust(&self, name: &str) {

@@ -165,7 +165,10 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
         entries => entries?,
     };
     let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
-    names.filter_map(io::Result::transpose).collect()
+    let mut names = names.filter_map(io::Result::transpose).collect::<io::Result<Vec<_>>>()?;
+    // Whatever the file system's order is.
+    names.sort();
+    Ok(names)
 }
 
 /// Makes the names in a directory durable.

@@ -22,6 +22,8 @@ use crate::changes::Seen;
 use crate::engine::named_schema::named_schema;
 use crate::engine::passed::Passed;
 use crate::error::{Error, Result};
+use crate::leases::claim::Claim;
+use crate::leases::files::StoredLeases;
 use crate::live::damage::DamagedFiles;
 use crate::live::folder::Live;
 use crate::live::refresh::{ListAt, Refresh};
@@ -79,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) evicting: Mutex<()>,
     /// One thread at a time joins and removes files. The writer never waits for it.
     pub(crate) upkeep: Mutex<()>,
+    /// Of several machines one at a time joins segments, if listing is dear.
+    pub(crate) claim: Mutex<Claim<StoredLeases>>,
     /// Whether joining and removing is to be given up: the writer ends.
     pub(crate) gives_up: AtomicBool,
     /// What of it has failed.
@@ -133,6 +137,7 @@ impl Core {
         let at = ListAt::new(storage.stamp().unwrap_or_default());
         listed(live.refresh())?;
         let snapshot = ArcSwap::from_pointee(live.snapshot(&retention));
+        let claim = Mutex::new(Claim::new(StoredLeases::new(storage.clone())));
         Ok(Self {
             leaves,
             spec,
@@ -156,6 +161,7 @@ impl Core {
             measuring: Mutex::default(),
             evicting: Mutex::default(),
             upkeep: Mutex::default(),
+            claim,
             gives_up: AtomicBool::new(false),
             failing: Failing::default(),
             passed: Passed::default(),

@@ -96,7 +96,8 @@ impl Core {
 
     fn refresh_with(&self, refresh: &mut Refresh, always: bool) -> Result<bool> {
         let stamp = || self.storage.stamp().unwrap_or_default();
-        let at = if always { Some(refresh.list_at(stamp)) } else { refresh.should_list(stamp) };
+        let every = self.storage.list_every();
+        let at = if always { Some(refresh.list_at(stamp)) } else { refresh.should_list(every, stamp) };
         let Some(at) = at else { return Ok(false) };
         // While the writer is at the files, a hit does not wait for it.
         let live = match self.live.try_lock() {

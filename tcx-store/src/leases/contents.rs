@@ -182,6 +182,38 @@ pub(crate) fn encode_end(ids: u64) -> Vec<u8> {
     lines.finish()
 }
 
+/// Who has a claim, or had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimRecord {
+    pub(crate) holder: Random,
+    /// It grows whenever the record is written.
+    pub(crate) counter: u64,
+    pub(crate) is_free: bool,
+}
+
+impl ClaimRecord {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut lines = Lines::new();
+        lines.add("holder", self.holder);
+        lines.add("counter", self.counter);
+        lines.add("state", if self.is_free { "free" } else { "held" });
+        lines.finish()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (mut holder, mut counter, mut is_free) = (None, None, None);
+        for (name, value) in lines(bytes)? {
+            match name {
+                "holder" => holder = Some(Random::parse(value)?),
+                "counter" => counter = Some(value.parse().ok()?),
+                "state" => is_free = Some(value == "free"),
+                _ => {}
+            }
+        }
+        Some(Self { holder: holder?, counter: counter?, is_free: is_free? })
+    }
+}
+
 struct Lines(String);
 
 impl Lines {
@@ -246,6 +278,8 @@ mod tests {
         assert_eq!(WorkerRecord { digests: own.digests.clone(), ..read }, own);
         let worker = Random([9; 16]);
         assert_eq!(decode_lease(&encode_lease(worker)), Some(worker));
+        let claim = ClaimRecord { holder: worker, counter: 3, is_free: true };
+        assert_eq!(ClaimRecord::decode(&claim.encode()), Some(claim));
     }
 
     #[test]

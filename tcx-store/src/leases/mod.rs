@@ -4,6 +4,7 @@
 //! there. A lease is advisory: whatever becomes of it, rows are right, and what is lost is computed again. The protocol is in
 //! [`worker`], what of it depends on time in [`watch`]; nothing here reads a clock.
 
+pub(crate) mod claim;
 pub(crate) mod collect;
 pub(crate) mod contents;
 pub(crate) mod files;

@@ -111,12 +111,16 @@ impl Live {
     }
 
     /// As [`refresh`](Self::refresh), before rows are sealed. While the files cannot be reached, rows are sealed with the changes that are
-    /// known: a change that is not known yet kills them, wherever they wait.
+    /// known: a change that is not known yet kills them, wherever they wait. So they are, if a listing is dear, unless the rows `depend` on
+    /// what others have done: they replace rows, or were put.
     ///
     /// # Errors
     ///
     /// As [`refresh`](Self::refresh).
-    pub(crate) fn refresh_to_seal(&mut self) -> Result<bool> {
+    pub(crate) fn refresh_to_seal(&mut self, depend: bool) -> Result<bool> {
+        if self.identity.is_some() && !depend && self.storage.list_every().is_some() {
+            return Ok(false);
+        }
         match self.refresh() {
             Err(error)
                 if error.kind() == ErrorKind::Io && self.identity.is_some() && self.storage.is_away() =>
@@ -133,6 +137,7 @@ impl Live {
     /// The folder is compared with what is known of it before and after: what was learned of another that took its place is
     /// let go of again.
     fn learn(&mut self) -> Result<bool> {
+        self.storage.look_ahead();
         let listing = match self.compare()? {
             // What cannot be found any more is closed; nothing else is known of a folder that is gone.
             Compared::Removed => Listing::default(),

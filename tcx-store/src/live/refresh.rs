@@ -34,10 +34,18 @@ impl Refresh {
         runtime::now().duration_since(self.checked) >= self.every
     }
 
-    /// Whether a listing may show something new. `stamp` is called at most once.
-    pub(crate) fn should_list(&mut self, stamp: impl FnOnce() -> Option<Stamp>) -> Option<ListAt> {
+    /// Whether a listing may show something new. `stamp` is called at most once. `every` is [that of the
+    /// folder](crate::storage::Storage::list_every).
+    pub(crate) fn should_list(
+        &mut self,
+        every: Option<Duration>,
+        stamp: impl FnOnce() -> Option<Stamp>,
+    ) -> Option<ListAt> {
         self.checked = runtime::now();
         let since = self.checked.duration_since(self.listed);
+        if let Some(every) = every {
+            return (since >= every).then(|| self.list_at(stamp));
+        }
         if since < LIST_AT_MOST_EVERY {
             return None;
         }
@@ -106,9 +114,19 @@ mod tests {
         let stamp = || Some(Stamp { modified: UNIX_EPOCH, inode: 1 });
         let mut refresh = Refresh::new(Duration::ZERO, ListAt::new(stamp()));
         refresh.listed = runtime::now().checked_sub(LIST_AT_MOST_EVERY).unwrap();
-        let at = refresh.should_list(stamp).expect("it was seen just now");
+        let at = refresh.should_list(None, stamp).expect("it was seen just now");
         refresh.at = ListAt { asked: refresh.at.seen + COARSE, ..at };
-        assert!(refresh.should_list(stamp).is_none());
-        assert!(refresh.should_list(|| None).is_some());
+        assert!(refresh.should_list(None, stamp).is_none());
+        assert!(refresh.should_list(None, || None).is_some());
+    }
+    #[test]
+    fn a_folder_whose_listing_is_dear_is_listed_when_its_time_has_come_and_not_before() {
+        let stamp = || Some(Stamp { modified: UNIX_EPOCH, inode: 1 });
+        let (mut refresh, every) = (Refresh::new(Duration::ZERO, ListAt::new(None)), Duration::from_mins(1));
+        assert!(refresh.should_list(Some(every), stamp).is_none());
+        refresh.listed = runtime::now().checked_sub(every / 2).unwrap();
+        assert!(refresh.should_list(Some(every), stamp).is_none());
+        refresh.listed = runtime::now().checked_sub(every).unwrap();
+        assert!(refresh.should_list(Some(every), stamp).is_some());
     }
 }

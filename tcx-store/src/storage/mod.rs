@@ -148,6 +148,16 @@ pub trait Storage: Send + Sync + fmt::Debug {
         let _ = name;
     }
 
+    /// `Some` if a listing costs money and time, and no stamp says whether it would show anything new: the folder is listed so often, and
+    /// when a caller wants it.
+    fn list_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// A listing and comparisons with known changes follow on this thread, up to the end of the listing: one look at another machine may
+    /// serve all of them.
+    fn look_ahead(&self) {}
+
     /// What was asked of another machine since the folder was opened.
     fn traffic(&self) -> Traffic {
         Traffic::default()

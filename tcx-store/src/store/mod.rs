@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::schema::spec::Spec;
 use crate::stats::{Stats, Work};
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::store::inherited::Reopened;
@@ -154,7 +154,7 @@ impl Store {
     }
 
     /// A store whose owner seals its buffer.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn without_writer(storage: Arc<dyn Storage>, spec: Spec, options: &Options) -> Result<Self> {
         let mut store = Self::of(Core::open(storage, spec, options)?, options);
         store.writer = Writer::none(store.core.clone()).into();

@@ -28,7 +28,7 @@ enum Bytes {
     /// A file that is in memory itself, shared and not copied.
     Shared(Arc<AlignedBytes>),
     /// A simulated process maps nothing.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     Simulated(Arc<[u8]>),
 }
 
@@ -139,7 +139,7 @@ impl Mapped {
     }
 
     /// Bytes that are in memory already.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn in_memory(bytes: Arc<[u8]>) -> Self {
         Self(Bytes::Simulated(bytes))
     }
@@ -153,7 +153,7 @@ impl Deref for Mapped {
             Bytes::File(map, _) | Bytes::Copy(map) => map,
             Bytes::Shared(bytes) => bytes,
             Bytes::Nothing => &[],
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             Bytes::Simulated(bytes) => bytes,
         }
     }

@@ -5,13 +5,14 @@
 mod behaviour;
 #[cfg(test)]
 mod faulty;
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 #[cfg(test)]
 mod power_loss;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) mod runtime;
-#[cfg(test)]
-pub(crate) mod simulation;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulation;
 #[cfg(test)]
 mod support;
 

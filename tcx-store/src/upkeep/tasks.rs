@@ -21,6 +21,7 @@ use crate::stats::Work;
 use crate::storage::TEMPORARY_FILES_STAY;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
+use crate::sys::runtime;
 use crate::sys::runtime::lock;
 use crate::upkeep::compaction::{Collected, Effort, Grace, collect, compact, evict};
 use crate::upkeep::eviction::EvictionOrder;
@@ -105,6 +106,10 @@ fn trim_runs(core: &Core, at_least: u64) -> io::Result<bool> {
 
 /// The segments of these runs that are neither here nor going to come: a run gets its name a moment before its segment does.
 fn gone_segments(core: &Core, runs: &[Arc<Run>]) -> HashSet<SegmentName> {
+    if core.storage.list_every().is_some() {
+        // A listing is dear. Their entries stay until the index is trimmed.
+        return HashSet::new();
+    }
     let Ok(listing) = Listing::read(&*core.storage) else { return HashSet::new() };
     let is_settled = |run: &&Arc<Run>| {
         let info = core.storage.info(&FileName::Run(run.name()).to_string());
@@ -154,11 +159,28 @@ impl Core {
     /// Returns an error if a write fails; segments that were joined before stay joined.
     pub(crate) fn compact(&self, effort: Effort) -> Result<bool> {
         let _alone = lock(&self.upkeep);
+        let compacted = self.compact_until_done(effort);
+        lock(&self.claim).release();
+        compacted
+    }
+
+    fn compact_until_done(&self, effort: Effort) -> Result<bool> {
         let (mut any, mut left_out) = (false, BTreeSet::new());
         while !self.gives_up() && compact(self, effort, &mut left_out)? {
             any = true;
         }
         Ok(any)
+    }
+
+    /// Whether this process is to join segments now. Where other machines would read the same segments over a network, one at a time
+    /// does; a caller that wants it done joins them in any case.
+    pub(crate) fn may_compact(&self, effort: Effort) -> bool {
+        if self.storage.list_every().is_none() {
+            return true;
+        }
+        // It is advisory: what is not known decides nothing.
+        let has_claim = lock(&self.claim).take(runtime::now());
+        matches!(has_claim, Ok(true)) || effort == Effort::Thorough
     }
 
     /// Removes files that are no longer needed and are older than `replaced`.

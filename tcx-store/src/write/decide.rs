@@ -32,7 +32,8 @@ impl<'a> Decided<'a> {
     /// Returns an error if the folder cannot be read or is another one, or if the rows have to wait for unreadable changes.
     pub(crate) fn new(core: &Core, live: &mut Live, generation: &'a Arc<Generation>) -> Result<Self> {
         // A segment's base is the newest change known when it is sealed, so that none is missed.
-        if live.refresh_to_seal()? {
+        let depend = generation.replaces() || generation.batches.iter().any(|batch| batch.is_put);
+        if live.refresh_to_seal(depend)? {
             core.install(live);
         }
         let identity = live.ensure_identity()?;

@@ -126,7 +126,7 @@ impl Writer {
     }
 
     /// No thread.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn none(core: Arc<Core>) -> Self {
         Self { commands: None, thread: None, core }
     }

@@ -34,6 +34,13 @@ pub(crate) fn run(workspace: &Workspace, flag: Option<&str>) -> Result<ExitCode>
     process::hand_over(&mut bench)
 }
 
+/// Measures a cache in an object store, which is a test server. It needs no libtorch.
+pub(crate) fn remote(workspace: &Workspace) -> Result<ExitCode> {
+    let mut remote = cargo("run");
+    remote.args(["--release", "--package", "tcx-engine-benches", "--bin", "remote", "--manifest-path"]);
+    process::hand_over(remote.arg(workspace.root().join("Cargo.toml")))
+}
+
 /// Measures a cache in each of the folders, in the user's folder. It needs no libtorch.
 pub(crate) fn disks(workspace: &Workspace, folders: &[OsString]) -> Result<ExitCode> {
     let mut disks = cargo("run");

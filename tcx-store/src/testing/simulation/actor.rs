@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::chance::Chance;
-use super::schedule::{self, Call, Clock, Fault, Order, Report, Task, Tasks, Until, WAITS};
+use super::schedule::{self, Call, Clock, Fault, Order, Report, SLEEPS, Started, Task, Until, WAITS};
 
 /// A simulated thread.
 pub(super) struct Actor {
@@ -23,10 +23,10 @@ pub(super) struct Actor {
 const HANGS: Duration = Duration::from_mins(2);
 
 impl Actor {
-    pub(super) fn new(chance: Chance, clock: Arc<Clock>, tasks: Tasks) -> Self {
+    pub(super) fn new(chance: Chance, clock: Arc<Clock>, started: Started) -> Self {
         let (orders, received) = channel();
         let (sent, reports) = channel();
-        let run = move || schedule::run(received, sent, chance, clock, tasks);
+        let run = move || schedule::run(received, sent, chance, clock, started);
         let thread = thread::Builder::new().name("simulated".to_owned()).spawn(run).unwrap();
         Self { orders: Some(orders), reports, thread: Some(thread), paused: None, left: Until::Done }
     }
@@ -39,6 +39,11 @@ impl Actor {
     /// Whether it waits for another thread.
     pub(super) fn waits(&self) -> bool {
         self.paused.as_ref().is_some_and(|call| call.what == WAITS)
+    }
+
+    /// Whether it waits for nothing but the time.
+    pub(super) fn sleeps(&self) -> bool {
+        self.paused.as_ref().is_some_and(|call| call.what == SLEEPS)
     }
 
     /// Where it would have stopped next.

@@ -3,19 +3,17 @@
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::committed::{keys_named, rows_committed, rows_named, rows_older_than};
+use super::creation::Creation;
+use super::doubt::Doubt;
 use super::folder::{File, State};
 use super::pieces::Pieces;
 use super::process::World;
 use super::schedule::{self, Clock, Fault};
 use super::weather::Weather;
 use crate::storage::{Draft, FileInfo, Held, Sealed, Stamp, Storage};
-use crate::sys::clock;
 use crate::sys::mmap::Mapped;
 
 /// The folder as one process sees it.
@@ -30,47 +28,10 @@ pub(super) struct MemoryStorage {
     doubt: Arc<Doubt>,
 }
 
-/// Whether a process may have missed what took the place of a segment that has gone: then it misses the rows too.
-#[derive(Debug, Default)]
-struct Doubt {
-    /// The last listing, or a segment of it, was not as it is.
-    is_faulty: AtomicBool,
-    is_misled: AtomicBool,
-    /// The last listing that has succeeded was late or incomplete.
-    is_listing_faulty: AtomicBool,
-    /// How often one was.
-    faulty_listings: AtomicUsize,
-    /// Since the last listing began, which reads it again, a change could not be read.
-    is_change_unread: AtomicBool,
-    /// How often one could not.
-    unread_changes: AtomicUsize,
-}
-
 impl MemoryStorage {
-    pub(super) fn new(world: Arc<World>, process: usize, weather: Weather) -> Self {
-        Self {
-            world,
-            process,
-            weather,
-            path: PathBuf::from("/memory/m_v1"),
-            found: Arc::default(),
-            doubt: Arc::default(),
-        }
-    }
-
-    /// Whether a segment has gone since this was asked, while its successor could not be seen.
-    pub(super) fn was_misled(&self) -> bool {
-        self.doubt.is_misled.swap(false, SeqCst)
-    }
-
-    /// Whether a change could not be read lately, and how often that was so.
-    pub(super) fn unread_changes(&self) -> (bool, usize) {
-        (self.doubt.is_change_unread.load(SeqCst), self.doubt.unread_changes.load(SeqCst))
-    }
-
-    /// Whether the last listing was late or incomplete, and how often one was.
-    pub(super) fn faulty_listings(&self) -> (bool, usize) {
-        (self.doubt.is_listing_faulty.load(SeqCst), self.doubt.faulty_listings.load(SeqCst))
+    pub(super) fn new(world: Arc<World>, process: usize, weather: Weather, doubt: Arc<Doubt>) -> Self {
+        let (path, found) = (PathBuf::from("/memory/m_v1"), Arc::default());
+        Self { world, process, weather, path, found, doubt }
     }
 
     fn found(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -140,11 +101,9 @@ impl Storage for MemoryStorage {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let fault = self.step("list", "")?;
-        self.doubt.is_faulty.store(fault.is_some(), SeqCst);
-        self.doubt.is_change_unread.store(false, SeqCst);
+        self.doubt.list(fault.is_some());
         if !matches!(fault, Some(Fault::Refused(_))) {
-            self.doubt.is_listing_faulty.store(fault.is_some(), SeqCst);
-            self.doubt.faulty_listings.fetch_add(usize::from(fault.is_some()), SeqCst);
+            self.doubt.listed(fault.is_some());
         }
         let state = self.world.folder.state();
         let mut names = match fault {
@@ -175,13 +134,11 @@ impl Storage for MemoryStorage {
         let fault = self.step("map", name)?;
         let mut found = self.found();
         if name.starts_with("seg-") {
-            self.doubt.is_faulty.fetch_or(fault.is_some(), SeqCst);
             let is_gone = !self.world.folder.state().files.contains_key(name);
-            self.doubt.is_misled.fetch_or(is_gone && self.doubt.is_faulty.load(SeqCst), SeqCst);
+            self.doubt.opened(fault.is_some(), is_gone);
         }
         if name.starts_with("change-") && matches!(fault, Some(Fault::Refused(_))) {
-            self.doubt.is_change_unread.store(true, SeqCst);
-            self.doubt.unread_changes.fetch_add(1, SeqCst);
+            self.doubt.did_not_read_change();
         }
         match fault {
             Some(Fault::Refused(kind)) => return Err(kind.into()),
@@ -336,17 +293,14 @@ impl Draft for MemoryDraft {
 
     fn create(self: Box<Self>, name: &str) -> io::Result<bool> {
         let Self { storage, inode, bytes, .. } = *self;
-        let (named, keys) = (rows_named(&bytes), keys_named(&bytes));
-        let limit = storage.world.oracle().age_limit(storage.process).filter(|_| !keys.is_empty());
-        let (mut committed, mut old) = (None, None);
+        let mut creation = Creation::new(&storage.world, storage.process, &bytes);
         let created = storage.change("create", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
             }
             let absent = !state.files.contains_key(name);
             if absent {
-                committed = (!named.is_empty()).then(|| rows_committed(state, &bytes));
-                old = limit.map(|millis| rows_older_than(state, clock::millis(Clock::wall(millis))));
+                creation.happens(state, &bytes);
                 let file = File { bytes: bytes.into(), synced: true, named: false, written: 0 };
                 state.add(name, file, storage.process, storage.world.folder.clock.millis());
             }
@@ -355,13 +309,7 @@ impl Draft for MemoryDraft {
             }
             Ok(absent)
         });
-        let MemoryStorage { world, process, .. } = &storage;
-        if let Some(committed) = committed {
-            world.oracle().replaces(*process, name, &named, &committed);
-        }
-        if let Some(old) = old {
-            world.oracle().ages(*process, &keys, &old);
-        }
+        creation.tell(&storage.world, storage.process, name);
         created
     }
 }

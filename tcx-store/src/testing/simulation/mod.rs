@@ -8,33 +8,50 @@
 //! A run is decided by its seed alone: threads go on only when the driver lets them, the time is that of the folder,
 //! and random names are drawn from the seed too.
 
+#![cfg_attr(not(test), allow(dead_code, reason = "the tests of the engine use the rest"))]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod actor;
 pub(crate) mod chance;
 mod committed;
+#[cfg(test)]
 mod compactions;
+mod creation;
+mod doubt;
 mod folder;
 mod history;
+#[cfg(test)]
 mod interleavings;
 mod lookups;
 mod memory;
+pub mod objects;
 mod operation;
 mod oracle;
 mod pieces;
 mod places;
 mod process;
 mod random;
+#[cfg(test)]
 mod recomputations;
+#[cfg(test)]
 mod rejections;
+pub mod remote;
 mod renewals;
 mod run;
-mod schedule;
+pub(crate) mod schedule;
+#[cfg(test)]
 mod script;
-pub(crate) mod seeds;
+pub mod seeds;
+mod site;
 mod stamps;
+#[cfg(test)]
 mod switches;
+#[cfg(test)]
 mod tests;
 mod trace;
+#[cfg(test)]
 mod trims;
+mod watched;
 mod weather;
 
-pub(crate) use schedule::{forks, is_simulated, now, random, spawn, wait_once, wait_while, wall};
+pub use schedule::pass;

@@ -57,6 +57,8 @@ pub(super) enum Operation {
     Flush {
         handle: usize,
     },
+    /// Makes what is buffered durable on the machine of the process, if the folder is elsewhere.
+    SealHere,
     /// Writes what is buffered; it becomes durable meanwhile.
     Write,
     MergeRuns {
@@ -133,6 +135,9 @@ const OF_A_RENEWER: [(usize, Choice); 4] = [
     }),
 ];
 
+/// What it does as well, if it is on a machine and the folder is elsewhere.
+const OF_A_MACHINE: [(usize, Choice); 1] = [(6, |_, _| Operation::SealHere)];
+
 /// What it does as well, if it puts.
 const OF_A_PUTTER: [(usize, Choice); 1] =
     [(10, |chance, _| Operation::FlushFreshly { handle: chance.below(HANDLES) })];
@@ -176,9 +181,10 @@ impl Operation {
         let renews = process.habits().renews;
         let of_a_renewer = if renews { &OF_A_RENEWER[..] } else { &[] };
         let of_a_putter = if writes && renews { &OF_A_PUTTER[..] } else { &[] };
+        let of_a_machine = if writes && process.is_on_machine() { &OF_A_MACHINE[..] } else { &[] };
         let choices = || {
             let choices = OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_trimmer).chain(of_an_ager);
-            choices.chain(of_a_renewer).chain(of_a_putter)
+            choices.chain(of_a_renewer).chain(of_a_putter).chain(of_a_machine)
         };
         let mut at = chance.below(choices().map(|(weight, _)| weight).sum());
         for (weight, choice) in choices() {
@@ -235,6 +241,14 @@ impl Operation {
             (Self::Judge(judging), _) => judge(process, judging),
             (Self::Reject { pending, positions, fresh }, _) => reject(process, pending, positions, fresh),
             (Self::Change(key), _) => process.world.stamps.change(key),
+            (Self::SealHere, Some(session)) => {
+                let rows = process.world.oracle().seal_begins(session.number());
+                let sealed = session.seal_queue().seal_all();
+                match sealed {
+                    Ok(()) => process.keeps(session, &rows),
+                    Err(error) => process.failed(&error),
+                }
+            }
             (Self::Write, Some(session)) => {
                 process.world.oracle().seal_begins(session.number());
                 let written = session.seal_queue().write_all();
@@ -287,7 +301,13 @@ fn inherited(process: &Process, session: &Session, operation: &Operation) {
 /// Seals what is buffered; `true` if that is durable.
 fn seal(process: &Process, session: &Session) -> bool {
     let rows = process.world.oracle().seal_begins(session.number());
+    session.store.core.storage.try_now();
     let sealed = session.seal_queue().seal_all();
+    if sealed.is_ok() {
+        process.keeps(session, &rows);
+    }
+    let sealed = sealed.and_then(|()| session.seal_queue().settle());
+    process.set_sealed(sealed.is_ok());
     match sealed {
         Ok(()) => {
             process.world.oracle().acknowledged(&rows, session.number());

@@ -7,6 +7,7 @@ mod aged;
 mod put;
 mod renewed;
 mod replaced;
+#[cfg(test)]
 mod tests;
 mod verdict;
 
@@ -91,6 +92,8 @@ pub(super) struct Oracle {
     puts: BTreeMap<(usize, usize), Puts>,
     /// Stores may be refused: there are two identities, or another folder came into place.
     pub(super) may_refuse: bool,
+    /// Files come to the folder that is in place, whichever was when their process made them.
+    pub(super) may_stray: bool,
     /// What a lookup does not find may be there all the same.
     pub(super) may_miss: bool,
     /// The keys whose rows may have been cut away from their segments: they are missing, and were not invalidated.
@@ -341,6 +344,13 @@ impl Oracle {
         if is_certain && self.places.owner(identity, now) != identity {
             self.violated(format!("wrong: session {session} sealed rows of another identity"));
         }
+    }
+
+    /// Rows that were durable on a machine are in the folder now, if they were not before.
+    pub(super) fn arrived(&mut self, rows: &[usize], session: usize) {
+        let is_new = |row: &&usize| self.rows[**row].acknowledged.is_none();
+        let new: Vec<usize> = rows.iter().filter(is_new).copied().collect();
+        self.acknowledged(&new, session);
     }
 
     /// An invalidation begins; `None` is a process outside of the simulation.

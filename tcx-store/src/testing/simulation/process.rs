@@ -1,17 +1,18 @@
 //! A simulated process: a store that comes and goes, and the lookups that wait to be completed.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::doubt::Doubt;
 use super::folder::Folder;
-use super::memory::MemoryStorage;
+use super::objects::Outages;
 use super::operation::HANDLES;
 use super::oracle::{Glance, Oracle};
 use super::run::Setup;
-use super::schedule::{Task, Tasks, in_process};
+use super::schedule::{Started, in_process};
+use super::site::Site;
 use super::stamps::Stamps;
-use super::weather::Weather;
 use crate::write::seal_queue::SealQueue;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession};
 use crate::{Spec, StampType, Store};
@@ -25,11 +26,28 @@ pub(super) struct World {
     oracle: Mutex<Oracle>,
     /// The stamps that the sources of the samples have now.
     pub(super) stamps: Stamps,
+    /// Which machines cannot reach the object store.
+    pub(super) outages: Outages,
+    /// What was reported durable on a machine, and may not be in the store.
+    kept: Mutex<Vec<Kept>>,
+}
+
+/// Rows of a session that are durable on a machine.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) machine: usize,
+    pub(super) session: usize,
+    pub(super) rows: Vec<usize>,
 }
 
 impl World {
     pub(super) fn new(folder: Arc<Folder>) -> Self {
-        Self { folder, oracle: Mutex::default(), stamps: Stamps::default() }
+        let (oracle, stamps, outages) = (Mutex::default(), Stamps::default(), Outages::default());
+        Self { folder, oracle, stamps, outages, kept: Mutex::default() }
+    }
+
+    pub(super) fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn oracle(&self) -> MutexGuard<'_, Oracle> {
@@ -80,9 +98,10 @@ pub(super) struct Pending {
 pub(super) struct Process {
     pub(super) number: usize,
     pub(super) world: Arc<World>,
-    storage: Arc<MemoryStorage>,
+    site: Site,
+    doubt: Arc<Doubt>,
     /// What its threads have started threads for.
-    pub(super) tasks: Tasks,
+    pub(super) started: Started,
     pub(super) options: Options,
     habits: Habits,
     observes: bool,
@@ -120,25 +139,27 @@ struct Memory {
     pending: Vec<Pending>,
     /// What the last lookup has found.
     found: Vec<Option<i64>>,
+    /// Whether the last seal has succeeded.
+    has_sealed: bool,
 }
 
 /// The most lookups that wait to be completed.
 const PENDING: usize = 4;
 
 impl Process {
-    pub(super) fn new(number: usize, world: Arc<World>, weather: Weather, setup: &Setup) -> Self {
-        let storage = Arc::new(MemoryStorage::new(world.clone(), number, weather));
+    pub(super) fn new(number: usize, world: Arc<World>, setup: &Setup, site: Site) -> Self {
         let Setup { refresh_every, time_to_live, .. } = *setup;
         let mut options = Options { refresh_every, time_to_live, ..Options::default() };
         if setup.weather.unreadable_segment > 0 {
             // Every row that is found is read. Nor does a thread wait for one that loads the same and is paused.
             options.memory_cache_bytes = 0;
         }
-        let (tasks, habits, memory) = (Tasks::default(), setup.habits, Mutex::default());
+        let (started, habits, memory) = (Started::default(), setup.habits, Mutex::default());
         let observes = number == setup.processes;
+        let doubt = site.doubt();
         let forks = AtomicU64::new(0);
         let has_stamps = setup.stamps;
-        Self { number, world, storage, tasks, options, habits, observes, has_stamps, forks, memory }
+        Self { number, world, site, doubt, started, options, habits, observes, has_stamps, forks, memory }
     }
 
     /// The time of the folder.
@@ -160,34 +181,21 @@ impl Process {
         self.observes
     }
 
-    fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What a thread that was started has to do.
-    pub(super) fn next_task(&self) -> Option<Task> {
-        self.tasks().pop_front()
-    }
-
-    pub(super) fn has_tasks(&self) -> bool {
-        !self.tasks().is_empty()
-    }
-
     /// Tells the oracle if segments have gone while a fault hid what took their place.
     pub(super) fn see_misled(&self, session: &Session) {
-        if self.storage.was_misled() {
+        if self.doubt.was_misled() {
             self.world.oracle().misled(session.number());
         }
     }
 
     /// Whether a change could not be read lately, and how often that was so.
     pub(super) fn unread_changes(&self) -> (bool, usize) {
-        self.storage.unread_changes()
+        self.doubt.unread_changes()
     }
 
     /// Whether the last listing was late or incomplete, and how often one was.
     pub(super) fn faulty_listings(&self) -> (bool, usize) {
-        self.storage.faulty_listings()
+        self.doubt.faulty_listings()
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -214,6 +222,26 @@ impl Process {
         self.memory().found = found;
     }
 
+    /// Whether it is on a machine, and the folder is elsewhere.
+    pub(super) fn is_on_machine(&self) -> bool {
+        self.site.machine().is_some()
+    }
+
+    pub(super) fn has_sealed(&self) -> bool {
+        self.memory().has_sealed
+    }
+
+    /// The rows are durable where the process is: on its machine, if the folder is elsewhere.
+    pub(super) fn keeps(&self, session: &Session, rows: &[usize]) {
+        if let Some(machine) = self.site.machine() {
+            self.world.kept().push(Kept { machine, session: session.number(), rows: rows.to_vec() });
+        }
+    }
+
+    pub(super) fn set_sealed(&self, has_sealed: bool) {
+        self.memory().has_sealed = has_sealed;
+    }
+
     pub(super) fn push(&self, pending: Pending) {
         let mut memory = self.memory();
         memory.pending.push(pending);
@@ -232,8 +260,7 @@ impl Process {
     pub(super) fn open(&self, fresh: bool) -> bool {
         let identity = self.memory().identity;
         let since = self.world.oracle().now();
-        let open =
-            || Store::without_writer(self.storage.clone(), spec(identity, self.has_stamps), &self.options);
+        let open = || Store::without_writer(self.site.open(), spec(identity, self.has_stamps), &self.options);
         let opened = if fresh { super::schedule::fresh(open) } else { open() };
         match opened {
             Ok(store) => {

@@ -32,7 +32,7 @@ pub(super) struct Run {
 }
 
 /// Mostly 0, at times little, at times much.
-fn some(chance: &mut Chance, little: usize, much: usize) -> usize {
+pub(super) fn some(chance: &mut Chance, little: usize, much: usize) -> usize {
     chance.pick(&[0, 0, little, much])
 }
 
@@ -45,6 +45,7 @@ fn weather(chance: &mut Chance) -> Weather {
         unreadable: some(chance, 10, 100),
         unreadable_change: 0,
         unreadable_segment: 0,
+        ..Weather::default()
     }
 }
 

@@ -9,9 +9,10 @@ use super::folder::Folder;
 use super::history::Matcher;
 use super::operation::{KEYS, Operation, VIEWS};
 use super::places::Places;
-use super::process::{Habits, Process, World};
+use super::process::{Habits, Kept, Process, World};
 use super::renewals::Judging;
-use super::schedule::{Clock, Fault, Until, in_process};
+use super::schedule::{Clock, Fault, Started, Tasks, Until, in_process};
+use super::site::{Fleet, Site};
 use super::trace::Trace;
 use super::weather::Weather;
 use crate::sys::checksum::checksum;
@@ -23,6 +24,9 @@ fn of_a_version_to_come() -> Vec<u8> {
     [start.as_slice(), &checksum(start).to_le_bytes()].concat()
 }
 
+/// So often a machine tries to send what waits: some requests are denied.
+const SETTLED_AT_MOST: usize = 8;
+
 /// What a thread of a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -32,6 +36,8 @@ enum Role {
     Reads,
     /// What the others have started a thread for.
     Helps,
+    /// What they have started a thread for that lasts.
+    Lasts,
 }
 
 struct Thread {
@@ -65,6 +71,11 @@ pub(super) struct Simulation {
 
 impl Simulation {
     pub(super) fn new(setup: &Setup, chance: &mut Chance) -> Self {
+        Self::on(None, setup, chance)
+    }
+
+    /// On the machines of a fleet, or on one folder.
+    pub(super) fn on(fleet: Option<&Fleet>, setup: &Setup, chance: &mut Chance) -> Self {
         let clock = Arc::new(Clock::default());
         let folder = Arc::new(Folder::new(clock.clone(), setup.grain, Trace::new(setup.traced)));
         let world = Arc::new(World::new(folder));
@@ -74,12 +85,14 @@ impl Simulation {
         for number in 0..=setup.processes {
             let observes = number == setup.processes;
             let weather = if observes { Weather::default() } else { setup.weather };
-            let process = Process::new(number, world.clone(), weather, setup);
+            let site = Site::new(&world, number, weather, fleet);
+            let process = Process::new(number, world.clone(), setup, site);
             processes.push(Arc::new(process));
-            let roles = [Role::Writes, Role::Helps, Role::Reads];
-            let used = if observes { 2 } else { 1 + setup.threads };
-            for role in roles.into_iter().take(used) {
-                let actor = Actor::new(chance.fork(), clock.clone(), processes[number].tasks.clone());
+            let mut roles = vec![Role::Writes, Role::Helps];
+            roles.extend((!observes && setup.threads > 1).then_some(Role::Reads));
+            roles.extend(fleet.is_some().then_some(Role::Lasts));
+            for role in roles {
+                let actor = Actor::new(chance.fork(), clock.clone(), processes[number].started.clone());
                 threads.push(Thread { process: number, role, actor });
             }
         }
@@ -91,7 +104,7 @@ impl Simulation {
         let is_ready = |thread: &usize| {
             let Thread { process, role, .. } = self.threads[*thread];
             let has_work =
-                role != Role::Helps || self.is_busy(*thread) || self.processes[process].has_tasks();
+                self.is_busy(*thread) || self.tasks(process, role).is_none_or(|own| !own.is_empty());
             process < self.processes() && has_work
         };
         (0..self.threads.len()).filter(is_ready).collect()
@@ -115,6 +128,16 @@ impl Simulation {
         self.threads.iter().position(is_it).expect("every process has one")
     }
 
+    /// What threads of this role are started for.
+    fn tasks(&self, process: usize, role: Role) -> Option<&Tasks> {
+        let Started { tasks, lasting } = &self.processes[process].started;
+        match role {
+            Role::Writes | Role::Reads => None,
+            Role::Helps => Some(tasks),
+            Role::Lasts => Some(lasting),
+        }
+    }
+
     /// Whether the thread is in the middle of something.
     fn is_busy(&self, thread: usize) -> bool {
         self.threads[thread].actor.paused().is_some()
@@ -131,7 +154,7 @@ impl Simulation {
         if self.is_busy(thread) {
             return self.threads[thread].actor.go(until, None);
         }
-        if role == Role::Helps {
+        if matches!(role, Role::Helps | Role::Lasts) {
             self.proceed(thread, until);
             return;
         }
@@ -148,10 +171,12 @@ impl Simulation {
 
     /// The thread goes on, or starts what a helper has to do; `false` if there is nothing.
     fn proceed(&mut self, thread: usize, until: Until) -> bool {
+        let Thread { process, role, .. } = self.threads[thread];
+        let task = if self.is_busy(thread) { None } else { self.tasks(process, role).and_then(Tasks::next) };
         let Thread { process, actor, .. } = &mut self.threads[thread];
         if actor.paused().is_some() {
             actor.go(until, None);
-        } else if let Some(task) = self.processes[*process].next_task() {
+        } else if let Some(task) = task {
             let forks = self.processes[*process].forks();
             actor.start(Box::new(move || in_process(forks, task)), until);
         } else {
@@ -201,8 +226,10 @@ impl Simulation {
         for _ in 0..10_000 {
             let mut is_over = true;
             for thread in 0..self.threads.len() {
-                let Thread { process, role, .. } = self.threads[thread];
-                if are_meant(process) && (role == Role::Helps || self.is_busy(thread)) {
+                let Thread { process, role, ref actor } = self.threads[thread];
+                let has_work = self.is_busy(thread) || self.tasks(process, role).is_some();
+                // One that sleeps, sleeps on: another thread may have to do something before.
+                if are_meant(process) && has_work && !actor.sleeps() {
                     is_over &= !self.proceed(thread, Until::Done);
                 }
             }
@@ -222,7 +249,8 @@ impl Simulation {
 
     fn end_threads(&mut self, process: usize) {
         // Helpers first: a thread that waits for one waits in its destructors too.
-        while self.processes[process].next_task().is_some() {}
+        let Started { tasks, lasting } = &self.processes[process].started;
+        while tasks.next().is_some() || lasting.next().is_some() {}
         let mut threads: Vec<_> = self.threads.iter_mut().filter(|own| own.process == process).collect();
         threads.sort_by_key(|thread| thread.role != Role::Helps);
         for thread in threads {
@@ -242,6 +270,45 @@ impl Simulation {
         (0..self.processes.len()).for_each(|process| self.crash(process));
         self.world.note(|| "power is lost".to_owned());
         self.world.folder.lose_power(chance);
+    }
+
+    /// Whether the processes of a machine, other than the observer, can reach the object store.
+    pub(super) fn set_outages(&self, machines: u64) {
+        if self.world.outages.get() != machines {
+            self.world.note(|| format!("machines out of reach: {machines:b}"));
+            self.world.outages.set(machines);
+        }
+    }
+
+    /// All processes of a machine die, and it may lose its disk.
+    pub(super) fn stop_machine(&mut self, fleet: &Fleet, machine: usize, loses_disk: bool) {
+        let is_on_it = |process: &usize| fleet.machine_of(*process) == machine;
+        (0..self.processes.len()).filter(is_on_it).for_each(|process| self.crash(process));
+        if loses_disk {
+            self.world.note(|| format!("machine {machine} loses its disk"));
+            fleet.machines.lose_disk(machine);
+            self.world.kept().retain(|kept| kept.machine != machine);
+        }
+    }
+
+    /// A machine starts again and sends what waits there: what was reported durable on it is in the store.
+    pub(super) fn settle_machine(&mut self, fleet: &Fleet, machine: usize) {
+        let process = machine * fleet.each;
+        self.crash(process);
+        self.run(process, Operation::Open { fresh: true });
+        self.processes[process].set_sealed(false);
+        for _ in 0..SETTLED_AT_MOST {
+            if self.processes[process].session().is_some() && !self.processes[process].has_sealed() {
+                self.run(process, Operation::Seal);
+            }
+        }
+        let is_settled = self.processes[process].has_sealed();
+        if is_settled {
+            let kept: Vec<_> = self.world.kept().extract_if(.., |kept| kept.machine == machine).collect();
+            for Kept { session, rows, .. } in kept {
+                self.world.oracle().arrived(&rows, session);
+            }
+        }
     }
 
     /// A user removes the folder under living processes.
@@ -311,6 +378,19 @@ impl Simulation {
             }
             self.crash(process);
         }
+    }
+
+    /// As [`observe`](Self::observe), on a machine that has not seen the folder before.
+    pub(super) fn observe_on(&mut self, fleet: &Fleet) {
+        let process = self.processes.len() - 1;
+        for _ in 0..2 {
+            self.stop_machine(fleet, fleet.machine_of(process), true);
+            self.run(process, Operation::Open { fresh: true });
+            for view in 0..VIEWS {
+                self.run(process, Operation::Lookup { keys: KEYS.to_vec(), view, replaces: None });
+            }
+        }
+        self.crash(process);
     }
 
     /// A process that opens the folder now can write to it and invalidate in it, whatever has happened.

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::chance::Chance;
@@ -17,13 +17,17 @@ use super::chance::Chance;
 /// What a thread is about to do where it has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// `list`, `stamp`, `map`, `read`, `draft`, `publish`, `create`, `hold`, `remove`, `sync`, `info`, or [`WAITS`].
+    /// `list`, `stamp`, `map`, `read`, `draft`, `publish`, `create`, `hold`, `remove`, `sync`, `info`, a request to an object store, or
+    /// [`WAITS`] or [`SLEEPS`].
     pub(super) what: &'static str,
     pub(super) file: String,
 }
 
 /// No call: the thread waits for another.
 pub(super) const WAITS: &str = "waits";
+
+/// No call: the thread does nothing until it is time.
+pub(super) const SLEEPS: &str = "sleeps";
 
 /// Where a thread stops the next time.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +73,37 @@ impl Clock {
 }
 
 pub(super) type Task = Box<dyn FnOnce() + Send>;
+
+/// What threads are started for.
+#[derive(Default)]
+pub(super) struct Tasks(Mutex<VecDeque<Task>>);
+
+impl Tasks {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Task>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, task: Task) {
+        self.queue().push_back(task);
+    }
+
+    pub(super) fn next(&self) -> Option<Task> {
+        self.queue().pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue().is_empty()
+    }
+}
+
 /// What the threads of a process have started threads for.
-pub(super) type Tasks = Arc<Mutex<VecDeque<Task>>>;
+#[derive(Clone, Default)]
+pub(super) struct Started {
+    /// One thread does this, one after the other: others wait for it.
+    pub(super) tasks: Arc<Tasks>,
+    /// No thread waits for this, which may last.
+    pub(super) lasting: Arc<Tasks>,
+}
 
 pub(super) enum Order {
     Start(Task, Until),
@@ -93,7 +126,7 @@ struct Gate {
     orders: Receiver<Order>,
     /// What has happened, and where the thread would have stopped next.
     reports: Sender<(Report, Until)>,
-    tasks: Tasks,
+    started: Started,
     until: Cell<Until>,
     chance: RefCell<Chance>,
     clock: Arc<Clock>,
@@ -131,11 +164,11 @@ pub(super) fn run(
     reports: Sender<(Report, Until)>,
     chance: Chance,
     clock: Arc<Clock>,
-    tasks: Tasks,
+    started: Started,
 ) {
     let (until, chance) = (Cell::new(Until::Done), RefCell::new(chance));
     let (fresh, crashed) = (Cell::new(false), Cell::new(false));
-    let gate = Rc::new(Gate { orders, reports, tasks, until, chance, clock, fresh, crashed });
+    let gate = Rc::new(Gate { orders, reports, started, until, chance, clock, fresh, crashed });
     GATE.set(Some(gate.clone()));
     while let Ok(order) = gate.orders.recv() {
         if let Order::Start(task, until) = order {
@@ -195,8 +228,34 @@ pub(crate) fn wait_once() -> bool {
 /// Has the driver run the task on a thread of the simulation; gives it back if there is none.
 pub(crate) fn spawn<T: FnOnce() + Send + 'static>(task: T) -> Option<T> {
     let Some(gate) = gate() else { return Some(task) };
-    gate.tasks.lock().unwrap_or_else(PoisonError::into_inner).push_back(Box::new(task));
+    gate.started.tasks.push(Box::new(task));
     None
+}
+
+/// As [`spawn`], for a task that may last.
+pub(crate) fn spawn_lasting<T: FnOnce() + Send + 'static>(task: T) -> Option<T> {
+    let Some(gate) = gate() else { return Some(task) };
+    gate.started.lasting.push(Box::new(task));
+    None
+}
+
+/// Lets other threads go on until it is time, which comes when the driver has this one go on; `false` if this is no thread of a
+/// simulation.
+pub(crate) fn sleep(time: Duration) -> bool {
+    let Some(gate) = gate() else { return false };
+    if !gate.crashed.get() {
+        let until = gate.clock.millis() + time.as_millis() as u64;
+        gate.pause(Call { what: SLEEPS, file: String::new() });
+        gate.clock.advance(until.saturating_sub(gate.clock.millis()));
+    }
+    true
+}
+
+/// So much time has gone by on this thread, for what it has done without a call.
+pub fn pass(time: Duration) {
+    if let Some(gate) = gate() {
+        gate.clock.advance(time.as_millis() as u64);
+    }
 }
 
 /// A storage call is about to happen: tells what the driver wants to go wrong with it.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+#[cfg(test)]
 use super::tests::{RUNS, check};
 
 /// How often the progress is printed.
@@ -74,7 +75,7 @@ fn nothing_is_wrong_or_lost_in_very_many_runs() {
 }
 
 /// Checks the seeds that the environment names: those from `TCX_MODEL_FIRST_SEED`, `TCX_MODEL_SEEDS` of them.
-pub(crate) fn check_many(check: impl Fn(u64) + Copy + Send) {
+pub fn check_many(check: impl Fn(u64) + Copy + Send) {
     let number = |name: &str, or: u64| env::var(name).map_or(or, |value| value.parse().unwrap());
     let (first, count) = (number("TCX_MODEL_FIRST_SEED", 1_000_000), number("TCX_MODEL_SEEDS", 20_000));
     let (taken, done, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));

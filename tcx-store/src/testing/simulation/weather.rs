@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use super::chance::Chance;
 use super::folder::STALE;
+use super::objects::Refusal;
 use super::schedule::{self, Fault};
 
 /// How often what goes wrong, of a thousand calls.
@@ -18,6 +19,34 @@ pub(super) struct Weather {
     pub(super) unreadable_change: usize,
     /// Of segments, which are read piece by piece unless it is 0: one cannot be opened, or a piece not be read.
     pub(super) unreadable_segment: usize,
+    /// Of requests to an object store: something else writes the object, or access is denied.
+    pub(super) conflict: usize,
+    pub(super) denied: usize,
+}
+
+/// What goes wrong with a request to an object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestFault {
+    /// It has no effect.
+    Before(Refusal),
+    /// It has its effect, and this is the answer.
+    After(Refusal),
+    /// The listing is that of so many events ago.
+    Stale(usize),
+    /// A name that was added lately by another process and begins so is missing from the listing.
+    Gap(&'static str),
+}
+
+impl From<Fault> for RequestFault {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Refused(ErrorKind::PermissionDenied) => Self::Before(Refusal::Denied),
+            Fault::Refused(_) | Fault::Late => Self::Before(Refusal::Failed),
+            Fault::LostReply => Self::After(Refusal::Lost),
+            Fault::Stale(late) => Self::Stale(late),
+            Fault::Gap(begin) => Self::Gap(begin),
+        }
+    }
 }
 
 impl Weather {
@@ -53,5 +82,36 @@ impl Weather {
             return Some(if is_late { Fault::Late } else { Fault::Refused(ErrorKind::Other) });
         }
         None
+    }
+
+    /// As [`fault`](Self::fault), of a request to an object store.
+    pub(super) fn of_request(&self, what: &str, chance: &mut Chance) -> Option<RequestFault> {
+        let writes = matches!(what, "put" | "create" | "delete");
+        if what == "list" && !schedule::is_fresh() {
+            if chance.permille(self.stale) {
+                return Some(RequestFault::Stale(1 + chance.below(STALE)));
+            }
+            if chance.permille(self.gap) {
+                return Some(RequestFault::Gap(chance.pick(&["", "change-", "seg-"])));
+            }
+        }
+        if writes && chance.permille(self.lost_reply) {
+            return Some(RequestFault::After(chance.pick(&[
+                Refusal::Lost,
+                Refusal::Failed,
+                Refusal::Denied,
+            ])));
+        }
+        if what == "create" && chance.permille(self.conflict) {
+            return Some(RequestFault::Before(Refusal::Conflict));
+        }
+        if chance.permille(if writes { self.refused } else { self.unreadable }) {
+            return Some(RequestFault::Before(chance.pick(&[
+                Refusal::Lost,
+                Refusal::Failed,
+                Refusal::Throttled,
+            ])));
+        }
+        chance.permille(self.denied).then_some(RequestFault::Before(Refusal::Denied))
     }
 }

@@ -63,9 +63,24 @@ pub(crate) fn compact(core: &Core, effort: Effort, left_out: &mut BTreeSet<Segme
 }
 
 fn plan(core: &Core, effort: Effort, left_out: &BTreeSet<SegmentName>) -> Result<Option<Compaction>> {
+    let is_dear = effort != Effort::Thorough && core.storage.list_every().is_some();
+    // A listing that is dear is made if there is something to join without it.
+    if is_dear && plan_with(core, effort, left_out, false)?.is_none() || !core.may_compact(effort) {
+        return Ok(None);
+    }
+    plan_with(core, effort, left_out, true)
+}
+
+/// What to join, of what is known, or of what a listing shows.
+fn plan_with(
+    core: &Core,
+    effort: Effort,
+    left_out: &BTreeSet<SegmentName>,
+    lists: bool,
+) -> Result<Option<Compaction>> {
     let (served, identity, base, tombstones) = {
         let mut live = core.live();
-        if live.refresh()? {
+        if lists && live.refresh()? {
             core.install(&mut live);
         }
         let Some((mut served, identity)) = live.compactable() else { return Ok(None) };

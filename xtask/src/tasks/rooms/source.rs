@@ -4,6 +4,8 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The conditions that only hold while tests or fuzzers are compiled.
 const ONLY_FOR_TESTS: [&str; 2] = ["test", "fuzzing"];
+/// The feature that only tests of other crates ask for.
+const FEATURE_FOR_TESTS: &str = "\"testing\"";
 /// The words that begin an item. An item ends with a semicolon or a block, a field or match arm with a comma.
 const ITEMS: [&str; 14] = [
     "async", "const", "enum", "extern", "fn", "impl", "mod", "static", "struct", "trait", "type", "union",
@@ -228,6 +230,9 @@ pub(in crate::tasks) fn is_for_tests(attribute: &Group) -> bool {
 fn holds_in_tests_alone(condition: &[TokenTree]) -> bool {
     match condition {
         [TokenTree::Ident(word)] => ONLY_FOR_TESTS.iter().any(|only| word == only),
+        [TokenTree::Ident(word), equals, TokenTree::Literal(value)] if word == "feature" => {
+            is(equals, '=') && value.to_string() == FEATURE_FOR_TESTS
+        }
         [TokenTree::Ident(word), TokenTree::Group(group)] => {
             let inside: Vec<TokenTree> = group.stream().into_iter().collect();
             let mut parts = inside.split(|token| is(token, ',')).filter(|part| !part.is_empty());

@@ -20,7 +20,8 @@ impl Oracle {
         for (key, view) in named {
             let is_ready = |row: &&Committed| (&row.key, row.view, row.base) == (key, *view, number);
             let mut ready = committed.iter().filter(is_ready);
-            let Some(session) = ready.find_map(|row| self.replacing_session(process, row)) else {
+            let session = ready.find_map(|row| self.replacing_session(process, row));
+            let Some(session) = session.or_else(|| self.straying_session(process, key, *view)) else {
                 self.violated(format!(
                     "unready: process {process} creates {tombstone}, which names {key}, view {view}, and commits no durable row \
                      that takes its place: {committed:?}"
@@ -34,6 +35,18 @@ impl Oracle {
                 }
             }
         }
+    }
+
+    /// The session of the process that has sealed the row in another folder than the one that is in place now, where files come to the one
+    /// that is in place: then the tombstone comes there as well, and commits nothing.
+    fn straying_session(&self, process: usize, key: &str, view: u32) -> Option<usize> {
+        let is_it = |own: &&Invalidation| {
+            matches!(own.matcher, Matcher::Row(row, of) if (row, of) == (key, view))
+                && own.outcome == Outcome::Open
+                && self.places.switched_since(own.begun)
+                && own.session.is_some_and(|session| self.sessions[session].process == process)
+        };
+        self.invalidations.iter().filter(|_| self.may_stray).find(is_it).and_then(|own| own.session)
     }
 
     /// The session of the process in whose buffer this row waits to take the place of another.

@@ -1,0 +1,105 @@
+//! Looks at the store that several questions share.
+//!
+//! The engine compares a module with what it knows before and after each step of a write, and so does what sends a segment. Each comparison
+//! is a request, and most of them ask what has just been answered. So an answer holds for a while, unless this process has written to the
+//! store since: a comparison *after* a write is always a new look. What may happen in that while is what may happen between a comparison
+//! and the write that follows it: the comparison after the write notices it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use tcx_store::unstable::runtime;
+
+use super::Inner;
+use crate::bucket::Object;
+
+/// So long an answer holds: longer than a segment waits for its name, after the module was compared first.
+const HOLDS: Duration = Duration::from_secs(10);
+
+/// A listing is due so often for each page of it.
+pub(super) const PAGE_EVERY: Duration = Duration::from_mins(1);
+
+/// The objects that a page of a listing shows.
+pub(super) const PAGE: usize = 1000;
+
+/// When something was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    at: Instant,
+    /// How often this process had written to the store.
+    writes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    writes: u64,
+    /// A listing that a thread has made, and goes on with: comparisons on that thread are with it.
+    ahead: Option<(ThreadId, BTreeMap<String, Object>)>,
+    /// Change 0 has to be looked at itself: a change was created since.
+    needs_origin: bool,
+}
+
+impl Inner {
+    /// Before a question is asked.
+    pub(super) fn look(&self) -> io::Result<Look> {
+        self.state(|state| Look { at: runtime::now(), writes: state.looks.writes })
+    }
+
+    /// Whether the answer of this look holds.
+    pub(super) fn holds(&self, look: Look) -> io::Result<bool> {
+        let writes = self.state(|state| state.looks.writes)?;
+        Ok(look.writes == writes && runtime::now().duration_since(look.at) < HOLDS)
+    }
+
+    /// This process has written to the store, or seems not to have, or goes on with a listing: no earlier answer holds.
+    pub(super) fn wrote(&self) -> io::Result<()> {
+        self.state(|state| state.looks.writes += 1)
+    }
+
+    /// This process has created a change, or seems not to have: it counts only with change 0.
+    pub(super) fn created(&self) -> io::Result<()> {
+        self.state(|state| {
+            state.looks.writes += 1;
+            state.looks.needs_origin = true;
+        })
+    }
+
+    pub(super) fn needs_origin(&self) -> io::Result<bool> {
+        self.state(|state| state.looks.needs_origin)
+    }
+
+    pub(super) fn saw_origin(&self) -> io::Result<()> {
+        self.state(|state| state.looks.needs_origin = false)
+    }
+
+    /// Lists the module for [`list`](Self::list) and the comparisons before it. What fails is asked one by one.
+    pub(super) fn look_ahead(&self) {
+        // The comparisons are with this listing, and not with what was known before.
+        let listed = self.wrote().and_then(|()| self.list_objects());
+        let _ = self.state(|state| state.looks.ahead = listed.ok().map(|own| (thread::current().id(), own)));
+    }
+
+    /// The listing that this thread has made ahead.
+    pub(super) fn take_ahead(&self) -> io::Result<Option<BTreeMap<String, Object>>> {
+        let own = thread::current().id();
+        self.state(|state| state.looks.ahead.take_if(|(thread, _)| *thread == own).map(|(_, listed)| listed))
+    }
+
+    /// What the listing says of an object that this thread has made ahead.
+    pub(super) fn seen_ahead(&self, name: &str) -> io::Result<Option<Object>> {
+        let own = thread::current().id();
+        self.state(|state| {
+            let ahead = state.looks.ahead.as_ref().filter(|(thread, _)| *thread == own);
+            ahead.and_then(|(_, listed)| listed.get(name).cloned())
+        })
+    }
+
+    /// The objects of the module, by their names.
+    pub(super) fn list_objects(&self) -> io::Result<BTreeMap<String, Object>> {
+        // A large module has many pages.
+        let objects = self.ask_within(Duration::MAX, |bucket| bucket.list(&self.module, None))?;
+        Ok(objects.into_iter().map(|object| (object.name.clone(), object)).collect())
+    }
+}
