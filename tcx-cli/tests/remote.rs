@@ -396,3 +396,31 @@ fn a_report_on_a_url_names_the_url() {
     let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("/tcx/features") && !page.contains("mirrors"));
 }
+
+#[test]
+fn rows_are_merged_unpacked_and_imported_into_a_store() {
+    let (server, dir) = (Server::start(), workplace());
+    let run = |arguments: &[&str]| printed(&server, dir.path(), arguments);
+    let url = server.url("features");
+    let refused = tcx(&server, dir.path(), &["merge", &url, "cache"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(text(&refused.stderr).contains("pass --create"), "{}", text(&refused.stderr));
+    let merged = run(&["merge", &url, "cache", "resnet50_v1", "--create", "--dry-run"]);
+    assert!(merged.contains("resnet50_v1 (new): ") && merged.contains("would be added"), "{merged}");
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+    run(&["merge", &url, "cache", "resnet50_v1", "--create"]);
+    run(&["diff", "cache", &url, "resnet50_v1"]);
+    run(&["pack", "cache", "clip_v1", "--to", "clip.tcxpack"]);
+    let unpacked = run(&["unpack", &url, "clip.tcxpack"]);
+    assert!(unpacked.contains("clip_v1 (new): "), "{unpacked}");
+    run(&["diff", "cache", &url, "clip_v1"]);
+    run(&["export", "cache", "clip_v1", "--to", "clip"]);
+    run(&["rm", &url, "clip_v1", "--id", "cat", "--yes"]);
+    let left_out = run(&["import", &url, "clip_v1", "clip"]);
+    assert!(left_out.contains("1 row left out"), "{left_out}");
+    let revived = run(&["import", &url, "clip_v1", "clip", "--revive"]);
+    assert!(revived.contains("1 row added"), "{revived}");
+    run(&["diff", "cache", &url, "clip_v1"]);
+    let missing = tcx(&server, dir.path(), &["import", &url, "other_v1", "clip"]);
+    assert!(text(&missing.stderr).contains("flush one batch with it"), "{}", text(&missing.stderr));
+}

@@ -1,12 +1,12 @@
 //! Adds the missing rows to a module.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
 use tcx_store::{Column, Keys, Leaf, Lookup, LookupOptions, Options, Spec, Store};
 
 use crate::cache;
+use crate::cache::destination::Destination;
 use crate::failure::{Code, Failure, Result};
 use crate::text::ids;
 
@@ -42,11 +42,11 @@ pub(crate) struct Adder {
 
 impl Adder {
     /// `folder` is that of a module, or of one identity of it.
-    pub(crate) fn new(dir: &Path, folder: &str, spec: Spec, how: How) -> Result<Self> {
+    pub(crate) fn new(to: &Destination<'_>, folder: &str, spec: Spec, how: How) -> Result<Self> {
         // Rows are sealed when a segment is full, and at the end.
         let options =
             Options { flush_interval: std::time::Duration::from_hours(1), ..cache::options(how.dry_run) };
-        let store = Store::open(dir, spec.clone(), &cache::in_folder(folder, &options))?;
+        let store = to.open(folder, spec.clone(), &options)?;
         Ok(Self { store, spec, how, added: Added::default() })
     }
 

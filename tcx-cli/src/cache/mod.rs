@@ -1,6 +1,7 @@
 //! Finds and opens the modules of a cache directory, or of one in an object store.
 
 pub(crate) mod add;
+pub(crate) mod destination;
 pub(crate) mod place;
 pub(crate) mod received;
 pub(crate) mod specs;

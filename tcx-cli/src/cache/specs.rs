@@ -4,26 +4,26 @@ use std::path::Path;
 
 use tcx_store::Spec;
 
-use crate::cache;
+use crate::cache::destination::Destination;
 use crate::failure::{Code, Failure, Result};
 
 /// Fails if the module exists in the cache A and differs from the one in B.
 pub(crate) fn check_same(
-    (a, name): (&Path, &str),
+    (a, name): (&Destination<'_>, &str),
     (b, theirs): (&Path, &Spec),
     (action, remedy): (&str, &str),
 ) -> Result<()> {
-    if !a.join(name).exists() {
+    if !a.has(name) {
         return Ok(());
     }
-    let differences = differences(&cache::spec(a, name)?, theirs);
+    let differences = differences(&a.spec(name)?, theirs);
     if differences.is_empty() {
         return Ok(());
     }
     let lines = differences.iter().map(|difference| format!("\n  {difference}")).collect::<Vec<_>>().concat();
     let message = format!(
         "cannot {action} `{name}`: it differs between {} (A) and {} (B):{lines}\nnothing was added; {remedy}",
-        a.display(),
+        a.place().display(),
         b.display()
     );
     Err(Failure::new(Code::Unfit, message))

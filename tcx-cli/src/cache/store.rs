@@ -36,9 +36,14 @@ impl StoreCache {
         self.mirror.bucket()
     }
 
+    /// All modules; there may be none.
+    pub(crate) fn modules(&self) -> Result<Vec<String>> {
+        tcx_remote::modules(self.bucket()).map_err(failure)
+    }
+
     /// The modules to work on: the one named, or all.
     pub(crate) fn chosen(&self, module: Option<&str>) -> Result<Vec<String>> {
-        let found = tcx_remote::modules(self.bucket()).map_err(failure)?;
+        let found = self.modules()?;
         let url = self.cache.url();
         if found.is_empty() {
             return Err(Failure::new(Code::NotFound, format!("no modules in {url}")));
@@ -64,6 +69,11 @@ impl StoreCache {
         let spec = self.spec(module)?;
         cache::check_name(&spec, module)?;
         Ok(self.cache.open(spec, &cache::in_folder(module, options))?)
+    }
+
+    /// Opens a module that may be new, in the folder that the options choose.
+    pub(crate) fn open_as(&self, spec: Spec, options: &Options) -> Result<Arc<Store>> {
+        Ok(self.cache.open(spec, options)?)
     }
 
     /// The names and sizes of the files of a module.

@@ -9,8 +9,8 @@ use serde::Serialize;
 use tcx_store::{Leaf, Spec};
 
 use crate::args::Module;
-use crate::cache;
 use crate::cache::add::{Added, Adder, BATCH, How};
+use crate::cache::destination::Destination;
 use crate::console::output::{Output, Report};
 use crate::console::progress;
 use crate::failure::{Code, Failure, Result, Verdict};
@@ -32,7 +32,8 @@ struct Imported {
 }
 
 pub(super) fn run(module: &Module, from: &Path, revive: bool, output: &Output) -> Result<Verdict> {
-    let spec = cache::spec(&module.dir, &module.module).map_err(|failure| match failure.code {
+    let found = Destination::existing(&module.dir).and_then(|to| Ok((to.spec(&module.module)?, to)));
+    let (spec, to) = found.map_err(|failure| match failure.code {
         Code::NotFound => Failure {
             message: format!(
                 "{failure}; only the program of a module knows its identity: flush one batch with it, then import"
@@ -41,8 +42,8 @@ pub(super) fn run(module: &Module, from: &Path, revive: bool, output: &Output) -
         },
         _ => failure,
     })?;
-    let digest = cache::inspect(&module.dir, &module.module)?.digest();
-    let mut adder = Adder::new(&module.dir, &module.module, spec, How { revive, dry_run: false })?;
+    let digest = spec.digest();
+    let mut adder = Adder::new(&to, &module.module, spec, How { revive, dry_run: false })?;
     if from.is_dir() {
         check_digest(from, FolderReader::digest(from), &digest)?;
         folder(from, &mut adder)?;

@@ -8,7 +8,7 @@ use tcx_store::{Inspection, Row, SegmentState};
 
 pub(super) use crate::cache::add::How;
 use crate::cache::add::{Added, Adder, BATCH};
-use crate::cache::place::check_target;
+use crate::cache::destination::Destination;
 use crate::cache::specs::check_same;
 use crate::cache::{self, Hidden};
 use crate::console::output::{Output, Report};
@@ -43,13 +43,13 @@ pub(super) struct Source<'a> {
 }
 
 pub(super) fn run(a: &Path, from: &Source<'_>, create: bool, how: How, output: &Output) -> Result<Verdict> {
-    check_target(a, create)?;
+    let to = Destination::at(a, create)?;
     let mut inspections = Vec::new();
     for name in cache::chosen(from.cache, from.module)? {
         let inspection = cache::inspect(from.cache, &name)?;
         // All modules are compared before the first row is added.
         check_same(
-            (a, &name),
+            (&to, &name),
             (from.cache, inspection.spec()),
             ("merge", "merge other modules with --module NAME"),
         )?;
@@ -57,20 +57,17 @@ pub(super) fn run(a: &Path, from: &Source<'_>, create: bool, how: How, output: &
     }
     let mut modules = Vec::new();
     for (name, inspection) in inspections {
-        modules.push(merge(a, name, &inspection, how)?);
+        modules.push(merge(&to, name, &inspection, how)?);
     }
     let is_whole = modules.iter().all(|module| module.damaged == 0 && module.hidden.is_nothing());
     output.show(&Merged { dry_run: how.dry_run, modules })?;
     Ok(Verdict::good_if(is_whole))
 }
 
-fn merge(a: &Path, module: String, from: &Inspection, how: How) -> Result<Module> {
-    let mut hidden = Hidden::of(from);
-    let new = !a.join(&module).exists();
-    if !new {
-        hidden = hidden.and(Hidden::of(&cache::inspect(a, &module)?));
-    }
-    let mut adder = Adder::new(a, &module, from.spec().clone(), how)?;
+fn merge(to: &Destination<'_>, module: String, from: &Inspection, how: How) -> Result<Module> {
+    let hidden = Hidden::of(from).and(to.hidden(&module)?);
+    let new = !to.has(&module);
+    let mut adder = Adder::new(to, &module, from.spec().clone(), how)?;
     let served = from.segments().filter(|own| own.state == SegmentState::Served);
     let bar = progress::rows(format!("merging {module}"), served.map(|own| own.rows).sum());
     let mut damaged = 0;

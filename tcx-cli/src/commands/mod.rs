@@ -37,7 +37,7 @@ use std::path::Path;
 use tcx_store::url_scheme;
 
 use crate::args::Command;
-use crate::cache::place::check_target;
+use crate::cache::destination::Destination;
 use crate::cache::store;
 use crate::console::output::Output;
 use crate::failure::{Result, Verdict};
@@ -105,7 +105,7 @@ fn check_targets(command: &Command) -> Result<()> {
             draft::check_absent(to)
         }
         Command::Report { modules, to, .. } if is_url(&modules.dir) => draft::check_absent(to),
-        Command::Merge { a, b, create, .. } if is_url(b) => check_target(a, *create),
+        Command::Merge { a, b, create, .. } if is_url(b) => Destination::at(a, *create).map(drop),
         _ => Ok(()),
     }
 }

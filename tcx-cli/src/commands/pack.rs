@@ -8,7 +8,7 @@ use tcx_store::{Inspection, SegmentState, Spec, Store};
 
 use crate::args::Module;
 use crate::cache::add::{Added, Adder, BATCH, How};
-use crate::cache::place::check_target;
+use crate::cache::destination::Destination;
 use crate::cache::specs::check_same;
 use crate::cache::{self, Hidden};
 use crate::console::output::{Output, Report};
@@ -129,23 +129,22 @@ pub(super) struct Target<'a> {
 
 impl Target<'_> {
     /// The folder of this spec: an identity that has one of its own keeps it.
-    fn folder(&self, spec: &Spec) -> String {
+    fn folder(&self, to: &Destination<'_>, spec: &Spec) -> String {
         let own = spec.separate_folder();
-        if self.separate || self.cache.join(&own).exists() { own } else { spec.module_id().to_owned() }
+        if self.separate || to.has(&own) { own } else { spec.module_id().to_owned() }
     }
 }
 
 pub(super) fn unpack(target: &Target<'_>, from: &Path, how: How, output: &Output) -> Result<Verdict> {
-    let cache = target.cache;
-    check_target(cache, target.create)?;
+    let to = Destination::at(target.cache, target.create)?;
     let packed = Packed::open(from)?;
     let spec = packed.spec();
-    let module = target.folder(spec);
+    let module = target.folder(&to, spec);
     let remedy = "give --separate to keep these rows beside the others, in a folder of their identity, or name another cache, \
                   with --create for a new one";
-    check_same((cache, &module), (from, spec), ("unpack", remedy))?;
-    let new = !cache.join(&module).exists();
-    let mut adder = Adder::new(cache, &module, spec.clone(), how)?;
+    check_same((&to, &module), (from, spec), ("unpack", remedy))?;
+    let new = !to.has(&module);
+    let mut adder = Adder::new(&to, &module, spec.clone(), how)?;
     let bar = progress::rows("unpacking", packed.rows());
     packed.each_batch(|batch| {
         let rows: Vec<usize> = (0..batch.rows()).collect();
