@@ -125,6 +125,12 @@ impl Server {
         self.state.counts()
     }
 
+    /// The bytes of objects that it has sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.state.sent()
+    }
+
     /// The keys of all objects.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {

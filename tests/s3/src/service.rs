@@ -56,11 +56,12 @@ impl Service {
         if fault == Some(Fault::After) { Err(failed()) } else { Ok(S3Response::new(done)) }
     }
 
-    /// Waits as long as these bytes take.
+    /// Waits as long as these bytes take on a line that all requests share.
     async fn transfer(&self, bytes: usize) {
         let bandwidth = self.0.faults().bandwidth;
         if bandwidth > 0 {
-            tokio::time::sleep(Duration::from_secs_f64(bytes as f64 / bandwidth as f64)).await;
+            let until = self.0.send(Duration::from_secs_f64(bytes as f64 / bandwidth as f64));
+            tokio::time::sleep_until(until.into()).await;
         }
     }
 
@@ -130,6 +131,7 @@ impl S3 for Service {
             };
             let bytes = object.bytes.slice(part.start as usize..part.end as usize);
             self.transfer(bytes.len()).await;
+            self.0.count_sent(bytes.len());
             Ok(GetObjectOutput {
                 content_length: Some(bytes.len() as i64),
                 content_range,

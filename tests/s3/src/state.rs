@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
@@ -57,6 +57,8 @@ struct Contents {
     last: Vec<Undo>,
     tags: u64,
     counts: Counts,
+    /// Bytes of objects in answers.
+    sent: u64,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +66,8 @@ pub(crate) struct State {
     contents: Mutex<Contents>,
     faults: Mutex<Faults>,
     dir: Option<PathBuf>,
+    /// When the line is free, if it is not by now.
+    line: Mutex<Option<Instant>>,
 }
 
 impl State {
@@ -89,6 +93,15 @@ impl State {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Something begins to be sent that takes so long; when it has arrived. It waits for what is being sent.
+    pub(crate) fn send(&self, takes: Duration) -> Instant {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let until = line.map_or(now, |free| free.max(now)) + takes;
+        *line = Some(until);
+        until
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         self.contents().counts
     }
@@ -103,6 +116,14 @@ impl State {
             Operation::Delete => &mut counts.deletes,
         };
         *counter += 1;
+    }
+
+    pub(crate) fn count_sent(&self, bytes: usize) {
+        self.contents().sent += bytes as u64;
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.contents().sent
     }
 
     pub(crate) fn keys(&self) -> Vec<String> {

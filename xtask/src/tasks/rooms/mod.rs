@@ -27,6 +27,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "figures.rs",
             "hit_rates.rs",
             "main.rs",
+            "remote.rs",
             "settings.rs",
             "workload.rs",
         ],
