@@ -4,6 +4,11 @@
 //! What runs is what a program runs, from the engine down to each try of a request: the spool, the thread that sends, changes that are
 //! created conditionally and compared, listings, pauses. Below that, the [`store`] answers, or does not. Near tiers are directories, so what
 //! a process does in one between two requests is one step.
+//!
+//! What is wrong on purpose is found: a change that counts as created whenever the store says "exists" by the first seed, a flush that
+//! succeeds though segments wait by the fortieth, and a change that stays where its module was removed by two of the first two hundred.
+//! Segments that are sent without comparing the histories are not: the oracle does not judge rows that stray into another history.
+//! `tests/waiting.rs` has a test of them.
 
 mod machines;
 mod store;
