@@ -70,7 +70,7 @@ fn provide_beside(workspace: &Workspace, name: &str, requirements: &str, what: &
 }
 
 /// The folder of the packages of a Python.
-fn packages(python: &Path) -> Result<String> {
+pub(crate) fn packages(python: &Path) -> Result<String> {
     process::output(
         Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
     )
