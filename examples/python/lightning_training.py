@@ -1,4 +1,4 @@
-"""A head on cached features, trained by Lightning: `prepare_data` computes what is missing, workers read it.
+"""A head on cached features, trained by Lightning: a callback computes what is missing, workers read it.
 
     python examples/python/lightning_training.py ./cache
 """
@@ -22,6 +22,17 @@ def sample(number):
     return torch.randn(16, generator=torch.Generator().manual_seed(number))
 
 
+class FillCache(lightning.Callback):
+    """Fills the cache before the first epoch: each process of the training computes its part of what is missing."""
+
+    def setup(self, trainer, module, stage):
+        data = trainer.datamodule
+        rank = tcx.Rank(trainer.global_rank, trainer.world_size)
+        report = data.cached.warm_sharded(data.ids, lambda missing: torch.stack([sample(id) for id in missing]), rank=rank, progress=False)
+        trainer.strategy.barrier()
+        print(f"computed {report.computed} of {report.asked}")
+
+
 class Features(lightning.LightningDataModule):
     """Features of some samples with labels."""
 
@@ -29,12 +40,6 @@ class Features(lightning.LightningDataModule):
         super().__init__()
         self.cached = tcx.cached(backbone(), directory, id="backbone_v1")
         self.ids, self.labels = ids, labels
-
-    def prepare_data(self):
-        # One process of each machine runs this, and the others find the rows.
-        report = self.cached.warm(self.ids, lambda missing: torch.stack([sample(id) for id in missing]), progress=False)
-        self.cached.flush()
-        print(f"computed {report.computed} of {report.samples}")
 
     def train_dataloader(self):
         dataset = tcx.torch.FeatureDataset(self.cached, self.ids, targets=self.labels)
@@ -62,7 +67,7 @@ def main(directory):
     labels = torch.tensor([int(sample(id).sum() > 0) for id in ids])
     data, model = Features(directory, ids, labels), Head()
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = lightning.Trainer(max_epochs=8, accelerator="cpu", log_every_n_steps=1, **quiet)
+    trainer = lightning.Trainer(max_epochs=8, accelerator="cpu", log_every_n_steps=1, callbacks=[FillCache()], **quiet)
     trainer.fit(model, datamodule=data)
     return data, model, float(trainer.callback_metrics["loss"])
 

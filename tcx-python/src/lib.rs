@@ -5,6 +5,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python are extracted to values")]
 
+mod arrow;
 mod command;
 mod contents;
 mod interop;
@@ -21,6 +22,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<schema::keys::Keys>()?;
     module.add_class::<schema::spec::Spec>()?;
+    module.add_class::<arrow::incoming::ArrowColumn>()?;
+    module.add_class::<arrow::incoming::ArrowTable>()?;
+    module.add_class::<arrow::outgoing::ArrowBatch>()?;
     module.add_class::<rows::column::Column>()?;
     module.add_class::<rows::found::Rows>()?;
     module.add_class::<store::Store>()?;

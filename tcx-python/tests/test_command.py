@@ -16,7 +16,7 @@ import torch
 
 import tcx_cache as tcx
 
-SCRIPT = Path(tcx.__file__).parents[1] / "bin/tcx"
+SCRIPT = Path(sys.prefix) / "bin/tcx"
 PROGRAM = [sys.executable, "-c", "from tcx_cache._command import main; main()"]
 
 
@@ -79,9 +79,9 @@ def test_its_help_and_version_are_those_of_the_command():
 @pytest.mark.skipif(not SCRIPT.is_file(), reason="the package was not installed from its wheel")
 def test_the_wheel_installs_the_program(filled):
     assert os.access(SCRIPT, os.X_OK)
-    done = subprocess.run([sys.executable, str(SCRIPT), "ls", str(filled)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(SCRIPT), "ls", str(filled)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "linear_v1" in done.stdout, done.stderr
-    pushed = subprocess.run([sys.executable, str(SCRIPT), "push", str(filled), "nowhere"], capture_output=True, text=True, timeout=60)
+    pushed = subprocess.run([str(SCRIPT), "push", str(filled), "nowhere"], capture_output=True, text=True, timeout=60)
     assert pushed.returncode == 2 and "expected the URL of an object store" in pushed.stderr
 
 

@@ -202,6 +202,28 @@ def test_a_module_that_breaks_its_promise_is_found_out_by_the_first_batch(module
     assert cached.coverage(["a", "b", "c", "d"]).missing == ["a", "b", "c", "d"]
 
 
+def test_a_module_that_becomes_random_later_is_found_out_where_samples_are_rechecked():
+    class Later(torch.nn.Module):
+        is_random = [False]
+
+        def forward(self, x):
+            return x + torch.rand(()) if self.is_random[0] else x
+
+    for recheck, expected in [(0.0, 8), (1.0, 0)]:
+        Later.is_random[0] = False
+        cached = tcx.cached(Later().eval(), None, id="m_v1", recheck=recheck)
+        cached(torch.ones(2, 4), ids=["a", "b"])
+        Later.is_random[0] = True
+        found = 0
+        for number in range(8):
+            try:
+                cached(torch.ones(2, 4), ids=[f"{number} a", f"{number} b"])
+                found += 1
+            except tcx.ModuleViolationError as error:
+                assert "the same sample gave two different outputs" in str(error)
+        assert found == expected
+
+
 def test_a_trainable_tensor_that_is_no_parameter_is_noticed():
     scale = torch.ones(1, requires_grad=True)
 

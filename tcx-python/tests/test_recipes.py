@@ -15,6 +15,8 @@ import numpy
 import pytest
 import torch
 
+import tcx_cache as tcx
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/python"
 MODEL = Path(os.environ.get("TCX_MODEL") or ROOT / "target/models/all-MiniLM-L6-v2")
@@ -23,15 +25,20 @@ MODEL = Path(os.environ.get("TCX_MODEL") or ROOT / "target/models/all-MiniLM-L6-
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
+def needed(package):
+    """Skips the test if the package is not installed, unless it is required."""
+    if importlib.util.find_spec(package) is None:
+        required = os.environ.get("TCX_REQUIRE", "").split(",")
+        assert not {"recipes", "all"} & set(required), f"{package} is not installed"
+        pytest.skip(f"{package} is not installed")
+
+
 @pytest.fixture
 def program(directory):
     """Runs a program of this name in this process; its result. Then another process has nothing to compute."""
 
     def run(name, needs, *arguments):
-        if importlib.util.find_spec(needs) is None:
-            required = os.environ.get("TCX_REQUIRE", "").split(",")
-            assert not {"recipes", "all"} & set(required), f"{needs} is not installed"
-            pytest.skip(f"{needs} is not installed")
+        needed(needs)
         path = EXAMPLES / f"{name}.py"
         spec = importlib.util.spec_from_file_location(name, path)
         module = importlib.util.module_from_spec(spec)
@@ -101,3 +108,41 @@ def test_datasets(program):
     inputs = torch.tensor(dataset["x"][:])
     expected = torch.cat([module.extractor()(inputs[at : at + 16]) for at in range(0, 40, 16)])
     assert torch.equal(rows, expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_trainer_of_transformers(program):
+    module, (cached, ids, loss) = program("hf_trainer", "accelerate")
+    assert loss < 0.6
+    assert torch.equal(cached.fetch(ids[:64]), module.backbone()(module.load(ids[:64])))
+
+
+def test_adapters_of_peft_that_change_under_the_same_name_are_noticed(directory):
+    needed("peft")
+    import peft
+
+    def network(scale):
+        torch.manual_seed(0)
+        base = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+        adapted = peft.get_peft_model(base, peft.LoraConfig(r=2, lora_alpha=scale, target_modules=["0"], init_lora_weights=False))
+        adapted.add_adapter("other", peft.LoraConfig(r=2, lora_alpha=scale, target_modules=["0"], init_lora_weights=False))
+        return adapted.eval().requires_grad_(False)
+
+    inputs = torch.randn(4, 8)
+    for change in [
+        lambda own: own.set_adapter("other"),
+        lambda own: own.merge_adapter(),
+        lambda own: own.base_model.disable_adapter_layers(),
+        lambda own: own.delete_adapter("other"),
+        lambda own: own.base_model.set_scale("default", 3.0),
+    ]:
+        model = network(4)
+        with tcx.cached(model, directory, id="lora_v1") as cached:
+            assert torch.equal(cached(inputs[:2], ids=["a", "b"]), model(inputs[:2]))
+            change(model.requires_grad_(False))
+            model.requires_grad_(False)
+            with pytest.raises(tcx.ModuleViolationError):
+                cached(inputs, ids=["a", "b", "c", "d"])
+    for other in (network(8), peft.PeftModel.merge_and_unload(network(4))):
+        with pytest.raises(tcx.MismatchError):
+            tcx.cached(other, directory, id="lora_v1")

@@ -233,30 +233,6 @@ def test_counters_have_the_same_names_before_the_first_use(cache, linear):
         assert (after["misses"], after["rows_computed"]) == (2, 2)
 
 
-def test_settings(directory):
-    with tcx.Cache(directory, compression="zstd", time_to_live=datetime.timedelta(days=1), max_bytes=1 << 30, when_full="evict_oldest", memory_cache_bytes=1 << 20, read_mode="pread", flush_bytes=1 << 20) as cache:
-        table = cache.table("s_v1", outputs=tcx.f32[64])
-        table.fetch([1, 2], lambda missing: torch.ones(2, 64))
-        table.flush()
-        assert torch.equal(table.stored([2]), torch.ones(1, 64))
-        assert table.stats()["rows_sealed"] == 2 and table.disk_usage()["files"] >= 2
-        assert table.describe([1, 3])[1] is None and table.describe([1])[0].segment.startswith("seg-")
-        assert table.prefetch([1, 2, 3]) == 2
-        table.compact()
-        assert table.collect(0) >= 0
-    for settings, message in [
-        ({"colour": "red"}, "there is no setting `colour`"),
-        ({"compression": "gzip"}, "cannot compress with `gzip`: .*; use `zstd`"),
-        ({"when_full": "panic"}, "setting `when_full`: found `panic`, expected one of"),
-        ({"flush_bytes": "many"}, "setting `flush_bytes`"),
-        ({"flush_interval": -1.0}, "is no duration"),
-    ]:
-        with pytest.raises(tcx.InvalidSettingsError, match=message):
-            tcx.Cache(directory, **settings).table("s_v1")
-    with pytest.raises(tcx.InvalidSettingsError, match="there is no mode `fast`"):
-        tcx.Cache(directory, mode="fast")
-
-
 def test_identities_are_separate_if_asked(directory):
     for version in ("1", "2", "1"):
         with tcx.Cache(directory, on_mismatch="separate") as cache:

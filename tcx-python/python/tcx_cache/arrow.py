@@ -1,65 +1,60 @@
-"""Rows as tables of Arrow, and tables of Arrow as rows.
+"""Rows as tables of Arrow, and tables of Arrow as rows, through the Arrow C data interface (``__arrow_c_stream__``, ``__arrow_c_array__``):
+pyarrow, Polars, DuckDB, nanoarrow and others have it, and none of them has to be installed.
 
-Tables of other libraries come in through the Arrow C data interface (``__arrow_c_stream__``, ``__arrow_c_array__``). What goes out are tables of
-pyarrow, which offer that interface too; they own their memory: the mapped files of a cache are never exported.
+What goes out owns its memory: the mapped files of a cache are never exported.
 
 A column is what it is in the files of a cache: tensors of one shape are ``arrow.fixed_shape_tensor``, tensors that differ in size are lists of
 their elements, strings are strings. ``bf16`` has no type in Arrow: its bits are ``uint16``, and the metadata of the field has
-``tcx.dtype = bfloat16``.
+``tcx.dtype = bf16``. Truth values are those of Arrow.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from .engine import ids as keys
+from . import _native
 from .errors import InvalidBatchError, InvalidOutputError
 from .schema.tree import Schema
-from .schema.types import NUMBERS, Column
+from .schema.types import SIZES, Column
 from .tensors import memory
 
 if TYPE_CHECKING:
     from .modules.cached import Cached
     from .modules.table import Table
 
-_ELEMENTS = {
-    "f16": "float16",
-    "bf16": "uint16",
-    "f32": "float32",
-    "f64": "float64",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "u8": "uint8",
-    "bool": "bool_",
-}
-_BF16 = {b"tcx.dtype": b"bfloat16"}
+_TENSOR = "arrow.fixed_shape_tensor"
+
+
+def batch(source: Table | Cached, ids: Any, id_column: str = "id") -> _native.ArrowBatch:
+    """The stored rows of these ids as a batch for every library that has the C data interface, such as ``polars.DataFrame(batch)``: a column of
+    ids, and one for each column of the output, by its name.
+
+    Raises:
+        InvalidBatchError: if a row is missing, or a column of the output has the name of that of the ids.
+
+    >>> import tempfile, tcx_cache as tcx
+    >>> table = tcx.Cache(tempfile.mkdtemp()).table("lengths_v1", outputs=int)
+    >>> _ = table.put(["a", "bb"], [1, 2])
+    >>> len(tcx.arrow.batch(table, ["bb", "a"]))
+    2
+    """
+    rows = source._rows.stored(ids, source._view)
+    schema = source._rows.schema
+    if schema is not None and any(name == id_column for name, *_ in schema.leaves()):
+        raise InvalidBatchError(f"module `{source.id}`: a column of the output is `{id_column}`, as is that of the ids; pass another `id_column`")
+    return rows.to_arrow(source._rows.pack(ids, source._view), id_column)
 
 
 def table(source: Table | Cached, ids: Any, id_column: str = "id") -> Any:
-    """The stored rows of these ids as a ``pyarrow.Table``: a column of ids, and one for each column of the output, by its name.
+    """As :func:`batch`, as a ``pyarrow.Table``.
 
     Raises:
-        InvalidBatchError: if a row is missing.
+        InvalidBatchError: as :func:`batch`.
     """
     import pyarrow as pa
 
-    listed = keys.listed(ids)
-    rows = source._rows
-    output = source.fetch(listed)
-    schema = rows.schema
-    if schema is None:
-        raise InvalidBatchError(f"module `{source.id}`: the columns are not known")
-    arrays = {id_column: pa.array([str(own) if hasattr(own, "__fspath__") else own for own in listed])}
-    fields = [pa.field(id_column, arrays[id_column].type)]
-    for (name, column), value in zip(schema.columns(), schema.flatten(output)):
-        if name in arrays:
-            raise InvalidBatchError(f"module `{source.id}`: a column of the output is `{name}`, as is that of the ids; pass another `id_column`")
-        for own, array in _arrays(name, column, value):
-            arrays[own] = array
-            fields.append(pa.field(own, array.type, metadata=_BF16 if column.dtype == "bf16" and own == name else None))
-    return pa.table(list(arrays.values()), schema=pa.schema(fields))
+    return pa.table(batch(source, ids, id_column))
 
 
 def put(target: Table, data: Any, id_column: str = "id", *, replaces: bool = False) -> int:
@@ -68,27 +63,85 @@ def put(target: Table, data: Any, id_column: str = "id", *, replaces: bool = Fal
 
     Args:
         target: The table of the cache.
-        data: A ``pyarrow.Table``, a data frame of Polars, a relation of DuckDB, and others.
+        data: A ``pyarrow.Table``, a data frame of Polars, a relation of DuckDB, what :func:`batch` returns, and others.
         id_column: The name of the column with the ids.
         replaces: Whether stored rows are replaced.
 
     Raises:
-        InvalidBatchError: if there is no column of ids.
+        InvalidBatchError: if it is no table, or has no column of ids.
         InvalidOutputError: if a column has another type than is declared.
     """
-    import pyarrow as pa
-
-    found = data if isinstance(data, pa.Table) else pa.table(data)
-    names = found.column_names
+    found = _read(data)
+    names = found.names()
     if id_column not in names:
         raise InvalidBatchError(f"the table has no column `{id_column}` of ids, found {', '.join(names)}; pass `id_column`")
     repeated = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if repeated is not None:
         raise InvalidBatchError(f"the table has several columns `{repeated}`: rename them")
-    ids = found.column(id_column).to_pylist()
-    values = {name: _value(name, found.column(name), found.schema.field(name)) for name in names if name != id_column}
-    output = _structured(values, target._rows.schema)
+    schema = target._rows.schema
+    kinds = {} if schema is None else dict(schema.columns())
+    columns = {name: found.column(number) for number, name in enumerate(names)}
+    ids = columns.pop(id_column).values()
+    values = {name: _value(column, kinds.get(name), len(found)) for name, column in columns.items()}
+    output = _structured(values, schema)
     return target.replace(ids, output) if replaces else target.put(ids, output)
+
+
+def _read(data: Any) -> _native.ArrowTable:
+    found = _native.ArrowTable.of(data)
+    if found is not None:
+        return found
+    try:
+        import pyarrow as pa
+
+        # A dict of lists, and data frames of old versions of pandas.
+        found = _native.ArrowTable.of(pa.table(data))
+    except (ImportError, TypeError):
+        pass
+    if found is None:
+        raise InvalidBatchError(f"expected a table that has the C data interface of Arrow, such as one of pyarrow or Polars, found {type(data).__name__}")
+    return found
+
+
+def _value(column: _native.ArrowColumn, declared: Column | None, rows: int) -> Any:
+    """The values of a column of Arrow: a tensor, or a list with one item for each row."""
+    dtype, shape = column.dtype, column.shape
+    is_scalar = not shape and (column.has_nulls if declared is None else declared.kind != "tensor")
+    if dtype is None or is_scalar:
+        return column.values()
+    ends = column.ends()
+    flat = _elements(column, dtype, ends[-1] if ends else 0)
+    order = None
+    if column.metadata.get("ARROW:extension:name") == _TENSOR:
+        described = json.loads(column.metadata.get("ARROW:extension:metadata") or "{}")
+        shape, order = described.get("shape", shape), described.get("permutation")
+    if not column.has_nulls and None not in shape:
+        return _ordered(flat.reshape([rows, *shape]), order)
+    starts = iter(zip([0, *ends], ends))
+    dims = [-1 if dim is None else dim for dim in shape]
+
+    def row() -> Any:
+        start, end = next(starts)
+        return _ordered(flat[start:end].reshape([1, *dims]), order)[0]
+
+    return [row() if is_there else None for is_there in column.present()]
+
+
+def _elements(column: _native.ArrowColumn, dtype: str, count: int) -> Any:
+    """The elements of all rows, copied."""
+    # Numpy has no bf16.
+    arrays = "torch" if dtype == "bf16" else memory.default_arrays()
+    own = memory.new(arrays, (count,), dtype)
+    column.copy(own.address, count * SIZES[dtype])
+    return memory.finish(own)
+
+
+def _ordered(tensor: Any, order: list[int] | None) -> Any:
+    """Tensors in the order of dimensions that their type names."""
+    if order is None:
+        return tensor
+    dims = [0, *(1 + dim for dim in order)]
+    return tensor.permute(dims) if memory.is_tensor(tensor) else tensor.transpose(dims)
 
 
 def _structured(values: dict[str, Any], schema: Schema | None) -> Any:
@@ -98,7 +151,7 @@ def _structured(values: dict[str, Any], schema: Schema | None) -> Any:
     missing = [name for name, _ in schema.columns() if name not in values]
     if missing:
         raise InvalidOutputError(f"the table has no column `{missing[0]}`, which is declared; found {', '.join(values)}")
-    found = [_shaped(column, name, values) for name, column in schema.columns()]
+    found = [_declared(column, name, values) for name, column in schema.columns()]
     return schema.build(found)
 
 
@@ -117,144 +170,31 @@ def _nested(values: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _shaped(column: Column, name: str, values: dict[str, Any]) -> Any:
-    """The values of a column, with the shapes that lists of elements do not have."""
+def _declared(column: Column, name: str, values: dict[str, Any]) -> Any:
+    """The values of a column as they were declared: a file has them in the dtype that is stored, and lists of elements without their shape."""
     value = values[name]
-    if column.kind != "tensor" or not isinstance(value, list):
+    if column.kind != "tensor":
         return value
+    if not isinstance(value, list):
+        return _widened(column, value)
     sizes = values.get(f"{name}.sizes")
     rows: list[Any] = []
     for number, row in enumerate(value):
-        if row is None:
-            rows.append(None)
+        if not memory.is_numeric(row):
+            rows.append(row)
             continue
         known = iter(sizes[number].tolist()) if column.varying > 1 and sizes is not None else None
         dims = [(next(known) if known else -1) if dim is None else dim for dim in column.shape]
         try:
-            rows.append(row.reshape(dims))
-        except (ValueError, RuntimeError) as error:
+            rows.append(_widened(column, row.reshape(dims)))
+        except (ValueError, RuntimeError, StopIteration) as error:
             raise InvalidOutputError(f"column `{name}`: expected {column.described}, found other elements for row {number}: {error}") from error
     return rows
 
 
-def _arrays(name: str, column: Column, value: Any) -> list[tuple[str, Any]]:
-    """The arrays of one column of an output."""
-    import pyarrow as pa
-
-    if column.kind != "tensor":
-        types = {"str": pa.string(), "bytes": pa.binary(), **{of: getattr(pa, _ELEMENTS[dtype])() for of, dtype in NUMBERS.items()}}
-        return [(name, pa.array(value, types[column.kind]))]
-    element = getattr(pa, _ELEMENTS[column.dtype or ""])()
-    if column.is_ragged:
-        return _lists(name, column, value, element)
-    if column.is_optional:
-        shape = [dim or 0 for dim in column.shape]
-        rows: list[Any] = [None if row is None else _flat(row).tolist() for row in value]
-        storage = pa.array(rows, pa.list_(element, _product(shape))) if shape else pa.array([row and row[0] for row in rows], element)
-        return [(name, storage)]
-    flat = pa.array(_flat(value), element)
-    if not column.shape:
-        return [(name, flat)]
-    shape = [dim or 0 for dim in column.shape]
-    storage = pa.FixedSizeListArray.from_arrays(flat, _product(shape))
-    # Truth values have no tensors in Arrow.
-    if column.dtype == "bool":
-        return [(name, storage)]
-    return [(name, pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(element, shape), storage))]
+def _widened(column: Column, value: Any) -> Any:
+    is_stored = column.stored is not None and memory.dtype_name(value) == column.stored
+    return memory.cast(value, column.dtype or "") if is_stored else value
 
 
-def _lists(name: str, column: Column, value: list[Any], element: Any) -> list[tuple[str, Any]]:
-    """Tensors that differ in size: lists of their elements, and their sizes if several dimensions differ."""
-    import numpy
-    import pyarrow as pa
-
-    flat = [None if row is None else _flat(row) for row in value]
-    present = [row for row in flat if row is not None]
-    offsets = numpy.concatenate([[0], numpy.cumsum([0 if row is None else len(row) for row in flat])]).astype(numpy.int64)
-    joined = numpy.concatenate(present) if present else numpy.empty(0, element.to_pandas_dtype())
-    mask = pa.array([row is None for row in flat]) if column.is_optional else None
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(joined, element), mask=mask)
-    if column.varying < 2:
-        return [(name, lists)]
-    sizes = [
-        size
-        for row in value
-        for size in ([own for own, dim in zip(row.shape, column.shape) if dim is None] if row is not None else [0] * column.varying)
-    ]
-    return [(name, lists), (f"{name}.sizes", pa.FixedSizeListArray.from_arrays(pa.array(sizes, pa.int64()), column.varying))]
-
-
-def _flat(value: Any) -> Any:
-    """The elements of a tensor as an array of numpy; those of bf16 as their bits."""
-    if memory.is_tensor(value):
-        import torch
-
-        value = value.detach().cpu().contiguous()
-        if value.dtype == torch.bfloat16:
-            return value.view(torch.int16).numpy().view("uint16").reshape(-1)
-        return value.numpy().reshape(-1)
-    return value.reshape(-1)
-
-
-def _value(name: str, column: Any, field: Any) -> Any:
-    """The values of a column of Arrow: a tensor, or a list with one item for each row."""
-    import pyarrow as pa
-
-    array = column.combine_chunks()
-    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
-    is_bf16 = (field.metadata or {}).get(b"tcx.dtype") == b"bfloat16"
-    own = array.type
-    if isinstance(own, pa.FixedShapeTensorType):
-        return _tensors(name, array, is_bf16)
-    if pa.types.is_fixed_size_list(own):
-        if array.null_count:
-            return [None if not item.is_valid else _numbers(name, item.values, is_bf16) for item in array]
-        return _numbers(name, array.flatten(), is_bf16).reshape(len(array), own.list_size)
-    if pa.types.is_list(own) or pa.types.is_large_list(own):
-        return [None if not item.is_valid else _numbers(name, item.values, is_bf16) for item in array]
-    if array.null_count or not (pa.types.is_integer(own) or pa.types.is_floating(own) or pa.types.is_boolean(own)):
-        return array.to_pylist()
-    return _numbers(name, array, is_bf16)
-
-
-def _tensors(name: str, array: Any, is_bf16: bool) -> Any:
-    """Tensors of one shape, in the order of dimensions that their type names."""
-    own, storage = array.type, array.storage
-    order = [0, *(1 + dim for dim in own.permutation)] if own.permutation else None
-
-    def shaped(numbers: Any, rows: int) -> Any:
-        found = numbers.reshape([rows, *own.shape])
-        if order is None:
-            return found
-        return found.permute(order) if memory.is_tensor(found) else found.transpose(order)
-
-    if not storage.null_count:
-        return shaped(_numbers(name, storage.flatten(), is_bf16), len(array))
-    return [None if not item.is_valid else shaped(_numbers(name, item.values, is_bf16), 1)[0] for item in storage]
-
-
-def _numbers(name: str, array: Any, is_bf16: bool) -> Any:
-    """The elements of an array of numbers, copied."""
-    import numpy
-
-    if array.null_count:
-        # Integers would become floats, and a null in a float NaN.
-        raise InvalidOutputError(f"column `{name}`: an element is null inside of a tensor; fill it, or store rows without it as null")
-    numbers = numpy.array(array.to_numpy(zero_copy_only=False))
-    if not is_bf16:
-        return numbers
-    import torch
-
-    if numbers.dtype != numpy.uint16:
-        raise InvalidOutputError(f"column `{name}`: its metadata says bf16, whose bits are uint16, found {numbers.dtype}")
-    return torch.from_numpy(numbers.view(numpy.int16)).view(torch.bfloat16)
-
-
-def _product(shape: list[int]) -> int:
-    product = 1
-    for dim in shape:
-        product *= dim
-    return product
-
-
-__all__ = ["put", "table"]
+__all__ = ["batch", "put", "table"]

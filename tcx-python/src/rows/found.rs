@@ -7,8 +7,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use tcx_store::{DType, Leaf, LeafKind, Lookup};
 
+use crate::arrow::elements::failed;
+use crate::arrow::outgoing::ArrowBatch;
 use crate::interop::error::invalid;
 use crate::interop::memory::Writable;
+use crate::schema::keys::Keys;
 
 /// The rows of a batch of ids, each found or missing.
 #[pyclass(frozen, module = "tcx_cache._native")]
@@ -134,6 +137,12 @@ impl Rows {
     fn present(&self, py: Python<'_>, leaf: usize) -> PyResult<Vec<bool>> {
         self.complete(py, leaf)?;
         Ok(self.read(py, |rows| (0..rows.len()).map(|row| rows.is_present(leaf, row)).collect()))
+    }
+
+    /// The rows, behind a column of their ids, as a batch of Arrow.
+    fn to_arrow(&self, py: Python<'_>, keys: &Keys, id_column: &str) -> PyResult<ArrowBatch> {
+        self.complete(py, 0)?;
+        self.read(py, |rows| ArrowBatch::of(rows, keys.get(), &self.leaves, id_column)).map_err(failed)
     }
 
     /// The numbers of a dense column of `i64`, `f64` or truth values, one after the other.

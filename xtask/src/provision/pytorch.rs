@@ -87,7 +87,7 @@ fn provide_beside(
 }
 
 /// The folder of the packages of a Python.
-fn packages(python: &Path) -> Result<String> {
+pub(crate) fn packages(python: &Path) -> Result<String> {
     process::output(
         Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
     )

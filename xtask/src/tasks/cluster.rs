@@ -41,7 +41,7 @@ fn run_all(workspace: &Workspace, left_out: &mut LeftOut) -> Result<()> {
     // Where it is missing, its tests report that.
     let required = if slurm::provide().is_none() { "ray,dask,slurm" } else { "ray,dask" };
     let python = pytorch::provide_cluster(workspace)?;
-    let mut tests = python::tests(workspace, &python, &place, &Tests { files: FILES, variables: &[] });
+    let mut tests = python::tests(workspace, &python, Some(&place), &Tests { files: FILES, variables: &[] });
     tests.env("TCX_REQUIRE", required);
     tests.env("TCX_CLUSTER", python::target(workspace).join("debug/examples/cluster"));
     left_out.watch(&mut tests);
@@ -60,7 +60,7 @@ fn spark(workspace: &Workspace, left_out: &mut LeftOut, place: &std::path::Path)
     };
     match provided {
         Ok(python) => process::run(
-            &mut python::tests(workspace, &python, place, &SPARK),
+            &mut python::tests(workspace, &python, Some(place), &SPARK),
             "`pytest` of the program of examples/cluster for Spark",
         ),
         Err(why) if is_required("spark") => Err(crate::failure::Failure::new(why)),

@@ -8,6 +8,8 @@ use tcx_test_skips::{is_required, skip};
 
 use crate::failure::{Failure, OnPath, Result};
 use crate::process;
+use crate::provision::pyarrow::interpreter;
+use crate::provision::python::Python;
 use crate::provision::pytorch::{self, Torch};
 use crate::provision::{libtorch, model};
 use crate::tasks::suite::ALL;
@@ -19,7 +21,7 @@ const LARGEST: u64 = 10 << 20;
 /// The object store of the tests.
 const SERVER: &str = "tcx-test-s3";
 
-/// Builds the wheel, and tests it in a fresh environment with each release of PyTorch; then the programs of `examples/python`, and its types.
+/// Builds the wheel, and tests it in a new virtual environment with each release of PyTorch; then the programs of `examples/python`, and its types.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let python = pytorch::provide(workspace, Torch::Newest)?;
     let wheel = wheel(workspace, &python)?;
@@ -28,8 +30,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     build.current_dir(workspace.root()).args(["--package", SERVER]);
     process::run(&mut build, "`cargo build` of the test server")?;
     for torch in [Torch::Newest, Torch::Pinned] {
-        let python = pytorch::provide(workspace, torch)?;
-        test(workspace, &python, &place, &LONG)?;
+        let python = fresh(workspace, &wheel, torch)?;
+        test(workspace, &python, None, &LONG)?;
     }
     recipes(workspace, &place)?;
     types(workspace, &python, &place)
@@ -53,7 +55,7 @@ pub(crate) fn short(workspace: &Workspace) -> Result<()> {
         }
     };
     let place = built(workspace)?;
-    test(workspace, &python, &place, &SHORT)?;
+    test(workspace, &python, Some(&place), &SHORT)?;
     types(workspace, &python, &place)
 }
 
@@ -82,7 +84,7 @@ fn recipes(workspace: &Workspace, place: &Path) -> Result<()> {
     let mut build = cargo("build");
     build.current_dir(workspace.root()).args(ALL).args(["--bin", "minilm"]);
     process::run(&mut build, "`cargo build` of the example `minilm`")?;
-    let mut tests = tests(workspace, &pytorch::provide_recipes(workspace)?, place, &RECIPES);
+    let mut tests = tests(workspace, &pytorch::provide_recipes(workspace)?, Some(place), &RECIPES);
     tests.env("TCX_MINILM", target(workspace).join("debug/minilm"));
     process::run(&mut tests, "`pytest` of the programs of examples/python")
 }
@@ -126,7 +128,7 @@ fn wheel(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
 fn installed(workspace: &Workspace, wheel: &Path) -> Result<PathBuf> {
     let place = workspace.root().join("target/python-wheel");
     let _ = fs::remove_dir_all(&place);
-    let mut pip = crate::provision::python::Python::find()?.command();
+    let mut pip = Python::find()?.command();
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"])
         .arg(&place)
         .arg(wheel);
@@ -134,11 +136,30 @@ fn installed(workspace: &Workspace, wheel: &Path) -> Result<PathBuf> {
     Ok(place)
 }
 
-fn test(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> Result<()> {
+/// The Python of a new virtual environment, in which pip has installed the wheel and nothing else. It finds the packages of the environment with this
+/// release of PyTorch.
+fn fresh(workspace: &Workspace, wheel: &Path, torch: Torch) -> Result<PathBuf> {
+    let others = pytorch::packages(&pytorch::provide(workspace, torch)?)?;
+    let place = workspace.root().join("target/python-fresh");
+    let _ = fs::remove_dir_all(&place);
+    let found = Python::find()?;
+    process::run(found.command().args(["-m", "venv", "--without-pip"]).arg(&place), "`python -m venv`")?;
+    let python = interpreter(&place);
+    let mut pip = found.command();
+    pip.args(["-m", "pip", "--python"]).arg(&python);
+    pip.args(["install", "--quiet", "--no-deps", "--no-index"]).arg(wheel);
+    process::run(&mut pip, "`pip install` of the wheel")?;
+    let link = Path::new(&pytorch::packages(&python)?).join("torch.pth");
+    fs::write(&link, others).on("write", &link)?;
+    Ok(python)
+}
+
+/// Runs tests, with the package in this folder, or else with the one that is installed.
+fn test(workspace: &Workspace, python: &Path, place: Option<&Path>, which: &Tests) -> Result<()> {
     process::run(&mut tests(workspace, python, place, which), "`pytest` of the Python package")
 }
 
-pub(super) fn tests(workspace: &Workspace, python: &Path, place: &Path, which: &Tests) -> Command {
+pub(super) fn tests(workspace: &Workspace, python: &Path, place: Option<&Path>, which: &Tests) -> Command {
     let mut tests = Command::new(python);
     tests.current_dir(workspace.root().join("tcx-python")).args([
         "-m",
@@ -147,7 +168,8 @@ pub(super) fn tests(workspace: &Workspace, python: &Path, place: &Path, which: &
         "-p",
         "no:cacheprovider",
     ]);
-    tests.env("PYTHONPATH", place).env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.env_remove("PYTHONPATH").envs(place.map(|place| ("PYTHONPATH", place)));
+    tests.env("PYTHONDONTWRITEBYTECODE", "1");
     tests.env("TCX_TEST_S3", target(workspace).join("debug").join(SERVER));
     tests.args(which.files).envs(which.variables.iter().copied());
     tests

@@ -6,6 +6,7 @@ is an error: it is never guessed.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -147,7 +148,7 @@ def _split(value: Any, rows: int, path: str, counted: _Counted) -> Select:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _dataclass(value, rows, path, counted)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _children(value, list(value), rows, path, counted, lambda own, items: type(own)(*items), value._fields)
+        return _children(value, list(value), rows, path, counted, lambda own, items: type(own)._make(items), value._fields)
     if isinstance(value, (list, tuple)):
         return _sequence(value, rows, path, counted)
     raise Refused(_shared(value, path))
@@ -193,8 +194,23 @@ def _split_tensor(value: Any, rows: int, path: str, counted: _Counted) -> Select
             f"{path} is a single number, which cannot be split by sample: pass what all samples share as `shared=` of `tcx.cached`"
         )
     _check_rows(value.shape[0], rows, path)
+    _check_class(value, path)
     counted.parts += 1
     return _select_rows
+
+
+#: The modules of classes that are plain: a parameter is a tensor.
+_PLAIN = ("torch", "torch.nn.parameter", "numpy")
+
+
+def _check_class(value: Any, path: str) -> None:
+    """Refuses a tensor or an array of a class that it does not have any more when rows are selected: the module may look at it."""
+    if type(value).__module__ in _PLAIN or type(_select_rows(value, [])) is type(value):
+        return
+    raise Refused(
+        f"{path} is a {type(value).__name__}, which becomes another class of tensor when rows are selected, so that the module would get other inputs: pass a "
+        "plain tensor (`as_subclass(torch.Tensor)`), or make it in the module"
+    )
 
 
 def _select_rows(value: Any, positions: list[int]) -> Any:
@@ -227,10 +243,21 @@ def _mapping(value: Mapping[Any, Any], rows: int, path: str, counted: _Counted) 
 
     def rebuild(own: Mapping[Any, Any], items: list[Any]) -> Any:
         chosen = dict(zip(own, items))
-        # A BatchEncoding of transformers is made of a dict, as most mappings are.
-        return chosen if type(own) is dict else type(own)(chosen)  # type: ignore[call-arg]
+        return chosen if type(own) is dict else _mapping_of(type(own), chosen, path)
 
     return _children(value, list(value.values()), rows, path, counted, rebuild, list(value), _values)
+
+
+def _mapping_of(cls: Any, chosen: dict[Any, Any], path: str) -> Any:
+    """A mapping of another class than dict. A BatchEncoding of transformers is made of a dict, as most mappings are."""
+    try:
+        made = cls(chosen)
+        is_same = len(made) == len(chosen) and all(made[name] is item for name, item in chosen.items())
+    except Exception as error:
+        raise InvalidBatchError(f"{path} is {cls.__name__}, which cannot be made of the parts of some samples: {error}; pass a dict") from error
+    if not is_same:
+        raise InvalidBatchError(f"{path} is {cls.__name__}, which changes its parts when it is made, so that the module would get other inputs; pass a dict")
+    return made
 
 
 def _values(value: Mapping[Any, Any]) -> list[Any]:
@@ -244,7 +271,11 @@ def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
         return [getattr(own, name) for name in names]
 
     def rebuild(own: Any, items: list[Any]) -> Any:
-        return dataclasses.replace(own, **dict(zip(names, items)))
+        # Without `__init__` and `__post_init__`, which would change parts that they have changed before.
+        made = copy.copy(own)
+        for name, item in zip(names, items):
+            object.__setattr__(made, name, item)
+        return made
 
     return _children(value, read(value), rows, path, counted, rebuild, names, read)
 

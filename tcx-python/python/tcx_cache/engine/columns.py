@@ -47,6 +47,8 @@ def _write_values(column: Column, values: list[Any], path: str) -> _native.Colum
         is_other = not isinstance(item, expected) or (isinstance(item, bool) and kind != "truth")
         if item is not None and is_other:
             raise InvalidOutputError(f"{path}: expected {kind}, found {type(item).__name__} for sample {number} of the batch")
+        if kind == "float" and isinstance(item, int) and not _is_float(item):
+            raise InvalidOutputError(f"{path}: expected float, found an int for sample {number} of the batch that a float would round; declare it as `int`")
     values = [_EMPTY[kind] if item is None else item for item in values]
     try:
         if kind == "str":
@@ -58,6 +60,14 @@ def _write_values(column: Column, values: list[Any], path: str) -> _native.Colum
         return _native.Column.floats(values) if kind == "float" else _native.Column.bools(values)
     except (OverflowError, UnicodeEncodeError) as error:
         raise InvalidOutputError(f"{path}: cannot be stored as {column.described}: {error}") from error
+
+
+def _is_float(number: int) -> bool:
+    """Whether a float has the value of an integer."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def _listed(value: Any, rows: int, path: str, column: Column) -> list[Any]:

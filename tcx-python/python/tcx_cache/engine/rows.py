@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -221,6 +221,8 @@ class Rows:
             if self._schema is None:
                 schema = infer(output, rows)
                 write(schema, output, rows)
+                # It refuses classes that cannot be made of what was read of them.
+                schema.build(schema.flatten(output))
                 if self._ids is None or self._opens_first(schema, self._ids):
                     return self._handle is not None
             settled = self._schema
@@ -289,6 +291,26 @@ class Rows:
             rows = handle.reader.lookup(self.pack(part, view), [], [], True)
             missing += [part[position] for position in rows.all_missing()]
         return Coverage(len(distinct), missing)
+
+    def stored(self, ids: Any, view: int) -> _native.Rows:
+        """The rows of these ids, all of which are stored.
+
+        Raises:
+            InvalidBatchError: if one is missing; the message names it.
+        """
+        ids = keys.once(ids)
+        packed = self.pack(ids, view)
+        found = self.required().reader.lookup(packed, [])
+        if found.missing():
+            raise self.incomplete(ids, view)
+        return found
+
+    def incomplete(self, ids: Any, view: int) -> InvalidBatchError:
+        """The error of a batch of which a row was missing a moment ago."""
+        missing, name = self.coverage(ids, view).missing, self.opening.module
+        if missing:
+            return InvalidBatchError(f"module `{name}`: {len(missing)} samples are missing, one of them with id {missing[0]!r}; fill the cache before")
+        return InvalidBatchError(f"module `{name}`: rows came or went while they were looked up; ask again")
 
     def prefetch(self, ids: Any, view: int) -> int:
         """Brings rows into memory, and returns how many are stored."""
@@ -369,16 +391,3 @@ def timed(compute: Callable[[], Any]) -> tuple[Any, float]:
     start = time.perf_counter()
     found = compute()
     return found, time.perf_counter() - start
-
-
-def batches(ids: Iterable[Any], size: int) -> Iterable[list[Any]]:
-    """Lists of this many ids, the last one shorter."""
-    batch: list[Any] = []
-    for own in ids:
-        batch.append(own)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-

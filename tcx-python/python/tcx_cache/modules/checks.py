@@ -190,7 +190,7 @@ def _differs(column: Column, of_batch: Any, position: int, of_alone: Any, rows: 
 def _differ_in_numbers(column: Column, of_batch: Any, one: Any, other: Any, rows: int, tolerance: str) -> str | None:
     import torch
 
-    a, b = torch.as_tensor(one).detach().cpu(), torch.as_tensor(other).detach().cpu()
+    a, b = torch.as_tensor(one, device="cpu").detach(), torch.as_tensor(other, device="cpu").detach()
     if not a.is_floating_point():
         return _differ_in_integers(a, b, tolerance)
     a, b = a.double().flatten(), b.double().flatten()
@@ -226,7 +226,7 @@ def _usual(of_batch: Any, rows: int) -> float:
     import torch
 
     largest = sorted(
-        _largest(torch.as_tensor(of_batch[row]).detach().cpu().double().flatten())
+        _largest(torch.as_tensor(of_batch[row], device="cpu").detach().double().flatten())
         for row in range(min(rows, _USUAL_ROWS))
         if of_batch[row] is not None
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, Generic
 
 from .. import _native
 from ..engine import ids as keys
 from ..engine.handle import rows_not_kept
-from ..engine.rows import Found, Opening, Rows, batches, timed
+from ..engine.rows import Found, Opening, Rows, timed
 from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
 from ..runtime.numbers import whole
@@ -78,12 +78,7 @@ class Table(Upkeep, Generic[Batch]):
         ids = keys.once(ids)
         found = self.get(ids)
         if found is None:
-            missing = self.coverage(ids).missing
-            raise InvalidBatchError(
-                f"module `{self.id}`: {len(missing)} samples are missing, one of them with id {missing[0]!r}; fill the cache before"
-                if missing
-                else f"module `{self.id}`: rows came or went while they were looked up; ask again"
-            )
+            raise self._rows.incomplete(ids, self._view)
         return found
 
     def fetch(self, ids: Any, compute: Compute | None = None) -> Batch:
@@ -193,7 +188,7 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
     waiting: list[Any] = []
     before = rows_not_kept(own.stats())
     try:
-        for part in batches(keys.unordered(ids), batch_size):
+        for part in _batches(keys.unordered(ids), batch_size):
             missing = own.coverage(part).missing
             samples, computed = samples + len(part), computed + len(missing)
             waiting += missing
@@ -206,6 +201,18 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
     finally:
         bar.close()
     return WarmReport(samples, computed, rows_not_kept(own.stats()) - before)
+
+
+def _batches(ids: Iterable[Any], size: int) -> Iterable[list[Any]]:
+    """Lists of this many ids, the last one shorter."""
+    batch: list[Any] = []
+    for own in ids:
+        batch.append(own)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def check_batch_size(size: int) -> None:

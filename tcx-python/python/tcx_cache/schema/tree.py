@@ -37,7 +37,26 @@ class Group(Declared[Batch]):
         if self.kind == "tuple":
             return tuple(values)
         named = {name: value for (name, _), value in zip(self.fields, values)}
-        return named if self.cls is None else self.cls(**named)
+        return named if self.cls is None else _made(self.cls, named)
+
+
+def _made(cls: type, fields: dict[str, Any]) -> Any:
+    """An object of a class with these fields.
+
+    Raises:
+        InvalidOutputError: if code of the class changes them: the module has returned them after that, and it would run a second time.
+    """
+    try:
+        made = cls(**fields)
+    except TypeError as error:
+        raise InvalidOutputError(f"an output of the class {cls.__qualname__} cannot be made of its fields: {error}; return a dict") from error
+    changed = next((name for name, value in fields.items() if getattr(made, name, None) is not value), None)
+    if changed is not None:
+        raise InvalidOutputError(
+            f"an output of the class {cls.__qualname__} changes its field `{changed}` when it is made, so that a row of the cache would be another than the module "
+            "has returned; return a dict, or change the field before the object is made"
+        )
+    return made
 
 
 def struct(cls: type[Batch], /, **fields: Any) -> Group[Batch]:

@@ -41,7 +41,7 @@ class Memory:
 
 def default_arrays() -> str:
     """The library whose tensors are returned: torch where it is installed, or else numpy."""
-    return "torch" if "torch" in sys.modules or importlib.util.find_spec("torch") else "numpy"
+    return "torch" if importlib.util.find_spec("torch") else "numpy"
 
 
 def is_tensor(value: Any) -> bool:
@@ -82,7 +82,7 @@ def plain(value: Any, path: str = "output") -> Memory:
     name = dtype_name(value)
     if name not in _TORCH:
         raise InvalidOutputError(f"{path}: expected elements of a type that tcx stores ({', '.join(_TORCH)}), found {name}")
-    return _plain_tensor(value, name, path) if is_tensor(value) else _plain_array(value, name)
+    return _plain_tensor(value, name, path) if is_tensor(value) else _plain_array(value, name, path)
 
 
 def _plain_tensor(tensor: Any, name: str, path: str) -> Memory:
@@ -96,8 +96,10 @@ def _plain_tensor(tensor: Any, name: str, path: str) -> Memory:
     return Memory(tensor, tensor.data_ptr(), tensor.nbytes, name, tuple(tensor.shape))
 
 
-def _plain_array(array: Any, name: str) -> Memory:
+def _plain_array(array: Any, name: str, path: str) -> Memory:
     numpy = sys.modules["numpy"]
+    if hasattr(array, "mask"):
+        raise InvalidOutputError(f"{path}: expected a plain array, found a masked one, whose mask would be lost: call `filled`")
     array = numpy.ascontiguousarray(array).reshape(numpy.shape(array))
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     return Memory(array, array.ctypes.data, array.nbytes, name, tuple(array.shape))
@@ -108,19 +110,6 @@ def cast(value: Any, dtype: str) -> Any:
     if is_tensor(value):
         return value.to(getattr(sys.modules["torch"], _TORCH[dtype]))
     return value.astype(_numpy_dtype(dtype), copy=False)
-
-
-def to_library(value: Any, arrays: str) -> Any:
-    """A tensor or an array, as the library that the table uses has it."""
-    if arrays == "torch" and not is_tensor(value):
-        import torch
-
-        numpy = sys.modules["numpy"]
-        # A read-only array would be shared memory that torch lets everybody write.
-        return torch.from_numpy(numpy.array(value))
-    if arrays == "numpy" and is_tensor(value):
-        return value.detach().cpu().numpy()
-    return value
 
 
 _wanted = threading.local()
@@ -145,8 +134,8 @@ def new(arrays: str, shape: tuple[int, ...], dtype: str, pinned: bool = False) -
         import torch
 
         element = getattr(torch, _TORCH[held])
-        # Without `pin_memory`, which initializes CUDA even if it is false.
-        options: dict[str, Any] = {"pin_memory": True} if pinned else {}
+        # Without `pin_memory`, which initializes CUDA even if it is false. The program may have set another default device.
+        options: dict[str, Any] = {"device": "cpu", "pin_memory": True} if pinned else {"device": "cpu"}
         owner = _shared(shape, element) if getattr(_wanted, "shared", False) else torch.empty(shape, dtype=element, **options)
         return Memory(owner, owner.data_ptr(), owner.nbytes, dtype, shape)
     import numpy
@@ -159,7 +148,7 @@ def _shared(shape: tuple[int, ...], element: Any) -> Any:
     """A tensor in shared memory, as `default_collate` makes it in a worker."""
     import torch
 
-    owner: Any = torch.empty(0, dtype=element)
+    owner: Any = torch.empty(0, dtype=element, device="cpu")
     storage: Any = torch.UntypedStorage
     return owner.set_(storage._new_shared(torch.Size(shape).numel() * owner.element_size()), 0, shape)
 

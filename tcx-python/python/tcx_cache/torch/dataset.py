@@ -116,7 +116,7 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
         if self.targets is None:
             return features, None
         if isinstance(self.targets, torch.Tensor):
-            return features, self.targets[torch.tensor(indices)]
+            return features, self.targets[torch.tensor(indices, device="cpu")]
         return features, [self.targets[index] for index in indices]
 
     def _fetch(self, ids: list[Any]) -> Any:

@@ -1,0 +1,106 @@
+"""Inputs and outputs of classes that run code of their own when they are made: it runs once, or the class is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict, UserDict, defaultdict
+from typing import NamedTuple
+
+import pytest
+import torch
+
+import tcx_cache as tcx
+
+
+@dataclasses.dataclass
+class Scaled:
+    x: torch.Tensor
+    total: torch.Tensor = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        self.x = self.x / 2
+        self.total = self.x.sum(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    x: torch.Tensor
+
+    def __post_init__(self):
+        object.__setattr__(self, "x", self.x / 2)
+
+
+class Fields(NamedTuple):
+    x: torch.Tensor
+
+
+class Halved(Fields):
+    def __new__(cls, x):
+        return super().__new__(cls, x / 2)
+
+
+class Mapped(UserDict):
+    def __init__(self, items):
+        super().__init__({name: item / 2 for name, item in items.items()})
+
+
+class Strict(dict):
+    def __init__(self, *, x):
+        super().__init__(x=x)
+
+
+class First(torch.nn.Module):
+    def forward(self, batch):
+        return batch["x"] if hasattr(batch, "keys") else batch.x
+
+
+@pytest.mark.parametrize("made", [Scaled, Frozen, Halved])
+def test_an_input_is_not_changed_a_second_time_by_the_code_of_its_class(made):
+    batch = made(torch.randn(3, 2))
+    cached = tcx.cached(First().eval(), None, id="first_v1")
+    assert torch.equal(cached(batch, ids=["a", "b", "c"]), batch.x)
+    later = made(torch.randn(2, 2))
+    assert torch.equal(cached(later, ids=["c", "d"]), torch.stack([batch.x[2], later.x[1]]))
+
+
+def test_mappings_of_other_classes_are_made_of_their_parts_or_refused():
+    x = torch.randn(3, 2)
+    cached = tcx.cached(First().eval(), None, id="first_v1")
+    for number, batch in enumerate([OrderedDict(x=x), UserDict(x=x)]):
+        ids = [f"{number} {own}" for own in "abc"]
+        assert torch.equal(cached(batch, ids=ids), x)
+    for batch, message in [
+        (Mapped({"x": x}), "argument 0 is Mapped, which changes its parts when it is made"),
+        (Strict(x=x), "argument 0 is Strict, which cannot be made of the parts of some samples: .*; pass a dict"),
+        (defaultdict(list, x=x), "argument 0 is defaultdict, which cannot be made"),
+    ]:
+        with pytest.raises(tcx.InvalidBatchError, match=message):
+            cached(batch, ids=["d", "e", "f"])
+
+
+@dataclasses.dataclass
+class Doubled:
+    x: torch.Tensor
+
+    def __post_init__(self):
+        self.x = self.x * 2
+
+
+class Narrow(Fields):
+    def __new__(cls, x, scale):
+        return super().__new__(cls, x * scale)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [(Doubled, "class Doubled changes its field `x` when it is made"), (lambda x: Narrow(x, 2), "class Narrow cannot be made of its fields")],
+)
+def test_an_output_that_the_code_of_its_class_would_change_a_second_time_is_refused(directory, make, message):
+    class Making(torch.nn.Module):
+        def forward(self, x):
+            return make(x)
+
+    with tcx.cached(Making().eval(), directory, id="making_v1") as cached:
+        with pytest.raises(tcx.InvalidOutputError, match=message):
+            cached(torch.ones(2, 2), ids=["a", "b"])
+    assert not directory.exists() or not list(directory.glob("making_v1/seg-*"))

@@ -1,0 +1,75 @@
+"""Tensors, arrays and numbers of which a copy could be another value: they are kept as they are, or refused."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+import torch
+from conftest import frozen
+
+import tcx_cache as tcx
+from tcx_cache.tensors.memory import shared
+from tcx_cache.torch import FeatureDataset
+
+
+@pytest.fixture
+def elsewhere():
+    """A program whose tensors are on another device by default."""
+    torch.set_default_device("meta")
+    yield
+    torch.set_default_device(None)
+
+
+def test_rows_are_read_into_memory_of_the_cpu_whatever_the_default_device_is(directory, linear, elsewhere):
+    inputs = torch.arange(12.0, device="cpu").reshape(3, 4)
+    expected = linear(inputs)
+    with tcx.cached(linear, directory, id="linear_v1") as cached:
+        for _ in range(2):
+            found = cached(inputs, ids=["a", "b", "c"])
+            assert found.device.type == "cpu" and torch.equal(found, expected)
+        with shared():
+            assert torch.equal(cached.fetch(["c", "a"]), expected[[2, 0]])
+        dataset = FeatureDataset(cached, ["a", "b", "c"], targets=torch.arange(3, device="cpu"))
+        (batch,) = dataset.__getitems__([2, 1])
+        assert torch.equal(batch.value[0], expected[[2, 1]]) and batch.value[1].tolist() == [2, 1]
+
+
+class Named(torch.Tensor):
+    """Loses its class when rows are selected, as the tensors of torchvision do."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **kwargs or {})
+
+
+class Kept(torch.Tensor):
+    """Keeps it, as subclasses do by default."""
+
+
+class Dispatching(torch.nn.Module):
+    def forward(self, x):
+        return torch.Tensor(x * 2 if type(x) in (Named, Kept) else x)
+
+
+def test_a_tensor_of_a_class_that_the_module_would_not_see_is_refused():
+    x = torch.randn(3, 2)
+    cached = tcx.cached(Dispatching().eval(), None, id="dispatching_v1")
+    assert torch.equal(cached(x.as_subclass(Kept), ids=["a", "b", "c"]), 2 * x)
+    with pytest.raises(tcx.InvalidBatchError, match="argument 0 is a Named, which becomes another class of tensor"):
+        cached(x.as_subclass(Named), ids=["d", "e", "f"])
+
+
+def test_a_masked_array_is_refused(cache):
+    table = cache.table("t_v1")
+    with pytest.raises(tcx.InvalidOutputError, match="output: expected a plain array, found a masked one"):
+        table.put(["a", "b"], numpy.ma.array([[1.0], [2.0]], mask=[[True], [False]]))
+
+
+def test_an_integer_that_a_float_would_round_is_refused(cache):
+    table = cache.table("t_v1", outputs=float)
+    table.put(["a", "b"], [1.5, 2])
+    assert table.stored(["b"]) == [2.0]
+    for number in ((1 << 53) + 1, -(1 << 60) - 1, 1 << 2000):
+        with pytest.raises(tcx.InvalidOutputError, match="an int for sample 0 of the batch that a float would round"):
+            table.put(["c"], [number])
