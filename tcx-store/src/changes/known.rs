@@ -304,8 +304,8 @@ impl KnownChanges {
         self.push(table);
     }
 
-    /// If this change says that others were repaired, adopts these, up to one before which everything is dead: this process may have read
-    /// them before they were damaged.
+    /// If this change says that others were repaired, learns what these say, up to one before which everything is dead: this process may
+    /// have read them before they were damaged.
     ///
     /// # Errors
     ///
@@ -315,7 +315,8 @@ impl KnownChanges {
         if !says_repairs(news.nonce, instance, news.number) {
             return Ok(());
         }
-        for number in (self.tombstones.all() + 1..news.number).rev() {
+        // The last one, too, before which everything is dead: the rows that it had committed are not.
+        for number in (self.tombstones.all().max(1)..news.number).rev() {
             let repaired = repair_nonce(instance, number);
             match nonce(storage, number) {
                 Ok(Some(found)) if found == repaired => {}
@@ -328,11 +329,12 @@ impl KnownChanges {
                 Err((_, what)) => return Err(io::Error::other(what)),
                 Ok(_) => return Err(io::ErrorKind::NotFound.into()),
             };
-            let is_last = table.all == number;
-            self.adopt_repaired(table);
-            if is_last {
+            if table.all == number {
+                self.adopt_repaired(table);
                 break;
             }
+            // What it names is known by the change that it takes the place of, or by merged ones. What that had committed counts no more.
+            self.nonces.insert(number, repaired);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What takes the place of a change that is damaged, and the change by which processes learn of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::new_tombstone::payload_of;
@@ -16,11 +17,11 @@ pub(crate) fn tombstone_for_everything(instance: Random, number: u64) -> Vec<u8>
     encode(number, KIND_TOMBSTONE, repair_nonce(instance, number), &Doomed::All.payload(number))
 }
 
-/// The bytes of a change that names what sound merged changes say of this one, put in its place; `None` without any. Rows that it had
+/// The bytes of changes that name what sound merged changes say of those with these numbers, put in their places. Rows that they had
 /// committed do not count any more.
 ///
-/// Merged changes alone are not enough: a process that cannot read them goes by the change itself, and would take rows for dead that others
-/// serve.
+/// Merged changes alone are not enough: a process that cannot read them goes by the changes themselves, and would take rows for dead that
+/// others serve.
 ///
 /// # Errors
 ///
@@ -28,15 +29,25 @@ pub(crate) fn tombstone_for_everything(instance: Random, number: u64) -> Vec<u8>
 pub(crate) fn as_merged_say(
     storage: &dyn Storage,
     instance: Random,
-    number: u64,
-) -> io::Result<Option<Vec<u8>>> {
-    let Some(merged) = find_merged(storage, instance, number)? else { return Ok(None) };
+    numbers: &BTreeSet<u64>,
+) -> io::Result<BTreeMap<u64, Vec<u8>>> {
+    let Some(first) = numbers.first() else { return Ok(BTreeMap::new()) };
+    let Some(merged) = find_merged(storage, instance, *first)? else { return Ok(BTreeMap::new()) };
+    let own = numbers.range(..=merged.number);
+    let mut said: BTreeMap<u64, Vec<Entry<'_>>> = own.map(|number| (*number, Vec::new())).collect();
     // What later changes name as well is dead by these.
-    let all = if merged.all == number { number } else { 0 };
-    let entries: Vec<Entry<'_>> = merged.iter().filter(|entry| entry.number == number).collect();
-    let is_of_views = entries.iter().any(|entry| matches!(entry.named, Named::View(_)));
-    let kind = if is_of_views { KIND_TOMBSTONE_OF_VIEWS } else { KIND_TOMBSTONE };
-    Ok(Some(encode(number, kind, repair_nonce(instance, number), &payload_of(number, all, entries))))
+    for entry in merged.iter() {
+        if let Some(entries) = said.get_mut(&entry.number) {
+            entries.push(entry);
+        }
+    }
+    let change = |number, entries: Vec<Entry<'_>>| {
+        let all = if merged.all == number { number } else { 0 };
+        let is_of_views = entries.iter().any(|entry| matches!(entry.named, Named::View(_)));
+        let kind = if is_of_views { KIND_TOMBSTONE_OF_VIEWS } else { KIND_TOMBSTONE };
+        encode(number, kind, repair_nonce(instance, number), &payload_of(number, all, entries))
+    };
+    Ok(said.into_iter().map(|(number, entries)| (number, change(number, entries))).collect())
 }
 
 /// The newest sound merged changes that contain this one.
@@ -58,6 +69,11 @@ fn find_merged(storage: &dyn Storage, instance: Random, number: u64) -> io::Resu
         }
     }
     Ok(None)
+}
+
+/// The bytes of a new change that kills what a tombstone for everything kills that is about to take the place of change `repaired`.
+pub(crate) fn tombstone_before(number: u64, repaired: u64) -> Vec<u8> {
+    encode(number, KIND_TOMBSTONE, Random::new(), &header(repaired, repaired, 0, &[]))
 }
 
 /// The bytes of a new change of this instance by which processes learn that changes before it were repaired. It kills nothing itself.

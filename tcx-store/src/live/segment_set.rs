@@ -280,6 +280,17 @@ impl SegmentSet {
         self.replacing(changes).iter().flat_map(|segment| segment.inputs().iter().copied()).collect()
     }
 
+    /// The segments that are still here and that one stands for alone: they may have been cut short, and a process that cannot read that
+    /// one serves all of their rows.
+    pub(crate) fn cut(&mut self, changes: &KnownChanges) -> Vec<Arc<Segment>> {
+        let replacing = self.replacing(changes);
+        let alone = replacing.iter().filter_map(|segment| match segment.inputs() {
+            [input] => self.find(*input),
+            _ => None,
+        });
+        alone.collect()
+    }
+
     /// A segment that can be read.
     pub(crate) fn find(&self, name: SegmentName) -> Option<Arc<Segment>> {
         match self.known.get(&name) {

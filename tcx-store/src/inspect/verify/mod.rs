@@ -191,7 +191,10 @@ pub fn repair(dir: &Path, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) 
     let again = verify(dir, progress)?.damage;
     let is_found = |damage: &&Damage| found.iter().any(|first| first.file == damage.file);
     let twice: Vec<Damage> = again.iter().filter(is_found).cloned().collect();
-    let repaired = twice.iter().map(|damage| repair::repair(dir, damage.clone())).collect::<Result<_>>()?;
+    let merged = repair::as_merged_say(dir, &twice)?;
+    repair::kill_before(dir, &again, &twice, &merged)?;
+    let repaired =
+        twice.iter().map(|damage| repair::repair(dir, damage.clone(), &merged)).collect::<Result<_>>()?;
     repair::announce(dir, &again, &twice)?;
     Ok(repaired)
 }

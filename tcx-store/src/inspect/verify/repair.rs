@@ -1,11 +1,14 @@
 //! Repairing one damaged file.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
 use super::{Damage, DamagedFile, Repaired};
-use crate::changes::{IdentityChange, as_merged_say, map_change, news_of_repairs, tombstone_for_everything};
+use crate::changes::{
+    self, IdentityChange, map_change, news_of_repairs, tombstone_before, tombstone_for_everything,
+};
 use crate::error::{Error, Result};
 use crate::live::listing::Listing;
 use crate::storage::name::FileName;
@@ -15,39 +18,74 @@ use crate::sys::bytes::Random;
 /// Where damaged segments and stray files are moved, in the module's folder.
 pub(crate) const DAMAGED: &str = "damaged";
 
-/// Processes that have read a change and later ones do not look at it again: they would go on serving rows that others take for dead, and
-/// join and merge them. So after changes were repaired, a new one makes them look. Even if the last of those repaired was the newest:
-/// another process may have made the next one in this moment.
+/// Before the first tombstone for everything takes the place of a damaged change, a new change kills the same rows: they die for every
+/// process as they do by any change. A process that goes by the new tombstone could put values while another, which has read the damaged
+/// change before, joins the rows that these replace.
+pub(super) fn kill_before(
+    dir: &Path,
+    damaged: &[Damage],
+    repaired: &[Damage],
+    merged: &BTreeMap<u64, Vec<u8>>,
+) -> Result<()> {
+    let killing = changes(repaired).into_iter().rfind(|number| *number > 0 && !merged.contains_key(number));
+    killing.map_or(Ok(()), |killing| {
+        create_after(dir, damaged, repaired, |_, number| tombstone_before(number, killing))
+    })
+}
+
+/// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after changes
+/// were repaired, a new one makes them look.
+pub(super) fn announce(dir: &Path, damaged: &[Damage], repaired: &[Damage]) -> Result<()> {
+    create_after(dir, damaged, repaired, news_of_repairs)
+}
+
+/// The numbers of the changes among these.
+fn changes(damage: &[Damage]) -> BTreeSet<u64> {
+    let changes = damage.iter().filter(|damage| damage.kind == DamagedFile::Change);
+    let number = |damage: &Damage| match FileName::parse(&damage.file)? {
+        FileName::Change(number) => Some(number),
+        _ => None,
+    };
+    changes.filter_map(number).collect()
+}
+
+/// What merged changes say of the damaged ones.
+pub(super) fn as_merged_say(dir: &Path, damaged: &[Damage]) -> Result<BTreeMap<u64, Vec<u8>>> {
+    let (storage, mut numbers) = (LocalStorage::new(dir.to_owned(), System), changes(damaged));
+    numbers.remove(&0);
+    let Some(first) = numbers.first() else { return Ok(BTreeMap::new()) };
+    let name = FileName::Change(*first).to_string();
+    instance(&storage)
+        .and_then(|instance| changes::as_merged_say(&storage, instance, &numbers))
+        .map_err(|e| Error::io("cannot repair", dir.join(name), e))
+}
+
+/// Creates the next change, if any of those that are repaired is one.
 ///
 /// `damaged` are all changes that were damaged or missing, also those that are not repaired now: as long as a later one is, the number of
 /// the next change may have been given. Repairing that one says enough of those before it.
-pub(super) fn announce(dir: &Path, damaged: &[Damage], repaired: &[Damage]) -> Result<()> {
-    let last = |damage: &[Damage]| {
-        let changes = damage.iter().filter(|damage| damage.kind == DamagedFile::Change);
-        let number = |damage: &Damage| match FileName::parse(&damage.file)? {
-            FileName::Change(number) => Some(number),
-            _ => None,
-        };
-        changes.filter_map(number).max()
-    };
-    let Some(number) = last(repaired).filter(|number| last(damaged) == Some(*number)) else { return Ok(()) };
-    let name = FileName::Change(number).to_string();
+fn create_after(
+    dir: &Path,
+    damaged: &[Damage],
+    repaired: &[Damage],
+    bytes: impl Fn(Random, u64) -> Vec<u8>,
+) -> Result<()> {
+    let last = changes(repaired).pop_last();
+    let Some(last) = last.filter(|last| changes(damaged).last() == Some(last)) else { return Ok(()) };
     let storage = LocalStorage::new(dir.to_owned(), System);
-    create_after(&storage, number).map_err(|e| Error::io("cannot repair", dir.join(name), e))
-}
-
-/// Creates the next change, by which processes learn of repairs up to this one.
-fn create_after(storage: &dyn Storage, repaired: u64) -> io::Result<()> {
-    let instance = instance(storage)?;
-    loop {
-        let listed = Listing::read(storage)?.changes.changes;
-        let next = (repaired + 1..u64::MAX).find(|number| !listed.contains(number)).unwrap_or(u64::MAX);
-        // As before any change: no number is given twice, or left behind a gap.
-        storage.sync()?;
-        if storage.create_if_absent(&FileName::Change(next).to_string(), &news_of_repairs(instance, next))? {
-            return Ok(());
+    let create = || -> io::Result<()> {
+        let instance = instance(&storage)?;
+        loop {
+            let listed = Listing::read(&storage)?.changes.changes;
+            let next = (last + 1..u64::MAX).find(|number| !listed.contains(number)).unwrap_or(u64::MAX);
+            // As before any change: no number is given twice, or left behind a gap.
+            storage.sync()?;
+            if storage.create_if_absent(&FileName::Change(next).to_string(), &bytes(instance, next))? {
+                return Ok(());
+            }
         }
-    }
+    };
+    create().map_err(|e| Error::io("cannot repair", dir.join(FileName::Change(last).to_string()), e))
 }
 
 /// The instance of the folder.
@@ -56,12 +94,13 @@ fn instance(storage: &dyn Storage) -> io::Result<Random> {
     zero.and_then(|map| IdentityChange::decode(&map)).map(|zero| zero.instance).map_err(io::Error::other)
 }
 
-pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
+/// Repairs a file; `merged` has what merged changes say of damaged ones.
+pub(super) fn repair(dir: &Path, damage: Damage, merged: &BTreeMap<u64, Vec<u8>>) -> Result<Repaired> {
     let storage = LocalStorage::new(dir.to_owned(), System);
     let failed = |e| Error::io("cannot repair", dir.join(&damage.file), e);
     let done = match (damage.kind, FileName::parse(&damage.file)) {
         (DamagedFile::Change, Some(FileName::Change(number @ 1..))) => {
-            replace_change(&storage, number).map_err(failed)?
+            replace_change(&storage, number, merged.get(&number).map(Vec::as_slice)).map_err(failed)?
         }
         (DamagedFile::Segment | DamagedFile::Stray, _) => {
             move_aside(dir, &damage.file).map_err(failed)?;
@@ -78,16 +117,15 @@ pub(super) fn repair(dir: &Path, damage: Damage) -> Result<Repaired> {
 
 /// What every reader has taken the damaged change for becomes what it says, or what merged changes say of it: the only name that is ever
 /// written twice. Returns what was done, in words.
-fn replace_change(storage: &dyn Storage, number: u64) -> io::Result<&'static str> {
-    let instance = instance(storage)?;
-    let (bytes, done) = match as_merged_say(storage, instance, number)? {
-        Some(bytes) => (bytes, "replaced by what merged changes say of it"),
-        None => {
-            (tombstone_for_everything(instance, number), "replaced by a tombstone for everything before it")
-        }
-    };
+fn replace_change(storage: &dyn Storage, number: u64, merged: Option<&[u8]>) -> io::Result<&'static str> {
     let mut draft = storage.draft()?;
-    draft.write_all(&bytes)?;
+    let done = if let Some(bytes) = merged {
+        draft.write_all(bytes)?;
+        "replaced by what merged changes say of it"
+    } else {
+        draft.write_all(&tombstone_for_everything(instance(storage)?, number))?;
+        "replaced by a tombstone for everything before it"
+    };
     let name = FileName::Change(number).to_string();
     if !storage.info(&name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return draft.publish(&name, true).map(|()| done);

@@ -62,6 +62,7 @@ impl Live {
     /// What the runs know of rows that are not served, and whether there are such rows to which none leads.
     pub(super) fn unserved(&mut self, served: &HashMap<SegmentName, Arc<Segment>>) -> (Vec<Unserved>, bool) {
         let replaced = self.segments.replaced(&self.changes);
+        let is_cut = !self.segments.cut(&self.changes).is_empty();
         let why = |name| {
             let segment = self.segments.find(name);
             let base = segment.as_ref().map(|segment| segment.base());
@@ -78,7 +79,7 @@ impl Live {
         let covered = self.runs.covered();
         let mut bare = self.segments.names().filter(|name| !covered.contains(name));
         let is_unindexed = bare.any(|name| why(name).cause != Cause::Absent);
-        (self.runs.unserved(why), is_unindexed)
+        (self.runs.unserved(why), is_unindexed || is_cut)
     }
 
     /// Makes a run for every segment that has none, and returns whether all have one now. `None` if a segment turned out to be damaged,

@@ -14,7 +14,8 @@ use crate::storage::name::SegmentName;
 pub(crate) struct Stored {
     /// Those that are served, also if they are too old for this process.
     pub(crate) served: Vec<Arc<Segment>>,
-    /// Those that wait for a change, and those that this process has found damaged, whose other rows another process may serve.
+    /// Those that wait for a change, and those of which another process may serve other rows: this one has found them damaged, or they were
+    /// cut short.
     pub(crate) others: Vec<Arc<Segment>>,
     /// One that cannot be read now, or is of another version.
     pub(crate) unread: Option<SegmentName>,
@@ -31,6 +32,7 @@ impl Live {
         let (damaged, unread) =
             self.identity.as_ref().map(|identity| self.segments.damaged(identity)).unwrap_or_default();
         others.extend(damaged);
+        others.extend(self.segments.cut(&self.changes));
         Stored { served, others, unread }
     }
 

@@ -8,6 +8,7 @@ mod compaction;
 pub(super) mod compression;
 mod contention;
 mod copied_into_place;
+mod cut_rows;
 mod damaged_change;
 mod destination;
 mod evicted_elsewhere;

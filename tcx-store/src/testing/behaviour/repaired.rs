@@ -86,19 +86,19 @@ fn rows_that_a_repair_has_killed_stay_dead_when_segments_are_joined_and_changes_
 }
 
 #[test]
-fn one_new_change_follows_the_repairs_even_that_of_the_newest_change() {
+fn a_new_change_comes_before_the_repairs_and_one_after_them_even_of_the_newest_change() {
     let dir = tempfile::tempdir().unwrap();
     let store = with_changes(dir.path(), 6);
     for number in [2, 3, 5] {
         damage(dir.path(), number);
     }
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (3, 8));
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (3, 9));
     assert_eq!(values(&store, &["x", "y"]), [-1, -1]);
     compute(&store, &["x"], 3);
     store.flush().unwrap();
     damage(dir.path(), 7);
     // Another process may make the next change in this moment.
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 9));
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 11));
     for store in [&store, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [3, -1]);
     }
@@ -154,8 +154,11 @@ fn rows_that_a_repaired_change_had_committed_are_missing_to_all_though_merged_ch
 fn a_process_that_knows_of_a_repair_by_merged_changes_alone_serves_no_row_that_the_change_had_committed() {
     let dir = tempfile::tempdir().unwrap();
     let before = with_a_replacement(dir.path(), 1);
+    let other = process(dir.path());
+    assert_eq!(values(&other, &["x", "y"]), [2, 1]);
     damage(dir.path(), 1);
     assert_eq!(repair(dir.path()), 1);
+    assert_eq!(values(&other, &["x", "y"]), [-1, -1], "it reads each change");
     let after = process(dir.path());
     (0..16).for_each(|_| after.invalidate(&keys(&["other"])).unwrap());
     merge_changes(&after.core);
