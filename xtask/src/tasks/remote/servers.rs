@@ -25,7 +25,7 @@ const ACCOUNT: [&str; 2] = [
 ];
 
 /// A server starts within this time.
-const STARTS_WITHIN: Duration = Duration::from_secs(60);
+const STARTS_WITHIN: Duration = Duration::from_mins(1);
 
 /// The bucket, or container.
 const BUCKET: &str = "tcx";
