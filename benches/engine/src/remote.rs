@@ -169,12 +169,12 @@ fn epochs(url: &str, values: &[u8]) -> Result<(f64, f64)> {
     let here = open_in(dir.path())?;
     fill(&here, values)?;
     here.flush()?;
-    let (mut of_there, mut of_here) = (Vec::new(), Vec::new());
+    let (mut remote, mut local) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        of_there.push(epoch(&there, values)?);
-        of_here.push(epoch(&here, values)?);
+        remote.push(epoch(&there, values)?);
+        local.push(epoch(&here, values)?);
     }
-    Ok((cold, best(&of_here) / best(&of_there)))
+    Ok((cold, best(&local) / best(&remote)))
 }
 
 /// How often the rows are received if several processes of a machine open the cache at once.

@@ -58,9 +58,8 @@ pub(super) fn dtype(data_type: &DataType, declared: Option<DType>) -> Option<DTy
 /// An array of elements.
 pub(super) fn array(dtype: DType, elements: MutableBuffer) -> Result<ArrayRef, ArrowError> {
     if dtype == DType::Bool {
-        return Ok(std::sync::Arc::new(BooleanArray::from_iter(
-            elements.iter().map(|byte| Some(*byte != 0)),
-        )));
+        let elements: BooleanArray = elements.iter().map(|byte| Some(*byte != 0)).collect();
+        return Ok(std::sync::Arc::new(elements));
     }
     let len = elements.len() / dtype.size();
     let data = ArrayData::builder(data_type(dtype)).len(len).add_buffer(elements.into());

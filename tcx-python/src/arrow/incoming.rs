@@ -106,7 +106,7 @@ impl ArrowColumn {
     /// The metadata of the field, which name its extension type.
     #[getter]
     fn metadata(&self) -> HashMap<String, String> {
-        self.field.metadata().iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        self.field.metadata().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Whether some rows have no value.
@@ -213,7 +213,9 @@ impl Tensors {
             let inner = if let Some(lists) = elements.as_any().downcast_ref::<FixedSizeListArray>() {
                 let len = lists.value_length() as usize;
                 shape.push(Some(len));
-                lengths.iter_mut().for_each(|length| *length *= len);
+                for length in &mut lengths {
+                    *length *= len;
+                }
                 lists.values().slice(lists.value_offset_at(0), lists.len() * len)
             } else if let (true, Some(lists)) =
                 (shape.is_empty(), elements.as_any().downcast_ref::<LargeListArray>())
