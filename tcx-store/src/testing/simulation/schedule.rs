@@ -183,7 +183,8 @@ thread_local! {
 }
 
 fn gate() -> Option<Rc<Gate>> {
-    GATE.with_borrow(Clone::clone)
+    // At the end of a program, which flushes its stores then, the thread has none any more.
+    GATE.try_with(|gate| gate.borrow().clone()).ok().flatten()
 }
 
 /// Whether this is a thread of a simulation: what is worth it in large numbers only is worth it there in small ones.
