@@ -43,13 +43,15 @@ impl Refresh {
     ) -> Option<ListAt> {
         self.checked = runtime::now();
         let since = self.checked.duration_since(self.listed);
-        if let Some(every) = every {
-            return (since >= every).then(|| self.list_at(stamp));
-        }
-        if since < LIST_AT_MOST_EVERY {
+        if since < LIST_AT_MOST_EVERY && every.is_none_or(|every| since < every) {
             return None;
         }
         let at = self.list_at(stamp);
+        if let Some(every) = every {
+            // Such a folder has another stamp only if it knows by itself that its listing is of no use any more.
+            let is_useless = self.at.stamp.is_some() && at.stamp != self.at.stamp;
+            return (is_useless || since >= every).then_some(at);
+        }
         (!self.at.shows_changes_since(&at) || since >= LIST_AT_LEAST_EVERY).then_some(at)
     }
 
@@ -119,6 +121,7 @@ mod tests {
         assert!(refresh.should_list(None, stamp).is_none());
         assert!(refresh.should_list(None, || None).is_some());
     }
+
     #[test]
     fn a_folder_whose_listing_is_dear_is_listed_when_its_time_has_come_and_not_before() {
         let stamp = || Some(Stamp { modified: UNIX_EPOCH, inode: 1 });
@@ -126,6 +129,10 @@ mod tests {
         assert!(refresh.should_list(Some(every), stamp).is_none());
         refresh.listed = runtime::now().checked_sub(every / 2).unwrap();
         assert!(refresh.should_list(Some(every), stamp).is_none());
+        refresh.at = ListAt::new(stamp());
+        assert!(refresh.should_list(Some(every), stamp).is_none());
+        let other = || Some(Stamp { modified: UNIX_EPOCH, inode: 2 });
+        assert!(refresh.should_list(Some(every), other).is_some(), "a segment was not found");
         refresh.listed = runtime::now().checked_sub(every).unwrap();
         assert!(refresh.should_list(Some(every), stamp).is_some());
     }
