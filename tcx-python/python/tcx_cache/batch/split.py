@@ -100,6 +100,13 @@ class Plan:
         """The inputs of all samples."""
         return self.select(list(range(self.rows)))
 
+    def passed(self, positions: list[int]) -> Inputs | None:
+        """The inputs as they were passed, if these are the positions of all samples in their order, and selecting them would only copy plain tensors;
+        for a module that writes into none of its inputs."""
+        parts = [*self.inputs.args, *self.inputs.kwargs.values()]
+        is_same = positions == [*range(self.rows)] and all(part is None or _is_plain(part) for part in parts)
+        return self.inputs if is_same else None
+
 
 def plan(inputs: Inputs, rows: int) -> Plan:
     """How to split the inputs of `rows` samples.
@@ -211,6 +218,15 @@ def _check_class(value: Any, path: str) -> None:
         f"{path} is a {type(value).__name__}, which becomes another class of tensor when rows are selected, so that the module would get other inputs: pass a "
         "plain tensor (`as_subclass(torch.Tensor)`), or make it in the module"
     )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a tensor that a copy of its rows does not differ from, and that counts what is written to it."""
+    if not is_tensor(value) or type(value).__module__ != "torch" or value.is_inference():
+        return False
+    import torch
+
+    return bool(value.layout == torch.strided and value.is_contiguous())
 
 
 def _select_rows(value: Any, positions: list[int]) -> Any:
