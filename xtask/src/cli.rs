@@ -19,6 +19,7 @@ commands:
                     rows and write to target/bench only, `--quick` fails for no figure)
   bench --disks DIR…
                     measure a cache in each folder: a fill, flushes, reads from the disk and from memory
+  bench --python    measure the Python package only, with whole workloads, and print its figures (minutes)
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
   counts            count the instructions of the hot paths and compare them with the checked-in counts (part of `test`;
@@ -158,11 +159,12 @@ fn bench(rest: &[OsString]) -> Result<Command, String> {
         [] => Ok(Command::Bench { flag: None }),
         [flag] if flag == "--quick" => Ok(Command::Bench { flag: Some("--quick") }),
         [flag] if flag == "--check" => Ok(Command::Bench { flag: Some("--check") }),
+        [flag] if flag == "--python" => Ok(Command::Bench { flag: Some("--python") }),
         [flag] if flag == "--compile" => Ok(Command::BenchCompile),
         [flag] if flag == "--disks" => Err("`bench --disks` needs one or more folders".to_owned()),
         [flag, folders @ ..] if flag == "--disks" => Ok(Command::BenchDisks { folders: folders.to_vec() }),
         [other, ..] => Err(format!(
-            "`bench` takes `--quick`, `--check`, `--compile` or `--disks DIR…`, found `{}`",
+            "`bench` takes `--quick`, `--check`, `--python`, `--compile` or `--disks DIR…`, found `{}`",
             other.display()
         )),
     }
@@ -237,6 +239,7 @@ mod tests {
         assert_eq!(parsed("bench"), Ok(Command::Bench { flag: None }));
         assert_eq!(parsed("bench --quick"), Ok(Command::Bench { flag: Some("--quick") }));
         assert_eq!(parsed("bench --check"), Ok(Command::Bench { flag: Some("--check") }));
+        assert_eq!(parsed("bench --python"), Ok(Command::Bench { flag: Some("--python") }));
         let folders = vec!["/tmp".into(), "cache".into()];
         assert_eq!(parsed("bench --disks /tmp cache"), Ok(Command::BenchDisks { folders }));
         assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));
