@@ -106,7 +106,7 @@ impl ArrowColumn {
     /// The metadata of the field, which name its extension type.
     #[getter]
     fn metadata(&self) -> HashMap<String, String> {
-        self.field.metadata().iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        self.field.metadata().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Whether some rows have no value.
