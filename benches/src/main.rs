@@ -73,8 +73,30 @@ fn main() -> Result<ExitCode> {
         [] => bench(false, true),
         ["--quick"] => bench(true, false),
         ["--check"] => bench(true, true),
-        _ => Err(format!("expected nothing, `--quick` or `--check`, found `{}`", words.join(" ")).into()),
+        ["--python"] => python(),
+        _ => {
+            Err(format!("expected nothing, `--quick`, `--check` or `--python`, found `{}`", words.join(" "))
+                .into())
+        }
     }
+}
+
+/// The phases of the Python package, and what they need.
+const PYTHON: [&str; 2] = ["w1.fill", "w1.package"];
+
+/// Measures the Python package alone, and prints its figures. No report is written: one has all figures.
+fn python() -> Result<ExitCode> {
+    let dir = tempfile::tempdir_in(machine::target()?)?;
+    let settings = Settings { quick: false, dir: dir.path().to_owned() };
+    for phase in PYTHON {
+        eprintln!("· {phase}");
+        let figures = child::start(phase, &settings)?;
+        for (name, value) in figures.under("python.") {
+            println!("python.{name}: {value}");
+        }
+        figures.skipped().for_each(|why| println!("skipped: {why}"));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn bench(quick: bool, is_checked: bool) -> Result<ExitCode> {

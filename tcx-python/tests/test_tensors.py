@@ -60,6 +60,23 @@ def test_a_tensor_of_a_class_that_the_module_would_not_see_is_refused():
         cached(x.as_subclass(Named), ids=["d", "e", "f"])
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_is_refused_with_what_to_do(layout):
+    def nested(x):
+        return torch.nested.nested_tensor([row[: number + 1] for number, row in enumerate(x)], layout=layout)
+
+    class Nesting(torch.nn.Module):
+        def forward(self, x):
+            return nested(x)
+
+    with pytest.raises(tcx.InvalidBatchError, match="argument 0 is a nested tensor.*`unbind"):
+        tcx.cached(torch.nn.Identity().eval(), None, id="same_v1")(nested(torch.randn(2, 3)), ids=["a", "b"])
+    for outputs in (None, tcx.f32[3], tcx.f32[None]):
+        with pytest.raises(tcx.InvalidOutputError, match="found a nested tensor"):
+            tcx.cached(Nesting().eval(), None, id="nesting_v1", outputs=outputs)(torch.randn(2, 3), ids=["a", "b"])
+
+
 def test_a_masked_array_is_refused(cache):
     table = cache.table("t_v1")
     with pytest.raises(tcx.InvalidOutputError, match="output: expected a plain array, found a masked one"):

@@ -21,6 +21,7 @@ commands:
                     measure a cache in each folder: a fill, flushes, reads from the disk and from memory
   bench --remote    measure a cache in an object store with 10 ms of latency and a line of 200 MB/s against one in a
                     folder: fills, epochs, requests, downloads; fail if a figure is worse than its floor
+  bench --python    measure the Python package only, with whole workloads, and print its figures (minutes)
   bench --compile   measure what a hundred cached modules add to `cargo check` (minutes at first;
                     the figures go to target/bench/compile.json)
   counts            count the instructions of the hot paths and compare them with the checked-in counts (part of `test`;
@@ -182,12 +183,13 @@ fn bench(rest: &[OsString]) -> Result<Command, String> {
         [] => Ok(Command::Bench { flag: None }),
         [flag] if flag == "--quick" => Ok(Command::Bench { flag: Some("--quick") }),
         [flag] if flag == "--check" => Ok(Command::Bench { flag: Some("--check") }),
+        [flag] if flag == "--python" => Ok(Command::Bench { flag: Some("--python") }),
         [flag] if flag == "--compile" => Ok(Command::BenchCompile),
         [flag] if flag == "--remote" => Ok(Command::BenchRemote),
         [flag] if flag == "--disks" => Err("`bench --disks` needs one or more folders".to_owned()),
         [flag, folders @ ..] if flag == "--disks" => Ok(Command::BenchDisks { folders: folders.to_vec() }),
         [other, ..] => Err(format!(
-            "`bench` takes `--quick`, `--check`, `--compile`, `--remote` or `--disks DIR…`, found `{}`",
+            "`bench` takes `--quick`, `--check`, `--python`, `--compile`, `--remote` or `--disks DIR…`, found `{}`",
             other.display()
         )),
     }
@@ -274,6 +276,7 @@ mod tests {
         assert_eq!(parsed("bench"), Ok(Command::Bench { flag: None }));
         assert_eq!(parsed("bench --quick"), Ok(Command::Bench { flag: Some("--quick") }));
         assert_eq!(parsed("bench --check"), Ok(Command::Bench { flag: Some("--check") }));
+        assert_eq!(parsed("bench --python"), Ok(Command::Bench { flag: Some("--python") }));
         let folders = vec!["/tmp".into(), "cache".into()];
         assert_eq!(parsed("bench --disks /tmp cache"), Ok(Command::BenchDisks { folders }));
         assert_eq!(parsed("bench --compile"), Ok(Command::BenchCompile));

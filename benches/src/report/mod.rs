@@ -42,8 +42,12 @@ impl Figures {
         self.skipped.extend(other.skipped);
     }
 
+    /// Why figures are missing.
+    pub(crate) fn skipped(&self) -> impl Iterator<Item = &str> {
+        self.skipped.iter().map(String::as_str)
+    }
+
     /// The figures whose names begin with `start`, with the rest of their names.
-    #[cfg(feature = "full")]
     pub(crate) fn under<'a>(&'a self, start: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         self.values.iter().filter_map(move |(name, value)| Some((name.strip_prefix(start)?, *value)))
     }

@@ -48,22 +48,33 @@ from .modules.upkeep import RowFacts
 from .schema.tree import struct
 from .schema.types import Column, DType, bf16, f16, f32, f64, i8, i16, i32, i64, optional, typed, u8
 from .schema.types import bool_ as bool
-from .sharing.rank import Rank
-from .sharing.reports import JobProgress, SharedReport, SharedWorker, ShardReport, WatchedWorker
-from .sharing.sequence import Sequence
 
 if TYPE_CHECKING:
     from . import arrow, torch, torchcachex
     from .modules.cached import Cached
+    from .sharing.rank import Rank
+    from .sharing.reports import JobProgress, SharedReport, SharedWorker, ShardReport, WatchedWorker
+    from .sharing.sequence import Sequence
 
-_LAZY = {"Cached": ".modules.cached", "arrow": ".arrow", "torch": ".torch", "torchcachex": ".torchcachex"}
+#: What is imported when it is first used: `import tcx_cache` takes a few milliseconds, and imports no torch.
+_LAZY = {
+    "Cached": ".modules.cached",
+    "JobProgress": ".sharing.reports",
+    "Rank": ".sharing.rank",
+    "Sequence": ".sharing.sequence",
+    "ShardReport": ".sharing.reports",
+    "SharedReport": ".sharing.reports",
+    "SharedWorker": ".sharing.reports",
+    "WatchedWorker": ".sharing.reports",
+}
+_MODULES = ("arrow", "torch", "torchcachex")
 
 
 def __getattr__(name: str) -> Any:
-    # `import tcx_cache` imports neither torch nor pyarrow, which take long.
     if name in _LAZY:
-        module = importlib.import_module(_LAZY[name], __name__)
-        return getattr(module, name) if name == "Cached" else module
+        return getattr(importlib.import_module(_LAZY[name], __name__), name)
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,5 +1,7 @@
 //! Elements of tensors as arrays of Arrow and back. Arrow has no bf16, whose bits are `UInt16`.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayData, ArrayRef, BooleanArray, make_array};
 use arrow::buffer::MutableBuffer;
 use arrow::datatypes::{DataType, Metadata};
@@ -58,8 +60,8 @@ pub(super) fn dtype(data_type: &DataType, declared: Option<DType>) -> Option<DTy
 /// An array of elements.
 pub(super) fn array(dtype: DType, elements: MutableBuffer) -> Result<ArrayRef, ArrowError> {
     if dtype == DType::Bool {
-        let elements: BooleanArray = elements.iter().map(|byte| Some(*byte != 0)).collect();
-        return Ok(std::sync::Arc::new(elements));
+        let truths: BooleanArray = elements.iter().map(|byte| Some(*byte != 0)).collect();
+        return Ok(Arc::new(truths));
     }
     let len = elements.len() / dtype.size();
     let data = ArrayData::builder(data_type(dtype)).len(len).add_buffer(elements.into());

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from ..errors import InvalidBatchError
-from ..tensors.memory import is_array, is_numeric, is_tensor
+from ..tensors.memory import is_array, is_nested, is_numeric, is_tensor
 
 #: Selects the samples at some positions from a part of the inputs.
 Select = Callable[[Any, "list[int]"], Any]
@@ -99,6 +99,13 @@ class Plan:
     def whole(self) -> Inputs:
         """The inputs of all samples."""
         return self.select(list(range(self.rows)))
+
+    def passed(self, positions: list[int]) -> Inputs | None:
+        """The inputs as they were passed, if these are the positions of all samples in their order, and selecting them would only copy plain tensors;
+        for a module that writes into none of its inputs."""
+        parts = [*self.inputs.args, *self.inputs.kwargs.values()]
+        is_same = positions == [*range(self.rows)] and all(part is None or _is_plain(part) for part in parts)
+        return self.inputs if is_same else None
 
 
 def plan(inputs: Inputs, rows: int) -> Plan:
@@ -189,6 +196,8 @@ def _check_rows(found: int, rows: int, path: str) -> None:
 
 
 def _split_tensor(value: Any, rows: int, path: str, counted: _Counted) -> Select:
+    if is_nested(value):
+        raise Refused(f"{path} is a nested tensor, of which rows cannot be selected: pass a list of tensors (`unbind()`), and nest them in the module")
     if not value.shape:
         raise Refused(
             f"{path} is a single number, which cannot be split by sample: pass what all samples share as `shared=` of `tcx.cached`"
@@ -211,6 +220,15 @@ def _check_class(value: Any, path: str) -> None:
         f"{path} is a {type(value).__name__}, which becomes another class of tensor when rows are selected, so that the module would get other inputs: pass a "
         "plain tensor (`as_subclass(torch.Tensor)`), or make it in the module"
     )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a tensor that a copy of its rows does not differ from, and that counts what is written to it."""
+    if not is_tensor(value) or type(value).__module__ != "torch" or value.is_inference():
+        return False
+    import torch
+
+    return bool(value.layout == torch.strided and value.is_contiguous())
 
 
 def _select_rows(value: Any, positions: list[int]) -> Any:

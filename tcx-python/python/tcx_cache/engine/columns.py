@@ -113,7 +113,7 @@ def _write_batch(column: Column, value: Any, rows: int, path: str) -> _native.Co
 
 
 def _check_rows(column: Column, value: Any, rows: int, path: str) -> None:
-    if not value.shape or value.shape[0] != rows:
+    if memory.is_nested(value) or not value.shape or value.shape[0] != rows:
         raise InvalidOutputError(f"{path}: expected {rows} rows of {column.described}, found {shown(value)}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -54,6 +53,8 @@ def check_names(settings: Iterable[str], names: frozenset[str]) -> None:
         InvalidSettingsError: if there is no such setting.
     """
     for name in sorted({*settings} - names):
+        import difflib
+
         close = difflib.get_close_matches(name, names, 1)
         expected = f"did you mean `{close[0]}`?" if close else f"expected one of {', '.join(sorted(names))}"
         raise InvalidSettingsError(f"there is no setting `{name}`: {expected}")

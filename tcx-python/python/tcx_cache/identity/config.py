@@ -7,7 +7,6 @@ import enum
 import math
 import os
 import struct
-from decimal import Decimal
 from typing import Any
 
 from .. import _native
@@ -53,7 +52,10 @@ def entries(path: str, value: Any) -> Entries:
     if isinstance(value, (list, tuple)):
         return _sequence(path, list(value))
     if isinstance(value, (set, frozenset)):
-        return _sequence(path, sorted(value))
+        try:
+            return _sequence(path, sorted(value))
+        except TypeError:
+            raise InvalidWeightsError(f"configuration `{path}`: a set whose items have no order; use a list") from None
     raise InvalidWeightsError(
         f"configuration `{path}`: {type(value).__name__} is no plain value; use the numbers and strings that define it"
     )
@@ -104,6 +106,8 @@ def _text(value: Any) -> str | None:
 
 def _float(value: float) -> str:
     """As Rust prints it: the shortest digits that give the same number, without an exponent."""
+    from decimal import Decimal
+
     text = format(Decimal(repr(value)), "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")

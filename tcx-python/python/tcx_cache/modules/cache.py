@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -263,6 +262,8 @@ def _reopen(path: str | os.PathLike[str], mode: str, arrays: str | None, setting
 
 
 def _provenance() -> list[tuple[str, str]]:
+    import platform
+
     return [
         ("tcx", _native.__version__),
         ("python", platform.python_version()),

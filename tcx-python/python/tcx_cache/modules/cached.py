@@ -112,7 +112,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         packed = self._rows.pack(ids, self._view)
         found = self._lookup(packed)
         if found is None or found.missing:
-            found = self._complete(listed, packed, found, split.select, has_all=True)
+            found = self._complete(listed, packed, found, split.select, split)
         return self._output(found)
 
     def fetch(self, ids: Any, load: Loader | None = None) -> Batch:
@@ -159,9 +159,9 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         return self._rows.lookup(packed, pinned=self._device().type == "cuda")
 
     def _complete(
-        self, ids: list[Any], packed: _native.Keys, found: Found | None, select: Select, has_all: bool = False
+        self, ids: list[Any], packed: _native.Keys, found: Found | None, select: Select, split: Plan | None = None
     ) -> Found:
-        """Computes the missing rows. With `has_all`, the inputs of all positions can be selected, those of repeated ids too."""
+        """Computes the missing rows. With `split`, the inputs of all positions can be selected, those of repeated ids too."""
         computing = self._computing
         self._refuse_itself()
         with computing.lock:
@@ -171,8 +171,9 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
                 if not positions and found is not None:
                     return found
                 self._rows.check_any(positions)
-                inputs = select(positions)
-                if has_all and len(positions) < (len(ids) if found is None else found.missing):
+                passed = split.passed(positions) if split is not None and computing.leaves_inputs else None
+                inputs = passed or select(positions)
+                if split is not None and len(positions) < (len(ids) if found is None else found.missing):
                     computing.check_repeated(ids, positions, select)
                 output, seconds = timed(lambda: computing.run(inputs))
                 found = self._rows.settled(packed, found, output, positions)

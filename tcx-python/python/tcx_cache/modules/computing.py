@@ -49,6 +49,8 @@ class Computing:
         self._has_shown_gradients = allows_gradients
         self._attestation: tuple[int, _native.Attestation] | None = None
         self._first: tuple[dict[str, Any], str, torch.Tensor] | None = None
+        #: Whether `forward` has written into an input, such as a ReLU in place: it then gets copies, so that those of the caller stay.
+        self._writes_inputs = False
 
     def copied(self, module: torch.nn.Module) -> Computing:
         """The same for a copy of the module.
@@ -81,6 +83,11 @@ class Computing:
         return torch.device("cpu")
 
     @property
+    def leaves_inputs(self) -> bool:
+        """Whether batches were computed, `forward` has written into none of their inputs, and no sample is computed again."""
+        return self.checks.is_independent and not self.recheck and not self._writes_inputs and self._has_shown_gradients
+
+    @property
     def conditions(self) -> str:
         """Everything that matters for the checks but the identity."""
         machine = f"{platform.system()}-{platform.machine()}"
@@ -99,10 +106,12 @@ class Computing:
         if twice:
             raise InvalidBatchError(f"argument `{twice[0]}` is one that all samples share, by `shared=`; do not pass it again")
         self.check()
+        written = _versions(inputs)
         with torch.set_grad_enabled(not self._has_shown_gradients):
             # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
             output = self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
         self.check(has_run=True)
+        self._writes_inputs = self._writes_inputs or _versions(inputs) != written
         if not self._has_shown_gradients:
             self._refuse_gradients(output, inputs)
             self._has_shown_gradients = True
@@ -157,6 +166,12 @@ class Computing:
                 self._has_warned = True
                 warn(message)
             return
+
+
+def _versions(inputs: Inputs) -> list[int]:
+    """How often something was written into each tensor among the arguments."""
+    parts = [*inputs.args, *inputs.kwargs.values()]
+    return [part._version for part in parts if isinstance(part, torch.Tensor) and not part.is_inference()]
 
 
 def inner(module: torch.nn.Module) -> torch.nn.Module:

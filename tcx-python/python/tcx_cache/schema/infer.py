@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import InvalidOutputError
-from ..tensors.memory import dtype_name, is_numeric
+from ..tensors.memory import dtype_name, is_nested, is_numeric
 from .tree import Node, Nothing, Schema, group_like, parts, shown, where
 from .types import SIZES, Column
 
@@ -38,6 +38,8 @@ def _node(value: Any, rows: int, path: str) -> Node:
 
 
 def _tensor(value: Any, rows: int, path: str) -> Column:
+    if is_nested(value):
+        raise InvalidOutputError(f"{where(path)}: expected rows of one shape or a list of tensors, found a nested tensor: return a list (`unbind()`)")
     shape = tuple(value.shape)
     if not shape or shape[0] != rows:
         raise InvalidOutputError(

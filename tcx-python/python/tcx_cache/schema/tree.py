@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from ..errors import CorruptError, Error, InvalidOutputError
+from ..tensors.memory import is_nested
 from . import classes
 from .declared import Batch, Declared
 from .types import Column, NativeLeaf, column_of, is_column, parse
@@ -235,6 +236,8 @@ def shown(value: Any) -> str:
     found = parts(value)
     if found is not None:
         return _listed(type(value).__name__, [name for name, _ in found])
+    if is_nested(value):
+        return "a nested tensor"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{type(value).__name__} of {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     if isinstance(value, list):

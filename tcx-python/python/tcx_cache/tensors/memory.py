@@ -61,6 +61,11 @@ def is_numeric(value: Any) -> bool:
     return is_tensor(value) or is_array(value)
 
 
+def is_nested(value: Any) -> bool:
+    """Whether a value is a nested tensor of torch, which has no rows of one shape."""
+    return is_tensor(value) and bool(value.is_nested)
+
+
 def dtype_name(value: Any) -> str:
     """The dtype of a tensor or an array, as tcx names it; that of its library, if tcx has no name for it."""
     return _name(value.dtype)
