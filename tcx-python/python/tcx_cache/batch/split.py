@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from ..errors import InvalidBatchError
-from ..tensors.memory import is_array, is_nested, is_numeric, is_tensor
+from ..tensors.memory import is_array, is_numeric, is_tensor
 
 #: Selects the samples at some positions from a part of the inputs.
 Select = Callable[[Any, "list[int]"], Any]
@@ -196,7 +196,8 @@ def _check_rows(found: int, rows: int, path: str) -> None:
 
 
 def _split_tensor(value: Any, rows: int, path: str, counted: _Counted) -> Select:
-    if is_nested(value):
+    # Not `is_nested`: each batch comes here.
+    if getattr(value, "is_nested", False):
         raise Refused(f"{path} is a nested tensor, of which rows cannot be selected: pass a list of tensors (`unbind()`), and nest them in the module")
     if not value.shape:
         raise Refused(
