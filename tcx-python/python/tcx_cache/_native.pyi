@@ -125,7 +125,7 @@ class ObjectStore:
         options: list[tuple[str, str]],
         deadline: float | None = None,
         parallel: int | None = None,
-        bytes: tuple[int | None, int | None] = (None, None),
+        bytes: tuple[int | None, int | None] = ...,
     ) -> ObjectStore: ...
     @property
     def url(self) -> str: ...

@@ -113,11 +113,12 @@ class Cache(Generic[Array]):
         Raises:
             IoError: if the folder or the object store cannot be read.
         """
-        if isinstance(self._place, _native.Memory):
+        place = native_place(self._place)
+        if isinstance(place, _native.Memory):
             return []
         check_id(module)
-        found = _native.jobs(native_place(self._place), module)
-        return [JobProgress(*own, [WatchedWorker(*worker) for worker in workers]) for *own, workers in found]
+        found = _native.jobs(place, module)
+        return [JobProgress(*own[:6], [WatchedWorker(*worker) for worker in own[6]]) for own in found]
 
     @overload
     def module(self, module: _Module, id: str, *, outputs: type[Value], mode: str | None = ..., **options: Any) -> Cached[list[Value]]: ...
