@@ -1,8 +1,11 @@
 //! A damaged change is repaired while processes run that have read it when it was sound: for them, too, everything before it is dead.
+//!
+//! Changes are merged where a test says so and nowhere else: the writer, which would merge them in its own time, seals nothing here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::changes::Doomed;
 use crate::testing::{column, compute, keys, kill_z, names, process, replace, seal_all, values};
 use crate::upkeep::tasks::merge_changes;
 use crate::{RecomputeSession, Store};
@@ -36,7 +39,7 @@ fn put(store: &Store, wanted: &[&str], value: i64) {
     let missing = rows.distinct_missing_positions();
     assert_eq!(missing.len(), wanted.len(), "nothing is in the place of these");
     store.insert(&mut rows, &missing, column(&vec![value; missing.len()])).unwrap();
-    store.flush().unwrap();
+    seal_all(store);
 }
 
 /// A process that has written rows, one a segment, and then knows `changes` changes that name none of them.
@@ -44,7 +47,7 @@ fn with_changes(dir: &Path, changes: usize) -> Store {
     let store = process(dir);
     for key in ["x", "y"] {
         compute(&store, &[key], 1);
-        store.flush().unwrap();
+        seal_all(&store);
     }
     (0..changes).for_each(|_| kill_z(&store));
     assert_eq!(values(&store, &["x", "y"]), [1, 1]);
@@ -73,7 +76,7 @@ fn rows_that_a_repair_has_killed_stay_dead_when_segments_are_joined_and_changes_
         assert_eq!(repair(dir.path()), 1);
         put(&process(dir.path()), &["x"], 2);
         if merges {
-            (0..12).for_each(|_| before.invalidate(&keys(&["other"])).unwrap());
+            (0..12).for_each(|_| kill_z(&before));
             merge_changes(&before.core);
             assert_eq!(names(dir.path(), "merged-").len(), 1);
         } else {
@@ -95,7 +98,7 @@ fn a_new_change_comes_before_the_repairs_and_one_after_them_even_of_the_newest_c
     assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (3, 9));
     assert_eq!(values(&store, &["x", "y"]), [-1, -1]);
     compute(&store, &["x"], 3);
-    store.flush().unwrap();
+    seal_all(&store);
     damage(dir.path(), 7);
     // Another process may make the next change in this moment.
     assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 11));
@@ -160,7 +163,7 @@ fn a_process_that_knows_of_a_repair_by_merged_changes_alone_serves_no_row_that_t
     assert_eq!(repair(dir.path()), 1);
     assert_eq!(values(&other, &["x", "y"]), [-1, -1], "it reads each change");
     let after = process(dir.path());
-    (0..16).for_each(|_| after.invalidate(&keys(&["other"])).unwrap());
+    (0..16).for_each(|_| kill_z(&after));
     merge_changes(&after.core);
     assert_eq!(names(dir.path(), "merged-").len(), 1);
     for store in [&before, &after] {
@@ -206,9 +209,9 @@ fn a_repaired_change_says_what_merged_changes_said_after_these_are_lost() {
         compute(&before, &[key], 1);
         seal_all(&before);
     }
-    before.invalidate(&keys(&["a"])).unwrap();
-    before.invalidate_prefix(b"pre/").unwrap();
-    (0..16).for_each(|_| before.invalidate(&keys(&["other"])).unwrap());
+    before.core.kill(Doomed::Keys(vec![b"a".as_slice().into()])).unwrap();
+    before.core.kill(Doomed::Prefix(b"pre/".as_slice().into())).unwrap();
+    (0..16).for_each(|_| kill_z(&before));
     merge_changes(&before.core);
     let merged = names(dir.path(), "merged-");
     assert_eq!(merged.len(), 1);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::replaced_at_once::{fresh, with_a_row};
 use crate::testing::{
-    Fault, Faulty, keys, names, process, reader, replace, seal_all, values, with_operations,
+    Fault, Faulty, keys, kill_z, names, process, reader, replace, seal_all, values, with_operations,
 };
 use crate::{Inspection, RecomputeSession, SegmentState};
 
@@ -101,7 +101,7 @@ fn a_replacement_is_found_by_the_header_of_its_change_where_changes_are_merged()
     replace(&store, &RecomputeSession::new(), &["x"], 1000);
     seal_all(&store);
     for _ in 0..20 {
-        store.invalidate(&keys(&["other"])).unwrap();
+        kill_z(&store);
     }
     crate::upkeep::tasks::merge_changes(&store.core);
     assert_eq!(names(dir.path(), "merged-").len(), 1);
