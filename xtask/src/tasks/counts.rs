@@ -19,6 +19,8 @@ use crate::workspace::{Workspace, cargo};
 const PATHS: [&str; 2] = ["read_path", "write_path"];
 /// More than this above what is checked in is a failure.
 const TOLERANCE: f64 = 1.05;
+/// Less than this of what is checked in is one as well: the path was not run, or the counts say nothing about it any more.
+const AT_LEAST: f64 = 0.5;
 
 /// Counts and compares. Without valgrind that is skipped, or a failure where `TCX_REQUIRE` contains `valgrind`; with
 /// `TCX_BLESS=1` the counts are checked in.
@@ -65,11 +67,21 @@ fn count(program: &Path, function: &str) -> Result<u64> {
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     valgrind.arg(format!("--toggle-collect=*{function}*")).arg(program);
     let output = valgrind.output().map_err(|error| process::cannot_start(&valgrind, &error))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    printed_count(function, output.status.success(), &String::from_utf8_lossy(&output.stderr))
+}
+
+/// The count in what callgrind printed. One of a program that did not run to its end is of a part of the path.
+fn printed_count(function: &str, succeeded: bool, said: &str) -> Result<u64> {
+    let said = said.trim();
+    if !succeeded {
+        return Err(Failure::new(format!(
+            "the program that runs `{function}` failed under callgrind: {said}"
+        )));
+    }
     let collected = said.lines().find_map(|line| line.split_once("Collected :"));
     let count = collected.and_then(|(_, count)| count.trim().parse().ok());
     count.ok_or_else(|| {
-        Failure::new(format!("callgrind printed no instruction count of `{function}`: {}", said.trim()))
+        Failure::new(format!("callgrind printed no instruction count of `{function}`: {said}"))
     })
 }
 
@@ -84,6 +96,12 @@ fn compare(checked_in: &str, counted: &[u64]) -> Result<()> {
         })?;
         let ratio = count as f64 / expected as f64;
         eprintln!("{path}: {count} instructions, {ratio:.3} of the checked-in count");
+        if ratio < AT_LEAST {
+            return Err(Failure::new(format!(
+                "`{path}` takes {count} instructions, expected about {expected}: if it still does all its work, write the new counts \
+                 with `TCX_BLESS=1 cargo xtask counts`"
+            )));
+        }
         if ratio > TOLERANCE {
             return Err(Failure::new(format!(
                 "`{path}` takes {count} instructions, expected about {expected}: make it faster, or, if the change is worth it, write \
@@ -105,6 +123,21 @@ mod tests {
         compare(CHECKED_IN, &[1049, 2000]).unwrap();
         let error = compare(CHECKED_IN, &[1000, 2101]).unwrap_err().to_string();
         assert!(error.contains("`write_path`") && error.contains("TCX_BLESS=1"), "{error}");
+    }
+
+    #[test]
+    fn a_path_that_hardly_runs_is_a_failure() {
+        compare(CHECKED_IN, &[500, 1000]).unwrap();
+        let error = compare(CHECKED_IN, &[0, 2000]).unwrap_err().to_string();
+        assert!(error.contains("`read_path` takes 0 instructions"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_fails_has_no_count() {
+        let said = "==1== Process terminating with default action of signal 11\n==1== Collected : 700\n";
+        let error = printed_count("read_path", false, said).unwrap_err().to_string();
+        assert!(error.contains("failed under callgrind") && error.contains("signal 11"), "{error}");
+        assert_eq!(printed_count("read_path", true, said).unwrap(), 700);
     }
 
     #[test]
