@@ -231,7 +231,10 @@ def _is_plain(value: Any) -> bool:
         return False
     import torch
 
-    return bool(value.layout == torch.strided and value.is_contiguous())
+    # In the mode of inference, no tensor counts what is written to it.
+    is_counted = not torch.is_inference_mode_enabled() and not value.is_inference()
+    is_dense = value.layout == torch.strided and not value.is_quantized and not value.is_conj() and not value.is_neg()
+    return is_counted and is_dense and bool(value.is_contiguous())
 
 
 def _select_rows(value: Any, positions: list[int]) -> Any:
