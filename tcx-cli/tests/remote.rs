@@ -459,9 +459,57 @@ fn segments_received(dir: &Path) -> usize {
         entries
             .map(|entry| match entry.path() {
                 path if path.is_dir() => count(&path),
-                path => usize::from(path.to_string_lossy().contains("/seg-")),
+                path => usize::from(path.to_string_lossy().contains("/files/seg-")),
             })
             .sum()
     }
     count(&dir.join("near"))
+}
+
+#[test]
+fn a_part_is_finished_when_its_rows_are_in_the_store() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "other", &url, "clip_v1"]);
+    std::fs::write(dir.path().join("ids.txt"), "cat\ndog\nhorse\n").unwrap();
+    // As a command of `work` that ends with status 0 although its flush has failed.
+    (0..100).for_each(|_| server.fail_next(Operation::Put, "/seg-", Fault::Denied));
+    assert_ne!(tcx(&server, dir.path(), &["merge", &url, "cache", "clip_v1"]).status.code(), Some(0));
+    // What it leases cannot be given up while the store does not answer.
+    let work = ["--json", "work", &url, "clip_v1", "--ids", "ids.txt", "--expiry", "1s", "--", "false"];
+    let waits = tcx(&server, dir.path(), &work);
+    let json: serde_json::Value = serde_json::from_slice(&waits.stdout).unwrap();
+    assert_eq!((waits.status.code(), &json["runs"]), (Some(1), &0.into()), "{json}");
+    let why = json["failure"].as_str().unwrap();
+    assert!(why.contains("the rows of work range 0 are not all durable in http://"), "{why}");
+    assert_eq!(json["workers"][0]["ranges"], 0);
+    assert_eq!(segments(&server, "clip_v1").len(), 1);
+    server.forget_planned();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(2);
+    while tcx(&server, dir.path(), &work).status.code() != Some(0) {
+        assert!(std::time::Instant::now() < deadline);
+    }
+    assert!(segments(&server, "clip_v1").len() > 1);
+}
+
+#[test]
+fn commands_keep_as_many_copies_as_the_environment_allows() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url, "clip_v1"]);
+    std::fs::write(dir.path().join("ids.txt"), "cat\nhorse\n").unwrap();
+    let work = |near_bytes: &str| {
+        let mut work = Command::new(TCX);
+        work.args(["work", &url, "clip_v1", "--ids", "ids.txt", "--", "false"]).current_dir(dir.path());
+        work.env("TCX_NEAR_TIER", dir.path().join("near")).env("TCX_NEAR_BYTES", near_bytes);
+        work.envs(server.settings().map(|(name, value)| (name.to_uppercase(), value)));
+        let output = work.output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, error) = work("many");
+    assert!(code == Some(2) && error.contains("TCX_NEAR_BYTES is `many`"), "{code:?}: {error}");
+    let (code, error) = work("1K");
+    assert_eq!((code, segments_received(dir.path())), (Some(0), 0), "{error}");
+    let (code, error) = work("1G");
+    assert!(code == Some(0) && segments_received(dir.path()) > 0, "{error}");
 }

@@ -8,6 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -180,6 +181,80 @@ fn a_worker_that_is_asked_to_stop_stops_its_command_and_leaves() {
     assert!(done.0 == Some(0) && is_complete(dir.path()), "{done:?}");
 }
 
+/// A worker whose command is a shell that runs another one, which notes the signals that it gets; in a process group, as a shell with a
+/// terminal starts it. Waits until it runs.
+fn shell(dir: &Path) -> Child {
+    let inner = "trap 'sleep 0.3; echo TERM >> signals; exit 3' TERM; trap 'echo INT >> signals' INT
+        : > started
+        for _ in $(seq 600); do sleep 0.1; done";
+    fs::write(dir.join("inner.sh"), inner).unwrap();
+    let mut worker = Command::new(TCX);
+    worker.args(["work", "cache", "resnet50_v1", "--ids", "ids.txt", "--json", "--"]);
+    worker.args(["sh", "-c", "sh inner.sh; exit 3"]).current_dir(dir).process_group(0);
+    let worker = worker.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !dir.join("started").exists() {
+        assert!(Instant::now() < deadline);
+        sleep(Duration::from_millis(10));
+    }
+    worker
+}
+
+#[test]
+fn a_request_to_stop_reaches_what_a_shell_has_started_once_and_is_waited_for() {
+    for is_ctrl_c in [false, true] {
+        let dir = place(100);
+        fill_resnet(&open(&dir.path().join("cache"), resnet()), 0..1);
+        let worker = shell(dir.path());
+        let mut kill = Command::new("kill");
+        if is_ctrl_c {
+            // A terminal sends it to the whole group.
+            kill.args(["-INT", "--", &format!("-{}", worker.id())]);
+        } else {
+            kill.arg(worker.id().to_string());
+        }
+        assert!(kill.status().unwrap().success());
+        let stopped = said(&worker.wait_with_output().unwrap());
+        assert_eq!((stopped.0, &stopped.1["stopped"]), (Some(1), &true.into()), "{stopped:?}");
+        assert_eq!(
+            fs::read_to_string(dir.path().join("signals")).unwrap_or_default(),
+            "TERM\n",
+            "{is_ctrl_c}"
+        );
+    }
+}
+
+#[test]
+fn settings_are_refused_as_by_workers_of_the_library() {
+    let dir = place(3);
+    fill_resnet(&open(&dir.path().join("cache"), resnet()), 0..3);
+    let run = |arguments: &[&str], ids: &str| {
+        let work = ["work", "cache", "resnet50_v1", "--ids", ids];
+        let output = tcx(dir.path(), &[&work, arguments, &["--", "true"]].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (expiry, shown) in [("0s", "0ns"), ("1ms", "1ms"), ("99ms", "99ms")] {
+        let (code, errors) = run(&["--expiry", expiry], "ids.txt");
+        let expected = format!("--expiry is {shown}: expected 100 ms or more");
+        assert!(code == Some(2) && errors.contains(&expected), "{errors}");
+    }
+    assert_eq!(run(&["--expiry", "100ms"], "ids.txt").0, Some(0));
+    let (code, errors) = run(&["--range-size", "0"], "ids.txt");
+    assert!(code == Some(2) && errors.contains("--range-size is 0: expected 1 or more"), "{errors}");
+    // 2^20 work ranges are possible, of which the last one may be shorter.
+    let most = 1_u64 << 20;
+    let text = (0..=most).map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
+    fs::write(dir.path().join("many.txt"), &text).unwrap();
+    let (code, errors) = run(&["--range-size", "1"], "many.txt");
+    let expected = "--range-size is 1, which makes 1048577 work ranges of 1048577 ids: at most 1048576 are possible; set 2 or more";
+    assert!(code == Some(2) && errors.contains(expected), "{errors}");
+    // The first id has no row: the command runs, which the setting does not keep from it.
+    let text = (0..most).map(|id| format!("{}\n", id + 3)).collect::<Vec<_>>().concat();
+    fs::write(dir.path().join("many.txt"), text).unwrap();
+    let (code, errors) = run(&["--range-size", "1"], "many.txt");
+    assert!(code == Some(1) && errors.contains("have no row"), "{errors}");
+}
+
 #[test]
 fn workers_with_other_ids_are_refused_and_mistakes_are_named() {
     let dir = place(100);
@@ -190,8 +265,6 @@ fn workers_with_other_ids_are_refused_and_mistakes_are_named() {
     };
     let (code, errors) = run(&["--ids", "none.txt", "--", "true"]);
     assert!(code == Some(3) && errors.contains("none.txt"), "{errors}");
-    let (code, errors) = run(&["--ids", "ids.txt", "--range-size", "0", "--", "true"]);
-    assert!(code == Some(2) && errors.contains("--range-size is 0: expected a number from 1 on"), "{errors}");
     let (code, errors) = run(&["--ids", "ids.txt", "--", "no-such-program"]);
     assert!(code == Some(3) && errors.contains("cannot run no-such-program"), "{errors}");
     let (code, errors) = run(&["--ids", "ids.txt"]);

@@ -103,6 +103,15 @@ fn a_module() {
 }
 
 #[test]
+fn a_field_of_a_tuple_struct_cannot_be_left_out() {
+    let item = quote! {
+        struct Encoder(#[cfg(unix)] i64, bool);
+    };
+    let code = crate::cached_module::expand(quote!(id = "encoder_v1"), item).to_string();
+    assert!(code.contains("name the fields of the struct"), "{code}");
+}
+
+#[test]
 fn a_module_with_its_output() {
     let arguments = quote!(id = "clip_v1", output(pooled: tensor(f32, [512]), pair: (Vec<String>, Vec<f32>)));
     let item = quote! {

@@ -193,15 +193,77 @@ def test_a_capsule_that_was_read_before_is_an_error(cache):
     table = cache.table("a_v1", outputs={"v": int})
     reader = pa.table({"id": ["a"], "v": [1]}).to_reader()
     assert tcx.arrow.put(table, reader) == 1
-    with pytest.raises((tcx.Error, ValueError, OSError)):
-        capsule = pa.table({"id": ["b"], "v": [1]}).__arrow_c_stream__()
+    capsule = pa.table({"id": ["b"], "v": [1]}).__arrow_c_stream__()
 
-        class Read:
-            def __arrow_c_stream__(self, requested_schema=None):
-                return capsule
+    class Read:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return capsule
 
-        assert tcx.arrow.put(table, Read()) == 1
+    assert tcx.arrow.put(table, Read()) == 1
+    with pytest.raises(tcx.InvalidOutputError, match="the table of Arrow cannot be read"):
         tcx.arrow.put(table, Read())
+
+
+class StructStream:
+    """The rows of a struct as a stream, as a library has them whose rows may be null."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return pa.chunked_array(self.rows).__arrow_c_stream__()
+
+
+def test_rows_that_are_null_as_a_whole_are_refused(cache):
+    table = cache.table("a_v1", outputs={"v": int}, ids=str)
+    fields = {"id": pa.array(["a", "b", "c"]), "v": pa.array([1, 2, 3])}
+    rows = pa.StructArray.from_arrays(fields.values(), fields.keys(), mask=pa.array([False, True, False]))
+    whole = rows.slice(2)
+    for given in (ArrayOnly(rows), StructStream([rows]), StructStream([whole, rows])):
+        with pytest.raises(tcx.InvalidOutputError, match="rows that are null as a whole, 1 of 3: leave them out"):
+            tcx.arrow.put(table, given)
+    assert table.coverage(["a", "b", "c"]).missing == ["a", "b", "c"]
+    assert tcx.arrow.put(table, StructStream([whole, rows.slice(0, 1)])) == 2
+    assert table.stored(["a", "c"])["v"] == [1, 3]
+    with pytest.raises(tcx.InvalidOutputError, match="expected a table of Arrow, found an array of Int64"):
+        tcx.arrow.put(table, StructStream([pa.array([1, 2])]))
+
+
+def with_metadata(array, text):
+    metadata = {"ARROW:extension:name": "arrow.fixed_shape_tensor", "ARROW:extension:metadata": text}
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("x", array.type, metadata=metadata)])
+    return StructStream([pa.StructArray.from_arrays([pa.array([1, 2]), array], fields=list(schema))])
+
+
+def test_the_shape_in_metadata_is_used_only_for_lists_of_one_length(cache):
+    table = cache.table("a_v1")
+    # As many elements as two tensors of two, in rows of one and of three.
+    tcx.arrow.put(table, with_metadata(pa.array([[1.0], [2.0, 3.0, 4.0]]), '{"shape":[2]}'))
+    assert [row.tolist() for row in table.stored([1, 2])["x"]] == [[1.0], [2.0, 3.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"shape":[3]}', '{"shape":[-1,2]}', '{"shape":"22"}', '{"shape":[2,2],"permutation":[0,0]}', '{"shape":[2,2],"permutation":[1]}', "[2]", "no JSON"]
+)
+def test_metadata_that_do_not_describe_a_column_are_refused(cache, text):
+    array = pa.array([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]], pa.list_(pa.float64(), 4))
+    with pytest.raises(tcx.InvalidOutputError, match=r"column `x`: its metadata says .*, which does not describe lists of the shape \[4\]"):
+        tcx.arrow.put(cache.table("a_v1"), with_metadata(array, text))
+
+
+def test_a_generator_of_ids_is_read_once(cache):
+    table = cache.table("a_v1", outputs=int)
+    table.put(["a", "b"], [1, 2])
+    out = tcx.arrow.table(table, (id for id in ["b", "a"]))
+    assert out.column("id").to_pylist() == ["b", "a"] and out.column("value").to_pylist() == [2, 1]
+
+
+def test_what_pyarrow_refuses_is_shown(cache):
+    table = cache.table("a_v1", outputs={"v": int})
+    assert tcx.arrow.put(table, {"id": ["a"], "v": [1]}) == 1
+    for data, message in [({"id": ["b"], "v": [1, "two"]}, "pyarrow cannot make a table of this dict: .*two"), ([1], "expected a table .*, found list")]:
+        with pytest.raises(tcx.InvalidBatchError, match=message):
+            tcx.arrow.put(table, data)
 
 
 def test_arrays_of_numpy_come_in_where_torch_is_not_loaded(directory):

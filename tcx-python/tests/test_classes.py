@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import OrderedDict, UserDict, defaultdict
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import pytest
 import torch
@@ -61,6 +62,78 @@ def test_an_input_is_not_changed_a_second_time_by_the_code_of_its_class(made):
     assert torch.equal(cached(batch, ids=["a", "b", "c"]), batch.x)
     later = made(torch.randn(2, 2))
     assert torch.equal(cached(later, ids=["c", "d"]), torch.stack([batch.x[2], later.x[1]]))
+
+
+@dataclasses.dataclass
+class Masked:
+    x: torch.Tensor
+
+    @functools.cached_property
+    def mask(self):
+        return self.x > 0
+
+    @property
+    def masked(self):
+        return self.x * self.mask
+
+
+class Masking(torch.nn.Module):
+    def forward(self, batch):
+        return batch.masked
+
+
+def test_cached_properties_of_an_input_are_those_of_the_selected_samples():
+    cached = tcx.cached(Masking().eval(), None, id="masking_v1")
+    cached(Masked(torch.tensor([[1.0], [-1.0]])), ids=["a", "b"])
+    batch = Masked(torch.tensor([[1.0], [-2.0], [3.0]]))
+    # The mask of all three, two of which are computed.
+    mask = batch.mask
+    assert torch.equal(cached(batch, ids=["a", "c", "d"]), torch.tensor([[1.0], [0.0], [3.0]]))
+    assert batch.mask is mask
+
+
+@dataclasses.dataclass
+class Derived:
+    x: torch.Tensor
+
+    def __post_init__(self):
+        self.masked = self.x * (self.x > 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slotted:
+    x: torch.Tensor
+    __slots__ = ("x", "__masked")
+
+    def __init__(self, x):
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "_Slotted__masked", x * (x > 0))
+
+    @property
+    def masked(self):
+        return self.__masked
+
+
+@pytest.mark.parametrize("made, attribute", [(Derived, "masked"), (Slotted, "_Slotted__masked")])
+def test_an_input_with_attributes_that_are_no_fields_is_refused(made, attribute):
+    cached = tcx.cached(Masking().eval(), None, id="masking_v1")
+    message = rf"argument 0 is {made.__name__}, whose attribute `{attribute}` is no field, .* declare it.* `__tcx_select__\(positions\)`"
+    for x, ids in [(torch.tensor([[1.0], [-1.0]]), ["a", "b"]), (torch.tensor([[1.0], [-2.0], [3.0]]), ["a", "c", "d"])]:
+        with pytest.raises(tcx.InvalidBatchError, match=message):
+            cached(made(x), ids=ids)
+
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass
+class Of(Generic[T]):
+    x: torch.Tensor
+
+
+def test_an_input_of_a_generic_class_knows_its_type():
+    x = torch.randn(2, 2)
+    assert torch.equal(tcx.cached(First().eval(), None, id="first_v1")(Of[int](x), ids=["a", "b"]), x)
 
 
 def test_mappings_of_other_classes_are_made_of_their_parts_or_refused():

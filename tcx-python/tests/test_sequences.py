@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -179,3 +180,39 @@ def test_a_column_of_a_file_is_read_in_any_order_without_all_of_it(directory, tm
         tcx.Sequence.column(holes).read(0, 2)
     table = tcx.Cache(directory).table("lengths_v1", outputs=int, ids=str)
     assert table.coverage(names[:1]).missing == names[:1]
+
+
+class Slow:
+    """A file of pyarrow that notes whether several threads read it at once."""
+
+    def __init__(self, file):
+        self.file, self.reading, self.most = file, 0, 0
+
+    def read_row_group(self, *args, **kwargs):
+        self.reading += 1
+        self.most = max(self.most, self.reading)
+        time.sleep(0.01)
+        self.reading -= 1
+        return self.file.read_row_group(*args, **kwargs)
+
+
+def test_several_threads_read_a_column_one_at_a_time_each_its_own_part(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"id": list(range(400))}), tmp_path / "ids.parquet", row_group_size=100)
+    column, wrong = tcx.Sequence.column(tmp_path / "ids.parquet"), []
+    column._parquet = slow = Slow(column._parquet)
+
+    def read(own):
+        for number in range(8):
+            start = 100 * ((own + number) % 4)
+            if column.read(start, 2) != [start, start + 1]:
+                wrong.append(start)
+
+    threads = [threading.Thread(target=read, args=(own,)) for own in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and slow.most == 1

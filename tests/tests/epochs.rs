@@ -79,6 +79,23 @@ fn as_many_batches_are_read_ahead_as_were_asked_for() {
 }
 
 #[test]
+fn more_threads_than_any_machine_has_use_for_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let module = open(&dir);
+    let order: Vec<i64> = (0..1025).collect();
+    let epoch = |threads| module.epoch(&order).batch_size(1).prefetch(2000).threads(threads).load(load);
+    let mut batches = epoch(usize::MAX).into_iter();
+    let refused = batches.next().unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidSettings);
+    assert!(refused.to_string().contains("`threads` is 1025; expected at most 1024 threads"), "{refused}");
+    assert!(batches.next().is_none());
+    assert_eq!(epoch(8).into_iter().map(Result::unwrap).count(), 1025);
+    // There are no more of them than batches that are read ahead.
+    let few = module.epoch(&order).batch_size(100).threads(usize::MAX).load(load);
+    assert_eq!(few.into_iter().map(Result::unwrap).count(), 11);
+}
+
+#[test]
 fn a_missing_sample_without_a_loader_is_an_error_in_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let module = open(&dir);

@@ -69,7 +69,7 @@ environment:
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            use this Python, which has pyarrow, for the tests
   TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, pytorch, model, onnxruntime, valgrind, chromium, rsync, git,
-                        slurm, cuda, and the trials of `stress`: full, faults, fuzz, readers), or `all`
+                        slurm, spark, moto, azurite, cuda, and the trials of `stress`: full, faults, fuzz, readers), or `all`
 ";
 
 /// One call of this program.

@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tcx_remote::{Bucket, ClientOptions, Copied, Location, Mirror, RemoteCache, default_near_tier};
+use tcx_remote::{
+    Bucket, ClientOptions, Copied, Location, Mirror, RemoteCache, default_near_bytes, default_near_tier,
+};
 use tcx_store::unstable::JobProgress;
 use tcx_store::{Options, Spec, Store};
 
@@ -29,6 +31,7 @@ impl StoreCache {
         };
         let (near, client) = (default_near_tier().map_err(failure)?, ClientOptions::default());
         let cache = RemoteCache::new(url.clone(), &near, client.clone()).map_err(failure)?;
+        let cache = cache.near_bytes(default_near_bytes().map_err(failure)?);
         let mirror = Mirror::new(url, &near, client).map_err(failure)?.on_wait(Output::note);
         Ok(Some(Self { cache, mirror }))
     }

@@ -83,13 +83,13 @@ fn arm(
 /// Enters one field. A field whose type is not Stateless is reported by its assertion, and must not be a second
 /// error here: `Enter` takes any type.
 fn enter(runtime: &Runtime, field: &StateField<'_>, value: &TokenStream) -> TokenStream {
-    let name = &field.name;
+    let (name, cfg) = (&field.name, &field.cfg);
     if field.not_identity {
         TokenStream::new()
     } else if field.assume_stateless {
-        quote!(#runtime::assumed_stateless(__identity, #name);)
+        quote!(#(#cfg)* #runtime::assumed_stateless(__identity, #name);)
     } else {
-        quote!((&#runtime::Enter(#value)).__tcx_enter(#name, __identity);)
+        quote!(#(#cfg)* (&#runtime::Enter(#value)).__tcx_enter(#name, __identity);)
     }
 }
 
@@ -115,21 +115,20 @@ fn assertions(runtime: &Runtime, generics: &Generics, shape: &Shape<'_>) -> Toke
     let fields = shape.fields();
     let checked =
         fields.iter().filter(|field| !field.assume_stateless && !mentions_parameter(field.ty, generics));
-    let assertions: Vec<_> = checked
-        .map(|field| {
-            let ty = field.ty;
-            quote!(#runtime::assert_stateless::<#ty>();)
-        })
-        .collect();
+    let assertions = checked.map(|field| {
+        let ty = field.ty;
+        (&field.cfg, quote!(#runtime::assert_stateless::<#ty>();))
+    });
+    let (cfgs, assertions): (Vec<_>, Vec<_>) = assertions.unzip();
     let lifetimes = generics.params.iter().filter(|parameter| matches!(parameter, GenericParam::Lifetime(_)));
     let lifetimes: Vec<_> = lifetimes.collect();
     if lifetimes.is_empty() {
-        return quote!(#(const _: () = #assertions)*);
+        return quote!(#(#(#cfgs)* const _: () = #assertions)*);
     }
     quote! {
         #[allow(dead_code, unused_lifetimes)]
         fn __assert_stateless<#(#lifetimes),*>() {
-            #(#assertions)*
+            #(#(#cfgs)* #assertions)*
         }
     }
 }

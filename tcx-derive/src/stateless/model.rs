@@ -1,7 +1,7 @@
 //! The fields of a struct or of an enum's variants, and what their `#[tcx(..)]` says.
 
 use syn::ext::IdentExt as _;
-use syn::{Data, Field, Fields, Ident, Index, Member, Type};
+use syn::{Attribute, Data, Field, Fields, Ident, Index, Member, Type};
 
 use crate::errors::Errors;
 use crate::options::{similar, tcx_options};
@@ -21,6 +21,9 @@ pub(crate) struct StateField<'a> {
     pub(crate) not_identity: bool,
     /// `#[tcx(assume_stateless)]`: need not be Stateless.
     pub(crate) assume_stateless: bool,
+    /// Its `#[cfg(..)]`, which the code of the field has too: an attribute macro gets fields that the compiler may leave out. A derive
+    /// gets none of these.
+    pub(crate) cfg: Vec<&'a Attribute>,
 }
 
 const OPTIONS: [&str; 2] = ["not_identity", "assume_stateless"];
@@ -69,7 +72,12 @@ impl<'a> StateField<'a> {
             Some(ident) => (Member::Named(ident.clone()), ident.unraw().to_string()),
             None => (Member::Unnamed(Index::from(index)), index.to_string()),
         };
-        let mut parsed = Self { member, name, ty: &field.ty, not_identity: false, assume_stateless: false };
+        let cfg: Vec<_> = field.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
+        if let (Some(cfg), Member::Unnamed(_)) = (cfg.first(), &member) {
+            errors.at(cfg, "a field with `cfg` has no fixed number, which is its name in the identity: name the fields of the struct");
+        }
+        let mut parsed =
+            Self { member, name, ty: &field.ty, not_identity: false, assume_stateless: false, cfg };
         for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("tcx")) {
             for option in tcx_options(attribute, errors) {
                 let name = option.name.to_string();

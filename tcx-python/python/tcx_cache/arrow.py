@@ -11,9 +11,11 @@ their elements, strings are strings. ``bf16`` has no type in Arrow: its bits are
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from .engine import ids as keys
 from .errors import InvalidBatchError, InvalidOutputError
 from .schema.tree import Schema
 from .schema.types import SIZES, Column
@@ -39,11 +41,13 @@ def batch(source: Table | Cached, ids: Any, id_column: str = "id") -> _native.Ar
     >>> len(tcx.arrow.batch(table, ["bb", "a"]))
     2
     """
-    rows = source._rows.stored(ids, source._view)
+    ids = keys.once(ids)
+    packed = source._rows.pack(ids, source._view)
+    rows = source._rows.stored(ids, source._view, packed)
     schema = source._rows.schema
     if schema is not None and any(name == id_column for name, *_ in schema.leaves()):
         raise InvalidBatchError(f"module `{source.id}`: a column of the output is `{id_column}`, as is that of the ids; pass another `id_column`")
-    return rows.to_arrow(source._rows.pack(ids, source._view), id_column)
+    return rows.to_arrow(packed, id_column)
 
 
 def table(source: Table | Cached, ids: Any, id_column: str = "id") -> Any:
@@ -82,28 +86,33 @@ def put(target: Table, data: Any, id_column: str = "id", *, replaces: bool = Fal
     kinds = {} if schema is None else dict(schema.columns())
     columns = {name: found.column(number) for number, name in enumerate(names)}
     ids = columns.pop(id_column).values()
-    values = {name: _value(column, kinds.get(name), len(found)) for name, column in columns.items()}
+    values = {name: _value(column, name, kinds.get(name), len(found)) for name, column in columns.items()}
     output = _structured(values, schema)
     return target.replace(ids, output) if replaces else target.put(ids, output)
 
 
 def _read(data: Any) -> _native.ArrowTable:
     found = _native.ArrowTable.of(data)
-    if found is not None:
-        return found
-    try:
-        import pyarrow as pa
-
-        # A dict of lists, and data frames of old versions of pandas.
-        found = _native.ArrowTable.of(pa.table(data))
-    except (ImportError, TypeError):
-        pass
+    # A dict of lists, and data frames of old versions of pandas.
+    if found is None and (isinstance(data, dict) or type(data).__module__.startswith("pandas.")):
+        found = _of_pyarrow(data)
     if found is None:
         raise InvalidBatchError(f"expected a table that has the C data interface of Arrow, such as one of pyarrow or Polars, found {type(data).__name__}")
     return found
 
 
-def _value(column: _native.ArrowColumn, declared: Column | None, rows: int) -> Any:
+def _of_pyarrow(data: Any) -> _native.ArrowTable | None:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return None
+    try:
+        return _native.ArrowTable.of(pa.table(data))
+    except (TypeError, pa.ArrowException) as error:
+        raise InvalidBatchError(f"pyarrow cannot make a table of this {type(data).__name__}: {error}") from error
+
+
+def _value(column: _native.ArrowColumn, name: str, declared: Column | None, rows: int) -> Any:
     """The values of a column of Arrow: a tensor, or a list with one item for each row."""
     dtype, shape = column.dtype, column.shape
     is_scalar = not shape and (column.has_nulls if declared is None else declared.kind != "tensor")
@@ -112,9 +121,8 @@ def _value(column: _native.ArrowColumn, declared: Column | None, rows: int) -> A
     ends = column.ends()
     flat = _elements(column, dtype, ends[-1] if ends else 0)
     order = None
-    if column.metadata.get("ARROW:extension:name") == _TENSOR:
-        described = json.loads(column.metadata.get("ARROW:extension:metadata") or "{}")
-        shape, order = described.get("shape", shape), described.get("permutation")
+    if column.metadata.get("ARROW:extension:name") == _TENSOR and shape and None not in shape:
+        shape, order = _described(name, column.metadata.get("ARROW:extension:metadata") or "{}", shape)
     if not column.has_nulls and None not in shape:
         return _ordered(flat.reshape([rows, *shape]), order)
     starts = iter(zip([0, *ends], ends))
@@ -125,6 +133,23 @@ def _value(column: _native.ArrowColumn, declared: Column | None, rows: int) -> A
         return _ordered(flat[start:end].reshape([1, *dims]), order)[0]
 
     return [row() if is_there else None for is_there in column.present()]
+
+
+def _described(name: str, text: str, found: list[int | None]) -> tuple[list[int | None], list[int] | None]:
+    """The shape and the order of dimensions that the metadata of a column name, whose lists have the shape `found`."""
+    try:
+        described = json.loads(text)
+        shape, order = described.get("shape", found), described.get("permutation")
+        fits = all(type(dim) is int and dim >= 0 for dim in shape) and math.prod(shape) == math.prod(dim or 0 for dim in found)
+        fits = fits and (order is None or sorted(order) == [*range(len(shape))])
+    except (ValueError, TypeError, AttributeError):
+        fits = False
+    if not fits:
+        raise InvalidOutputError(
+            f"column `{name}`: its metadata says that it is {_TENSOR} of {text}, which does not describe lists of the shape {found}; write it again, or remove "
+            "its metadata"
+        )
+    return shape, order
 
 
 def _elements(column: _native.ArrowColumn, dtype: str, count: int) -> Any:

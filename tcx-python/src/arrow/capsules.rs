@@ -4,11 +4,11 @@
 
 use std::ffi::CStr;
 
-use arrow::array::{Array, StructArray};
+use arrow::array::{Array, ArrayReader, ArrayRef, AsArray, StructArray, make_array, new_empty_array};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
-use arrow::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow::record_batch::{RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
+use arrow::record_batch::{RecordBatch, RecordBatchIterator};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -54,15 +54,15 @@ fn of_stream(data: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
     // The producer may be Python code, or wait for threads that need the GIL: it takes it where it has to.
     let read = data.py().detach(move || {
-        let reader = RecordBatchStreamReader::try_new(stream)?;
-        let schema = reader.schema();
+        let reader = ArrayStreamReader::try_new(stream)?;
+        let data_type = reader.field().data_type().clone();
         let mut found = reader.collect::<Result<Vec<_>, ArrowError>>()?;
         if found.is_empty() {
-            found.push(RecordBatch::new_empty(schema));
+            found.push(new_empty_array(&data_type));
         }
         Ok(found)
     });
-    read.map_err(super::elements::failed)
+    read.map_err(super::elements::failed)?.iter().map(batch).collect()
 }
 
 fn of_array(data: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
@@ -73,12 +73,23 @@ fn of_array(data: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     // SAFETY: as above; the schema is read while its capsule is alive, and the array is moved out. That the array is one of the schema is
     // what the interface promises of such a pair.
     let rows = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
-    let rows = rows.map_err(super::elements::failed)?;
-    if !matches!(rows.data_type(), arrow::datatypes::DataType::Struct(_)) || rows.null_count() > 0 {
+    Ok(vec![batch(&make_array(rows.map_err(super::elements::failed)?))?])
+}
+
+/// The rows of a struct as a batch. A row that is null as a whole has no values, whatever its columns have there.
+fn batch(rows: &ArrayRef) -> PyResult<RecordBatch> {
+    let Some(rows) = rows.as_struct_opt() else {
         return Err(super::elements::invalid_output(format!(
             "expected a table of Arrow, found an array of {}; pass a record batch or a table",
             rows.data_type()
         )));
+    };
+    if rows.null_count() > 0 {
+        return Err(super::elements::invalid_output(format!(
+            "the table has rows that are null as a whole, {} of {}: leave them out",
+            rows.null_count(),
+            rows.len()
+        )));
     }
-    Ok(vec![RecordBatch::from(StructArray::from(rows))])
+    Ok(RecordBatch::from(rows.clone()))
 }

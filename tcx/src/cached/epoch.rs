@@ -12,7 +12,7 @@ use crate::cached::Cached;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
 use crate::module::missing::Missing;
-use crate::pipeline::Queue;
+use crate::pipeline::{Queue, check_threads};
 use crate::{Error, ErrorKind, Result};
 
 /// Loads the inputs of missing samples.
@@ -93,8 +93,9 @@ impl<M: Extractor, I> Epoch<M, I> {
         self
     }
 
-    /// The number of threads that read batches at the same time (1), at most as many as batches are [prefetched](Self::prefetch). More
-    /// than one helps where the loader is slow, or the rows are on a disk that serves several requests at once.
+    /// The number of threads that read batches at the same time (1), at most as many as batches are [prefetched](Self::prefetch), and
+    /// at most 1,024: more are an error in the place of the first batch. More than one helps where the loader is slow, or the rows are
+    /// on a disk that serves several requests at once.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
@@ -173,6 +174,10 @@ where
             return batches;
         }
         let threads = self.threads.min(self.prefetch).min(batches.len());
+        if let Err(error) = check_threads("threads", threads) {
+            batches.failed = Some(error.in_module(M::ID));
+            return batches;
+        }
         let epoch = Arc::new(self);
         for number in 0..threads {
             let (epoch, queue) = (epoch.clone(), Arc::clone(&batches.queue));

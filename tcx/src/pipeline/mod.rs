@@ -8,6 +8,19 @@ mod queue;
 use std::thread;
 
 pub(crate) use self::queue::Queue;
+use crate::{Error, ErrorKind};
+
+/// The most threads that work ahead. More of them exhaust the machine, which ends the process.
+const MOST_THREADS: usize = 1024;
+
+/// Refuses a number of threads, the value of this setting, that no machine has use for.
+pub(crate) fn check_threads(setting: &str, threads: usize) -> crate::Result<()> {
+    if threads <= MOST_THREADS {
+        return Ok(());
+    }
+    let error = Error::new(ErrorKind::InvalidSettings, format!("`{setting}` is {threads}"));
+    Err(error.with_remedy(format!("expected at most {MOST_THREADS} threads")))
+}
 
 /// Pushes the jobs of `next` and pops their results, with `workers` threads that do the work in between. `next` gets whether
 /// nothing is under way, and returns a job and its number of rows; `None` while nothing is under way is the end.

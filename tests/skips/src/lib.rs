@@ -40,6 +40,15 @@ pub fn is_required(what: &str) -> bool {
     is_named(&require, what) || is_named(&require, "all")
 }
 
+/// The value of `TCX_REQUIRE` for a program that must not skip `what` either, a list like it.
+pub fn require_also(what: &str) -> String {
+    with(&require(), what)
+}
+
+fn with(list: &str, what: &str) -> String {
+    if list.is_empty() { what.to_owned() } else { format!("{list},{what}") }
+}
+
 fn require() -> String {
     env::var("TCX_REQUIRE").unwrap_or_default()
 }
@@ -116,6 +125,13 @@ mod tests {
     fn what_is_required_is_a_list_or_all() {
         assert!(is_named("pyarrow, valgrind", "valgrind") && is_named("all", "all"));
         assert!(!is_named("", "all") && !is_named("pyarrow", "py"));
+    }
+
+    #[test]
+    fn what_a_program_must_not_skip_is_added_to_what_is_required() {
+        let both = with("all", "ray,dask");
+        assert!(is_named(&both, "all") && is_named(&both, "dask"));
+        assert_eq!(with("", "ray,dask"), "ray,dask");
     }
 
     #[test]

@@ -2,8 +2,6 @@
 
 use std::process::{Command, Stdio};
 
-use tcx_test_skips::is_required;
-
 use crate::failure::Result;
 use crate::process;
 use crate::provision::{model, pytorch, slurm};
@@ -19,7 +17,7 @@ const FILES: &[&str] = &[
     "tests/test_ray.py",
     "tests/test_ray_cluster.py",
 ];
-const SPARK: Tests = Tests { files: &["tests/test_spark.py"], variables: &[("TCX_REQUIRE", "spark")] };
+const SPARK: Tests = Tests { files: &["tests/test_spark.py"], required: "spark", variables: &[] };
 
 /// Runs them, with the library in the form that is built for tests. Ends with a list of what this machine cannot have.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
@@ -41,8 +39,8 @@ fn run_all(workspace: &Workspace, left_out: &mut LeftOut) -> Result<()> {
     // Where it is missing, its tests report that.
     let required = if slurm::provide().is_none() { "ray,dask,slurm" } else { "ray,dask" };
     let python = pytorch::provide_cluster(workspace)?;
-    let mut tests = python::tests(workspace, &python, Some(&place), &Tests { files: FILES, variables: &[] });
-    tests.env("TCX_REQUIRE", required);
+    let mut tests =
+        python::tests(workspace, &python, Some(&place), &Tests { files: FILES, required, variables: &[] });
     tests.env("TCX_CLUSTER", python::target(workspace).join("debug/examples/cluster"));
     left_out.watch(&mut tests);
     process::run(&mut tests, "`pytest` of the programs of examples/cluster")?;
@@ -63,8 +61,7 @@ fn spark(workspace: &Workspace, left_out: &mut LeftOut, place: &std::path::Path)
             &mut python::tests(workspace, &python, Some(place), &SPARK),
             "`pytest` of the program of examples/cluster for Spark",
         ),
-        Err(why) if is_required("spark") => Err(crate::failure::Failure::new(why)),
-        Err(why) => left_out.add("spark", &why),
+        Err(why) => left_out.leave_out("spark", &why),
     }
 }
 

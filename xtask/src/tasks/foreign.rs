@@ -1,6 +1,8 @@
 //! `cargo xtask foreign`: SQL, and other programs that read caches and exports. It is no part of `test`: DataFusion takes
 //! minutes to build, and the Python packages are large.
 
+use tcx_test_skips::require_also;
+
 use crate::failure::Result;
 use crate::process;
 use crate::provision::{environment, toolchain};
@@ -35,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         command
     };
     let mut tests = cargo("test");
-    tests.env("TCX_PYTHON", python).env("TCX_REQUIRE", REQUIRED);
+    tests.env("TCX_PYTHON", python).env("TCX_REQUIRE", require_also(REQUIRED));
     process::run(&mut tests, "`cargo test` of SQL and other readers")?;
     let mut lints = cargo("clippy");
     lints.args(["--all-targets", "--", "-D", "warnings"]);

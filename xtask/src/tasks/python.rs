@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tcx_test_skips::{is_required, skip};
+use tcx_test_skips::{is_required, require_also, skip};
 
 use crate::failure::{Failure, OnPath, Result};
 use crate::process;
@@ -92,16 +92,17 @@ fn recipes(workspace: &Workspace, place: &Path) -> Result<()> {
 /// Which tests run, and the variables that decide how long they take.
 pub(super) struct Tests {
     pub(super) files: &'static [&'static str],
+    /// What they must not skip, beside what `TCX_REQUIRE` contains.
+    pub(super) required: &'static str,
     pub(super) variables: &'static [(&'static str, &'static str)],
 }
 
 /// With two releases, 10,000 forks.
-const LONG: Tests = Tests { files: &[], variables: &[("TCX_FORKS", "5000"), ("TCX_EXAMPLES", "1000")] };
-const SHORT: Tests = Tests { files: &[], variables: &[("TCX_FORKS", "25")] };
-const RECIPES: Tests = Tests {
-    files: &["tests/test_recipes.py", "tests/test_minilm.py"],
-    variables: &[("TCX_REQUIRE", "recipes")],
-};
+const LONG: Tests =
+    Tests { files: &[], required: "", variables: &[("TCX_FORKS", "5000"), ("TCX_EXAMPLES", "1000")] };
+const SHORT: Tests = Tests { files: &[], required: "", variables: &[("TCX_FORKS", "25")] };
+const RECIPES: Tests =
+    Tests { files: &["tests/test_recipes.py", "tests/test_minilm.py"], required: "recipes", variables: &[] };
 
 /// Builds the wheel, for every Python from 3.10 on.
 fn wheel(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
@@ -171,6 +172,7 @@ pub(super) fn tests(workspace: &Workspace, python: &Path, place: Option<&Path>, 
     tests.env_remove("PYTHONPATH").envs(place.map(|place| ("PYTHONPATH", place)));
     tests.env("PYTHONDONTWRITEBYTECODE", "1");
     tests.env("TCX_TEST_S3", target(workspace).join("debug").join(SERVER));
+    tests.env("TCX_REQUIRE", require_also(which.required));
     tests.args(which.files).envs(which.variables.iter().copied());
     tests
 }

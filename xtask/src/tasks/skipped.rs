@@ -7,9 +7,9 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
-use tcx_test_skips::{FILE, Skip, read};
+use tcx_test_skips::{FILE, Skip, is_required, read};
 
-use crate::failure::{OnPath, Result};
+use crate::failure::{Failure, OnPath, Result};
 use crate::workspace::Workspace;
 
 /// Collects what is left out.
@@ -42,6 +42,14 @@ impl LeftOut {
         let mut file =
             fs::File::options().create(true).append(true).open(&self.file).on("open", &self.file)?;
         writeln!(file, "{what}\t\t{}", why.replace('\n', " ")).on("write", &self.file)
+    }
+
+    /// As [`add`](Self::add); where `TCX_REQUIRE` contains `what`, that is a failure.
+    pub(crate) fn leave_out(&mut self, what: &str, why: &str) -> Result<()> {
+        if is_required(what) {
+            return Err(Failure::new(format!("`TCX_REQUIRE` contains {what} or all, but {why}")));
+        }
+        self.add(what, why)
     }
 
     /// Runs a `cargo test`, and prints its output as it comes.

@@ -1,8 +1,9 @@
 //! `tcx work`: this process as a worker of a job whose work is done by a command, such as a shell script.
 //!
 //! The command gets the missing ids of one work range on its standard input, and fills the cache itself, by the library. A range is
-//! reported after the rows of all its ids were found: by then their segments are durable, since no other gets a name. So the reports are
-//! as true as those of `warm_shared`, whatever the command has done, and workers of both kinds may share a job.
+//! reported after the rows of all its ids were found: by then their segments are durable, since no other gets a name; in an object store,
+//! they are sent before. So the reports are as true as those of `warm_shared`, whatever the command has done, and workers of both kinds may
+//! share a job.
 
 mod run;
 mod stop;
@@ -27,6 +28,9 @@ use crate::failure::{Code, Failure, Result, Verdict};
 use crate::formats::id_file::IdFile;
 use crate::text::{human, ids};
 
+/// Renewals and looks at other workers have to fit in.
+const LEAST_EXPIRY: Duration = Duration::from_millis(100);
+
 /// How often a worker that waits looks whether it is to stop.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
@@ -34,6 +38,7 @@ pub(super) fn run(work: &Work, output: &Output) -> Result<Verdict> {
     let stop = Stop::on_signals()?;
     let mut ids = IdFile::open(&work.ids, work.column.as_deref())?;
     let size = work.range_size(ids.len())?;
+    work.check_expiry()?;
     let program = Program::new(&work.command, output.is_json());
     let name = &work.module.module;
     let mut report = Worked { module: name.clone(), ids: ids.len(), ..Worked::default() };
@@ -60,14 +65,27 @@ impl Work {
     /// As in the library, so that its workers may share the job.
     fn range_size(&self, ids: u64) -> Result<u64> {
         let size = self.range_size.unwrap_or_else(|| usual_range_size(Some(ids)));
-        match ids.checked_div(size) {
-            Some(ranges) if ranges < most_ranges() => Ok(size),
-            _ => Err(Failure::usage(format!(
-                "--range-size is {size}: expected a number from {} on, for at most {} work ranges",
-                (ids / most_ranges() + 1).max(1),
-                most_ranges()
-            ))),
+        if size == 0 {
+            return Err(Failure::usage("--range-size is 0: expected 1 or more"));
         }
+        let (ranges, most) = (ids.div_ceil(size), most_ranges());
+        if ranges > most {
+            return Err(Failure::usage(format!(
+                "--range-size is {size}, which makes {ranges} work ranges of {ids} ids: at most {most} are possible; set {} or more",
+                ids.div_ceil(most)
+            )));
+        }
+        Ok(size)
+    }
+
+    fn check_expiry(&self) -> Result<()> {
+        if self.expiry >= LEAST_EXPIRY {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "--expiry is {:?}: expected 100 ms or more; minutes on a network file system",
+            self.expiry
+        )))
     }
 }
 
@@ -201,6 +219,13 @@ impl Ranges<'_> {
                     human::counted(count, "id")
                 )));
             }
+        }
+        // What was found may wait on this machine to be sent to the store of the cache.
+        if let Err(error) = self.store.flush() {
+            return Ok(Some(format!(
+                "the rows of work range {range} are not all durable in {}: {error}",
+                self.work.module.dir.display()
+            )));
         }
         let digest = self.keys(own)?.digest_all();
         worker.count(count, (own.len() as u64).saturating_sub(count));

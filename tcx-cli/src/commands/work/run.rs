@@ -70,16 +70,22 @@ impl<'a> Program<'a> {
         if self.is_aside {
             command.stdout(std::io::stderr());
         }
+        // Ctrl-C in a terminal would reach it beside what is passed on, and what it has started would not get what is passed on.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.spawn().map_err(|error| Failure::file("run", program.as_ref(), &error))
     }
 }
 
-/// Waits for a command. If this process is asked to stop, so is the command, which may flush before it ends.
+/// Waits for a command. If this process is asked to stop, so is the command with all that it has started, which may flush before it ends.
 fn wait(child: &mut Child, stop: &Stop) -> Result<ExitStatus> {
     let (mut pause, most) = LOOKS;
     let mut was_asked = false;
     loop {
         if let Some(status) = child.try_wait()? {
+            if was_asked {
+                stop.wait_for_rest(child);
+            }
             return Ok(status);
         }
         if stop.is_stopped() && !was_asked {

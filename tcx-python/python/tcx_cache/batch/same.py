@@ -10,6 +10,14 @@ from ..tensors.memory import is_array, is_tensor
 from .split import Inputs, Parts, PerSample
 
 
+def have_same_bytes(one: Inputs, other: Inputs) -> bool:
+    """Whether plain tensors among the arguments have the same bytes, in which a NaN is itself too."""
+    import torch
+
+    parts = zip([*one.args, *one.kwargs.values()], [*other.args, *other.kwargs.values()])
+    return all(part is its or torch.equal(part.detach().view(torch.uint8), its.detach().view(torch.uint8)) for part, its in parts)
+
+
 def are_same(one: Any, other: Any) -> bool:
     """Whether two inputs are the same, NaN and itself too; inputs that cannot be compared count as the same."""
     if isinstance(one, Inputs):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any, Callable
 
 from ..errors import InvalidBatchError
@@ -225,11 +227,14 @@ def _check_class(value: Any, path: str) -> None:
 
 def _is_plain(value: Any) -> bool:
     """Whether a value is a tensor that a copy of its rows does not differ from, and that counts what is written to it."""
-    if not is_tensor(value) or type(value).__module__ != "torch" or value.is_inference():
+    if not is_tensor(value) or type(value).__module__ != "torch":
         return False
     import torch
 
-    return bool(value.layout == torch.strided and value.is_contiguous())
+    # In the mode of inference, no tensor counts what is written to it.
+    is_counted = not torch.is_inference_mode_enabled() and not value.is_inference()
+    is_dense = value.layout == torch.strided and not value.is_quantized and not value.is_conj() and not value.is_neg()
+    return is_counted and is_dense and bool(value.is_contiguous())
 
 
 def _select_rows(value: Any, positions: list[int]) -> Any:
@@ -285,6 +290,7 @@ def _values(value: Mapping[Any, Any]) -> list[Any]:
 
 def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
     names = [field.name for field in dataclasses.fields(value)]
+    _check_attributes(value, names, path)
 
     def read(own: Any) -> list[Any]:
         return [getattr(own, name) for name in names]
@@ -294,9 +300,47 @@ def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
         made = copy.copy(own)
         for name, item in zip(names, items):
             object.__setattr__(made, name, item)
+        # The copy has them of all samples; they are computed again from the parts that it has.
+        for name in _evaluated(own) - {*names}:
+            object.__delattr__(made, name)
         return made
 
     return _children(value, read(value), rows, path, counted, rebuild, names, read)
+
+
+def _check_attributes(value: Any, names: list[str], path: str) -> None:
+    """Refuses a dataclass with attributes beside its fields: they may follow from all samples, and stay as they are where some are selected."""
+    others = sorted(_attributes(value) - {*names} - _evaluated(value))
+    if others:
+        name, cls = others[0], type(value).__name__
+        raise Refused(
+            f"{path} is {cls}, whose attribute `{name}` is no field, so it would stay that of the whole batch where samples are selected: declare it, as in "
+            f"`{name}: torch.Tensor = field(init=False)`, make it a `functools.cached_property`, or give {cls} a method `__tcx_select__(positions)` and `__len__`"
+        )
+
+
+def _attributes(value: Any) -> set[str]:
+    """What was set on an instance, in its `__dict__` and in its slots."""
+    classes = [vars(cls) for cls in type(value).__mro__ if "__slots__" in vars(cls)]
+    slots = {name for own in classes for name, member in own.items() if isinstance(member, MemberDescriptorType)}
+    # An instance that `Batch[int](…)` has made knows that type.
+    return {*_vars(value), *(name for name in slots if hasattr(value, name))} - {"__orig_class__"}
+
+
+def _evaluated(value: Any) -> set[str]:
+    """The cached properties of an instance that have their value."""
+    return {name for name in _vars(value) if isinstance(_of_class(type(value), name), functools.cached_property)}
+
+
+def _of_class(cls: type, name: str) -> Any:
+    """An attribute as the class defines it."""
+    return next((vars(own)[name] for own in cls.__mro__ if name in vars(own)), None)
+
+
+def _vars(value: Any) -> dict[str, Any]:
+    """The `__dict__` of an instance, which one with slots only has not."""
+    found: dict[str, Any] = getattr(value, "__dict__", {})
+    return found
 
 
 def _children(

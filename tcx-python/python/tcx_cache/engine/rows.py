@@ -292,14 +292,14 @@ class Rows:
             missing += [part[position] for position in rows.all_missing()]
         return Coverage(len(distinct), missing)
 
-    def stored(self, ids: Any, view: int) -> _native.Rows:
-        """The rows of these ids, all of which are stored.
+    def stored(self, ids: Any, view: int, packed: _native.Keys | None = None) -> _native.Rows:
+        """The rows of these ids, all of which are stored; `packed` are their keys, if they are known.
 
         Raises:
             InvalidBatchError: if one is missing; the message names it.
         """
         ids = keys.once(ids)
-        packed = self.pack(ids, view)
+        packed = self.pack(ids, view) if packed is None else packed
         found = self.required().reader.lookup(packed, [])
         if found.missing():
             raise self.incomplete(ids, view)

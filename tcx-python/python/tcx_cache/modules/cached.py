@@ -171,11 +171,13 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
                 if not positions and found is not None:
                     return found
                 self._rows.check_any(positions)
-                passed = split.passed(positions) if split is not None and computing.leaves_inputs else None
-                inputs = passed or select(positions)
+                passed = None if split is None else split.passed(positions)
+                inputs = passed if passed is not None and computing.leaves_inputs else select(positions)
                 if split is not None and len(positions) < (len(ids) if found is None else found.missing):
                     computing.check_repeated(ids, positions, select)
-                output, seconds = timed(lambda: computing.run(inputs))
+                output, seconds = timed(lambda: computing.run(inputs, are_copies=inputs is not passed))
+                if passed is not None:
+                    computing.computed_whole(passed, inputs)
                 found = self._rows.settled(packed, found, output, positions)
                 if found is not None:
                     break

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import _native
-from ..batch.same import are_same
+from ..batch.same import are_same, have_same_bytes
 from ..batch.split import Inputs
 from ..errors import InvalidBatchError, InvalidWeightsError, ModuleViolationError
 from ..identity.adapters import adapters
@@ -51,6 +51,8 @@ class Computing:
         self._first: tuple[dict[str, Any], str, torch.Tensor] | None = None
         #: Whether `forward` has written into an input, such as a ReLU in place: it then gets copies, so that those of the caller stay.
         self._writes_inputs = False
+        #: How many whole batches of plain tensors were computed.
+        self._whole = 0
 
     def copied(self, module: torch.nn.Module) -> Computing:
         """The same for a copy of the module.
@@ -84,8 +86,18 @@ class Computing:
 
     @property
     def leaves_inputs(self) -> bool:
-        """Whether batches were computed, `forward` has written into none of their inputs, and no sample is computed again."""
-        return self.checks.is_independent and not self.recheck and not self._writes_inputs and self._has_shown_gradients
+        """Whether the next whole batch may be passed on without a copy: batches were computed, `forward` was not seen to write into an input, and no
+        sample is computed again. Some batches get copies all the same, which :meth:`computed_whole` compares: the first two, the 4th, the 8th and so on."""
+        is_compared = self._whole & (self._whole + 1) == 0
+        is_known = self.checks.is_independent and not self.recheck and self._has_shown_gradients
+        return is_known and not self._writes_inputs and not is_compared
+
+    def computed_whole(self, passed: Inputs, used: Inputs) -> None:
+        """Compares the inputs that were passed with those that `forward` got, if these are copies: `forward` may have written into them through numpy,
+        `data`, DLPack or in the mode of inference, which tensors do not count."""
+        self._whole += 1
+        if used is not passed and not self._writes_inputs:
+            self._writes_inputs = not have_same_bytes(passed, used)
 
     @property
     def conditions(self) -> str:
@@ -100,22 +112,34 @@ class Computing:
             self._attestation = os.getpid(), _native.Attestation(self.watch.attest)
         return self._attestation[1]
 
-    def run(self, inputs: Inputs) -> Any:
+    def run(self, inputs: Inputs, are_copies: bool = True) -> Any:
         """The output of the module, which is frozen before and after."""
         twice = sorted(inputs.kwargs.keys() & self.shared.keys())
         if twice:
             raise InvalidBatchError(f"argument `{twice[0]}` is one that all samples share, by `shared=`; do not pass it again")
         self.check()
         written = _versions(inputs)
-        with torch.set_grad_enabled(not self._has_shown_gradients):
-            # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
-            output = self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
+        try:
+            with torch.set_grad_enabled(not self._has_shown_gradients):
+                # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
+                output = self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
+        finally:
+            # It may have written before it failed.
+            if not self._writes_inputs and _versions(inputs) != written:
+                self._writes_inputs = True
+                if not are_copies:
+                    self._warn_of_changed_inputs()
         self.check(has_run=True)
-        self._writes_inputs = self._writes_inputs or _versions(inputs) != written
         if not self._has_shown_gradients:
             self._refuse_gradients(output, inputs)
             self._has_shown_gradients = True
         return output
+
+    def _warn_of_changed_inputs(self) -> None:
+        warn(
+            f"module `{self.name}`: `forward` wrote into an input for the first time, after {self._whole} batches into which it did not, so the tensors of this "
+            "batch have changed in the caller; its later batches are copied. Do not use these tensors again, and make `forward` write into none of its inputs"
+        )
 
     def _refuse_gradients(self, output: Any, inputs: Inputs) -> None:
         if any(tensor.requires_grad for tensor in _tensors([inputs.args, inputs.kwargs, self.shared])):

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..engine import ids as keys
 from ..errors import InvalidBatchError, LoaderError
+from ..runtime.locks import ProcessLock
 from .sequence import Sequence
 
 #: The first bytes of a Parquet file.
@@ -44,6 +45,7 @@ class Column(Sequence):
         self._ends = list(itertools.accumulate(sizes))
         #: The part that was read last.
         self._read: tuple[int, Any] | None = None
+        self._reading = ProcessLock()
 
     def _named(self, names: list[str], name: str | None) -> str:
         if name is None and _COLUMN not in names and len(names) == 1:
@@ -72,7 +74,10 @@ class Column(Sequence):
     def _part(self, part: int) -> Any:
         import pyarrow
 
-        if self._read is None or self._read[0] != part:
+        # Several threads may read, and a file of pyarrow is one for one of them at a time.
+        with self._reading:
+            if self._read is not None and self._read[0] == part:
+                return self._read[1]
             try:
                 if self._parquet is not None:
                     read = self._parquet.read_row_group(part, columns=[self._name]).column(0)
@@ -81,4 +86,4 @@ class Column(Sequence):
             except (OSError, pyarrow.ArrowException) as error:
                 raise LoaderError(f"cannot read ids from {self._path}: {error}") from error
             self._read = (part, read)
-        return self._read[1]
+            return read

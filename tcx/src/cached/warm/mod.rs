@@ -223,7 +223,7 @@ pub struct Warming<'a, M> {
 }
 
 impl<M: CachedModule> Warming<'_, M> {
-    /// How many threads load (1).
+    /// How many threads load (1), at most 1,024: more are an error of [`run`](Self::run).
     pub fn workers(mut self, threads: usize) -> Self {
         self.workers = threads.max(1);
         self
@@ -254,11 +254,19 @@ impl<M: CachedModule> Warming<'_, M> {
     where
         M::Input: Send,
     {
+        self.check()?;
         let Self { view, workers, stop, sharing: _ } = self;
         let cached = view.cached();
         cached.warm_with(ids, view.number(), &stop, |batches, progress| {
             ahead(cached, workers, batches, progress, |places| load(Missing::new(ids, places)))
         })
+    }
+}
+
+impl<M: CachedModule> Warming<'_, M> {
+    /// Refuses settings that make no sense.
+    fn check(&self) -> Result<()> {
+        pipeline::check_threads("workers", self.workers).map_err(|error| error.in_module(M::ID))
     }
 }
 

@@ -223,3 +223,47 @@ fn an_object_is_the_type_behind_it() {
     );
     assert_ne!(lines(&Holder { nets: vec![one] }), lines(&Holder { nets: vec![other] }));
 }
+
+#[crate::cached_module(id = "borrowed_fields_with_cfg_v1", key = i64)]
+struct Borrowed<'a> {
+    size: i64,
+    #[cfg(test)]
+    name: &'a str,
+    #[cfg(not(test))]
+    gone: Absent,
+    #[cfg(not(test))]
+    #[tcx(assume_stateless)]
+    gone_too: Absent,
+}
+
+#[crate::cached_module(id = "fields_with_cfg_v1", key = i64)]
+struct Owned {
+    #[cfg(not(test))]
+    gone: Absent,
+    size: i64,
+}
+
+impl crate::Extractor for Borrowed<'_> {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> crate::Result<Vec<i64>> {
+        Ok(inputs.clone())
+    }
+}
+
+impl crate::Extractor for Owned {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> crate::Result<Vec<i64>> {
+        Ok(inputs.clone())
+    }
+}
+
+#[test]
+fn fields_that_the_compiler_leaves_out_are_no_part_of_a_module() {
+    let borrowed = Borrowed { size: 224, name: "b" };
+    assert_eq!(lines(&borrowed), "self = Borrowed\nsize = 224i64\nname = \"b\"");
+    assert_eq!(lines(&Owned { size: 224 }), "self = Owned\nsize = 224i64");
+}

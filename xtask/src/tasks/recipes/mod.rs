@@ -1,6 +1,8 @@
 //! `cargo xtask recipes`: runs the recipes of `examples/recipes` with the tools that they are for. It is no part of `test`: the
 //! Python packages of these tools are large.
 
+use tcx_test_skips::require_also;
+
 use crate::failure::Result;
 use crate::process;
 use crate::provision::{environment, toolchain};
@@ -24,6 +26,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut tests = cargo("test");
     // With the features of `cargo xtask test`, which may have built the command already.
     tests.current_dir(workspace.root()).args(ALL).args(["--test", "recipes"]);
-    tests.env("TCX_RECIPES", environments).env("TCX_REQUIRE", TOOLS.map(|(tool, _)| tool).join(","));
+    tests
+        .env("TCX_RECIPES", environments)
+        .env("TCX_REQUIRE", require_also(&TOOLS.map(|(tool, _)| tool).join(",")));
     process::run(&mut tests, "`cargo test` of the recipes")
 }

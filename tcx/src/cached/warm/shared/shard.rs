@@ -100,6 +100,7 @@ impl<M: CachedModule> Warming<'_, M> {
     where
         M::Input: Send,
     {
+        self.check()?;
         let Self { view, workers, stop, sharing } = self;
         let (cached, view) = (view.cached(), view.number());
         let mut ids: Sequence<'a, I> = ids.into();

@@ -243,6 +243,18 @@ fn modes_and_settings_that_make_no_sense_are_refused() {
     assert!(many.to_string().contains("set 1048576 or more"), "{many}");
     let short = squares.warming().expiry(Duration::ZERO).run_shared(&ids, load).unwrap_err();
     assert!(short.to_string().contains("expected 100 ms or more"), "{short}");
+    for threads in [1025, usize::MAX] {
+        let warming = || squares.warming().workers(threads).rank(Rank::new(0, 1).unwrap());
+        for refused in [
+            warming().run(&ids, load).unwrap_err(),
+            warming().run_shared(&ids, load).unwrap_err(),
+            warming().run_sharded(&ids, load).unwrap_err(),
+        ] {
+            assert_eq!(refused.kind(), ErrorKind::InvalidSettings);
+            let expected = format!("`workers` is {threads}; expected at most 1024 threads");
+            assert!(refused.to_string().contains(&expected), "{refused}");
+        }
+    }
 }
 
 #[test]
