@@ -222,10 +222,6 @@ impl Core {
     fn kill_older_than(&self, limit: u64) -> Result<()> {
         self.check()?;
         let mut live = self.live();
-        if live.changes.newest().is_none() {
-            // Nothing was stored yet, and there may be no folder.
-            return Ok(());
-        }
         let killed = self.ready_to_kill(&mut live)?.and_then(|()| {
             live.changes.kill_older_than(&*self.storage, limit).map_err(|e| self.not_written(e))
         });

@@ -1,8 +1,10 @@
 //! Invalidations by age kill every row that is old; never a young one that is in no segment with old ones.
 
+use std::collections::BTreeSet;
+
 use super::Oracle;
 use crate::sys::clock;
-use crate::testing::simulation::committed::{Age, Stored};
+use crate::testing::simulation::committed::{Age, Committed, Stored};
 use crate::testing::simulation::history::{Invalidation, Matcher, Outcome, Row};
 use crate::testing::simulation::schedule::Clock;
 
@@ -30,13 +32,27 @@ impl Oracle {
 
     /// This segment is there. Its young rows may die with old ones of it.
     pub(in super::super) fn stores(&mut self, segment: &Stored) {
+        let rows: BTreeSet<usize> = segment.rows.iter().flat_map(|row| self.left_out_for(row)).collect();
         for own in &mut self.invalidations {
             let (Matcher::OlderThan(limit), Some(change)) = (&own.matcher, own.change) else { continue };
             if segment.base < change && segment.born < clock::millis(Clock::wall(*limit)) {
-                let rows = segment.rows.iter().filter_map(|row| usize::try_from(row.value).ok());
-                own.joined.extend(rows);
+                own.joined.extend(&rows);
             }
         }
+    }
+
+    /// A row of a segment, and those that are not in it because it is: others that were sealed with it, and copies that take the place of
+    /// none.
+    fn left_out_for(&self, row: &Committed) -> Vec<usize> {
+        let Some(own) = usize::try_from(row.value).ok().and_then(|number| self.rows.get(number)) else {
+            return Vec::new();
+        };
+        let is_it = |other: &Row| {
+            (other.key, other.view) == (own.key, own.view)
+                && (other.replaces.is_none()
+                    || (other.session, other.generation) == (own.session, own.generation))
+        };
+        (0..self.rows.len()).filter(|&other| is_it(&self.rows[other])).collect()
     }
 
     /// An invalidation by age has come to its end at this time of the folder; `is_sure` says that it has seen the folder as it is.
