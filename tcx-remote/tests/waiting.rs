@@ -7,7 +7,7 @@ mod machines;
 mod support;
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use machines::{GIVES_UP, Machine, cache_at, deny_segments, segments, spec};
 use support::options;
@@ -100,6 +100,27 @@ fn rows_are_not_kept_when_too_much_waits_and_flush_says_so() {
     server.forget_planned();
     one.store().flush().unwrap();
     assert_eq!(Machine::new(&server).values(&[1, 2, 3]), [Some(10), Some(20), Some(30)]);
+}
+
+/// No listing shows them to the machine that invalidates.
+#[test]
+fn rows_that_wait_die_by_an_invalidation_of_what_is_as_old() {
+    let server = Server::start();
+    let (one, other) = (Machine::new(&server), Machine::new(&server));
+    one.compute(&[1], 10);
+    one.store().flush().unwrap();
+    deny_segments(&server);
+    one.compute(&[2], 20);
+    one.store().flush_local().unwrap();
+    other.store().invalidate_older_than(SystemTime::now() + Duration::from_millis(1)).unwrap();
+    assert_eq!(segments(&server), 1);
+    server.forget_planned();
+    one.store().flush().unwrap();
+    one.compute(&[3], 30);
+    one.store().flush().unwrap();
+    for machine in [&one, &other, &Machine::new(&server)] {
+        assert_eq!(machine.refreshed(&[1, 2, 3]), [None, None, Some(30)]);
+    }
 }
 
 #[test]

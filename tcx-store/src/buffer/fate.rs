@@ -128,17 +128,25 @@ impl Fate {
         self.superseded.clear();
     }
 
-    /// Whether tombstones kill the row, whose key is at `position`.
-    pub(crate) fn kill_row(&self, tombstones: &Tombstones, keys: &Keys, position: usize) -> bool {
-        self.seen.kill_row(tombstones, self.number, keys, position)
+    /// Whether tombstones kill a row of this batch, whose key is at `position`.
+    pub(crate) fn kill_row(
+        &self,
+        tombstones: &Tombstones,
+        batch: &RowBatch,
+        keys: &Keys,
+        position: usize,
+    ) -> bool {
+        tombstones.kill_by_age(self.number, batch.born)
+            || self.seen.kill_row(tombstones, self.number, keys, position)
     }
 
     /// Compares the rows with all tombstones up to `newest`; returns how many have died.
     fn advance(&mut self, batch: &RowBatch, tombstones: &Tombstones, newest: u64) -> usize {
         let mut died = 0;
-        if self.seen.may_kill(tombstones, self.number) {
+        let is_too_old = tombstones.kill_by_age(self.number, batch.born);
+        if is_too_old || self.seen.may_kill(tombstones, self.number) {
             for row in 0..batch.rows() {
-                if !self.is_killed(row) && self.kill_row(tombstones, &batch.keys, row) {
+                if !self.is_killed(row) && self.kill_row(tombstones, batch, &batch.keys, row) {
                     died += usize::from(!self.is_dead(row));
                     self.kill(row, batch.rows());
                     let own = (&batch.keys, &*self.uncertain);

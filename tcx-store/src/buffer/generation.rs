@@ -249,7 +249,7 @@ impl Generations {
             let is_alive = |row: &usize| {
                 (batch.refused().is_none() || fate.has_sealed(*row))
                     && !fate.is_killed(*row)
-                    && !fate.kill_row(tombstones, &batch.keys, *row)
+                    && !fate.kill_row(tombstones, batch, &batch.keys, *row)
             };
             (batch.clone(), (0..batch.rows()).filter(is_alive).collect())
         });
@@ -397,7 +397,7 @@ impl Wanted<'_> {
             (batch.refused().is_none() || fate.has_sealed(row as usize))
                 && batch.born >= self.oldest_kept
                 && !fate.is_killed(row as usize)
-                && !fate.kill_row(self.tombstones, self.keys, position)
+                && !fate.kill_row(self.tombstones, batch, self.keys, position)
         });
         places.map(|(number, row)| (&generation.batches[number as usize], &fates[number as usize], row))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::encode;
 use super::known::{KnownChanges, Read};
 use super::known_tombstones::Tombstones;
-use super::new_tombstone::{Doomed, DoomedRow};
+use super::new_tombstone::Doomed;
 use super::pending::Attempt;
 use super::read::Doubt;
 use super::same::{Compared, listed};
@@ -57,17 +57,12 @@ impl KnownChanges {
         self.make_durable(storage)
     }
 
-    /// Makes the keys of these rows dead by the next change, but not those of which each row is dead by then: what has replaced them is
-    /// alive. What cannot be written is not honoured: by the time it could be, the rows may be replaced.
-    pub(crate) fn kill_rows(&mut self, storage: &dyn Storage, rows: &[DoomedRow]) -> io::Result<()> {
-        let oldest = rows.iter().map(|row| row.number).min().unwrap_or(u64::MAX);
-        if let Some(unread) = self.unread_after(oldest) {
-            // It may have replaced them.
-            return Err(cannot_be_read(unread));
-        }
+    /// Makes dead what was computed before this time, in milliseconds since 1970. What cannot be written is not honoured: by the time it
+    /// could be, other rows may be older.
+    pub(crate) fn kill_older_than(&mut self, storage: &dyn Storage, before: u64) -> io::Result<()> {
         self.write_pending(storage)?;
-        let number = self.create(storage, &Attempt::new(), |tombstones, _| tombstones.alive_of(rows))?;
-        // Values that are put while this is written are younger, and the change kills them: `flush` reports them as those that other
+        let number = self.create(storage, &Attempt::new(), |_, _| Some(Doomed::OlderThan(before)))?;
+        // Values that are put while this is written may be as old, by a clock that was set back: `flush` reports them as those that other
         // processes invalidate.
         if let Some(number) = number {
             self.tombstones.own.remove(number);

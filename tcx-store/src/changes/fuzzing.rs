@@ -40,7 +40,7 @@ pub(crate) fn identity(payload: &[u8]) {
 
 /// The payload of a tombstone, and of merged ones.
 pub(crate) fn tombstones(payload: &[u8]) {
-    for kind in [KIND_TOMBSTONE, KIND_MERGED, KIND_TOMBSTONE_OF_VIEWS, KIND_MERGED_OF_VIEWS] {
+    for kind in KINDS.into_iter().filter(|kind| *kind != KIND_IDENTITY) {
         use_table(NUMBER, encode(NUMBER, kind, NONCE, payload));
     }
 }

@@ -97,16 +97,21 @@ impl KnownChanges {
         self.next.checked_sub(1)
     }
 
-    /// Whether the rows of a segment may be served: its changes are read, and none kills them all.
-    pub(crate) fn serves(&self, needs: Needs) -> bool {
+    /// Whether the rows of a segment may be served, the oldest of which was computed at this time: its changes are read, and none kills
+    /// them all.
+    pub(crate) fn serves(&self, needs: Needs, born: u64) -> bool {
         self.newest().is_some_and(|newest| needs.base <= newest)
             && needs.base >= self.tombstones.floor
+            && !self.tombstones.kill_by_age(needs.base, born)
             && self.committed(needs) == Some(true)
     }
 
     /// Whether only a change that cannot be found or read keeps the rows of a segment from being served.
-    pub(crate) fn may_serve_later(&self, needs: Needs) -> bool {
-        !self.serves(needs) && needs.base >= self.tombstones.all() && self.committed(needs) != Some(false)
+    pub(crate) fn may_serve_later(&self, needs: Needs, born: u64) -> bool {
+        !self.serves(needs, born)
+            && needs.base >= self.tombstones.all()
+            && !self.tombstones.kill_by_age(needs.base, born)
+            && self.committed(needs) != Some(false)
     }
 
     /// Whether the change exists that commits a segment. `None` if that is not known: its number was not given yet, or its nonce cannot

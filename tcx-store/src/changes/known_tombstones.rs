@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::new_tombstone::{Doomed, DoomedRow};
+use super::ages::{Age, distinct, kill};
 use super::numbers::ChangeNumbers;
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable};
@@ -23,6 +23,8 @@ pub(crate) struct Tombstones {
     pub(super) tables: Vec<Arc<TombstoneTable>>,
     /// Those that could not be written yet, with number [`u64::MAX`]: what they name is dead here and now.
     pub(super) pending: Vec<Arc<Pending>>,
+    /// What was computed before a time is dead by these.
+    ages: Arc<[Age]>,
     /// Another one whenever any of these changes; 0 as long as there are none. [`newest`](Self::newest) is not: an unreadable change
     /// has the same number once it is read, and all that could not be written have one.
     state: u64,
@@ -94,13 +96,10 @@ impl Tombstones {
         self.numbers_for(HashedKey::new(key, view), |_| true).next().unwrap_or(0).max(self.all()) > number
     }
 
-    /// The keys of these rows, without those of which each row is surely dead; `None` if all are.
-    pub(super) fn alive_of(&self, rows: &[DoomedRow]) -> Option<Doomed> {
-        let alive = rows.iter().filter(|row| !self.surely_kill(row.number, &row.key, row.view));
-        let mut keys: Vec<_> = alive.map(|row| row.key.clone()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        (!keys.is_empty()).then_some(Doomed::Keys(keys))
+    /// Whether rows with this number, the oldest of which was computed at this time, are dead whatever their keys: those before them were
+    /// invalidated by their age.
+    pub(crate) fn kill_by_age(&self, number: u64, born: u64) -> bool {
+        kill(&self.ages, number, born)
     }
 
     /// Whether the row of the key at `position` with this number is dead.
@@ -161,6 +160,7 @@ impl Tombstones {
     pub(super) fn count(&mut self) {
         self.state = STATES.fetch_add(1, Ordering::Relaxed) + 1;
         let of_tables = self.tables.iter().map(|table| table.newest).max().unwrap_or(0);
+        self.ages = distinct(self.tables.iter().flat_map(|table| table.ages.iter().copied())).into();
         self.newest = if self.pending.is_empty() { of_tables.max(self.floor) } else { u64::MAX };
     }
 

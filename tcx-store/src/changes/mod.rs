@@ -1,5 +1,6 @@
 //! The numbered changes of a module: immutable records, created only where their number is free.
 
+mod ages;
 mod check;
 mod create;
 #[cfg(any(test, fuzzing))]
@@ -25,7 +26,7 @@ pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges, Needs, Shown};
 pub(crate) use known_tombstones::Tombstones;
 pub(crate) use merge::MergePlan;
-pub(crate) use new_tombstone::{Doomed, DoomedRow};
+pub(crate) use new_tombstone::Doomed;
 pub(crate) use numbers::ChangeNumbers;
 pub(crate) use pending::{Attempt, Seen};
 pub(crate) use read::{is_of_another_version, map as map_change};
@@ -59,8 +60,19 @@ const KIND_MERGED: u32 = 2;
 /// The two with entries that name a key in one view. A program that does not know them kills everything older.
 const KIND_TOMBSTONE_OF_VIEWS: u32 = 3;
 const KIND_MERGED_OF_VIEWS: u32 = 4;
-const KINDS: [u32; 5] =
-    [KIND_IDENTITY, KIND_TOMBSTONE, KIND_MERGED, KIND_TOMBSTONE_OF_VIEWS, KIND_MERGED_OF_VIEWS];
+/// The two before whose tables stand times: what was computed before such a time is dead. The second may have entries of one view, too. A
+/// program that does not know them kills everything older.
+const KIND_TOMBSTONE_OF_AGE: u32 = 5;
+const KIND_MERGED_OF_AGES: u32 = 6;
+const KINDS: [u32; 7] = [
+    KIND_IDENTITY,
+    KIND_TOMBSTONE,
+    KIND_MERGED,
+    KIND_TOMBSTONE_OF_VIEWS,
+    KIND_MERGED_OF_VIEWS,
+    KIND_TOMBSTONE_OF_AGE,
+    KIND_MERGED_OF_AGES,
+];
 
 /// The bytes before a payload of `payload` bytes.
 fn header(number: u64, kind: u32, nonce: Random, payload: u64) -> Vec<u8> {

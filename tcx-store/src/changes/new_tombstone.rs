@@ -5,13 +5,14 @@ use std::io::{self, Write};
 use std::iter::Peekable;
 use std::sync::Arc;
 
+use super::ages::{Age, ages_bytes, distinct};
 use super::table::{
     ENTRY, Entry, Named, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
     view_hash,
 };
 use super::{
-    HEADER, KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS,
-    header as change_header, most_bytes,
+    HEADER, KIND_MERGED, KIND_MERGED_OF_AGES, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_AGE,
+    KIND_TOMBSTONE_OF_VIEWS, header as change_header, most_bytes,
 };
 use crate::sys::bytes::Random;
 use crate::sys::checksum::ChecksummedWriter;
@@ -25,23 +26,20 @@ pub(crate) enum Doomed {
     Views(Vec<(Box<[u8]>, u32)>),
     /// Every key that begins so.
     Prefix(Box<[u8]>),
+    /// What was computed before this time, in milliseconds since 1970.
+    OlderThan(u64),
     /// Every key.
     All,
-}
-
-/// A row that is to be dead with all others of its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DoomedRow {
-    pub(crate) key: Box<[u8]>,
-    pub(crate) view: u32,
-    /// The number that tombstones are compared with; [`u64::MAX`] if they are not.
-    pub(crate) number: u64,
 }
 
 impl Doomed {
     /// The kind of a change with this payload.
     pub(super) fn kind(&self) -> u32 {
-        if matches!(self, Self::Views(_)) { KIND_TOMBSTONE_OF_VIEWS } else { KIND_TOMBSTONE }
+        match self {
+            Self::Views(_) => KIND_TOMBSTONE_OF_VIEWS,
+            Self::OlderThan(_) => KIND_TOMBSTONE_OF_AGE,
+            Self::Keys(_) | Self::Prefix(_) | Self::All => KIND_TOMBSTONE,
+        }
     }
 
     /// What makes it too large for one change, if anything does: no reader would accept it.
@@ -50,7 +48,7 @@ impl Doomed {
             Self::Keys(keys) => (keys.len(), keys.iter().map(|key| key.len()).sum::<usize>()),
             Self::Views(rows) => (rows.len(), rows.iter().map(|(key, _)| key.len() + size_of::<u32>()).sum()),
             Self::Prefix(prefix) => (1, prefix.len() + size_of::<u16>()),
-            Self::All => (0, 0),
+            Self::OlderThan(_) | Self::All => (0, 0),
         };
         let bytes = bytes
             + names * (ENTRY + size_of::<u16>())
@@ -74,11 +72,19 @@ impl Doomed {
                 views.map(|(hash, named, key)| entry(hash, named, key)).collect()
             }
             Self::Prefix(prefix) => vec![entry(prefix_hash(prefix), Named::Prefix, &**prefix)],
+            Self::OlderThan(before) => return of_age(number, *before),
             Self::All => Vec::new(),
         };
         let all = if *self == Self::All { number } else { 0 };
         payload_of(number, all, entries)
     }
+}
+
+/// The payload of a change that kills what was computed before a time. Its table is empty: no key has to be looked up in it.
+fn of_age(number: u64, before: u64) -> Vec<u8> {
+    let mut out = ages_bytes(&[Age { number, before }]);
+    out.extend(header(0, 0, 0, &[]));
+    out
 }
 
 /// The payload of a change that kills everything before `all`, if that is not 0, and what these entries name.
@@ -108,6 +114,8 @@ pub(super) fn write_merged(
 ) -> io::Result<()> {
     let all = tables.iter().map(|table| table.all).max().unwrap_or(0);
     let newest = tables.iter().map(|table| table.newest).max().unwrap_or(0);
+    let ages = tables.iter().flat_map(|table| table.ages.iter().copied()).filter(|age| age.number > all);
+    let ages = distinct(ages);
     let (mut len, mut names, mut lengths) = (0, 0, Vec::new());
     let mut kind = KIND_MERGED;
     for entry in Merge::new(tables, all) {
@@ -122,7 +130,11 @@ pub(super) fn write_merged(
             lengths.insert(at, entry.name.len() as u16);
         }
     }
-    let header = header(all, newest, len, &lengths);
+    let mut header = header(all, newest, len, &lengths);
+    if !ages.is_empty() {
+        kind = KIND_MERGED_OF_AGES;
+        header.splice(..0, ages_bytes(&ages));
+    }
     let payload = header.len() as u64 + len * ENTRY as u64 + names;
     let mut out = ChecksummedWriter::new(io::BufWriter::with_capacity(1 << 16, out));
     out.write_all(&change_header(number, kind, instance, payload))?;

@@ -6,7 +6,11 @@
 
 use std::ops::Deref;
 
-use super::{Change, KIND_MERGED, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_VIEWS, decode};
+use super::ages::{Age, split_ages};
+use super::{
+    Change, KIND_MERGED, KIND_MERGED_OF_AGES, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_AGE,
+    KIND_TOMBSTONE_OF_VIEWS, decode,
+};
 use crate::schema::key::{KeyHash, KeySeed};
 use crate::sys::bytes::{Cursor, Random, u64_at};
 use crate::sys::mmap::Mapped;
@@ -108,6 +112,8 @@ pub(crate) struct TombstoneTable {
     pub(super) all: u64,
     /// The newest number of any entry or of `all`.
     pub(super) newest: u64,
+    /// The times before which what was computed is dead.
+    pub(super) ages: Vec<Age>,
     /// The lengths that prefixes have, ascending.
     lengths: Vec<u16>,
     /// Whether entries may name a key in one view.
@@ -129,10 +135,17 @@ impl TombstoneTable {
             KIND_TOMBSTONE => (false, false),
             KIND_MERGED => (true, false),
             KIND_TOMBSTONE_OF_VIEWS => (false, true),
-            KIND_MERGED_OF_VIEWS => (true, true),
+            KIND_MERGED_OF_VIEWS | KIND_MERGED_OF_AGES => (true, true),
+            KIND_TOMBSTONE_OF_AGE => (false, false),
             _ => return Err(format!("its kind is {kind}, which this program does not know")),
         };
         let merged_in = is_merged.then_some(nonce);
+        let (ages, payload) = match kind {
+            KIND_TOMBSTONE_OF_AGE | KIND_MERGED_OF_AGES => {
+                split_ages(payload).ok_or("its times are malformed")?
+            }
+            _ => (Vec::new(), payload),
+        };
         let start = payload.as_ptr() as usize - bytes.as_ptr() as usize;
         let header = read_header(payload).ok_or("its table is malformed")?;
         let table = Self {
@@ -141,6 +154,7 @@ impl TombstoneTable {
             merged_in,
             all: header.all,
             newest: header.newest,
+            ages,
             lengths: header.lengths,
             is_of_views,
             len: header.len,
@@ -148,7 +162,7 @@ impl TombstoneTable {
             names: start + header.names,
             bytes,
         };
-        if table.newest > number || table.all > number {
+        if table.newest > number || table.all > number || table.ages.iter().any(|age| age.number > number) {
             return Err("it names a newer change".to_owned());
         }
         match (0..table.len).find(|&at| !table.is_sound(at)) {

@@ -355,7 +355,8 @@ impl Live {
         let replaced = self.segments.replaced(&self.changes);
         let mut waiting = self.segments.usable();
         waiting.retain(|segment| {
-            self.changes.may_serve_later(segment.needs()) && !replaced.contains(&segment.name())
+            self.changes.may_serve_later(segment.needs(), segment.born())
+                && !replaced.contains(&segment.name())
         });
         waiting
     }

@@ -261,7 +261,9 @@ impl SegmentSet {
         let mut replacing = self.usable();
         replacing.retain(|segment| {
             // None of these has to be committed: what is joined is.
-            !segment.inputs().is_empty() && changes.newest().is_some_and(|newest| segment.base() <= newest)
+            !segment.inputs().is_empty()
+                && changes.newest().is_some_and(|newest| segment.base() <= newest)
+                && !changes.tombstones().kill_by_age(segment.base(), segment.born())
         });
         replacing.retain(|segment| {
             let is_here = |input: &SegmentName| matches!(self.known.get(input), Some(State::Usable(_)));
@@ -315,7 +317,8 @@ impl SegmentSet {
         changes: &KnownChanges,
         replaced: &HashSet<SegmentName>,
     ) -> HashMap<SegmentName, Arc<Segment>> {
-        let usable = self.usable().into_iter().filter(|segment| changes.serves(segment.needs()));
+        let usable = self.usable().into_iter();
+        let usable = usable.filter(|segment| changes.serves(segment.needs(), segment.born()));
         usable.map(|segment| (segment.name(), segment)).filter(|(name, _)| !replaced.contains(name)).collect()
     }
 

@@ -191,6 +191,9 @@ impl Segment {
 
     /// How many rows are dead. Counted once for each state of the tombstones.
     pub(crate) fn dead_rows(&self, tombstones: &Tombstones) -> usize {
+        if tombstones.kill_by_age(self.base, self.born) {
+            return self.rows;
+        }
         if !tombstones.may_kill(self.base) {
             return 0;
         }

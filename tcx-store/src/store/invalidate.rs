@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::changes::{Attempt, Doomed, DoomedRow};
+use crate::changes::{Attempt, Doomed};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
@@ -104,15 +104,30 @@ impl Store {
         seen
     }
 
-    /// Invalidates the rows that were computed before `time`, and with each of them the rows of its key in other views. The age of a row is
-    /// that of the oldest row in its segment. Rows that wait to be written are written first, since some of them may take the place of
-    /// older ones. Rows that take the place of older ones during the call stay, or the [`flush`](Self::flush) that is to write them
-    /// returns an error.
+    /// Invalidates the rows that were computed before `time`, also those that this process cannot see: rows that another one has not
+    /// written yet, and segments that wait on another machine or are joined at the moment. The age of a row is that of the oldest row in
+    /// its segment. Rows that wait to be written here are written first.
+    ///
+    /// ```
+    /// # use std::time::{Duration, SystemTime};
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// let mut rows = store.lookup(Keys::ints([1, 2], 0))?;
+    /// store.insert(&mut rows, &[0, 1], vec![Column::dense(&[10, 20])])?;
+    /// store.invalidate_older_than(SystemTime::now() - Duration::from_hours(1))?;
+    /// assert_eq!(store.lookup(rows.keys().clone())?.missing(), 0);
+    /// store.invalidate_older_than(SystemTime::now() + Duration::from_secs(1))?;
+    /// assert_eq!(store.lookup(rows.keys().clone())?.missing(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`invalidate_where`](Self::invalidate_where) and [`flush`](Self::flush). Also returns an error while a change cannot be read that
-    /// may have replaced rows. If the invalidation cannot be written, it has no effect in this process either: call this again.
+    /// Returns an error if the folder cannot be listed or is gone, if the store is read-only, or if the rows or the change cannot be
+    /// written. If the invalidation cannot be written, it has no effect in this process either: call this again.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let writer = self.writer()?;
         writer.flush(false)?;
@@ -121,23 +136,10 @@ impl Store {
         invalidated
     }
 
-    /// Invalidates what is stored and was computed before this time, in milliseconds since 1970.
+    /// Invalidates what was computed before this time, in milliseconds since 1970.
     pub(crate) fn invalidate_stored_before(&self, limit: u64) -> Result<()> {
         self.list_all()?;
-        let newest = self.core.live().changes.newest().unwrap_or_default();
-        let mut rows = Vec::new();
-        let seen = self.core.each_key(Reach::There, |StoredRow { key, view, number, born, is_served }| {
-            // A row that waits for a change of a number that was not given is not there for others either, and may never be.
-            if born < limit && (is_served || number <= newest) {
-                rows.push(DoomedRow { key: key.into(), view, number });
-            }
-        });
-        // What was seen is dead all the same.
-        if rows.is_empty() {
-            self.keep_gone()?;
-        }
-        self.core.kill_rows(&rows)?;
-        seen
+        self.core.kill_older_than(limit)
     }
 
     /// The positions of the keys that have been invalidated at some time, ascending; they may have been computed again since.
@@ -193,12 +195,6 @@ pub(crate) enum Reach {
 pub(crate) struct StoredRow<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) view: u32,
-    /// The number that tombstones are compared with; [`u64::MAX`] while it waits to be written.
-    pub(crate) number: u64,
-    /// When it was computed, in milliseconds since 1970.
-    pub(crate) born: u64,
-    /// Whether this process serves it.
-    pub(crate) is_served: bool,
 }
 
 impl Core {
@@ -222,16 +218,13 @@ impl Core {
         killed
     }
 
-    /// Makes the keys of these rows dead, but those of which each row is dead by then.
-    fn kill_rows(&self, rows: &[DoomedRow]) -> Result<()> {
-        if rows.is_empty() {
-            return self.write_invalidations();
-        }
+    /// Makes dead what was computed before this time, in milliseconds since 1970.
+    fn kill_older_than(&self, limit: u64) -> Result<()> {
         self.check()?;
         let mut live = self.live();
-        let killed = self
-            .ready_to_kill(&mut live)?
-            .and_then(|()| live.changes.kill_rows(&*self.storage, rows).map_err(|e| self.not_written(e)));
+        let killed = self.ready_to_kill(&mut live)?.and_then(|()| {
+            live.changes.kill_older_than(&*self.storage, limit).map_err(|e| self.not_written(e))
+        });
         self.install(&mut live);
         killed
     }
@@ -339,9 +332,8 @@ impl Core {
                     tombstones.surely_kill(base, key, view)
                 }
             };
-            let (number, born) = (segment.base(), segment.born());
             keys.filter(|(key, view)| !is_dead(key, *view))
-                .for_each(|(key, view)| see(StoredRow { key: &key, view, number, born, is_served }));
+                .for_each(|(key, view)| see(StoredRow { key: &key, view }));
             if segment.failures() > failures
                 || is_damaged && is_served && reach == Reach::There && self.doubts(segment)
             {
@@ -351,7 +343,7 @@ impl Core {
         for (batch, rows) in &buffered {
             for &row in rows {
                 let (key, view) = (batch.keys.key(row), batch.keys.view());
-                see(StoredRow { key, view, number: u64::MAX, born: batch.born, is_served: true });
+                see(StoredRow { key, view });
             }
         }
         first_unread.map_or(Ok(()), |name| Err(unread(name)))

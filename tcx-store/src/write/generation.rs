@@ -88,7 +88,10 @@ impl Others {
     fn are(&self, rows: &Rows, instance: Random, generation: &Generation, tombstones: &Tombstones) -> bool {
         let is_killed = |(batch, ranges): (&Arc<RowBatch>, &Vec<Range<usize>>)| {
             let mut rows = ranges.iter().cloned().flatten();
-            rows.any(|row| tombstones.kill_row(self.base, &batch.keys, row))
+            rows.any(|row| {
+                tombstones.kill_by_age(self.base, batch.born)
+                    || tombstones.kill_row(self.base, &batch.keys, row)
+            })
         };
         self.rows == *rows && self.instance == instance && !generation.batches.iter().zip(rows).any(is_killed)
     }

@@ -80,12 +80,13 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.writable()?.invalidate_where(is_doomed)?)
     }
 
-    /// Invalidates the rows that were computed before `time`, and with each of them the rows of the sample in other views. The age of a
-    /// row is that of the oldest row in its file. Rows that wait to be written are written first.
+    /// Invalidates the rows that were computed before `time`, also those that another process has not written yet, or that wait on
+    /// another machine to be sent. The age of a row is that of the oldest row in its file. Rows that wait to be written here are written
+    /// first.
     ///
     /// # Errors
     ///
-    /// As all of them, and as [`flush`](Self::flush). Also returns an error if the directory cannot be listed or is gone, or if a file in it cannot be read.
+    /// As all of them, and as [`flush`](Self::flush). Also returns an error if the directory cannot be listed or is gone. If the invalidation cannot be written, it has no effect in this process either: call this again.
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         Ok(self.writable()?.invalidate_older_than(time)?)
     }

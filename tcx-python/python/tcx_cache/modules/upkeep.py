@@ -87,8 +87,8 @@ class Upkeep:
         self._rows.changed().invalidate_all()
 
     def invalidate_older_than(self, time: datetime.datetime | datetime.timedelta) -> None:
-        """Invalidates the rows that were computed before this time, or longer ago than this. The age of a row is that of the oldest row in its
-        segment. A time without a time zone is local."""
+        """Invalidates the rows that were computed before this time, or longer ago than this, also those that other processes have not written
+        yet. The age of a row is that of the oldest row in its segment. A time without a time zone is local."""
         if isinstance(time, datetime.timedelta):
             time = datetime.datetime.now(datetime.timezone.utc) - time
         self._rows.changed().invalidate_older_than(max(time.timestamp(), 0.0))

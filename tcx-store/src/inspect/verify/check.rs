@@ -15,6 +15,7 @@ use crate::schema::key::{KeyHash, KeySeed};
 use crate::segment::{Segment, Verdict};
 use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
+use crate::sys::bytes::Random;
 use crate::sys::mmap::Mapped;
 
 /// The most changes that may be missing one after the other, and are repaired.
@@ -23,6 +24,10 @@ const WIDEST_GAP: u64 = 100_000;
 /// Why a sound file behind a wider gap is left as it is.
 const INCOMPLETE: &str =
     "most of the changes before it are missing: the folder is a part of a copy; copy the rest";
+
+/// Why processes have to be told of a sound change.
+const UNTOLD: &str = "it was repaired, and the repair was interrupted before it told processes that had read the change before: they may \
+                      serve rows that count no more";
 
 /// A verification that is going on.
 pub(super) struct Check<'a> {
@@ -113,7 +118,10 @@ impl Check<'_> {
             }
             given.end = number.saturating_add(1);
         }
-        given.clone().for_each(|number| self.change(number));
+        let untold = given.clone().fold(None, |untold, number| self.change(number, untold));
+        if let Some(number) = untold {
+            self.damaged(&FileName::Change(number), DamagedFile::UntoldRepair, UNTOLD);
+        }
         for &number in changes.iter().filter(|number| !given.contains(number)) {
             self.change_behind_a_gap(number);
         }
@@ -133,7 +141,7 @@ impl Check<'_> {
             };
             self.verified.changes += 1;
             self.read(map.len());
-            match check_change(number, map) {
+            match check_change(number, map).map(|sound| sound.merged_in) {
                 Ok(Some(instance)) if instance.to_string() != self.inspection.instance() => {
                     let why = "it belongs to an earlier folder of the module".to_owned();
                     self.verified.foreign.push((name.to_string(), why));
@@ -151,16 +159,21 @@ impl Check<'_> {
         }
     }
 
-    /// Every byte of a change that was made.
-    fn change(&mut self, number: u64) {
+    /// Every byte of a change that was made. `untold` is the last one before it that was repaired, and of which none before it tells
+    /// processes. Returns the same for the next one.
+    fn change(&mut self, number: u64, untold: Option<u64>) -> Option<u64> {
         let name = FileName::Change(number);
         let map = match self.map(name) {
             File::Read(map) => map,
-            File::Unreadable => return,
-            File::WrongLength(what) => return self.damaged(&name, DamagedFile::Change, what),
+            File::Unreadable => return untold,
+            File::WrongLength(what) => {
+                self.damaged(&name, DamagedFile::Change, what);
+                return untold;
+            }
             File::Gone => {
                 let what = "it is missing, and other changes or rows depend on it";
-                return self.damaged(&name, DamagedFile::Change, what);
+                self.damaged(&name, DamagedFile::Change, what);
+                return untold;
             }
         };
         self.verified.changes += 1;
@@ -168,11 +181,20 @@ impl Check<'_> {
         if is_written_by_another_version(&map) {
             let why = "it is of another version of tcx".to_owned();
             self.verified.foreign.push((name.to_string(), why));
-            return;
+            return untold;
         }
         // Change 0 has been read: there would be no inspection without it.
-        if let (1.., Err(what)) = (number, check_change(number, map)) {
-            self.damaged(&name, DamagedFile::Change, what);
+        if number == 0 {
+            return untold;
+        }
+        match (check_change(number, map), Random::parse(&self.inspection.instance())) {
+            (Ok(sound), Some(instance)) if sound.is_repaired(instance) => Some(number),
+            (Ok(sound), Some(instance)) if sound.says_repairs(instance) => None,
+            (Ok(_), _) => untold,
+            (Err(what), _) => {
+                self.damaged(&name, DamagedFile::Change, what);
+                untold
+            }
         }
     }
 

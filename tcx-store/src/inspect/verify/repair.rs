@@ -27,7 +27,8 @@ pub(super) fn kill_before(
     repaired: &[Damage],
     merged: &BTreeMap<u64, Vec<u8>>,
 ) -> Result<()> {
-    let killing = changes(repaired).into_iter().rfind(|number| *number > 0 && !merged.contains_key(number));
+    let mut killing = changes(repaired, &[DamagedFile::Change]).into_iter();
+    let killing = killing.rfind(|number| *number > 0 && !merged.contains_key(number));
     killing.map_or(Ok(()), |killing| {
         create_after(dir, damaged, repaired, |_, number| tombstone_before(number, killing))
     })
@@ -39,9 +40,12 @@ pub(super) fn announce(dir: &Path, damaged: &[Damage], repaired: &[Damage]) -> R
     create_after(dir, damaged, repaired, news_of_repairs)
 }
 
-/// The numbers of the changes among these.
-fn changes(damage: &[Damage]) -> BTreeSet<u64> {
-    let changes = damage.iter().filter(|damage| damage.kind == DamagedFile::Change);
+/// Damage of which processes have to be told that have read the change before it.
+const TOLD: [DamagedFile; 2] = [DamagedFile::Change, DamagedFile::UntoldRepair];
+
+/// The numbers of the changes among these whose damage is of such a kind.
+fn changes(damage: &[Damage], kinds: &[DamagedFile]) -> BTreeSet<u64> {
+    let changes = damage.iter().filter(|damage| kinds.contains(&damage.kind));
     let number = |damage: &Damage| match FileName::parse(&damage.file)? {
         FileName::Change(number) => Some(number),
         _ => None,
@@ -51,7 +55,8 @@ fn changes(damage: &[Damage]) -> BTreeSet<u64> {
 
 /// What merged changes say of the damaged ones.
 pub(super) fn as_merged_say(dir: &Path, damaged: &[Damage]) -> Result<BTreeMap<u64, Vec<u8>>> {
-    let (storage, mut numbers) = (LocalStorage::new(dir.to_owned(), System), changes(damaged));
+    let storage = LocalStorage::new(dir.to_owned(), System);
+    let mut numbers = changes(damaged, &[DamagedFile::Change]);
     numbers.remove(&0);
     let Some(first) = numbers.first() else { return Ok(BTreeMap::new()) };
     let name = FileName::Change(*first).to_string();
@@ -70,8 +75,8 @@ fn create_after(
     repaired: &[Damage],
     bytes: impl Fn(Random, u64) -> Vec<u8>,
 ) -> Result<()> {
-    let last = changes(repaired).pop_last();
-    let Some(last) = last.filter(|last| changes(damaged).last() == Some(last)) else { return Ok(()) };
+    let last = changes(repaired, &TOLD).pop_last();
+    let Some(last) = last.filter(|last| changes(damaged, &TOLD).last() == Some(last)) else { return Ok(()) };
     let storage = LocalStorage::new(dir.to_owned(), System);
     let create = || -> io::Result<()> {
         let instance = instance(&storage)?;
@@ -102,6 +107,8 @@ pub(super) fn repair(dir: &Path, damage: Damage, merged: &BTreeMap<u64, Vec<u8>>
         (DamagedFile::Change, Some(FileName::Change(number @ 1..))) => {
             replace_change(&storage, number, merged.get(&number).map(Vec::as_slice)).map_err(failed)?
         }
+        // A change that comes after all others tells them.
+        (DamagedFile::UntoldRepair, _) => "processes are told of its repair",
         (DamagedFile::Segment | DamagedFile::Stray, _) => {
             move_aside(dir, &damage.file).map_err(failed)?;
             "moved into `damaged`"

@@ -69,7 +69,12 @@ impl Live {
             let is_uncommitted = || segment.as_ref().is_some_and(|segment| self.is_uncommitted(segment));
             let cause = if served.contains_key(&name) || replaced.contains(&name) || is_uncommitted() {
                 Cause::Absent
-            } else if segment.as_ref().is_some_and(|segment| !self.changes.serves(segment.needs())) {
+            } else if segment.as_ref().is_some_and(|segment| self.is_killed_by_age(segment)) {
+                Cause::Invalidated
+            } else if segment
+                .as_ref()
+                .is_some_and(|segment| !self.changes.serves(segment.needs(), segment.born()))
+            {
                 Cause::Unreadable
             } else {
                 self.segments.why_unserved(name)

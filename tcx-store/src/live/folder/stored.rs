@@ -33,7 +33,13 @@ impl Live {
             self.identity.as_ref().map(|identity| self.segments.damaged(identity)).unwrap_or_default();
         others.extend(damaged);
         others.extend(self.segments.cut(&self.changes));
+        others.retain(|segment| !self.is_killed_by_age(segment));
         Stored { served, others, unread }
+    }
+
+    /// Whether all rows of a segment are dead, because the oldest was too old when rows were invalidated by their age.
+    pub(super) fn is_killed_by_age(&self, segment: &Segment) -> bool {
+        self.changes.tombstones().kill_by_age(segment.base(), segment.born())
     }
 
     /// Makes sure that the last listing has shown the folder: one that is gone, perhaps for a while, looks as if it were empty.

@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use super::uncommitted::killed_before_the_commit;
 use crate::testing::{
-    Fault, Faulty, column, compute, go_ahead, keys, names, process, replace, seal_all, values,
+    Fault, Faulty, column, compute, go_ahead, keys, kill_z, names, process, replace, seal_all, values,
     with_operations, without_change,
 };
+use crate::upkeep::tasks::merge_changes;
 use crate::{Lookup, Losses, RecomputeSession, Store};
 
 /// Runs `other` when the first change of its process is about to get its name.
@@ -131,12 +132,73 @@ fn what_a_change_has_replaced_that_cannot_be_read_stays() {
     seal_all(&other);
     let fails = Arc::new(AtomicBool::new(true));
     let store = without_change(1, dir.path(), &fails);
-    let error = an_hour_ago(&store).unwrap_err();
-    assert!(format!("{error:#}").contains("change 1 exists but cannot be read"), "{error:#}");
-    fails.store(false, SeqCst);
-    assert_eq!(values(&process(dir.path()), &["x", "y"]), [1000, 5]);
     an_hour_ago(&store).unwrap();
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [1000, -1]);
+    fails.store(false, SeqCst);
+    store.refresh().unwrap();
+    assert_eq!(values(&store, &["x", "y"]), [1000, -1]);
+}
+
+#[test]
+fn old_rows_that_another_process_has_not_written_yet_are_invalidated_and_young_ones_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, other) = (process(dir.path()), process(dir.path()));
+    go_ahead(Duration::from_secs(1));
+    compute(&store, &["w"], 1);
+    seal_all(&store);
+    compute(&other, &["x"], 5);
+    let losses = Arc::new(Losses::new());
+    let mut rows = other.lookup_to_put(keys(&["y"]), None).unwrap();
+    assert!(other.insert_for(&losses, &mut rows, &[0], column(&[6]), None).unwrap());
+    go_ahead(Duration::from_hours(2));
+    compute(&other, &["z"], 7);
+    an_hour_ago(&store).unwrap();
+    let lost = other.flush_for(&losses).unwrap_err().to_string();
+    assert!(lost.contains("1 computed row was not kept"), "{lost}");
+    for store in [&store, &other, &process(dir.path())] {
+        assert_eq!(values(store, &["w", "x", "y", "z"]), [-1, -1, -1, 7]);
+    }
+}
+
+#[test]
+fn an_invalidation_by_age_names_no_key_and_outlives_that_its_change_is_merged_and_damaged() {
+    let dir = with_old_rows();
+    let store = process(dir.path());
+    compute(&store, &["z"], 7);
+    seal_all(&store);
+    an_hour_ago(&store).unwrap();
+    let change = dir.path().join("m_v1/change-00000000000000000001");
+    let bytes = std::fs::read(&change).unwrap();
+    assert!(bytes.len() < 150, "{} bytes", bytes.len());
+    (0..16).for_each(|_| kill_z(&store));
+    merge_changes(&store.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [-1, -1]);
+    std::fs::remove_file(&change).unwrap();
+    std::fs::write(&change, &bytes[..bytes.len() - 1]).unwrap();
+    let folder = dir.path().join("m_v1");
+    let found = crate::verify(&folder, &mut |_, _| {}).unwrap().damage;
+    assert_eq!(crate::repair(&folder, &found, &mut |_, _| {}).unwrap().len(), 1);
+    assert!(bytes.len() == std::fs::read(&change).unwrap().len(), "it says what it had said");
+    // Nothing but the repaired change says so any more.
+    std::fs::remove_file(folder.join(&names(dir.path(), "merged-")[0])).unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [-1, -1]);
+}
+
+#[test]
+fn rows_that_are_invalidated_by_their_age_are_removed_and_younger_ones_of_their_keys_stay() {
+    let dir = with_old_rows();
+    let store = process(dir.path());
+    an_hour_ago(&store).unwrap();
+    assert_eq!(values(&store, &["x", "y"]), [-1, -1]);
+    compute(&store, &["x"], 8);
+    seal_all(&store);
+    an_hour_ago(&store).unwrap();
+    store.collect(Duration::ZERO).unwrap();
+    assert_eq!(names(dir.path(), "seg-").len(), 1);
+    for store in [&store, &process(dir.path())] {
+        assert_eq!(values(store, &["x", "y"]), [8, -1]);
+    }
 }
 
 #[test]

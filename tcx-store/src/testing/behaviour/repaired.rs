@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::changes::Doomed;
 use crate::testing::{column, compute, keys, kill_z, names, process, replace, seal_all, values};
 use crate::upkeep::tasks::merge_changes;
-use crate::{RecomputeSession, Store};
+use crate::{DamagedFile, RecomputeSession, Store};
 
 fn module(dir: &Path) -> PathBuf {
     dir.join("m_v1")
@@ -150,6 +150,25 @@ fn rows_that_a_repaired_change_had_committed_are_missing_to_all_though_merged_ch
     put(&after, &["x"], 3);
     for store in [&before, &after, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [3, 1]);
+    }
+}
+
+/// The repair was killed before it had told processes of it.
+#[test]
+fn an_interrupted_repair_is_found_and_told_to_processes_that_had_read_the_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = with_a_replacement(dir.path(), 2);
+    damage(dir.path(), 1);
+    assert_eq!(repair(dir.path()), 1);
+    // The news is the last change that it has made.
+    let news = names(dir.path(), "change-").into_iter().max().unwrap();
+    fs::remove_file(module(dir.path()).join(news)).unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [-1, -1]);
+    let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
+    assert_eq!(found.iter().map(|damage| damage.kind).collect::<Vec<_>>(), [DamagedFile::UntoldRepair]);
+    assert_eq!((repair(dir.path()), repair(dir.path())), (1, 0));
+    for store in [&before, &process(dir.path())] {
+        assert_eq!(values(store, &["x", "y"]), [-1, -1]);
     }
 }
 

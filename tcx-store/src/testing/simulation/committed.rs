@@ -22,13 +22,21 @@ pub(super) struct Committed {
 }
 
 /// A segment in the folder, with its rows.
-struct Stored {
-    base: u64,
+pub(super) struct Stored {
+    pub(super) base: u64,
     /// When the oldest of its rows was computed, in milliseconds since 1970.
-    born: u64,
+    pub(super) born: u64,
     /// The nonce of the change that commits it, if it waits for one.
     commit: Option<String>,
-    rows: Vec<Committed>,
+    pub(super) rows: Vec<Committed>,
+}
+
+/// What an invalidation by age says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Age {
+    pub(super) number: u64,
+    /// In milliseconds since 1970.
+    pub(super) before: u64,
 }
 
 /// The rows that this change commits.
@@ -40,27 +48,19 @@ pub(super) fn rows_committed(folder: &State, change: &[u8]) -> Vec<Committed> {
     segments.filter(|own| own.commit.as_deref() == Some(&nonce)).flat_map(|own| own.rows).collect()
 }
 
-/// The rows of the segments, one row of which was computed before this time. Those do not count that wait for a change which has not come,
-/// or in whose place another has come. One of a version to come may be theirs.
-pub(super) fn rows_older_than(folder: &State, millis: u64) -> Vec<Committed> {
+/// The segments in the folder.
+pub(super) fn segments(folder: &State) -> Vec<Stored> {
     let files = folder.files.iter().filter(|(name, _)| name.starts_with("seg-"));
-    let old = files.filter_map(|(_, file)| segment(&file.bytes)).filter(|own| own.born < millis);
-    let number = |name: &String| name.strip_prefix("change-").or(name.strip_prefix("merged-"))?.parse().ok();
-    let newest: u64 = folder.files.keys().filter_map(number).max().unwrap_or(0);
-    let counts = |own: &Stored| match (&own.commit, folder.files.get(&format!("change-{:020}", own.base))) {
-        (None, _) => true,
-        (Some(commit), Some(change)) => {
-            is_of_a_version_to_come(&change.bytes) || nonce(&change.bytes) == *commit
-        }
-        // It is merged.
-        (Some(_), None) => own.base <= newest,
-    };
-    old.filter(counts).flat_map(|own| own.rows).collect()
+    files.filter_map(|(_, file)| segment(&file.bytes)).collect()
 }
 
-/// Whether the nonce of this change cannot be read.
-fn is_of_a_version_to_come(change: &[u8]) -> bool {
-    !change.starts_with(MAGIC)
+/// What a change says of the age of rows, if it says anything.
+pub(super) fn age(change: &[u8]) -> Option<Age> {
+    if change.len() < KIND || Bytes::new(&change[KIND..]).u32() != Some(TOMBSTONE_OF_AGE) {
+        return None;
+    }
+    let number = |at| u64_at(change, at).expect("a tombstone of the simulation is complete");
+    Some(Age { number: number(AGES + 8), before: number(AGES + 16) })
 }
 
 /// The nonce of a change, as segments write it.
@@ -72,7 +72,7 @@ fn nonce(change: &[u8]) -> String {
 }
 
 /// A segment of the simulation; `None` if it is damaged.
-fn segment(bytes: &[u8]) -> Option<Stored> {
+pub(super) fn segment(bytes: &[u8]) -> Option<Stored> {
     let reader = FileReader::try_new(Cursor::new(bytes), None).ok()?;
     let metadata = reader.custom_metadata();
     if metadata.get("tcx.format")? != "3" {
@@ -95,14 +95,14 @@ fn segment(bytes: &[u8]) -> Option<Stored> {
 }
 
 /// How a change begins, where its parts are, and the marks of an entry: see `docs/format.md`.
-const MAGIC: &[u8] = b"TCXCHG01";
 const KIND: usize = 12;
 const NONCE: usize = 24;
 const TABLE: usize = 48;
+const AGES: usize = TABLE;
 const ENTRIES: usize = TABLE + 32;
 const ENTRY: usize = 24;
-const TOMBSTONE: u32 = 1;
 const TOMBSTONE_OF_VIEWS: u32 = 3;
+const TOMBSTONE_OF_AGE: u32 = 5;
 const MARKS: u64 = 3 << 62;
 const VIEW: u64 = 1 << 62;
 
@@ -114,11 +114,6 @@ pub(super) fn rows_named(change: &[u8]) -> Vec<(String, u32)> {
         (key, view)
     };
     of_views.map(name).collect()
-}
-
-/// The keys that a tombstone names in all their views, and nothing else; nothing of any other change.
-pub(super) fn keys_named(change: &[u8]) -> Vec<String> {
-    names(change, TOMBSTONE, 0).into_iter().map(|(key, _)| key).collect()
 }
 
 /// The keys of those entries of a change of this kind that have these marks, each with the bytes behind it.

@@ -1,41 +1,47 @@
-//! What the oracle is told of a change that a process creates.
+//! What the oracle learns when a file comes to the folder.
 
-use super::committed::{Committed, keys_named, rows_committed, rows_named, rows_older_than};
+use super::committed::{Age, Committed, Stored, age, rows_committed, rows_named, segment, segments};
 use super::folder::State;
 use super::process::World;
-use super::schedule::Clock;
-use crate::sys::clock;
 
+/// A change that a process creates.
 pub(super) struct Creation {
-    /// The rows that it names in their views, and the keys that it names in all of them.
+    /// The rows that it names in their views.
     named: Vec<(String, u32)>,
-    keys: Vec<String>,
-    /// The time of the invalidation by age that it is a part of.
-    limit: Option<u64>,
-    /// What it has made count, and what was old enough by then.
+    /// What it says of the age of rows.
+    age: Option<Age>,
+    /// What it has made count, and what was stored by then.
     committed: Option<Vec<Committed>>,
-    old: Option<Vec<Committed>>,
+    stored: Option<(Age, Vec<Stored>)>,
 }
 
 impl Creation {
-    pub(super) fn new(world: &World, process: usize, change: &[u8]) -> Self {
-        let (named, keys) = (rows_named(change), keys_named(change));
-        let limit = world.oracle().age_limit(process).filter(|_| !keys.is_empty());
-        Self { named, keys, limit, committed: None, old: None }
+    pub(super) fn new(change: &[u8]) -> Self {
+        Self { named: rows_named(change), age: age(change), committed: None, stored: None }
     }
 
     /// It is about to come to this folder, which has none of its number.
     pub(super) fn happens(&mut self, folder: &State, change: &[u8]) {
         self.committed = (!self.named.is_empty()).then(|| rows_committed(folder, change));
-        self.old = self.limit.map(|millis| rows_older_than(folder, clock::millis(Clock::wall(millis))));
+        self.stored = self.age.map(|age| (age, segments(folder)));
     }
 
     pub(super) fn tell(self, world: &World, process: usize, name: &str) {
         if let Some(committed) = self.committed {
             world.oracle().replaces(process, name, &self.named, &committed);
         }
-        if let Some(old) = self.old {
-            world.oracle().ages(process, &self.keys, &old);
+        if let Some((age, stored)) = self.stored {
+            world.oracle().ages(process, age, &stored);
         }
+    }
+}
+
+/// A segment comes to the folder: rows may have been invalidated by their age.
+pub(super) fn tell_segment(world: &World, name: &str, bytes: &[u8]) {
+    if name.starts_with("seg-")
+        && world.oracle().has_aged()
+        && let Some(segment) = segment(bytes)
+    {
+        world.oracle().stores(&segment);
     }
 }

@@ -12,8 +12,7 @@ pub(super) enum Matcher {
     Prefix(&'static str),
     /// That of a key and a view: a recomputed row takes its place.
     Row(&'static str, u32),
-    /// Those that were computed before this time of the folder, in milliseconds: of those that were stored by then, every one. What else
-    /// dies with them, a tombstone of [`Keys`](Self::Keys) tells.
+    /// Those that were computed before this time of the folder, in milliseconds, and those with them in a segment.
     OlderThan(u64),
 }
 
@@ -120,6 +119,9 @@ pub(super) struct Invalidation {
     pub(super) replaced_at: Option<u64>,
     /// Whether it kills nothing, since the tombstone that commits a recomputed row was not created yet.
     pub(super) is_to_come: bool,
+    /// By age: the number of its change, once that was made, and the young rows that are in a segment with old ones.
+    pub(super) change: Option<u64>,
+    pub(super) joined: BTreeSet<usize>,
     /// The folder in which it happened, if that is certain: who opens another cannot know of it.
     pub(super) place: Option<Place>,
     /// The time of the folder when it had looked for old rows, in milliseconds: those that had expired by then may have been gone.
@@ -130,8 +132,8 @@ impl Invalidation {
     /// Whether the row is dead for a process that knows this.
     pub(super) fn kills(&self, number: usize, row: &Row) -> bool {
         if let Matcher::OlderThan(limit) = self.matcher {
-            let was_stored = row.acknowledged.is_some_and(|at| at < self.begun);
-            return was_stored && row.born < limit && row.place.is_some() && row.place == self.place;
+            let is_here = row.place.is_some() && row.place == self.place;
+            return row.looked < self.begun && row.born < limit && is_here;
         }
         // A row that waits to take the place of others gets its number later than its lookup.
         let is_late = self.makes_way_for(row) && row.acknowledged.is_none_or(|at| at >= self.begun);
@@ -145,6 +147,9 @@ impl Invalidation {
     }
 
     pub(super) fn may_kill(&self, number: usize, row: &Row) -> bool {
+        if let Matcher::OlderThan(limit) = self.matcher {
+            return row.born < limit || self.joined.contains(&number);
+        }
         !self.is_to_come && self.matcher.matches(row.key, row.view) && !self.spares.contains(&number)
     }
 }

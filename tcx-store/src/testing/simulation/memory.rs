@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::creation::Creation;
+use super::creation::{Creation, tell_segment};
 use super::doubt::Doubt;
 use super::folder::{File, State};
 use super::pieces::Pieces;
@@ -278,22 +278,25 @@ impl Draft for MemoryDraft {
 
     fn publish(self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
         let Self { storage, inode, bytes, is_synced } = *self;
-        storage.change("publish", name, |state, answered| {
+        let bytes: Arc<[u8]> = bytes.into();
+        let published = storage.change("publish", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
             }
-            let file = File { bytes: bytes.into(), synced: durable || is_synced, named: false, written: 0 };
+            let file = File { bytes: bytes.clone(), synced: durable || is_synced, named: false, written: 0 };
             state.add(name, file, storage.process, storage.world.folder.clock.millis());
             if durable && answered {
                 state.sync();
             }
             Ok(())
-        })
+        });
+        tell_segment(&storage.world, name, &bytes);
+        published
     }
 
     fn create(self: Box<Self>, name: &str) -> io::Result<bool> {
         let Self { storage, inode, bytes, .. } = *self;
-        let mut creation = Creation::new(&storage.world, storage.process, &bytes);
+        let mut creation = Creation::new(&bytes);
         let created = storage.change("create", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());

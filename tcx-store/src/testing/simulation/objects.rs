@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::creation::Creation;
+use super::creation::{Creation, tell_segment};
 use super::doubt::Doubt;
 use super::folder::{File, State};
 use super::process::World;
@@ -120,15 +120,19 @@ impl Objects {
     /// Writes an object, whatever has its key.
     pub fn put(&self, key: &str, bytes: &[u8]) -> Result<ObjectFacts, Refusal> {
         let fault = self.begin("put", key)?;
-        let mut state = self.world.folder.state();
-        self.add(&mut state, key, bytes);
-        answer(fault, facts(&state, key).ok_or(Refusal::Absent)?)
+        let written = {
+            let mut state = self.world.folder.state();
+            self.add(&mut state, key, bytes);
+            facts(&state, key).ok_or(Refusal::Absent)?
+        };
+        tell_segment(&self.world, name(key), bytes);
+        answer(fault, written)
     }
 
     /// Writes an object unless there is one of its key.
     pub fn create(&self, key: &str, bytes: &[u8]) -> Result<ObjectFacts, Refusal> {
         let fault = self.begin("create", key)?;
-        let mut creation = Creation::new(&self.world, self.process, bytes);
+        let mut creation = Creation::new(bytes);
         let created = {
             let mut state = self.world.folder.state();
             if state.files.contains_key(name(key)) {
@@ -141,6 +145,7 @@ impl Objects {
             facts(&state, key).ok_or(Refusal::Absent)?
         };
         creation.tell(&self.world, self.process, name(key));
+        tell_segment(&self.world, name(key), bytes);
         answer(fault, created)
     }
 

@@ -358,6 +358,7 @@ impl Oracle {
         let begun = self.now();
         let (outcome, spares, is_to_come, place) = (Outcome::Open, BTreeSet::new(), false, None);
         let (replaced_by, replaced_at, aged) = (None, None, None);
+        let (change, joined) = (None, BTreeSet::new());
         self.invalidations.push(Invalidation {
             matcher,
             session,
@@ -367,6 +368,8 @@ impl Oracle {
             replaced_by,
             replaced_at,
             is_to_come,
+            change,
+            joined,
             place,
             aged,
         });

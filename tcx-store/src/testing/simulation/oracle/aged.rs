@@ -1,48 +1,58 @@
-//! Invalidations by age kill every row that is old, and with it those of its key; never a young row whose key has no other that lives.
+//! Invalidations by age kill every row that is old; never a young one that is in no segment with old ones.
+
+use std::collections::BTreeSet;
 
 use super::Oracle;
-use crate::testing::simulation::committed::Committed;
+use crate::sys::clock;
+use crate::testing::simulation::committed::{Age, Committed, Stored};
 use crate::testing::simulation::history::{Invalidation, Matcher, Outcome, Row};
+use crate::testing::simulation::schedule::Clock;
 
 impl Oracle {
-    /// The latest time of an invalidation by age that a thread of the process is about to make.
-    pub(in super::super) fn age_limit(&self, process: usize) -> Option<u64> {
-        let limits = self.invalidations.iter().filter_map(|own| match own.matcher {
-            Matcher::OlderThan(limit) if self.is_under_way(process, own) => Some(limit),
-            _ => None,
-        });
-        limits.max()
+    /// The process has created this tombstone, while these segments were there.
+    pub(in super::super) fn ages(&mut self, process: usize, age: Age, stored: &[Stored]) {
+        let is_it = |own: &Invalidation| match own.matcher {
+            Matcher::OlderThan(limit) => {
+                own.change.is_none()
+                    && age.before == clock::millis(Clock::wall(limit))
+                    && own.session.is_some_and(|session| self.sessions[session].process == process)
+            }
+            _ => false,
+        };
+        if let Some(number) = self.invalidations.iter().position(is_it) {
+            self.invalidations[number].change = Some(age.number);
+            stored.iter().for_each(|segment| self.stores(segment));
+        }
     }
 
-    /// The process has created a tombstone that names these keys, while it invalidates by age; `old` are the rows that were stored by then
-    /// and are old enough. A key whose rows have all been replaced or invalidated keeps what took their place: to lose that is a loss.
-    pub(in super::super) fn ages(&mut self, process: usize, keys: &[String], old: &[Committed]) {
-        let is_right = |row: &&Committed| {
-            usize::try_from(row.value)
-                .ok()
-                .and_then(|number| self.rows.get(number).map(|own| (number, own)))
-                .is_some_and(|(number, own)| {
-                    !self
-                        .invalidations
-                        .iter()
-                        .any(|killer| self.has_killed(killer) && self.kills(killer, number, own))
-                })
+    /// Whether any row has been invalidated by its age.
+    pub(in super::super) fn has_aged(&self) -> bool {
+        self.invalidations.iter().any(|own| own.change.is_some())
+    }
+
+    /// This segment is there. Its young rows may die with old ones of it.
+    pub(in super::super) fn stores(&mut self, segment: &Stored) {
+        let rows: BTreeSet<usize> = segment.rows.iter().flat_map(|row| self.left_out_for(row)).collect();
+        for own in &mut self.invalidations {
+            let (Matcher::OlderThan(limit), Some(change)) = (&own.matcher, own.change) else { continue };
+            if segment.base < change && segment.born < clock::millis(Clock::wall(*limit)) {
+                own.joined.extend(&rows);
+            }
+        }
+    }
+
+    /// A row of a segment, and those that are not in it because it is: others that were sealed with it, and copies that take the place of
+    /// none.
+    fn left_out_for(&self, row: &Committed) -> Vec<usize> {
+        let Some(own) = usize::try_from(row.value).ok().and_then(|number| self.rows.get(number)) else {
+            return Vec::new();
         };
-        let alive = old.iter().filter(is_right);
-        let doomed: Vec<&'static str> = alive
-            .filter(|row| keys.contains(&row.key))
-            .filter_map(|row| self.rows.get(row.value as usize).map(|own| own.key))
-            .collect();
-        let is_it = |own: &Invalidation| {
-            matches!(own.matcher, Matcher::OlderThan(_)) && self.is_under_way(process, own)
+        let is_it = |other: &Row| {
+            (other.key, other.view) == (own.key, own.view)
+                && (other.replaces.is_none()
+                    || (other.session, other.generation) == (own.session, own.generation))
         };
-        let Some(session) = self.invalidations.iter().find(|own| is_it(own)).and_then(|own| own.session)
-        else {
-            return;
-        };
-        let killed = self.invalidate(Some(session), Matcher::Keys(doomed));
-        // It may not be durable yet, and its process may not learn that it was made.
-        self.invalidations[killed].outcome = Outcome::Unknown(self.invalidations[killed].begun);
+        (0..self.rows.len()).filter(|&other| is_it(&self.rows[other])).collect()
     }
 
     /// An invalidation by age has come to its end at this time of the folder; `is_sure` says that it has seen the folder as it is.
@@ -60,20 +70,5 @@ impl Oracle {
     pub(super) fn has_expired_before(&self, row: &Row, killer: &Invalidation) -> bool {
         let age = killer.aged.map(|at| at.saturating_sub(row.born));
         age.zip(self.time_to_live).is_some_and(|(age, time)| age > time)
-    }
-
-    fn is_under_way(&self, process: usize, own: &Invalidation) -> bool {
-        own.outcome == Outcome::Open
-            && own.session.is_some_and(|session| self.sessions[session].process == process)
-    }
-
-    /// Whether its tombstone is in the folder, as certainly as the process that makes the next change knows it.
-    fn has_killed(&self, own: &Invalidation) -> bool {
-        let is_made = match own.matcher {
-            Matcher::Row(..) => !own.is_to_come,
-            _ => matches!(own.outcome, Outcome::Happened(_)),
-        };
-        // One of a version to come may have nothing to do with the row.
-        is_made && own.session.is_some() && !self.places.switched_since(own.begun)
     }
 }
