@@ -132,11 +132,10 @@ impl TombstoneTable {
     pub(super) fn open(number: u64, bytes: ChangeBytes) -> Result<Self, String> {
         let Change { kind, nonce, payload } = decode(number, &bytes)?;
         let (is_merged, is_of_views) = match kind {
-            KIND_TOMBSTONE => (false, false),
+            KIND_TOMBSTONE | KIND_TOMBSTONE_OF_AGE => (false, false),
             KIND_MERGED => (true, false),
             KIND_TOMBSTONE_OF_VIEWS => (false, true),
             KIND_MERGED_OF_VIEWS | KIND_MERGED_OF_AGES => (true, true),
-            KIND_TOMBSTONE_OF_AGE => (false, false),
             _ => return Err(format!("its kind is {kind}, which this program does not know")),
         };
         let merged_in = is_merged.then_some(nonce);

@@ -21,7 +21,9 @@ impl Oracle {
         };
         if let Some(number) = self.invalidations.iter().position(is_it) {
             self.invalidations[number].change = Some(age.number);
-            stored.iter().for_each(|segment| self.stores(segment));
+            for segment in stored {
+                self.stores(segment);
+            }
         }
     }
 
