@@ -171,7 +171,7 @@ fn kind_name(kind: DamagedFile) -> &'static str {
         DamagedFile::Run => "run",
         DamagedFile::Merged => "merged",
         DamagedFile::Change => "change",
-        DamagedFile::UntoldRepair => "untold repair",
+        DamagedFile::UnfinishedRepair => "unfinished repair",
         DamagedFile::Stray => "stray",
         _ => "file",
     }
@@ -183,7 +183,7 @@ fn cost(kind: &str) -> &'static str {
         "segment" => "its rows will be computed again",
         "run" => "it will be rebuilt",
         "merged" => "the single changes are read instead",
-        "untold repair" => {
+        "unfinished repair" => {
             "programs that had read it before it was damaged may serve rows that it had replaced others by"
         }
         _ => "rows before it will be computed again, and no segment is joined or removed",

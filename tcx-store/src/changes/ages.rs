@@ -47,7 +47,7 @@ pub(super) fn distinct(ages: impl IntoIterator<Item = Age>) -> Vec<Age> {
     kept
 }
 
-/// What stands before a table.
+/// The bytes before a table.
 pub(super) fn ages_bytes(ages: &[Age]) -> Vec<u8> {
     let numbers = ages.iter().flat_map(|age| [age.number, age.before]);
     [ages.len() as u64].into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect()

@@ -19,7 +19,7 @@ impl Sound {
         self.nonce == repair_nonce(instance, self.number)
     }
 
-    /// Whether it tells processes that changes before it were repaired.
+    /// Whether it announces that changes before it were repaired.
     pub(crate) fn says_repairs(&self, instance: Random) -> bool {
         says_repairs(self.nonce, instance, self.number)
     }

@@ -60,7 +60,7 @@ const KIND_MERGED: u32 = 2;
 /// The two with entries that name a key in one view. A program that does not know them kills everything older.
 const KIND_TOMBSTONE_OF_VIEWS: u32 = 3;
 const KIND_MERGED_OF_VIEWS: u32 = 4;
-/// The two before whose tables stand times: what was computed before such a time is dead. The second may have entries of one view, too. A
+/// The two that have times before their tables: what was computed before such a time is dead. The second may have entries of one view, too. A
 /// program that does not know them kills everything older.
 const KIND_TOMBSTONE_OF_AGE: u32 = 5;
 const KIND_MERGED_OF_AGES: u32 = 6;

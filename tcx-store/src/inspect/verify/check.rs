@@ -25,9 +25,9 @@ const WIDEST_GAP: u64 = 100_000;
 const INCOMPLETE: &str =
     "most of the changes before it are missing: the folder is a part of a copy; copy the rest";
 
-/// Why processes have to be told of a sound change.
-const UNTOLD: &str = "it was repaired, and the repair was interrupted before it told processes that had read the change before: they may \
-                      serve rows that count no more";
+/// What is wrong with a sound change that was repaired.
+const UNFINISHED: &str = "it was repaired, and the repair was interrupted before processes that had read the change could notice it: they \
+                          may serve rows that count no more";
 
 /// A verification that is going on.
 pub(super) struct Check<'a> {
@@ -118,9 +118,9 @@ impl Check<'_> {
             }
             given.end = number.saturating_add(1);
         }
-        let untold = given.clone().fold(None, |untold, number| self.change(number, untold));
-        if let Some(number) = untold {
-            self.damaged(&FileName::Change(number), DamagedFile::UntoldRepair, UNTOLD);
+        let unannounced = given.clone().fold(None, |unannounced, number| self.change(number, unannounced));
+        if let Some(number) = unannounced {
+            self.damaged(&FileName::Change(number), DamagedFile::UnfinishedRepair, UNFINISHED);
         }
         for &number in changes.iter().filter(|number| !given.contains(number)) {
             self.change_behind_a_gap(number);
@@ -159,21 +159,21 @@ impl Check<'_> {
         }
     }
 
-    /// Every byte of a change that was made. `untold` is the last one before it that was repaired, and of which none before it tells
-    /// processes. Returns the same for the next one.
-    fn change(&mut self, number: u64, untold: Option<u64>) -> Option<u64> {
+    /// Every byte of a change that was made. `unannounced` is the last one before it that was repaired, if none before it announces that.
+    /// Returns the same for the next one.
+    fn change(&mut self, number: u64, unannounced: Option<u64>) -> Option<u64> {
         let name = FileName::Change(number);
         let map = match self.map(name) {
             File::Read(map) => map,
-            File::Unreadable => return untold,
+            File::Unreadable => return unannounced,
             File::WrongLength(what) => {
                 self.damaged(&name, DamagedFile::Change, what);
-                return untold;
+                return unannounced;
             }
             File::Gone => {
                 let what = "it is missing, and other changes or rows depend on it";
                 self.damaged(&name, DamagedFile::Change, what);
-                return untold;
+                return unannounced;
             }
         };
         self.verified.changes += 1;
@@ -181,19 +181,19 @@ impl Check<'_> {
         if is_written_by_another_version(&map) {
             let why = "it is of another version of tcx".to_owned();
             self.verified.foreign.push((name.to_string(), why));
-            return untold;
+            return unannounced;
         }
         // Change 0 has been read: there would be no inspection without it.
         if number == 0 {
-            return untold;
+            return unannounced;
         }
         match (check_change(number, map), Random::parse(&self.inspection.instance())) {
             (Ok(sound), Some(instance)) if sound.is_repaired(instance) => Some(number),
             (Ok(sound), Some(instance)) if sound.says_repairs(instance) => None,
-            (Ok(_), _) => untold,
+            (Ok(_), _) => unannounced,
             (Err(what), _) => {
                 self.damaged(&name, DamagedFile::Change, what);
-                untold
+                unannounced
             }
         }
     }

@@ -51,8 +51,8 @@ pub enum DamagedFile {
     Merged,
     /// All rows before it count as invalidated. Repairing puts a tombstone for just that in its place.
     Change,
-    /// It was repaired, and the repair was interrupted before it had told processes that had read the change before. Repairing tells them.
-    UntoldRepair,
+    /// It was repaired, and the repair was interrupted before processes that had read the change could notice it. Repairing ends that.
+    UnfinishedRepair,
     /// It has the name of a change that was never made. Repairing moves it into the folder `damaged`.
     Stray,
 }

@@ -40,8 +40,8 @@ pub(super) fn announce(dir: &Path, damaged: &[Damage], repaired: &[Damage]) -> R
     create_after(dir, damaged, repaired, news_of_repairs)
 }
 
-/// Damage of which processes have to be told that have read the change before it.
-const TOLD: [DamagedFile; 2] = [DamagedFile::Change, DamagedFile::UntoldRepair];
+/// Damage whose repair has to be announced to processes that have read the change before it.
+const ANNOUNCED: [DamagedFile; 2] = [DamagedFile::Change, DamagedFile::UnfinishedRepair];
 
 /// The numbers of the changes among these whose damage is of such a kind.
 fn changes(damage: &[Damage], kinds: &[DamagedFile]) -> BTreeSet<u64> {
@@ -75,8 +75,10 @@ fn create_after(
     repaired: &[Damage],
     bytes: impl Fn(Random, u64) -> Vec<u8>,
 ) -> Result<()> {
-    let last = changes(repaired, &TOLD).pop_last();
-    let Some(last) = last.filter(|last| changes(damaged, &TOLD).last() == Some(last)) else { return Ok(()) };
+    let last = changes(repaired, &ANNOUNCED).pop_last();
+    let Some(last) = last.filter(|last| changes(damaged, &ANNOUNCED).last() == Some(last)) else {
+        return Ok(());
+    };
     let storage = LocalStorage::new(dir.to_owned(), System);
     let create = || -> io::Result<()> {
         let instance = instance(&storage)?;
@@ -107,8 +109,8 @@ pub(super) fn repair(dir: &Path, damage: Damage, merged: &BTreeMap<u64, Vec<u8>>
         (DamagedFile::Change, Some(FileName::Change(number @ 1..))) => {
             replace_change(&storage, number, merged.get(&number).map(Vec::as_slice)).map_err(failed)?
         }
-        // A change that comes after all others tells them.
-        (DamagedFile::UntoldRepair, _) => "processes are told of its repair",
+        // By a change that comes after all others.
+        (DamagedFile::UnfinishedRepair, _) => "its repair is announced to running processes",
         (DamagedFile::Segment | DamagedFile::Stray, _) => {
             move_aside(dir, &damage.file).map_err(failed)?;
             "moved into `damaged`"

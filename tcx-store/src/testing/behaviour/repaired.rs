@@ -153,19 +153,19 @@ fn rows_that_a_repaired_change_had_committed_are_missing_to_all_though_merged_ch
     }
 }
 
-/// The repair was killed before it had told processes of it.
+/// The repair was killed before it had announced itself.
 #[test]
-fn an_interrupted_repair_is_found_and_told_to_processes_that_had_read_the_change() {
+fn an_interrupted_repair_is_found_and_announced_to_processes_that_had_read_the_change() {
     let dir = tempfile::tempdir().unwrap();
     let before = with_a_replacement(dir.path(), 2);
     damage(dir.path(), 1);
     assert_eq!(repair(dir.path()), 1);
-    // The news is the last change that it has made.
+    // The announcement is the last change that it has made.
     let news = names(dir.path(), "change-").into_iter().max().unwrap();
     fs::remove_file(module(dir.path()).join(news)).unwrap();
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [-1, -1]);
     let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
-    assert_eq!(found.iter().map(|damage| damage.kind).collect::<Vec<_>>(), [DamagedFile::UntoldRepair]);
+    assert_eq!(found.iter().map(|damage| damage.kind).collect::<Vec<_>>(), [DamagedFile::UnfinishedRepair]);
     assert_eq!((repair(dir.path()), repair(dir.path())), (1, 0));
     for store in [&before, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [-1, -1]);
