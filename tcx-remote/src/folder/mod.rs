@@ -20,6 +20,8 @@ mod sending;
 mod shared;
 mod spool;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
