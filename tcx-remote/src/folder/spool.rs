@@ -172,13 +172,13 @@ impl Inner {
             return Err(error);
         }
         let kept = self.budget.admit(*bytes, || fs::rename(path, self.near.file(name)));
-        match kept {
-            Ok(Some(())) => {}
-            // It is in the store, and read there from now on.
-            Ok(None) => super::held::remove(path)?,
-            // Another process, which has waited too long for this one, has sent it as well.
-            Err(error) if error.kind() == ErrorKind::NotFound && !path.exists() => {}
-            Err(error) => return Err(error),
+        if !matches!(kept, Ok(Some(()))) {
+            if let Err(error) = kept {
+                tracing::debug!(segment = %name, "no copy is kept: {error}");
+            }
+            // It is in the store, and read there from now on; it must not be sent again. Or another process, which has waited too long
+            // for this one, has sent it as well.
+            super::held::remove(path)?;
         }
         self.state(|state| state.own.remove(name)).map(drop)
     }
