@@ -18,11 +18,10 @@ use crate::near::Spooled;
 use crate::near::lock::lock;
 
 impl Inner {
-    /// Gives a segment its name: it waits here, durably, and is sent in the background.
-    pub(super) fn publish(self: &Arc<Self>, from: &Path, name: &str) -> io::Result<()> {
-        let origin = self.origin()?;
+    /// Gives a segment of this history its name: it waits here, durably, and is sent in the background.
+    pub(super) fn publish(self: &Arc<Self>, from: &Path, origin: &str, name: &str) -> io::Result<()> {
         self.check_room()?;
-        self.near.to_spool(from, &origin, name)?;
+        self.near.to_spool(from, origin, name)?;
         self.state(|state| state.own.insert(name.to_owned()))?;
         self.send_later();
         Ok(())

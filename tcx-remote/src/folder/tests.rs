@@ -1,5 +1,6 @@
 //! The folder of a module on a test server: what happens between two requests, or while another process holds a lock.
 
+use std::fs;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,4 +103,30 @@ fn a_segment_that_is_removed_while_it_waits_to_be_sent_has_not_vanished() {
     server.forget_planned();
     folder.settle().unwrap();
     assert!(!has(&server, &segment(1)));
+}
+
+#[test]
+fn a_segment_belongs_to_the_history_that_was_known_when_it_was_begun() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    deny_segments(&server);
+    let before = folder.0.origin().unwrap();
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"rows of the module that is removed").unwrap();
+    // The module is created again, and this process has read that.
+    server.keys().iter().for_each(|key| server.remove(key));
+    invalidate(&server, 1);
+    folder.0.wrote().unwrap();
+    for number in [0, 1] {
+        folder.map(&change(number)).unwrap();
+    }
+    assert_ne!(folder.0.origin().unwrap(), before);
+    draft.publish(&segment(1), true).unwrap();
+    let waiting = folder.0.near.spooled().unwrap();
+    assert_eq!(waiting.iter().map(|own| &own.origin).collect::<Vec<_>>(), [&before]);
+    server.forget_planned();
+    folder.settle().unwrap_err();
+    assert!(!has(&server, &segment(1)));
+    fs::remove_file(&waiting[0].path).unwrap();
 }
