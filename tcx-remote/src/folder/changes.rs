@@ -63,8 +63,7 @@ impl Inner {
         if let Some(copy) = self.copy_that_holds(name)? {
             return Mapped::new(&copy);
         }
-        let look = self.look()?;
-        let Some(object) = self.change_object(name)? else {
+        let Some((object, look)) = self.change_object(name)? else {
             self.state(|state| state.changes.remove(name))?;
             return Err(ErrorKind::NotFound.into());
         };
@@ -91,7 +90,7 @@ impl Inner {
             return Ok(info(known.bytes, known.modified, known.tag.as_deref()));
         }
         match self.change_object(name) {
-            Ok(Some(object)) => Ok(info_of(&object)),
+            Ok(Some((object, _))) => Ok(info_of(&object)),
             Ok(None) => Err(ErrorKind::NotFound.into()),
             Err(error) if is_away(&error) => match self.known(name)? {
                 Some(known) => Ok(info(known.bytes, known.modified, known.tag.as_deref())),
@@ -101,13 +100,16 @@ impl Inner {
         }
     }
 
-    /// What the store says of a change, or has said in the listing that this thread has made ahead.
-    fn change_object(&self, name: &str) -> io::Result<Option<Object>> {
+    /// What the store says of a change, or has said in the listing that this thread has made ahead, and when.
+    fn change_object(&self, name: &str) -> io::Result<Option<(Object, Look)>> {
         // A listing may be late or incomplete: it says that a change is the same, and nothing else.
         let seen = self.known(name)?.zip(self.seen_ahead(name)?);
-        let object = match seen.filter(|(known, listed)| known.is(listed)) {
-            Some((known, listed)) => Some(Object { modified: known.modified, ..listed }),
-            None => self.ask(|bucket| bucket.head(&self.key(name)))?,
+        let same = seen.filter(|(known, (listed, _))| known.is(listed));
+        let object = if let Some((known, (listed, look))) = same {
+            Some((Object { modified: known.modified, ..listed }, look))
+        } else {
+            let look = self.look()?;
+            self.ask(|bucket| bucket.head(&self.key(name)))?.map(|object| (object, look))
         };
         if name == change(0) {
             self.saw_origin()?;

@@ -106,6 +106,20 @@ fn a_segment_that_is_removed_while_it_waits_to_be_sent_has_not_vanished() {
 }
 
 #[test]
+fn a_listing_that_was_made_ahead_says_nothing_after_this_process_has_written() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    // A comparison fails, so the listing that was to follow is not made.
+    folder.look_ahead();
+    folder.0.wrote().unwrap();
+    server.remove(&key(&change(1)));
+    assert_eq!(folder.info(&change(1)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(folder.map(&change(1)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!folder.list().unwrap().contains(&change(1)));
+}
+
+#[test]
 fn a_segment_belongs_to_the_history_that_was_known_when_it_was_begun() {
     let server = Server::start();
     invalidate(&server, 1);
