@@ -106,6 +106,58 @@ fn a_segment_that_is_removed_while_it_waits_to_be_sent_has_not_vanished() {
 }
 
 #[test]
+fn a_change_that_other_processes_may_go_by_is_not_taken_back() {
+    for is_replaced in [true, false] {
+        let server = Server::start();
+        invalidate(&server, 1);
+        let (_tier, folder) = folder(&server, &[0, 1]);
+        // An older copy comes into place, where another machine creates its own change 1.
+        server.remove(&key(&change(1)));
+        if is_replaced {
+            invalidate(&server, 1);
+        }
+        // The comparison before was a moment ago.
+        folder.0.probe().unwrap();
+        let deletes = server.counts().deletes;
+        let created = folder.create_if_absent(&change(2), b"a tombstone");
+        assert_eq!((created.is_ok(), has(&server, &change(2))), (is_replaced, is_replaced));
+        assert_eq!(server.counts().deletes == deletes, is_replaced);
+    }
+}
+
+#[test]
+fn a_change_is_created_again_if_the_one_before_it_came_while_it_was_taken_back() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.planned() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.put(&key(&change(1)), &before);
+        });
+        assert!(folder.create_if_absent(&change(2), b"a tombstone").unwrap());
+    });
+    assert_eq!(server.object(&key(&change(2))).unwrap(), b"a tombstone");
+}
+
+#[test]
+fn merged_changes_of_another_history_are_taken_back() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.remove(&key(&change(1)));
+    invalidate(&server, 1);
+    let merged = "merged-00000000000000000001";
+    folder.create_if_absent(merged, b"tombstones").unwrap_err();
+    assert!(!has(&server, merged));
+}
+
+#[test]
 fn a_listing_that_was_made_ahead_says_nothing_after_this_process_has_written() {
     let server = Server::start();
     invalidate(&server, 1);
@@ -143,4 +195,18 @@ fn a_segment_belongs_to_the_history_that_was_known_when_it_was_begun() {
     folder.settle().unwrap_err();
     assert!(!has(&server, &segment(1)));
     fs::remove_file(&waiting[0].path).unwrap();
+}
+
+#[test]
+fn a_change_that_could_not_be_compared_when_it_was_created_is_taken_back_later() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.keys().iter().for_each(|key| server.remove(key));
+    server.fail_next(Operation::Head, &change(1), Fault::Denied);
+    assert!(folder.create_if_absent(&change(2), b"a tombstone").unwrap());
+    assert!(has(&server, &change(2)), "nothing is removed as long as it is not known what is there");
+    folder.try_now();
+    folder.list().unwrap();
+    assert!(!has(&server, &change(2)));
 }
