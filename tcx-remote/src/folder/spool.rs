@@ -160,7 +160,9 @@ impl Inner {
             verify_file(name, &Mapped::new(&file)?).map_err(damaged)?;
         }
         self.check_origin(origin)?;
-        let sent = self.send(|bucket| bucket.upload(&self.key(name), &Arc::new(file), *bytes));
+        // It leaves room for what a lookup asks for: parts of segments take long.
+        let bucket = self.bucket.in_background();
+        let sent = self.noted(bucket.upload(&self.key(name), &Arc::new(file), *bytes));
         self.wrote()?;
         sent?;
         if let Err(error) = self.check_origin(origin) {
