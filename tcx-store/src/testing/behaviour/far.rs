@@ -299,3 +299,16 @@ fn far_segments_are_joined_only_for_a_caller_who_asks_for_it() {
     store.compact().unwrap();
     assert_eq!((store.stats().segments, check(&store, &(0..60).collect::<Vec<_>>())), (1, 0));
 }
+
+#[test]
+fn what_the_first_round_cannot_read_is_not_asked_for_again_by_each_row() {
+    let (_dir, store, wire) = far(Compression::None, 500, 0);
+    let left = AtomicUsize::new(1);
+    wire.ruled(move |_| match left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
+        Ok(_) => Err(ErrorKind::TimedOut.into()),
+        Err(_) => Ok(()),
+    });
+    assert!(check(&store, &[1, 250, 490]) > 0);
+    assert_eq!(wire.asked(), (0, 2), "rows whose offsets are here make a second round");
+    assert_eq!(check(&store, &[1, 250, 490]), 0);
+}
