@@ -168,7 +168,13 @@ impl Inner {
         let Some(nonce) = map.get(NONCE).and_then(|nonce| nonce.try_into().ok()) else { return Ok(()) };
         let Object { bytes, modified, ref tag, .. } = *object;
         let known = KnownChange { path, bytes, modified, tag: tag.clone(), nonce, look };
-        self.state(|state| drop(state.changes.insert(name.to_owned(), known)))
+        self.state(|state| {
+            let before = state.changes.insert(name.to_owned(), known);
+            if name == change(0) && before.is_some_and(|before| before.nonce != nonce) {
+                // The other changes are those of the history before, and must not be taken for its newest.
+                state.changes.retain(|known, _| known == name);
+            }
+        })
     }
 
     /// The copies of the changes as they are known.
@@ -189,6 +195,10 @@ impl Inner {
         let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
         self.created()?;
         let is_own = created? == Created::Own;
+        if is_own && name == change(0) {
+            // What is known is of the history before.
+            self.state(|state| state.changes.clear())?;
+        }
         if let Some(origin) = origin.filter(|_| is_own) {
             self.take_back_unless_same(Stray { name: name.to_owned(), bytes: bytes.to_vec(), origin })?;
         }

@@ -210,3 +210,30 @@ fn a_change_that_could_not_be_compared_when_it_was_created_is_taken_back_later()
     folder.list().unwrap();
     assert!(!has(&server, &change(2)));
 }
+
+#[test]
+fn a_history_that_this_process_has_begun_has_no_changes_of_the_one_before() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let (zero, before) = (server.object(&key(&change(0))).unwrap(), folder.0.origin().unwrap());
+    server.keys().iter().for_each(|key| server.remove(key));
+    invalidate(&server, 1);
+    let other = server.object(&key(&change(0))).unwrap();
+    server.keys().iter().for_each(|key| server.remove(key));
+    // This process creates the module again.
+    assert!(folder.create_if_absent(&change(0), &other).unwrap());
+    deny_segments(&server);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"rows").unwrap();
+    folder.map(&change(0)).unwrap();
+    draft.publish(&segment(1), true).unwrap();
+    let origin = folder.0.near.spooled().unwrap().pop().unwrap().origin;
+    assert!(origin.contains("-0-") && origin == folder.0.origin().unwrap(), "{origin}");
+    // And another one, in its place.
+    server.put(&key(&change(0)), &zero);
+    folder.0.wrote().unwrap();
+    folder.map(&change(0)).unwrap();
+    assert!(before.starts_with(&folder.0.origin().unwrap()[..32]));
+    assert!(folder.0.origin().unwrap().contains("-0-"));
+}
