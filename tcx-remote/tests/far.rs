@@ -88,6 +88,22 @@ fn what_this_machine_has_computed_is_sent_and_then_read_there_if_there_is_no_roo
 }
 
 #[test]
+fn a_segment_that_was_sent_is_not_sent_again_if_the_near_tier_cannot_be_counted() {
+    let server = Server::start();
+    let machine = Machine::limited(&server, 1 << 30);
+    machine.compute(&[0], 10);
+    machine.store().flush().unwrap();
+    // As a disk that fails: what the processes say to each other cannot be written.
+    let budget = machine.near.path().join(".budget");
+    fs::remove_dir_all(&budget).unwrap();
+    fs::write(&budget, "").unwrap();
+    machine.compute(&[1], 10);
+    machine.store().flush().unwrap();
+    assert_eq!((machine.files("spool").len(), segments(&server)), (0, 2));
+    assert_eq!(machine.refreshed(&[0, 1]), [Some(10); 2]);
+}
+
+#[test]
 fn what_there_is_room_for_is_kept_and_the_rest_is_read_in_the_store() {
     let server = Server::start();
     let one = Machine::new(&server);

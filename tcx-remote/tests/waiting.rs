@@ -7,10 +7,11 @@ mod machines;
 mod support;
 
 use std::fs;
-use std::time::{Duration, SystemTime};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
 
 use machines::{GIVES_UP, Machine, cache_at, deny_segments, segments, spec};
-use support::options;
+use support::{DEADLINE, options};
 use tcx_store::{ErrorKind, Keys, Options};
 use tcx_test_s3::Server;
 
@@ -53,10 +54,16 @@ fn segments_are_sent_in_the_background_several_at_the_same_time() {
         one.compute(&[key], 10);
         one.store().flush_local().unwrap();
     }
-    one.store().flush().unwrap();
+    // A flush would send what no thread has sent.
+    let start = Instant::now();
+    while segments(&server) < 7 && start.elapsed() < DEADLINE {
+        sleep(Duration::from_millis(10));
+    }
     // And what they were joined to.
-    assert!(segments(&server) >= 7 && one.store().stats().traffic.waiting_files == 0);
+    assert!(segments(&server) >= 7, "{} segments are in the store", segments(&server));
     assert!(server.take_most_in_flight() > 1);
+    one.store().flush().unwrap();
+    assert_eq!(one.store().stats().traffic.waiting_files, 0);
     server.fail(|faults| faults.latency = Duration::ZERO);
     assert_eq!(Machine::new(&server).values(&[0, 1, 2, 3, 4, 5, 6]), [Some(10); 7]);
 }

@@ -77,7 +77,7 @@ async fn create(
     loop {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let put = client.store.put_opts(key, payload.clone(), options);
-        let Err(failure) = deadline.attempt(client.request(put)).await else { return Ok(Created::Own) };
+        let Err(failure) = client.attempt(&mut deadline, put).await else { return Ok(Created::Own) };
         let exists = failure.kind == io::ErrorKind::AlreadyExists;
         if !exists && !failure.is_transient {
             return Err(failure);

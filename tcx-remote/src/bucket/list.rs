@@ -48,7 +48,7 @@ impl Bucket {
 
 async fn list(
     client: Client,
-    deadline: Deadline,
+    mut deadline: Deadline,
     prefix: String,
     after: Option<String>,
 ) -> Result<Listed, Failure> {
@@ -56,14 +56,14 @@ async fn list(
     let (mut objects, mut folders) = (BTreeMap::new(), Vec::new());
     let mut token = None;
     loop {
-        let page = deadline.attempts(|| {
+        let page = client.attempts(&mut deadline, || {
             let options = PaginatedListOptions {
                 offset: after.clone(),
                 delimiter: Some(Cow::Borrowed("/")),
                 page_token: token.clone(),
                 ..PaginatedListOptions::default()
             };
-            client.request(client.store.list_paginated(Some(&prefix), options))
+            client.store.list_paginated(Some(&prefix), options)
         });
         let PaginatedListResult { result, page_token } = page.await?;
         for meta in result.objects {

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::client::connect::{Store, connect};
 use crate::client::error::Failure;
@@ -130,6 +131,11 @@ impl Bucket {
         self.0.counters.read()
     }
 
+    /// The largest number of requests in flight.
+    fn parallel(&self) -> usize {
+        self.0.options.parallel
+    }
+
     fn client(&self) -> io::Result<Client> {
         let Inner { url, options, counters, client, connect } = &*self.0;
         let made = client.get(|| {
@@ -184,18 +190,40 @@ impl fmt::Debug for Bucket {
 }
 
 impl Client {
-    /// One request, when there is room for it.
-    async fn request<T>(
+    /// One try of a request, when there is room for it. The time until then is not the store's: it must not seem to be away because this
+    /// process asks for much.
+    async fn attempt<T>(
         &self,
+        deadline: &mut Deadline,
         request: impl Future<Output = object_store::Result<T>>,
-    ) -> object_store::Result<T> {
+    ) -> Result<T, Failure> {
+        let start = Instant::now();
         // The semaphores are never closed.
         let _of_those = match self.urgency {
             Urgency::Later => self.later.acquire().await.ok(),
             Urgency::Now => None,
         };
         let _permit = self.permits.acquire().await;
-        request.await
+        deadline.extend(start.elapsed());
+        deadline.attempt(request).await
+    }
+
+    /// Tries until something else than a failure that may pass comes of it.
+    async fn attempts<T, F: Future<Output = object_store::Result<T>>>(
+        &self,
+        deadline: &mut Deadline,
+        mut request: impl FnMut() -> F,
+    ) -> Result<T, Failure> {
+        let mut own = *deadline;
+        let done = loop {
+            match self.attempt(&mut own, request()).await {
+                Err(failure) if failure.is_transient && own.pause().await => {}
+                done => break done,
+            }
+        };
+        // The next request of the call has as much time.
+        deadline.extend_as(own);
+        done
     }
 }
 

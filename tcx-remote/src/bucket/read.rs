@@ -24,8 +24,8 @@ impl Bucket {
     /// Returns an error if the store cannot be reached or denies access.
     pub fn head(&self, name: &str) -> io::Result<Option<Object>> {
         let (key, own) = (self.key(name)?, name.to_owned());
-        self.call("look for", name, 0, |client, deadline| async move {
-            let meta = deadline.attempts(|| client.request(client.store.head(&key))).await;
+        self.call("look for", name, 0, |client, mut deadline| async move {
+            let meta = client.attempts(&mut deadline, || client.store.head(&key)).await;
             if_any(meta.map(|meta| Object::of(meta, own)))
         })
     }
@@ -97,12 +97,12 @@ fn pieces(range: Range<u64>) -> Vec<Range<u64>> {
 
 pub(super) async fn read(
     client: &Client,
-    deadline: Deadline,
+    mut deadline: Deadline,
     key: &Path,
     most: u64,
 ) -> Result<Vec<u8>, Failure> {
-    let answer = deadline.attempts(|| async {
-        let answer = client.request(client.store.get(key)).await?;
+    let answer = client.attempts(&mut deadline, || async {
+        let answer = client.store.get(key).await?;
         let bytes = answer.meta.size;
         // A longer one is read in ranges, and the rest of this answer is not waited for.
         let first = if bytes <= RANGE.min(most) { Some(answer.bytes().await?) } else { None };
@@ -136,15 +136,16 @@ pub(super) async fn read_piece(
     loop {
         let rest = range.start + received.len() as u64..range.end;
         let options = GetOptions { range: Some(GetRange::Bounded(rest)), ..GetOptions::default() };
-        let read = deadline.attempt(client.request(async {
+        let silence = deadline;
+        let read = client.attempt(&mut deadline, async {
             let answer = client.store.get_opts(key, options).await?;
             let mut body = answer.into_stream();
             received.reserve_exact(expected - received.len());
-            while let Some(part) = deadline.next(body.next()).await? {
+            while let Some(part) = silence.next(body.next()).await? {
                 received.extend_from_slice(&part?);
             }
             Ok(())
-        }));
+        });
         let failure = match read.await {
             Ok(()) if received.len() == expected => return Ok(received),
             Ok(()) => Failure::cut_off(),

@@ -56,8 +56,8 @@ impl Bucket {
     /// Returns an error if the store cannot be reached or denies access.
     pub fn delete(&self, name: &str) -> io::Result<()> {
         let key = self.key(name)?;
-        self.call("remove", name, 0, |client, deadline| async move {
-            match deadline.attempts(|| client.request(client.store.delete(&key))).await {
+        self.call("remove", name, 0, |client, mut deadline| async move {
+            match client.attempts(&mut deadline, || client.store.delete(&key)).await {
                 Err(failure) if failure.kind == io::ErrorKind::NotFound => Ok(()),
                 done => done,
             }
@@ -65,32 +65,32 @@ impl Bucket {
     }
 }
 
-async fn put(client: &Client, deadline: Deadline, key: &Path, bytes: Bytes) -> Result<(), Failure> {
+async fn put(client: &Client, mut deadline: Deadline, key: &Path, bytes: Bytes) -> Result<(), Failure> {
     let payload = PutPayload::from(bytes);
-    let written = deadline.attempts(|| client.request(client.store.put(key, payload.clone())));
+    let written = client.attempts(&mut deadline, || client.store.put(key, payload.clone()));
     written.await.map(drop)
 }
 
 async fn upload_parts(
     client: &Client,
-    deadline: Deadline,
+    mut deadline: Deadline,
     key: &Path,
     from: &Arc<File>,
     bytes: u64,
 ) -> Result<(), Failure> {
-    let id = deadline.attempts(|| client.request(client.store.create_multipart(key))).await?;
+    let id = client.attempts(&mut deadline, || client.store.create_multipart(key)).await?;
     let done = write_parts(client, deadline, (key, &id), from, bytes).await;
     if done.is_err() {
         // Parts of an upload that is neither completed nor given up cost money and are in no listing. If this fails too, the rule
         // that `docs/remote.md` names removes them.
-        let _ = deadline.attempt(client.request(client.store.abort_multipart(key, &id))).await;
+        let _ = client.attempt(&mut deadline, client.store.abort_multipart(key, &id)).await;
     }
     done
 }
 
 async fn write_parts(
     client: &Client,
-    deadline: Deadline,
+    mut deadline: Deadline,
     (key, id): (&Path, &MultipartId),
     from: &Arc<File>,
     bytes: u64,
@@ -98,13 +98,12 @@ async fn write_parts(
     let parts = (0..bytes).step_by(PART as usize).enumerate();
     let written = stream::iter(parts).map(|(number, at)| async move {
         let part = PutPayload::from(read_part(from, at, PART.min(bytes - at))?);
-        let send = || client.request(client.store.put_part(key, id, number, part.clone()));
-        deadline.attempts(send).await
+        client.attempts(&mut { deadline }, || client.store.put_part(key, id, number, part.clone())).await
     });
     let parts = written.buffered(PARTS_IN_FLIGHT).try_collect::<Vec<_>>().await?;
     // Not tried again: the answer to a second try says that there is no such upload. The caller begins another one.
     let complete = client.store.complete_multipart(key, id, parts);
-    deadline.attempt(client.request(complete)).await.map(drop)
+    client.attempt(&mut deadline, complete).await.map(drop)
 }
 
 fn read_part(from: &File, at: u64, length: u64) -> Result<Bytes, Failure> {

@@ -1,4 +1,5 @@
-//! Tries of a request: again after failures that may pass, with growing pauses of random length, until the deadline of the call.
+//! The time of a call: how long each try of a request may take, and the pauses of random length between tries, which grow until the
+//! deadline of the call.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -26,6 +27,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
+    /// The whole time of a call.
+    call: Duration,
     /// The longest time of a single try, and of silence in it.
     attempt: Duration,
     silence: Duration,
@@ -37,8 +40,23 @@ impl Deadline {
     pub(crate) fn new(call: Duration, bytes: u64) -> Self {
         let transfer = |bytes: u64| Duration::from_secs_f64(bytes as f64 / SLOWEST as f64);
         let attempt = call / 3 + transfer(bytes.min(LARGEST_REQUEST));
-        let (at, silence) = (Instant::now() + call + transfer(bytes), (call / 6).min(SILENCE));
-        Self { at, attempt, silence, failures: 0 }
+        let (silence, call) = ((call / 6).min(SILENCE), call + transfer(bytes));
+        Self { at: Instant::now() + call, call, attempt, silence, failures: 0 }
+    }
+
+    /// The same, of a call that begins now.
+    pub(crate) fn again(self) -> Self {
+        Self { at: Instant::now() + self.call, failures: 0, ..self }
+    }
+
+    /// The store was not asked for so long: that takes nothing of its time.
+    pub(crate) fn extend(&mut self, by: Duration) {
+        self.at += by;
+    }
+
+    /// As this one was extended, which was the same before.
+    pub(crate) fn extend_as(&mut self, other: Self) {
+        self.at = self.at.max(other.at);
     }
 
     /// The next part of an answer. A connection over which nothing comes is given up long before the time of the try is over.
@@ -76,19 +94,6 @@ impl Deadline {
             (Ok(Ok(answer)), _) => Ok(answer),
             (Ok(Err(error)), last) => Err(Failure::of(&error, last)),
             (Err(_), _) => Err(Failure::timed_out()),
-        }
-    }
-
-    /// Tries until something else than a failure that may pass comes of it.
-    pub(crate) async fn attempts<T, F: Future<Output = object_store::Result<T>>>(
-        mut self,
-        mut request: impl FnMut() -> F,
-    ) -> Result<T, Failure> {
-        loop {
-            match self.attempt(request()).await {
-                Err(failure) if failure.is_transient && self.pause().await => {}
-                done => return done,
-            }
         }
     }
 }

@@ -34,6 +34,23 @@ pub(super) struct KnownChange {
     look: Look,
 }
 
+/// A change that this process has created, perhaps in another history than the one that it knows.
+#[derive(Debug)]
+pub(super) struct Stray {
+    name: String,
+    bytes: Vec<u8>,
+    /// The history that was known before.
+    origin: String,
+}
+
+/// What has the number of a change that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Same,
+    Other,
+    Absent,
+}
+
 impl KnownChange {
     /// Whether a listing shows this one. Listings have finer times than other answers.
     fn is(&self, listed: &Object) -> bool {
@@ -63,8 +80,7 @@ impl Inner {
         if let Some(copy) = self.copy_that_holds(name)? {
             return Mapped::new(&copy);
         }
-        let look = self.look()?;
-        let Some(object) = self.change_object(name)? else {
+        let Some((object, look)) = self.change_object(name)? else {
             self.state(|state| state.changes.remove(name))?;
             return Err(ErrorKind::NotFound.into());
         };
@@ -91,7 +107,7 @@ impl Inner {
             return Ok(info(known.bytes, known.modified, known.tag.as_deref()));
         }
         match self.change_object(name) {
-            Ok(Some(object)) => Ok(info_of(&object)),
+            Ok(Some((object, _))) => Ok(info_of(&object)),
             Ok(None) => Err(ErrorKind::NotFound.into()),
             Err(error) if is_away(&error) => match self.known(name)? {
                 Some(known) => Ok(info(known.bytes, known.modified, known.tag.as_deref())),
@@ -101,13 +117,16 @@ impl Inner {
         }
     }
 
-    /// What the store says of a change, or has said in the listing that this thread has made ahead.
-    fn change_object(&self, name: &str) -> io::Result<Option<Object>> {
+    /// What the store says of a change, or has said in the listing that this thread has made ahead, and when.
+    fn change_object(&self, name: &str) -> io::Result<Option<(Object, Look)>> {
         // A listing may be late or incomplete: it says that a change is the same, and nothing else.
         let seen = self.known(name)?.zip(self.seen_ahead(name)?);
-        let object = match seen.filter(|(known, listed)| known.is(listed)) {
-            Some((known, listed)) => Some(Object { modified: known.modified, ..listed }),
-            None => self.ask(|bucket| bucket.head(&self.key(name)))?,
+        let same = seen.filter(|(known, (listed, _))| known.is(listed));
+        let object = if let Some((known, (listed, look))) = same {
+            Some((Object { modified: known.modified, ..listed }, look))
+        } else {
+            let look = self.look()?;
+            self.ask(|bucket| bucket.head(&self.key(name)))?.map(|object| (object, look))
         };
         if name == change(0) {
             self.saw_origin()?;
@@ -149,7 +168,13 @@ impl Inner {
         let Some(nonce) = map.get(NONCE).and_then(|nonce| nonce.try_into().ok()) else { return Ok(()) };
         let Object { bytes, modified, ref tag, .. } = *object;
         let known = KnownChange { path, bytes, modified, tag: tag.clone(), nonce, look };
-        self.state(|state| drop(state.changes.insert(name.to_owned(), known)))
+        self.state(|state| {
+            let before = state.changes.insert(name.to_owned(), known);
+            if name == change(0) && before.is_some_and(|before| before.nonce != nonce) {
+                // The other changes are those of the history before, and must not be taken for its newest.
+                state.changes.retain(|known, _| known == name);
+            }
+        })
     }
 
     /// The copies of the changes as they are known.
@@ -170,25 +195,56 @@ impl Inner {
         let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
         self.created()?;
         let is_own = created? == Created::Own;
+        if is_own && name == change(0) {
+            // What is known is of the history before.
+            self.state(|state| state.changes.clear())?;
+        }
         if let Some(origin) = origin.filter(|_| is_own) {
-            self.take_back_unless_same(name, &origin)?;
+            self.take_back_unless_same(Stray { name: name.to_owned(), bytes: bytes.to_vec(), origin })?;
         }
         Ok(is_own)
     }
 
     /// Removes a change that this process has created, if the module was removed or replaced just before. A change whose predecessors are
     /// missing keeps every process from writing. It is certain whose it is, and no process goes by it without those before it.
-    fn take_back_unless_same(&self, name: &str, origin: &str) -> io::Result<()> {
-        // As long as that cannot be said, it stays.
-        if !matches!(self.has_origin(origin), Ok(false)) {
-            return Ok(());
+    ///
+    /// Where another change has the number of the one before it, other processes may go by it already, and have created the next: its
+    /// number must not be given again. It stays, and kills rows that are computed again. Merged changes have no number of their own, and
+    /// would hide the changes of the other history: they go in any case.
+    fn take_back_unless_same(&self, stray: Stray) -> io::Result<()> {
+        let Stray { name, bytes, origin } = &stray;
+        let is_change = matches!(kind(name), Some(Kind::Change(_)));
+        match self.find_origin(origin) {
+            Ok(Found::Same) => return Ok(()),
+            // The comparison that follows says that this is another module.
+            Ok(Found::Other) if is_change => return Ok(()),
+            Ok(Found::Other | Found::Absent) => {}
+            // As long as that cannot be said, it stays.
+            Err(_) => return self.state(|state| state.strays.push(stray)),
         }
         let removed = self.send(|bucket| bucket.delete(&self.key(name)));
         self.wrote()?;
         removed?;
+        if is_change && matches!(self.find_origin(origin), Ok(Found::Same | Found::Other)) {
+            // The module was created again between the look and the removal, and its processes may have met the change in between.
+            let short = self.bucket.deadline().min(SHORT);
+            let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
+            self.created()?;
+            return created.map(drop);
+        }
         let what =
             format!("the module was removed or replaced while {name} was created, which was taken back");
         Err(io::Error::new(ErrorKind::NotFound, what))
+    }
+
+    /// Looks again at changes that this process has created, where it could not be said whether the module was still the same.
+    pub(super) fn take_back_strays(&self) -> io::Result<()> {
+        for stray in self.state(|state| std::mem::take(&mut state.strays))? {
+            if let Err(error) = self.take_back_unless_same(stray) {
+                tracing::debug!(path = %self.path().display(), "{error}");
+            }
+        }
+        Ok(())
     }
 
     /// Makes sure, once in a process, that the store creates objects conditionally.
@@ -225,27 +281,40 @@ impl Inner {
     ///
     /// Returns an error if that cannot be said.
     pub(super) fn has_origin(&self, origin: &str) -> io::Result<bool> {
+        Ok(self.find_origin(origin)? == Found::Same)
+    }
+
+    /// What the store has in the place of the newest change of this history.
+    fn find_origin(&self, origin: &str) -> io::Result<Found> {
         let mut parts = origin.split('-');
         let (Some(zero), Some(number), Some(newest), None) =
             (parts.next(), parts.next().and_then(|number| number.parse().ok()), parts.next(), parts.next())
         else {
-            return Ok(false);
+            return Ok(Found::Other);
         };
-        if number > 0 && !newest.is_empty() {
-            // It says enough of change 0: see `copy_that_holds`.
-            return self.has_nonce(number, newest);
+        if number == 0 {
+            return self.find_nonce(0, zero);
         }
-        Ok(self.has_nonce(0, zero)? && (number == 0 || self.has_nonce(number, newest)?))
+        if !newest.is_empty() {
+            // It says enough of change 0: see `copy_that_holds`.
+            return self.find_nonce(number, newest);
+        }
+        match (self.find_nonce(number, "")?, self.find_nonce(0, zero)?) {
+            (Found::Same, Found::Absent) => Ok(Found::Other),
+            (Found::Same, zero) => Ok(zero),
+            (other, _) => Ok(other),
+        }
     }
 
-    /// Whether there is a change of this number, with this nonce unless it is empty.
-    fn has_nonce(&self, number: u64, nonce: &str) -> io::Result<bool> {
+    /// Whether there is a change of this number, and whether it has this nonce; any, if that is empty.
+    fn find_nonce(&self, number: u64, nonce: &str) -> io::Result<Found> {
         match self.map_change_there(&change(number)) {
             Ok(map) => {
                 let found = map.get(NONCE).and_then(|found| found.try_into().ok()).map(u128::from_le_bytes);
-                Ok(nonce.is_empty() || found.is_some_and(|found| format!("{found:032x}") == nonce))
+                let is_same = nonce.is_empty() || found.is_some_and(|found| format!("{found:032x}") == nonce);
+                Ok(if is_same { Found::Same } else { Found::Other })
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Absent),
             Err(error) => Err(error),
         }
     }

@@ -17,12 +17,16 @@ pub(super) struct RemoteDraft {
     path: Option<PathBuf>,
     file: File,
     is_synced: bool,
+    /// The history that was known before anything was written: what is written later belongs to it, whatever this process learns until the
+    /// file has its name. `None` if none was known.
+    origin: Option<String>,
 }
 
 impl RemoteDraft {
     pub(super) fn new(folder: Arc<Inner>) -> io::Result<Self> {
+        let origin = folder.origin().ok();
         let (path, file) = folder.near.create_temporary()?;
-        Ok(Self { folder, path: Some(path), file, is_synced: false })
+        Ok(Self { folder, path: Some(path), file, is_synced: false, origin })
     }
 }
 
@@ -53,7 +57,8 @@ impl Draft for RemoteDraft {
                     self.sync()?;
                 }
                 seal(&self.file);
-                self.folder.publish(&path, name)?;
+                let origin = self.origin.take().map_or_else(|| self.folder.origin(), Ok)?;
+                self.folder.publish(&path, &origin, name)?;
             }
             _ => return Err(ErrorKind::Unsupported.into()),
         }

@@ -69,6 +69,15 @@ impl Inner {
         Ok(Sealed::Read(Box::new(FarFile { folder: self.clone(), name: name.to_owned(), bytes })))
     }
 
+    /// Whether a segment is in the store, or waits to be sent. A copy says nothing: it stays for a while when the object is removed.
+    pub(super) fn is_segment_there(&self, name: &str) -> io::Result<bool> {
+        // Asked for in this order: it is in the store before it leaves the spool.
+        if self.near.find_spooled(name).is_some() {
+            return Ok(true);
+        }
+        self.ask(|bucket| bucket.head(&self.key(name))).map(|found| found.is_some())
+    }
+
     /// Whether the bytes of a segment are on this machine.
     pub(super) fn is_here(&self, name: &str) -> bool {
         self.near.file(name).exists() || self.near.find_spooled(name).is_some()

@@ -84,7 +84,7 @@ impl Inner {
         }
     }
 
-    fn lock_of(&self, name: &str) -> io::Result<PathBuf> {
+    pub(super) fn lock_of(&self, name: &str) -> io::Result<PathBuf> {
         self.near.make()?;
         Ok(self.near.lock(name))
     }

@@ -4,12 +4,13 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tcx_store::unstable::{FileInfo, Held};
 
 use super::{Inner, info, info_of};
 use crate::copy::files::{Kind, kind};
-use crate::near::lock::lock;
+use crate::near::lock::{Attempt, WAIT_AT_MOST, lock_within};
 
 pub(super) struct RemoteHeld(pub(super) Arc<Inner>);
 
@@ -41,12 +42,29 @@ impl Inner {
     }
 
     /// Removes a file wherever it is. What waits to be sent first: it must not come back.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a process sends the segment all the time, or if a file or object cannot be removed.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        // One that is being sent would come back.
-        let _alone = (kind(name) == Some(Kind::Segment)).then(|| lock(&self.near.lock(name)));
-        if let Some(waiting) = self.near.find_spooled(name) {
-            remove(&waiting)?;
+        self.remove_within(name, WAIT_AT_MOST)
+    }
+
+    /// As [`remove`](Self::remove), which waits for a process that sends the segment at most so long.
+    pub(super) fn remove_within(&self, name: &str, longest: Duration) -> io::Result<()> {
+        let is_segment = kind(name) == Some(Kind::Segment);
+        let alone = if is_segment { Some(lock_within(&self.lock_of(name)?, longest)?) } else { None };
+        if matches!(alone, Some(Attempt::Busy)) {
+            // The upload under way would bring it back.
+            let what = format!("another process sends or receives {name}: try again later");
+            return Err(io::Error::new(ErrorKind::ResourceBusy, what));
         }
+        // In one step with what a flush looks at: the segment has not vanished, it was removed.
+        self.state(|state| {
+            self.near.find_spooled(name).map_or(Ok(()), |waiting| remove(&waiting))?;
+            state.own.remove(name);
+            io::Result::Ok(())
+        })??;
         if let Some(Kind::Segment | Kind::Change(_) | Kind::Merged(_)) = kind(name) {
             let removed = self.ask(|bucket| bucket.delete(&self.key(name)));
             self.wrote()?;

@@ -22,6 +22,7 @@ impl Inner {
     /// The objects of the store, the segments that wait to be sent, and the index runs of the near tier. Nothing, if the store has no
     /// change 0: then the module does not exist.
     pub(super) fn list(self: &Arc<Self>) -> io::Result<Vec<String>> {
+        self.take_back_strays()?;
         let objects = match self.take_ahead()? {
             Some(ahead) => ahead,
             None => self.list_objects()?,

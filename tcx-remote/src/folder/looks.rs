@@ -32,11 +32,22 @@ pub(super) struct Look {
     writes: u64,
 }
 
+/// A listing that a thread has made ahead.
+#[derive(Debug)]
+struct Ahead {
+    thread: ThreadId,
+    /// Before it was begun.
+    look: Look,
+    /// When it was complete: one of many pages takes longer than an answer holds.
+    complete: Instant,
+    objects: BTreeMap<String, Object>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     writes: u64,
     /// A listing that a thread has made, and goes on with: comparisons on that thread are with it.
-    ahead: Option<(ThreadId, BTreeMap<String, Object>)>,
+    ahead: Option<Ahead>,
     /// Change 0 has to be looked at itself: a change was created since.
     needs_origin: bool,
 }
@@ -76,24 +87,34 @@ impl Inner {
 
     /// Lists the module for [`list`](Self::list) and the comparisons before it. What fails is asked one by one.
     pub(super) fn look_ahead(&self) {
-        // The comparisons are with this listing, and not with what was known before.
-        let listed = self.wrote().and_then(|()| self.list_objects());
-        let _ = self.state(|state| state.looks.ahead = listed.ok().map(|own| (thread::current().id(), own)));
+        let list = || {
+            // The comparisons are with this listing, and not with what was known before.
+            self.wrote()?;
+            let (thread, look, objects) = (thread::current().id(), self.look()?, self.list_objects()?);
+            io::Result::Ok(Ahead { thread, look, complete: runtime::now(), objects })
+        };
+        let listed = list();
+        let _ = self.state(|state| state.looks.ahead = listed.ok());
     }
 
-    /// The listing that this thread has made ahead.
+    /// The listing that this thread has made ahead, if it has made it just now: a comparison that failed may have left an old one.
     pub(super) fn take_ahead(&self) -> io::Result<Option<BTreeMap<String, Object>>> {
         let own = thread::current().id();
-        self.state(|state| state.looks.ahead.take_if(|(thread, _)| *thread == own).map(|(_, listed)| listed))
+        let ahead = self.state(|state| state.looks.ahead.take_if(|ahead| ahead.thread == own))?;
+        let Some(Ahead { look, complete, objects, .. }) = ahead else { return Ok(None) };
+        Ok(self.holds(Look { at: complete, ..look })?.then_some(objects))
     }
 
-    /// What the listing says of an object that this thread has made ahead.
-    pub(super) fn seen_ahead(&self, name: &str) -> io::Result<Option<Object>> {
+    /// What the listing says of an object that this thread has made ahead, and when the store said it. It holds as any other answer does:
+    /// nothing is taken to be the same because of a listing that was made before something else.
+    pub(super) fn seen_ahead(&self, name: &str) -> io::Result<Option<(Object, Look)>> {
         let own = thread::current().id();
-        self.state(|state| {
-            let ahead = state.looks.ahead.as_ref().filter(|(thread, _)| *thread == own);
-            ahead.and_then(|(_, listed)| listed.get(name).cloned())
-        })
+        let seen = self.state(|state| {
+            let ahead = state.looks.ahead.as_ref().filter(|ahead| ahead.thread == own)?;
+            Some((ahead.objects.get(name)?.clone(), ahead.look))
+        })?;
+        let holds = seen.as_ref().map_or(Ok(false), |(_, look)| self.holds(*look))?;
+        Ok(seen.filter(|_| holds))
     }
 
     /// The objects of the module, by their names.

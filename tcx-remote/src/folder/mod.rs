@@ -20,6 +20,8 @@ mod sending;
 mod shared;
 mod spool;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tcx_store::unstable::{FileInfo, Stamp, runtime};
 
-use self::changes::KnownChange;
+use self::changes::{KnownChange, Stray};
 use self::looks::Looks;
 use self::reach::Reach;
 use self::receiving::Arrivals;
@@ -82,6 +84,8 @@ struct State {
     looks: Looks,
     /// The changes that were looked at, as they were then.
     changes: BTreeMap<String, KnownChange>,
+    /// Changes that this process has created, and may have to take back.
+    strays: Vec<Stray>,
     /// Segments that this process has put into the spool.
     own: BTreeSet<String>,
     /// Those that have vanished before they were sent, until a caller has got the error.

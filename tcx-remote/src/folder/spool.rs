@@ -18,11 +18,10 @@ use crate::near::Spooled;
 use crate::near::lock::lock;
 
 impl Inner {
-    /// Gives a segment its name: it waits here, durably, and is sent in the background.
-    pub(super) fn publish(self: &Arc<Self>, from: &Path, name: &str) -> io::Result<()> {
-        let origin = self.origin()?;
+    /// Gives a segment of this history its name: it waits here, durably, and is sent in the background.
+    pub(super) fn publish(self: &Arc<Self>, from: &Path, origin: &str, name: &str) -> io::Result<()> {
         self.check_room()?;
-        self.near.to_spool(from, &origin, name)?;
+        self.near.to_spool(from, origin, name)?;
         self.state(|state| state.own.insert(name.to_owned()))?;
         self.send_later();
         Ok(())
@@ -161,7 +160,9 @@ impl Inner {
             verify_file(name, &Mapped::new(&file)?).map_err(damaged)?;
         }
         self.check_origin(origin)?;
-        let sent = self.send(|bucket| bucket.upload(&self.key(name), &Arc::new(file), *bytes));
+        // It leaves room for what a lookup asks for: parts of segments take long.
+        let bucket = self.bucket.in_background();
+        let sent = self.noted(bucket.upload(&self.key(name), &Arc::new(file), *bytes));
         self.wrote()?;
         sent?;
         if let Err(error) = self.check_origin(origin) {
@@ -172,13 +173,13 @@ impl Inner {
             return Err(error);
         }
         let kept = self.budget.admit(*bytes, || fs::rename(path, self.near.file(name)));
-        match kept {
-            Ok(Some(())) => {}
-            // It is in the store, and read there from now on.
-            Ok(None) => super::held::remove(path)?,
-            // Another process, which has waited too long for this one, has sent it as well.
-            Err(error) if error.kind() == ErrorKind::NotFound && !path.exists() => {}
-            Err(error) => return Err(error),
+        if !matches!(kept, Ok(Some(()))) {
+            if let Err(error) = kept {
+                tracing::debug!(segment = %name, "no copy is kept: {error}");
+            }
+            // It is in the store, and read there from now on; it must not be sent again. Or another process, which has waited too long
+            // for this one, has sent it as well.
+            super::held::remove(path)?;
         }
         self.state(|state| state.own.remove(name)).map(drop)
     }

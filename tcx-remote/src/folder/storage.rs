@@ -47,6 +47,16 @@ impl Storage for RemoteFolder {
         }
     }
 
+    fn is_there(&self, name: &str) -> io::Result<bool> {
+        match kind(name) {
+            Some(Kind::Segment) => self.0.is_segment_there(name),
+            _ => match self.info(name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                found => found.map(|_| true),
+            },
+        }
+    }
+
     fn is_here(&self, name: &str) -> Option<bool> {
         (kind(name) == Some(Kind::Segment)).then(|| self.0.is_here(name))
     }

@@ -115,8 +115,10 @@ impl Budget {
         if let Some(bytes) = counted.filter(|_| is_recent) {
             return Ok(bytes);
         }
-        let bytes = self.copies()?.iter().map(|copy| copy.bytes).sum();
+        let bytes: u64 = self.copies()?.iter().map(|copy| copy.bytes).sum();
         fs::write(self.stamp(), "")?;
+        // Also if there is no room: else each segment for which there is none would count all copies.
+        fs::write(self.counted(), bytes.to_string())?;
         Ok(bytes)
     }
 
@@ -214,6 +216,18 @@ mod tests {
         assert!(!receive(&budget, &one, "seg-5", 101));
         assert!(one.file("seg-1").exists() && other.file("seg-3").exists());
         assert!(receive(&Budget::new(tier.path(), None), &one, "seg-6", 1000));
+    }
+
+    #[test]
+    fn copies_are_counted_once_however_many_segments_have_no_room() {
+        let tier = tempfile::tempdir().unwrap();
+        let budget = Budget::new(tier.path(), Some(100));
+        let near = near(tier.path(), "a_v1");
+        assert!(receive(&budget, &near, "seg-1", 60));
+        budget.changed();
+        assert!(!receive(&budget, &near, "seg-2", 50));
+        assert_eq!(fs::read_to_string(budget.counted()).unwrap(), "60");
+        assert!(receive(&budget, &near, "seg-3", 40));
     }
 
     #[test]

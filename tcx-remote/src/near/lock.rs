@@ -8,7 +8,7 @@ use std::time::Duration;
 use tcx_store::unstable::runtime;
 
 /// So long another process is waited for. One that is stopped, and not dead, keeps its locks.
-const WAIT_AT_MOST: Duration = Duration::from_mins(2);
+pub(crate) const WAIT_AT_MOST: Duration = Duration::from_mins(2);
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -29,22 +29,30 @@ impl Drop for Lock {
 pub(crate) enum Attempt {
     /// It is held until this is dropped. `None` on a file system without locks: what it protects may then be done twice.
     Own(Option<Lock>),
-    /// Another process has it, or another thread.
+    /// Another process has it, or another thread. Who goes on may do what it protects a second time, or undo what the other one does.
     Busy,
 }
 
-/// A lock that is held until this is dropped. `None` if another process holds it for too long: what it protects may then be done twice.
+/// A lock that is held until this is dropped; it is busy if another process holds it for too long.
 ///
 /// # Errors
 ///
 /// Returns an error if there is no such directory, or if it cannot be written.
-pub(crate) fn lock(path: &Path) -> io::Result<Option<Lock>> {
+pub(crate) fn lock(path: &Path) -> io::Result<Attempt> {
+    lock_within(path, WAIT_AT_MOST)
+}
+
+/// As [`lock`], which is waited for at most so long.
+///
+/// # Errors
+///
+/// As [`lock`].
+pub(crate) fn lock_within(path: &Path, longest: Duration) -> io::Result<Attempt> {
     let start = runtime::now();
     loop {
         match try_lock(path)? {
-            Attempt::Own(lock) => return Ok(lock),
-            Attempt::Busy if runtime::now().duration_since(start) < WAIT_AT_MOST => pause(),
-            Attempt::Busy => return Ok(None),
+            Attempt::Busy if runtime::now().duration_since(start) < longest => pause(),
+            attempt => return Ok(attempt),
         }
     }
 }

@@ -264,7 +264,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let near = Near::new(dir.path(), "store", "m_v1");
         near.make().unwrap();
-        let held = lock::lock(&near.lock("held")).unwrap().unwrap();
+        let held = lock::lock(&near.lock("held")).unwrap();
         drop(lock::lock(&near.lock("left")).unwrap());
         near.clean(Duration::ZERO, |_| true);
         let left = names(&near.dir().join("locks")).unwrap();

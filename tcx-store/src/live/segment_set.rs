@@ -209,7 +209,7 @@ impl SegmentSet {
         (damaged, unread)
     }
 
-    /// A listing may lack a file that is there: only one that cannot be opened any more has gone. Returns whether any has,
+    /// A listing may lack a file that is there: only one that is known not to be in the folder has gone. Returns whether any has,
     /// and whether there is one that no other stands for.
     fn close_vanished(&mut self, listed: &BTreeSet<SegmentName>, changes: &KnownChanges) -> (bool, bool) {
         let unlisted = |(name, state): (&SegmentName, &State)| {
@@ -221,16 +221,14 @@ impl SegmentSet {
         }
         let replaced = self.replaced(changes);
         let (mut any_gone, mut unreplaced) = (false, false);
-        for name in unlisted {
-            let opened = self.storage.open(&name.to_string());
-            if opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-                any_gone = true;
-                if replaced.contains(&name) {
-                    self.known.insert(name, State::Gone);
-                } else {
-                    self.known.remove(&name);
-                    unreplaced = true;
-                }
+        for name in self.gone(&unlisted) {
+            any_gone = true;
+            if replaced.contains(&name) {
+                self.known.insert(name, State::Gone);
+            } else {
+                // Also if this machine has a copy: a segment that others have evicted must not be served, nor come back by being joined.
+                self.known.remove(&name);
+                unreplaced = true;
             }
         }
         if unreplaced {

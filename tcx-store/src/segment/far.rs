@@ -53,7 +53,9 @@ pub(crate) fn read_ahead(
     for &(segment, row) in rows {
         segment.needed_at_first(row, wanted, &mut |found| needed.add(segment, found));
     }
+    needed.tidy();
     needed.read(storage, &mut ahead);
+    // What the first round could not read stays unread: the rows are misses, and each of them would ask for it again.
     let mut needed = NeededBlocks::default();
     for &(segment, row) in rows {
         segment.needed_by_offsets(row, wanted, &mut |found| needed.add(segment, found));
@@ -72,10 +74,14 @@ impl<'a> NeededBlocks<'a> {
         }
     }
 
+    /// A lookup begins: what could not be read by others is asked for again.
+    fn tidy(&self) {
+        self.0.values().filter_map(|(segment, _)| segment.reader.as_ref()).for_each(Reader::tidy);
+    }
+
     fn read(self, storage: &dyn Storage, ahead: &mut BlocksAhead) {
         let missing = self.0.into_values().filter_map(|(segment, numbers)| {
             let reader = segment.reader.as_ref()?;
-            reader.tidy();
             let mut missing = Missing { segment, reader, numbers };
             missing.numbers.retain(|&number, _| {
                 let held = reader.held(number);

@@ -69,6 +69,18 @@ pub trait Storage: Send + Sync + fmt::Debug {
         self.map(name).map(Sealed::Mapped)
     }
 
+    /// Whether a sealed file is in the folder. A copy of it on this machine says nothing: others may have removed the file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if that is not known: nothing may be concluded from it.
+    fn is_there(&self, name: &str) -> io::Result<bool> {
+        match self.open(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            opened => opened.map(|_| true),
+        }
+    }
+
     /// Whether all bytes of a sealed file are on this machine now, where that may change: then the file is opened in another way than
     /// before. `None` where it does not change.
     fn is_here(&self, name: &str) -> Option<bool> {

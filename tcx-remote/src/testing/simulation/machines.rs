@@ -23,19 +23,26 @@ const MODULE: &str = "m_v1";
 /// What may wait on a machine: on every other one, little.
 const SPOOL_BYTES: [u64; 2] = [1 << 30, 12_000];
 
+/// The bytes of copies on a machine, by the seed: all, a few, and none.
+const NEAR_BYTES: [Option<u64>; 4] = [None, None, Some(12_000), Some(0)];
+
 /// A near tier for each machine.
-pub(super) struct Disks(TempDir);
+pub(super) struct Disks {
+    dir: TempDir,
+    near_bytes: Option<u64>,
+}
 
 impl Disks {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(seed: u64) -> Self {
+        let near_bytes = NEAR_BYTES[(seed % 4) as usize];
         // In memory, where the system has that: syncing it takes no time.
         let memory = Path::new("/dev/shm");
         let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Self(made.or_else(|_| tempfile::tempdir()).unwrap())
+        Self { dir: made.or_else(|_| tempfile::tempdir()).unwrap(), near_bytes }
     }
 
     fn near(&self, machine: usize) -> PathBuf {
-        self.0.path().join(machine.to_string())
+        self.dir.path().join(machine.to_string())
     }
 }
 
@@ -48,7 +55,7 @@ impl Machines for Disks {
             Ok(Arc::new(SimulatedStore(objects.clone())))
         });
         let tier = self.near(machine);
-        let (near, budget) = (Near::new(&tier, "store", MODULE), Budget::new(&tier, None));
+        let (near, budget) = (Near::new(&tier, "store", MODULE), Budget::new(&tier, self.near_bytes));
         let folder = RemoteFolder::new(bucket, MODULE, near, budget, SPOOL_BYTES[machine % 2]);
         folder.resume();
         Arc::new(folder)

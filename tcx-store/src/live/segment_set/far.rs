@@ -9,7 +9,7 @@ use crate::changes::instance::KnownIdentity;
 use crate::segment::{Segment, SegmentError};
 use crate::storage::name::SegmentName;
 use crate::sys::helpers::{take, with_helpers};
-use crate::sys::runtime::lock;
+use crate::sys::runtime::{is_simulated, lock};
 
 /// Segments of another machine that are opened at the same time.
 const OPENED_AT_ONCE: usize = 16;
@@ -25,7 +25,8 @@ impl SegmentSet {
         let far: Vec<SegmentName> = names.iter().filter(is_far).copied().collect();
         let (next, opened) = (Mutex::new(far.iter()), Mutex::new(HashMap::new()));
         if far.len() > 1 {
-            with_helpers("tcx-open", far.len().min(OPENED_AT_ONCE) - 1, || {
+            let threads = if is_simulated() { 1 } else { far.len().min(OPENED_AT_ONCE) };
+            with_helpers("tcx-open", threads - 1, || {
                 while let Some(name) = take(&next) {
                     let file = self.open_file(*name, identity);
                     lock(&opened).insert(*name, file);
@@ -33,6 +34,22 @@ impl SegmentSet {
             });
         }
         opened.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of these segments that are not in the folder any more. Where each look is a request to another machine, several are made at
+    /// the same time.
+    pub(super) fn gone(&self, names: &[SegmentName]) -> Vec<SegmentName> {
+        let (next, gone) = (Mutex::new(names.iter()), Mutex::new(Vec::new()));
+        let is_dear = self.storage.list_every().is_some() && !is_simulated();
+        let threads = if is_dear { names.len().min(OPENED_AT_ONCE) } else { 1 };
+        with_helpers("tcx-look", threads.saturating_sub(1), || {
+            while let Some(name) = take(&next) {
+                if matches!(self.storage.is_there(&name.to_string()), Ok(false)) {
+                    lock(&gone).push(*name);
+                }
+            }
+        });
+        gone.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the segments again that are read in another way now. One that cannot be opened stays as it is.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::storage::{Draft, FileInfo, Held, LocalStorage, Parts, ReadAt, Sealed, Stamp, Storage, System};
 use crate::sys::mmap::Mapped;
@@ -298,4 +299,35 @@ fn far_segments_are_joined_only_for_a_caller_who_asks_for_it() {
     assert_eq!(segments(dir.path()).len(), before);
     store.compact().unwrap();
     assert_eq!((store.stats().segments, check(&store, &(0..60).collect::<Vec<_>>())), (1, 0));
+}
+
+#[test]
+fn what_the_first_round_cannot_read_is_not_asked_for_again_by_each_row() {
+    let (_dir, store, wire) = far(Compression::None, 500, 0);
+    let left = AtomicUsize::new(1);
+    wire.ruled(move |_| match left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
+        Ok(_) => Err(ErrorKind::TimedOut.into()),
+        Err(_) => Ok(()),
+    });
+    assert!(check(&store, &[1, 250, 490]) > 0);
+    assert_eq!(wire.asked(), (0, 2), "rows whose offsets are here make a second round");
+    assert_eq!(check(&store, &[1, 250, 490]), 0);
+}
+
+#[test]
+fn files_that_a_far_segment_replaces_are_removed_only_for_a_caller_who_asks_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, wire) = open_far(dir.path(), &options(Compression::None));
+    for number in 0..4 {
+        add(&store, 10 * number..10 * (number + 1));
+    }
+    store.core.compact(crate::upkeep::compaction::Effort::Thorough).unwrap();
+    let before = segments(dir.path()).len();
+    assert!(before > 1);
+    wire.asked();
+    let collected = store.core.collect(Duration::ZERO).unwrap();
+    assert_eq!((segments(dir.path()).len(), wire.asked()), (before, (0, 0)));
+    assert!(collected.is_unfinished, "it is left for later");
+    store.core.collect_everywhere(Duration::ZERO).unwrap();
+    assert_eq!((segments(dir.path()).len(), check(&store, &(0..40).collect::<Vec<_>>())), (1, 0));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::doubt::Doubt;
 use crate::stats::traffic::Traffic;
-use crate::storage::{Draft, FileInfo, Held, ReadAt, Sealed, Stamp, Storage};
+use crate::storage::{Draft, FileInfo, Held, Parts, ReadAt, Sealed, Stamp, Storage};
 use crate::sys::mmap::Mapped;
 
 #[derive(Debug)]
@@ -66,6 +66,29 @@ impl Storage for Watched {
             Sealed::Read(file) => Sealed::Read(Box::new(WatchedFile { file, doubt: self.doubt.clone() })),
             mapped @ Sealed::Mapped(_) => mapped,
         })
+    }
+
+    fn is_there(&self, name: &str) -> io::Result<bool> {
+        let looked = match self.storage.is_there(name) {
+            Ok(false) => Err(ErrorKind::NotFound.into()),
+            looked => looked,
+        };
+        match self.note(name, looked) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            looked => looked,
+        }
+    }
+
+    fn is_here(&self, name: &str) -> Option<bool> {
+        self.storage.is_here(name)
+    }
+
+    fn read_parts(&self, wanted: &[Parts]) -> Vec<Vec<io::Result<Vec<u8>>>> {
+        let read = self.storage.read_parts(wanted);
+        if read.iter().flatten().any(Result::is_err) {
+            self.doubt.mislead();
+        }
+        read
     }
 
     fn beside(&self, name: &str, map: &Mapped) -> io::Result<Option<Box<dyn ReadAt>>> {
@@ -170,5 +193,13 @@ impl ReadAt for WatchedFile {
 
     fn read_at(&self, bytes: &mut [u8], at: usize) -> io::Result<()> {
         self.file.read_at(bytes, at).inspect_err(|_| self.doubt.mislead())
+    }
+
+    fn is_far(&self) -> bool {
+        self.file.is_far()
+    }
+
+    fn forget(&self) {
+        self.file.forget();
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Grace {
     pub(crate) temporary: Duration,
     /// The most bytes of compacted segments that are verified. The inputs of others are left for later.
     pub(crate) verified_bytes: u64,
-    /// Whether the keys of segments on other machines are read to find those without live rows.
+    /// Whether segments on other machines are read: their keys, to find those without live rows, and all of those that replace others.
     pub(crate) reads_far: bool,
 }
 
@@ -180,6 +180,11 @@ impl Collection<'_> {
     fn remove_inputs(&mut self, segment: &Arc<Segment>) -> io::Result<()> {
         // It is in this folder as well: one that came in the place of another may hold the inputs alone.
         if !self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
+            return Ok(());
+        }
+        if segment.is_far() && !self.grace.reads_far {
+            // To verify it would read all of it over a network, twice. A machine that has a copy removes them, or a caller that wants it.
+            self.collected.is_unfinished = true;
             return Ok(());
         }
         let Some(left) = self.grace.verified_bytes.checked_sub(segment.bytes() as u64) else {
