@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use support::{clip, damage, files, fill_clip, json, open, tcx, workplace};
 use tcx_store::Keys;
@@ -85,6 +85,23 @@ fn a_program_that_uses_the_cache_notices_what_it_should_and_nothing_else() {
     json(dir.path(), &["rm", "cache", "clip_v1", "--yes"]);
     assert!(!dir.path().join("cache/clip_v1").exists());
     assert_eq!(json(dir.path(), &["ls", "cache"])["modules"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn rows_that_are_as_old_as_those_that_were_invalidated_by_their_age_are_not_merged() {
+    let dir = workplace();
+    let store = open(&dir.path().join("cache"), clip("224"));
+    store.invalidate_older_than(SystemTime::now() + Duration::from_secs(1)).unwrap();
+    drop(store);
+    let merge = |revive: &[&str]| {
+        let merged = json(dir.path(), &[&["merge", "cache", "other"], revive].concat());
+        let modules = merged["modules"].as_array().unwrap();
+        let module = modules.iter().find(|own| own["module"] == "clip_v1").unwrap();
+        ["added", "invalidated"].map(|name| module[name].as_u64().unwrap())
+    };
+    let [added, invalidated] = merge(&[]);
+    assert!(added == 0 && invalidated > 0, "{added} added, {invalidated} left out");
+    assert_eq!(merge(&["--revive"]), [invalidated, 0]);
 }
 
 #[test]

@@ -54,11 +54,13 @@ impl Adder {
         &self.spec
     }
 
-    /// Adds the missing rows among these; `bytes` returns the bytes of a leaf of a row, or `None` if it has no value.
+    /// Adds the missing rows among these; `born` has when each was computed, in milliseconds since 1970, if that is known. `bytes` returns
+    /// the bytes of a leaf of a row, or `None` if it has no value.
     pub(crate) fn add<'a>(
         &mut self,
         view: u32,
         keys: &[&[u8]],
+        born: Option<&[u64]>,
         bytes: impl Fn(usize, usize) -> Option<&'a [u8]>,
     ) -> Result<()> {
         let keys = ids::keys(self.spec.key_type(), keys, view)?;
@@ -69,7 +71,7 @@ impl Adder {
         };
         let missing = lookup.distinct_missing_positions();
         self.added.present += (keys.len() - missing.len()) as u64;
-        let positions = self.wanted(&keys, missing);
+        let positions = self.wanted(&keys, born, missing);
         self.added.added += positions.len() as u64;
         if self.how.dry_run || positions.is_empty() {
             return Ok(());
@@ -78,13 +80,16 @@ impl Adder {
     }
 
     /// The missing rows to add.
-    fn wanted(&mut self, keys: &Keys, missing: Vec<usize>) -> Vec<usize> {
+    fn wanted(&mut self, keys: &Keys, born: Option<&[u64]>, missing: Vec<usize>) -> Vec<usize> {
         if self.how.revive {
             return missing;
         }
-        let dead = self.store.invalidated_positions(keys);
-        let (out, wanted): (Vec<_>, Vec<_>) =
-            missing.into_iter().partition(|position| dead.binary_search(position).is_ok());
+        let (dead, before) = (self.store.invalidated_positions(keys), self.store.invalidated_before());
+        let is_old =
+            |position: usize| born.and_then(|born| born.get(position)).is_some_and(|born| *born < before);
+        let (out, wanted): (Vec<_>, Vec<_>) = missing
+            .into_iter()
+            .partition(|position| dead.binary_search(position).is_ok() || is_old(*position));
         self.added.invalidated += out.len() as u64;
         wanted
     }

@@ -85,8 +85,9 @@ fn add(part: &Part, rows: Range<usize>, adder: &mut Adder) -> Result<()> {
     let rows: Vec<usize> = rows.collect();
     for rows in rows.chunk_by(|a, b| part.views[*a] == part.views[*b]) {
         let keys: Vec<&[u8]> = rows.iter().map(|row| part.keys[*row].as_slice()).collect();
-        adder
-            .add(part.views[rows[0]], &keys, |position, leaf| part.leaves[leaf][rows[position]].as_deref())?;
+        adder.add(part.views[rows[0]], &keys, None, |position, leaf| {
+            part.leaves[leaf][rows[position]].as_deref()
+        })?;
     }
     Ok(())
 }

@@ -93,7 +93,8 @@ fn merge(to: &Destination<'_>, module: String, from: &Inspection, how: How) -> R
 fn add(adder: &mut Adder, batch: &[Row<'_>]) -> Result<()> {
     let Some(first) = batch.first() else { return Ok(()) };
     let keys: Vec<&[u8]> = batch.iter().map(|row| row.key).collect();
-    adder.add(first.view, &keys, |position, leaf| batch[position].leaf(leaf))
+    let born: Vec<u64> = batch.iter().map(|row| row.born).collect();
+    adder.add(first.view, &keys, Some(&born), |position, leaf| batch[position].leaf(leaf))
 }
 
 impl Report for Merged {

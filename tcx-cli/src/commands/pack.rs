@@ -164,7 +164,7 @@ pub(super) fn unpack(target: &Target<'_>, from: &Path, how: How, output: &Output
 /// Adds rows of one view.
 fn add(batch: &PackedBatch, rows: &[usize], adder: &mut Adder) -> Result<()> {
     let keys: Vec<&[u8]> = rows.iter().map(|row| batch.key(*row)).collect();
-    adder.add(batch.view(rows[0]), &keys, |position, leaf| batch.leaf(leaf, rows[position]))
+    adder.add(batch.view(rows[0]), &keys, None, |position, leaf| batch.leaf(leaf, rows[position]))
 }
 
 impl Report for Written {

@@ -90,7 +90,7 @@ async fn upload_parts(
 
 async fn write_parts(
     client: &Client,
-    mut deadline: Deadline,
+    deadline: Deadline,
     (key, id): (&Path, &MultipartId),
     from: &Arc<File>,
     bytes: u64,
@@ -103,7 +103,8 @@ async fn write_parts(
     let parts = written.buffered(PARTS_IN_FLIGHT).try_collect::<Vec<_>>().await?;
     // Not tried again: the answer to a second try says that there is no such upload. The caller begins another one.
     let complete = client.store.complete_multipart(key, id, parts);
-    client.attempt(&mut deadline, complete).await.map(drop)
+    // The parts have waited for others of this process, which takes nothing of the time for this.
+    client.attempt(&mut deadline.again(), complete).await.map(drop)
 }
 
 fn read_part(from: &File, at: u64, length: u64) -> Result<Bytes, Failure> {

@@ -96,6 +96,11 @@ impl Tombstones {
         self.numbers_for(HashedKey::new(key, view), |_| true).next().unwrap_or(0).max(self.all()) > number
     }
 
+    /// The latest time before which what was computed has been invalidated, in milliseconds since 1970; 0 without one.
+    pub(crate) fn latest_age(&self) -> u64 {
+        self.ages.iter().map(|age| age.before).max().unwrap_or(0)
+    }
+
     /// Whether rows with this number, the oldest of which was computed at this time, are dead whatever their keys: those before them were
     /// invalidated by their age.
     pub(crate) fn kill_by_age(&self, number: u64, born: u64) -> bool {

@@ -33,6 +33,8 @@ pub struct Row<'a> {
     pub key: &'a [u8],
     /// The view of the sample.
     pub view: u32,
+    /// When it was computed, in milliseconds since 1970; joined rows count as old as the oldest of them.
+    pub born: u64,
     leaves: Vec<Option<Cow<'a, [u8]>>>,
 }
 
@@ -164,7 +166,7 @@ impl<'a> Iterator for Rows<'a> {
                     }
                     leaves.map(|leaves| {
                         let leaves = leaves.into_iter().map(|(bytes, present)| present.then_some(bytes));
-                        Row { key, view, leaves: leaves.collect() }
+                        Row { key, view, born: segment.born(), leaves: leaves.collect() }
                     })
                 }
                 Found::Damaged => None,

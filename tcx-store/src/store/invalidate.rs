@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::changes::{Attempt, Doomed};
+use crate::changes::{Attempt, Doomed, Tombstones};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
@@ -142,13 +142,35 @@ impl Store {
         self.core.kill_older_than(limit)
     }
 
-    /// The positions of the keys that have been invalidated at some time, ascending; they may have been computed again since.
+    /// The positions of the keys that have been invalidated at some time, ascending; they may have been computed again since. An
+    /// invalidation [by age](Self::invalidated_before) names no keys.
     pub fn invalidated_positions(&self, keys: &Keys) -> Vec<usize> {
-        let tombstones = self.reader().map_or_else(
-            |_| self.core.snapshot().tombstones.clone(),
-            |core| core.snapshot().tombstones.clone(),
-        );
+        let tombstones = self.tombstones();
         (0..keys.len()).filter(|&position| tombstones.newest_for_row(keys, position) > 0).collect()
+    }
+
+    /// The latest time before which what was computed [has been invalidated](Self::invalidate_older_than), in milliseconds since 1970; 0
+    /// if that was never done.
+    ///
+    /// ```
+    /// # use std::time::{Duration, SystemTime};
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// assert_eq!(store.invalidated_before(), 0);
+    /// store.invalidate_older_than(SystemTime::UNIX_EPOCH + Duration::from_secs(5))?;
+    /// assert_eq!(store.invalidated_before(), 5000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn invalidated_before(&self) -> u64 {
+        self.tombstones().latest_age()
+    }
+
+    fn tombstones(&self) -> Arc<Tombstones> {
+        let own = |_| self.core.snapshot().tombstones.clone();
+        self.reader().map_or_else(own, |core| core.snapshot().tombstones.clone())
     }
 
     /// Lists the folder, whose rows would not be seen while it is gone.

@@ -38,7 +38,7 @@ impl Live {
     }
 
     /// Whether all rows of a segment are dead, because the oldest was too old when rows were invalidated by their age.
-    pub(super) fn is_killed_by_age(&self, segment: &Segment) -> bool {
+    pub(crate) fn is_killed_by_age(&self, segment: &Segment) -> bool {
         self.changes.tombstones().kill_by_age(segment.base(), segment.born())
     }
 

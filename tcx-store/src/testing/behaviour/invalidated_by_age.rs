@@ -225,6 +225,29 @@ fn a_file_that_is_removed_before_it_is_seen_is_gone_for_good_once_what_is_stored
     }
 }
 
+#[test]
+fn a_young_row_lives_on_in_its_own_segment_when_the_one_that_it_was_joined_to_is_invalidated_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    go_ahead(Duration::from_secs(1));
+    compute(&store, &["x", "y"], 5);
+    seal_all(&store);
+    go_ahead(Duration::from_secs(20));
+    compute(&store, &["z"], 7);
+    seal_all(&store);
+    store.compact().unwrap();
+    assert_eq!(names(dir.path(), "seg-").len(), 3);
+    store.invalidate_older_than(crate::sys::runtime::wall() - Duration::from_secs(10)).unwrap();
+    for store in [&store, &process(dir.path())] {
+        assert_eq!(values(store, &["x", "y", "z"]), [-1, -1, 7]);
+    }
+    store.collect(Duration::ZERO).unwrap();
+    assert_eq!(names(dir.path(), "seg-").len(), 1);
+    for store in [&store, &process(dir.path())] {
+        assert_eq!(values(store, &["x", "y", "z"]), [-1, -1, 7]);
+    }
+}
+
 /// A value that is put for a rejected one waits to be written: the old one is stored still.
 #[test]
 fn a_value_that_was_just_put_for_a_rejected_one_is_not_invalidated_as_an_older_one() {

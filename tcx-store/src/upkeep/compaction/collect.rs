@@ -129,7 +129,13 @@ struct Collection<'a> {
 
 impl Collection<'_> {
     fn has_inputs(&self, segment: &Segment) -> bool {
-        segment.inputs().iter().any(|input| self.left.contains(input))
+        self.stands_for(segment).iter().any(|input| self.left.contains(input))
+    }
+
+    /// The segments that are dead as long as this one is there. One that was invalidated by its age stands for none.
+    fn stands_for<'s>(&self, segment: &'s Segment) -> &'s [SegmentName] {
+        let is_killed = self.core.live().is_killed_by_age(segment);
+        if is_killed { &[] } else { segment.inputs() }
     }
 
     /// Whether a file has been there for so long.
@@ -214,7 +220,8 @@ impl Collection<'_> {
 
     /// Removes a segment that is no longer needed, after those it stands for; returns the bytes that were freed.
     fn remove_with_inputs(&mut self, segment: &Segment) -> u64 {
-        let inputs_of = |name| self.core.live().segments.find(name).map(|own| own.inputs().to_vec());
+        let find = |name| self.core.live().segments.find(name);
+        let inputs_of = |name| find(name).map(|own| self.stands_for(&own).to_vec());
         let mut freed = 0;
         // What it stands for is all that a folder without it has of the rows, which may be younger than the oldest of them.
         if self.folder.info(&FileName::Segment(segment.name()).to_string()).is_err() {
