@@ -93,6 +93,20 @@ def test_cached_properties_of_an_input_are_those_of_the_selected_samples():
 
 
 @dataclasses.dataclass
+class Forgetful(Masked):
+    def __getstate__(self):
+        return {"x": self.x}
+
+
+def test_cached_properties_that_a_copy_has_not_are_no_error():
+    cached = tcx.cached(Masking().eval(), None, id="masking_v1")
+    cached(Forgetful(torch.tensor([[1.0], [-1.0]])), ids=["a", "b"])
+    batch = Forgetful(torch.tensor([[1.0], [-2.0], [3.0]]))
+    assert batch.mask.any()
+    assert torch.equal(cached(batch, ids=["a", "c", "d"]), torch.tensor([[1.0], [0.0], [3.0]]))
+
+
+@dataclasses.dataclass
 class Derived:
     x: torch.Tensor
 

@@ -114,6 +114,47 @@ def test_uncounted_writes_that_begin_later_end_with_the_next_batch_that_is_compa
     assert changed == [5, 6]
 
 
+class Doubled(torch.nn.Module):
+    def forward(self, x):
+        return (x * 2).reshape(len(x), -1)
+
+
+#: Contiguous, with steps of their own where a dimension has one element.
+STEPS = [
+    lambda: torch.rand(4, 1, 8, 8).permute(0, 2, 3, 1),
+    lambda: torch.rand(5, 4)[3:4, 2],
+    lambda: torch.rand(4, 1).t(),
+]
+
+
+@pytest.mark.parametrize("make", STEPS)
+def test_whole_batches_are_compared_whatever_the_steps_of_their_dimensions(make):
+    cached = tcx.cached(Doubled().eval(), None, id="doubled_v1")
+    for number in range(5):
+        x = make()
+        ids = [f"{number} {row}" for row in range(len(x))]
+        assert torch.equal(cached(x, ids=ids), (x * 2).reshape(len(x), -1))
+
+
+def test_arguments_that_share_their_memory_are_copied():
+    class Adding(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+
+        def forward(self, x, y):
+            self.calls += 1
+            if self.calls > 4:
+                x.mul_(2)
+            return x + y
+
+    cached = tcx.cached(Adding().eval(), None, id="adding_v1")
+    for number in range(6):
+        x, ids = batch(number)
+        found = cached(x, x, ids=ids)
+        assert torch.equal(found, x + x) or torch.equal(found, x * 2 + x), number
+
+
 def test_nothing_is_passed_on_without_a_copy_in_the_mode_of_inference():
     module = Seen(100).eval()
     cached = tcx.cached(module, None, id="seen_v1")

@@ -227,6 +227,14 @@ impl Ranges<'_> {
                 self.work.module.dir.display()
             )));
         }
+        // A file that the store refuses is an error of the process that wrote it, which has ended.
+        let waiting = self.store.stats().traffic.waiting_files;
+        if waiting > 0 {
+            return Ok(Some(format!(
+                "the rows of work range {range} may not be in {}: {waiting} files wait on this machine and cannot be sent; run the command again",
+                self.work.module.dir.display()
+            )));
+        }
         let digest = self.keys(own)?.digest_all();
         worker.count(count, (own.len() as u64).saturating_sub(count));
         worker.finished(&[(range, digest)]);

@@ -55,6 +55,8 @@ impl Stop {
         // It has not been waited for, so the number is still its own.
         if let Some(group) = group(command) {
             let _ = kill_process_group(group, Signal::TERM);
+            // One that has asked the terminal for something, which it has not, was stopped by the system.
+            let _ = kill_process_group(group, Signal::CONT);
         }
     }
 

@@ -11,11 +11,21 @@ from .split import Inputs, Parts, PerSample
 
 
 def have_same_bytes(one: Inputs, other: Inputs) -> bool:
-    """Whether plain tensors among the arguments have the same bytes, in which a NaN is itself too."""
+    """Whether contiguous tensors among the arguments have the same bytes, in which a NaN is itself too, and are still of one kind."""
     import torch
 
+    def kind(part: Any) -> tuple[Any, ...]:
+        return part.shape, part.dtype, part.is_contiguous(), part.requires_grad
+
+    def as_bytes(part: Any) -> Any:
+        # The steps of dimensions of one element say nothing, and a view of bytes does not take all of them.
+        return part.detach().as_strided((part.numel(),), (1,)).view(torch.uint8)
+
+    def is_same(part: Any, its: Any) -> bool:
+        return part is its or (kind(part) == kind(its) and torch.equal(as_bytes(part), as_bytes(its)))
+
     parts = zip([*one.args, *one.kwargs.values()], [*other.args, *other.kwargs.values()])
-    return all(part is its or torch.equal(part.detach().view(torch.uint8), its.detach().view(torch.uint8)) for part, its in parts)
+    return all(is_same(part, its) for part, its in parts)
 
 
 def are_same(one: Any, other: Any) -> bool:

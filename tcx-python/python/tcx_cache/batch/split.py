@@ -105,8 +105,10 @@ class Plan:
     def passed(self, positions: list[int]) -> Inputs | None:
         """The inputs as they were passed, if these are the positions of all samples in their order, and selecting them would only copy plain tensors;
         for a module that writes into none of its inputs."""
-        parts = [*self.inputs.args, *self.inputs.kwargs.values()]
-        is_same = positions == [*range(self.rows)] and all(part is None or _is_plain(part) for part in parts)
+        parts = [part for part in [*self.inputs.args, *self.inputs.kwargs.values()] if part is not None]
+        is_same = positions == [*range(self.rows)] and all(_is_plain(part) for part in parts)
+        # Of tensors that share their memory, one changes by what is written to the other.
+        is_same = is_same and len({part.untyped_storage().data_ptr() for part in parts}) == len(parts)
         return self.inputs if is_same else None
 
 
@@ -290,7 +292,6 @@ def _values(value: Mapping[Any, Any]) -> list[Any]:
 
 def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
     names = [field.name for field in dataclasses.fields(value)]
-    _check_attributes(value, names, path)
 
     def read(own: Any) -> list[Any]:
         return [getattr(own, name) for name in names]
@@ -301,11 +302,13 @@ def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
         for name, item in zip(names, items):
             object.__setattr__(made, name, item)
         # The copy has them of all samples; they are computed again from the parts that it has.
-        for name in _evaluated(own) - {*names}:
+        for name in _evaluated(made) - {*names}:
             object.__delattr__(made, name)
         return made
 
-    return _children(value, read(value), rows, path, counted, rebuild, names, read)
+    select = _children(value, read(value), rows, path, counted, rebuild, names, read)
+    _check_attributes(value, names, path)
+    return select
 
 
 def _check_attributes(value: Any, names: list[str], path: str) -> None:
@@ -313,7 +316,8 @@ def _check_attributes(value: Any, names: list[str], path: str) -> None:
     others = sorted(_attributes(value) - {*names} - _evaluated(value))
     if others:
         name, cls = others[0], type(value).__name__
-        raise Refused(
+        # In a list, it is not one for each sample because of that.
+        raise Ambiguous(
             f"{path} is {cls}, whose attribute `{name}` is no field, so it would stay that of the whole batch where samples are selected: declare it, as in "
             f"`{name}: torch.Tensor = field(init=False)`, make it a `functools.cached_property`, or give {cls} a method `__tcx_select__(positions)` and `__len__`"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import platform
@@ -123,19 +124,25 @@ class Computing:
             with torch.set_grad_enabled(not self._has_shown_gradients):
                 # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
                 output = self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
-        finally:
-            # It may have written before it failed.
-            if not self._writes_inputs and _versions(inputs) != written:
-                self._writes_inputs = True
-                if not are_copies:
-                    self._warn_of_changed_inputs()
+        except BaseException:
+            # It may have written before it failed. What it says is more than a warning that counts as an error.
+            with contextlib.suppress(Warning):
+                self._note_writes(inputs, written, are_copies)
+            raise
+        self._note_writes(inputs, written, are_copies)
         self.check(has_run=True)
         if not self._has_shown_gradients:
             self._refuse_gradients(output, inputs)
             self._has_shown_gradients = True
         return output
 
-    def _warn_of_changed_inputs(self) -> None:
+    def _note_writes(self, inputs: Inputs, written: list[int], are_copies: bool) -> None:
+        """Notes that `forward` has written into an input, and warns if that is the caller's."""
+        if self._writes_inputs or _versions(inputs) == written:
+            return
+        self._writes_inputs = True
+        if are_copies:
+            return
         warn(
             f"module `{self.name}`: `forward` wrote into an input for the first time, after {self._whole} batches into which it did not, so the tensors of this "
             "batch have changed in the caller; its later batches are copied. Do not use these tensors again, and make `forward` write into none of its inputs"
