@@ -197,7 +197,7 @@ mod tests {
         Bucket::new(url, server.settings().into_iter().fold(options, set)).unwrap()
     }
 
-    /// So many parts that each needs a request.
+    /// Parts that are so far apart that each needs a request.
     fn apart(count: u64) -> (Vec<u8>, Vec<Range<u64>>) {
         let step = GAP + 8;
         (vec![7; (count * step) as usize], (0..count).map(|part| part * step..part * step + 1).collect())

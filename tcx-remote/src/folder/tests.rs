@@ -60,7 +60,7 @@ fn machine(server: &Server) -> (TempDir, Arc<Store>) {
     (tier, store)
 }
 
-/// Another machine invalidates rows, by so many changes.
+/// Another machine invalidates rows, by `changes` changes.
 fn invalidate(server: &Server, changes: i64) {
     let (_tier, store) = machine(server);
     (0..changes).for_each(|id| store.invalidate(&Keys::ints([id], 0)).unwrap());

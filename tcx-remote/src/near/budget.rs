@@ -117,7 +117,7 @@ impl Budget {
         }
         let bytes: u64 = self.copies()?.iter().map(|copy| copy.bytes).sum();
         fs::write(self.stamp(), "")?;
-        // Also if there is no room: else each segment for which there is none would count all copies.
+        // Also if there is no room: else each segment without room would count all copies again.
         fs::write(self.counted(), bytes.to_string())?;
         Ok(bytes)
     }
