@@ -61,12 +61,7 @@ impl KnownChanges {
     /// could be, other rows may be older.
     pub(crate) fn kill_older_than(&mut self, storage: &dyn Storage, before: u64) -> io::Result<()> {
         self.write_pending(storage)?;
-        let number = self.create(storage, &Attempt::new(), |_, _| Some(Doomed::OlderThan(before)))?;
-        // Values that are put while this is written may be as old, by a clock that was set back: `flush` reports them as those that other
-        // processes invalidate.
-        if let Some(number) = number {
-            self.tombstones.own.remove(number);
-        }
+        self.create(storage, &Attempt::new(), |_, _| Some(Doomed::OlderThan(before)))?;
         self.make_durable(storage)
     }
 
