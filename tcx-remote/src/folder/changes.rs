@@ -41,6 +41,8 @@ pub(super) struct Stray {
     bytes: Vec<u8>,
     /// The history that was known before.
     origin: String,
+    /// Whether it was removed, and only has to be created again if another process may have met it.
+    is_removed: bool,
 }
 
 /// What has the number of a change that is known.
@@ -200,7 +202,8 @@ impl Inner {
             self.state(|state| state.changes.clear())?;
         }
         if let Some(origin) = origin.filter(|_| is_own) {
-            self.take_back_unless_same(Stray { name: name.to_owned(), bytes: bytes.to_vec(), origin })?;
+            let stray = Stray { name: name.to_owned(), bytes: bytes.to_vec(), origin, is_removed: false };
+            self.take_back_unless_same(stray)?;
         }
         Ok(is_own)
     }
@@ -211,30 +214,53 @@ impl Inner {
     /// Where another change has the number of the one before it, other processes may go by it already, and have created the next: its
     /// number must not be given again. It stays, and kills rows that are computed again. Merged changes have no number of their own, and
     /// would hide the changes of the other history: they go in any case.
-    fn take_back_unless_same(&self, stray: Stray) -> io::Result<()> {
-        let Stray { name, bytes, origin } = &stray;
-        let is_change = matches!(kind(name), Some(Kind::Change(_)));
-        match self.find_origin(origin) {
-            Ok(Found::Same) => return Ok(()),
-            // The comparison that follows says that this is another module.
-            Ok(Found::Other) if is_change => return Ok(()),
-            Ok(Found::Other | Found::Absent) => {}
-            // As long as that cannot be said, it stays.
-            Err(_) => return self.state(|state| state.strays.push(stray)),
+    fn take_back_unless_same(&self, mut stray: Stray) -> io::Result<()> {
+        let is_change = matches!(kind(&stray.name), Some(Kind::Change(_)));
+        if !stray.is_removed {
+            match self.find_origin(&stray.origin) {
+                Ok(Found::Same) => return Ok(()),
+                // The comparison that follows says that this is another module.
+                Ok(Found::Other) if is_change => return Ok(()),
+                Ok(Found::Other | Found::Absent) => {}
+                // As long as that cannot be said, it stays.
+                Err(_) => return self.look_again_at(stray),
+            }
+            let removed = self.send(|bucket| bucket.delete(&self.key(&stray.name)));
+            self.wrote()?;
+            if let Err(error) = removed {
+                self.look_again_at(stray)?;
+                return Err(error);
+            }
+            stray.is_removed = true;
         }
-        let removed = self.send(|bucket| bucket.delete(&self.key(name)));
-        self.wrote()?;
-        removed?;
-        if is_change && matches!(self.find_origin(origin), Ok(Found::Same | Found::Other)) {
+        let what = format!(
+            "the module was removed or replaced while {} was created, which was taken back",
+            stray.name
+        );
+        let taken_back = Err(io::Error::new(ErrorKind::NotFound, what));
+        if !is_change {
+            return taken_back;
+        }
+        match self.find_origin(&stray.origin) {
+            Ok(Found::Absent) => taken_back,
             // The module was created again between the look and the removal, and its processes may have met the change in between.
-            let short = self.bucket.deadline().min(SHORT);
-            let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
-            self.created()?;
-            return created.map(drop);
+            Ok(Found::Same | Found::Other) => {
+                let short = self.bucket.deadline().min(SHORT);
+                let key = self.key(&stray.name);
+                let created = self.send(|bucket| bucket.with_deadline(short).create(&key, &stray.bytes));
+                self.created()?;
+                if let Err(error) = created {
+                    self.look_again_at(stray)?;
+                    return Err(error);
+                }
+                Ok(())
+            }
+            Err(_) => self.look_again_at(stray).and(taken_back),
         }
-        let what =
-            format!("the module was removed or replaced while {name} was created, which was taken back");
-        Err(io::Error::new(ErrorKind::NotFound, what))
+    }
+
+    fn look_again_at(&self, stray: Stray) -> io::Result<()> {
+        self.state(|state| state.strays.push(stray))
     }
 
     /// Looks again at changes that this process has created, where it could not be said whether the module was still the same.

@@ -212,6 +212,47 @@ fn a_change_that_could_not_be_compared_when_it_was_created_is_taken_back_later()
 }
 
 #[test]
+fn a_change_that_could_not_be_taken_back_is_taken_back_later() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.keys().iter().for_each(|key| server.remove(key));
+    (0..10).for_each(|_| server.fail_next(Operation::Delete, &change(2), Fault::Denied));
+    folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    assert!(has(&server, &change(2)));
+    server.forget_planned();
+    folder.try_now();
+    folder.list().unwrap();
+    assert!(!has(&server, &change(2)));
+}
+
+#[test]
+fn a_change_that_could_not_be_created_again_is_created_again_later() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.planned() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // Not the first creation, which has happened.
+            (0..10).for_each(|_| server.fail_next(Operation::Put, &change(2), Fault::Denied));
+            server.put(&key(&change(1)), &before);
+        });
+        folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    });
+    assert!(!has(&server, &change(2)));
+    server.forget_planned();
+    folder.try_now();
+    folder.list().unwrap();
+    assert_eq!(server.object(&key(&change(2))).unwrap(), b"a tombstone");
+}
+
+#[test]
 fn a_history_that_this_process_has_begun_has_no_changes_of_the_one_before() {
     let server = Server::start();
     invalidate(&server, 1);
