@@ -1,6 +1,6 @@
 //! Verifying one change.
 
-use super::same::{repair_nonce, says_repairs};
+use super::same::{repair_nonce, says_begun, says_repairs};
 use super::table::{ChangeBytes, TombstoneTable};
 use crate::sys::bytes::Random;
 use crate::sys::mmap::Mapped;
@@ -14,9 +14,9 @@ pub(crate) struct Sound {
 }
 
 impl Sound {
-    /// Whether a repair has put it in the place of a damaged one.
-    pub(crate) fn is_repaired(&self, instance: Random) -> bool {
-        self.nonce == repair_nonce(instance, self.number)
+    /// Whether a repair has put it in the place of a damaged one, or has begun with it.
+    pub(crate) fn is_of_repair(&self, instance: Random) -> bool {
+        self.nonce == repair_nonce(instance, self.number) || says_begun(self.nonce, instance, self.number)
     }
 
     /// Whether it announces that changes before it were repaired.

@@ -30,7 +30,7 @@ pub(crate) use new_tombstone::Doomed;
 pub(crate) use numbers::ChangeNumbers;
 pub(crate) use pending::{Attempt, Seen};
 pub(crate) use read::{is_of_another_version, map as map_change};
-pub(crate) use repaired::{as_merged_say, news_of_repairs, tombstone_before, tombstone_for_everything};
+pub(crate) use repaired::{as_merged_say, begin_of_repair, news_of_repairs, tombstone_for_everything};
 pub(crate) use replacements::{Replacement, ReplacementPlace};
 pub(crate) use same::{Compared, Origin};
 

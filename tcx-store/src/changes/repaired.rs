@@ -6,7 +6,7 @@ use std::io;
 use super::ages::{Age, ages_bytes};
 use super::new_tombstone::payload_of;
 use super::read::map;
-use super::same::{listed, repair_nonce, repairs_nonce};
+use super::same::{begun_nonce, listed, repair_nonce, repairs_nonce};
 use super::table::{ChangeBytes, Entry, Named, TombstoneTable, header};
 use super::{Doomed, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_AGE, KIND_TOMBSTONE_OF_VIEWS, encode};
 use crate::storage::Storage;
@@ -82,9 +82,10 @@ fn find_merged(storage: &dyn Storage, instance: Random, number: u64) -> io::Resu
     Ok(None)
 }
 
-/// The bytes of a new change that kills what a tombstone for everything kills that is about to take the place of change `repaired`.
-pub(crate) fn tombstone_before(number: u64, repaired: u64) -> Vec<u8> {
-    encode(number, KIND_TOMBSTONE, Random::new(), &header(repaired, repaired, 0, &[]))
+/// The bytes of a new change by which a repair begins. It kills what a tombstone for everything kills that is about to take the place of
+/// change `killing`; nothing if that is 0.
+pub(crate) fn begin_of_repair(instance: Random, number: u64, killing: u64) -> Vec<u8> {
+    encode(number, KIND_TOMBSTONE, begun_nonce(instance, number), &header(killing, killing, 0, &[]))
 }
 
 /// The bytes of a new change of this instance by which processes learn that changes before it were repaired. It kills nothing itself.

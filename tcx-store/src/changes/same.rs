@@ -72,14 +72,28 @@ pub(crate) fn repair_nonce(instance: Random, number: u64) -> Random {
 /// A nonce for a change by which processes learn that changes before it were repaired. Only a half of it is derived: such a change in an
 /// older copy of the folder, of other changes, is another one.
 pub(super) fn repairs_nonce(instance: Random, number: u64) -> Random {
-    let mut nonce = Random::new();
-    nonce.0[..8].copy_from_slice(&derived_nonce(b"tcx repairs", instance, number).0[..8]);
-    nonce
+    half_derived_nonce(b"tcx repairs", instance, number)
+}
+
+/// A nonce for a change that comes before the first one is repaired. A repair that is interrupted after it is found by it.
+pub(super) fn begun_nonce(instance: Random, number: u64) -> Random {
+    half_derived_nonce(b"tcx repair begins", instance, number)
+}
+
+/// Whether a change with this nonce says that a repair has begun.
+pub(super) fn says_begun(nonce: Random, instance: Random, number: u64) -> bool {
+    nonce.0[..8] == derived_nonce(b"tcx repair begins", instance, number).0[..8]
 }
 
 /// Whether a change with this nonce says that changes before it were repaired.
 pub(super) fn says_repairs(nonce: Random, instance: Random, number: u64) -> bool {
     nonce.0[..8] == derived_nonce(b"tcx repairs", instance, number).0[..8]
+}
+
+fn half_derived_nonce(what: &[u8], instance: Random, number: u64) -> Random {
+    let mut nonce = Random::new();
+    nonce.0[..8].copy_from_slice(&derived_nonce(what, instance, number).0[..8]);
+    nonce
 }
 
 fn derived_nonce(what: &[u8], instance: Random, number: u64) -> Random {

@@ -25,8 +25,8 @@ const WIDEST_GAP: u64 = 100_000;
 const INCOMPLETE: &str =
     "most of the changes before it are missing: the folder is a part of a copy; copy the rest";
 
-/// What is wrong with a sound change that was repaired.
-const UNFINISHED: &str = "it was repaired, and the repair was interrupted before processes that had read the change could notice it: they \
+/// What is wrong with a sound change of a repair.
+const UNFINISHED: &str = "the repair of changes that it is of was interrupted before processes that had read these could notice it: they \
                           may serve rows that count no more";
 
 /// A verification that is going on.
@@ -159,7 +159,7 @@ impl Check<'_> {
         }
     }
 
-    /// Every byte of a change that was made. `unannounced` is the last one before it that was repaired, if none before it announces that.
+    /// Every byte of a change that was made. `unannounced` is the last one before it that is of a repair, if none before it announces that.
     /// Returns the same for the next one.
     fn change(&mut self, number: u64, unannounced: Option<u64>) -> Option<u64> {
         let name = FileName::Change(number);
@@ -188,7 +188,7 @@ impl Check<'_> {
             return unannounced;
         }
         match (check_change(number, map), Random::parse(&self.inspection.instance())) {
-            (Ok(sound), Some(instance)) if sound.is_repaired(instance) => Some(number),
+            (Ok(sound), Some(instance)) if sound.is_of_repair(instance) => Some(number),
             (Ok(sound), Some(instance)) if sound.says_repairs(instance) => None,
             (Ok(_), _) => unannounced,
             (Err(what), _) => {

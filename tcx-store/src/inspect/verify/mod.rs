@@ -51,7 +51,7 @@ pub enum DamagedFile {
     Merged,
     /// All rows before it count as invalidated. Repairing puts a tombstone for just that in its place.
     Change,
-    /// It was repaired, and the repair was interrupted before processes that had read the change could notice it. Repairing ends that.
+    /// It is of a repair of changes that was interrupted before processes which had read them could notice it. Repairing ends that.
     UnfinishedRepair,
     /// It has the name of a change that was never made. Repairing moves it into the folder `damaged`.
     Stray,
@@ -194,7 +194,7 @@ pub fn repair(dir: &Path, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) 
     let is_found = |damage: &&Damage| found.iter().any(|first| first.file == damage.file);
     let twice: Vec<Damage> = again.iter().filter(is_found).cloned().collect();
     let merged = repair::as_merged_say(dir, &twice)?;
-    repair::kill_before(dir, &again, &twice, &merged)?;
+    repair::begin(dir, &again, &twice, &merged)?;
     let repaired =
         twice.iter().map(|damage| repair::repair(dir, damage.clone(), &merged)).collect::<Result<_>>()?;
     repair::announce(dir, &again, &twice)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{Damage, DamagedFile, Repaired};
 use crate::changes::{
-    self, IdentityChange, map_change, news_of_repairs, tombstone_before, tombstone_for_everything,
+    self, IdentityChange, begin_of_repair, map_change, news_of_repairs, tombstone_for_everything,
 };
 use crate::error::{Error, Result};
 use crate::live::listing::Listing;
@@ -18,20 +18,21 @@ use crate::sys::bytes::Random;
 /// Where damaged segments and stray files are moved, in the module's folder.
 pub(crate) const DAMAGED: &str = "damaged";
 
-/// Before the first tombstone for everything takes the place of a damaged change, a new change kills the same rows: they die for every
-/// process as they do by any change. A process that goes by the new tombstone could put values while another, which has read the damaged
-/// change before, joins the rows that these replace.
-pub(super) fn kill_before(
+/// Before the first damaged change is replaced, a new one says that a repair has begun: one that is interrupted is found by it. It kills
+/// the rows that tombstones for everything kill, so that they die for every process as they do by any change. A process that goes by such a
+/// tombstone could put values while another, which has read the damaged change before, joins the rows that these replace.
+pub(super) fn begin(
     dir: &Path,
     damaged: &[Damage],
     repaired: &[Damage],
     merged: &BTreeMap<u64, Vec<u8>>,
 ) -> Result<()> {
-    let mut killing = changes(repaired, &[DamagedFile::Change]).into_iter();
-    let killing = killing.rfind(|number| *number > 0 && !merged.contains_key(number));
-    killing.map_or(Ok(()), |killing| {
-        create_after(dir, damaged, repaired, |_, number| tombstone_before(number, killing))
-    })
+    let changes = changes(repaired, &[DamagedFile::Change]);
+    let killing = changes.iter().rfind(|number| !merged.contains_key(*number)).copied().unwrap_or(0);
+    if changes.is_empty() {
+        return Ok(());
+    }
+    create_after(dir, damaged, repaired, |instance, number| begin_of_repair(instance, number, killing))
 }
 
 /// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after changes

@@ -115,7 +115,7 @@ fn a_repaired_change_that_merged_changes_contain_kills_nothing() {
     assert_eq!(names(dir.path(), "merged-").len(), 1);
     before.invalidate(&keys(&["y"])).unwrap();
     damage(dir.path(), 4);
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 19));
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 20));
     for store in [&before, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [1, -1]);
     }
@@ -169,6 +169,31 @@ fn an_interrupted_repair_is_found_and_announced_to_processes_that_had_read_the_c
     assert_eq!((repair(dir.path()), repair(dir.path())), (1, 0));
     for store in [&before, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [-1, -1]);
+    }
+}
+
+/// There was a repair before, which was announced.
+#[test]
+fn a_second_repair_that_is_interrupted_is_found_whatever_it_puts_in_the_place_of_a_change() {
+    for merges in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let before = with_a_replacement(dir.path(), 17);
+        if merges {
+            merge_changes(&before.core);
+            assert_eq!(names(dir.path(), "merged-").len(), 1);
+        }
+        damage(dir.path(), 5);
+        assert_eq!(repair(dir.path()), 1);
+        damage(dir.path(), 1);
+        assert_eq!(repair(dir.path()), 1);
+        let news = names(dir.path(), "change-").into_iter().max().unwrap();
+        fs::remove_file(module(dir.path()).join(news)).unwrap();
+        let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
+        let kinds: Vec<_> = found.iter().map(|damage| damage.kind).collect();
+        assert_eq!(kinds, [DamagedFile::UnfinishedRepair], "merges: {merges}");
+        assert_eq!((repair(dir.path()), repair(dir.path())), (1, 0));
+        let fresh = values(&process(dir.path()), &["x", "y"]);
+        assert_eq!((values(&before, &["x", "y"]), fresh[0]), (fresh.clone(), -1), "merges: {merges}");
     }
 }
 
