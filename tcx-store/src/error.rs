@@ -111,6 +111,12 @@ impl StdError for Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// Whether there was no room to write.
+    pub(crate) fn is_full(&self) -> bool {
+        let kinds = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded];
+        matches!(&*self.0, Repr::Io { source, .. } if kinds.contains(&source.kind()))
+    }
+
     /// What the caller should do about it.
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {

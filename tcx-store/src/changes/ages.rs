@@ -14,10 +14,6 @@ pub(super) struct Age {
     pub(super) before: u64,
 }
 
-/// Bytes of each, and of their count.
-const AGE: usize = 16;
-const COUNT: usize = 8;
-
 impl Age {
     fn kills(self, number: u64, born: u64) -> bool {
         number < self.number && born < self.before
@@ -47,19 +43,14 @@ pub(super) fn distinct(ages: impl IntoIterator<Item = Age>) -> Vec<Age> {
     kept
 }
 
-/// The bytes before a table.
-pub(super) fn ages_bytes(ages: &[Age]) -> Vec<u8> {
+pub(super) fn bytes(ages: &[Age]) -> Vec<u8> {
     let numbers = ages.iter().flat_map(|age| [age.number, age.before]);
     [ages.len() as u64].into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect()
 }
 
-/// Takes them apart from the table behind them; `None` if they are not all there.
-pub(super) fn split_ages(payload: &[u8]) -> Option<(Vec<Age>, &[u8])> {
-    let mut cursor = Cursor::new(payload);
-    let count = usize::try_from(cursor.u64()?).ok()?;
-    let table = payload.get(COUNT.checked_add(count.checked_mul(AGE)?)?..)?;
-    let age = |_| Some(Age { number: cursor.u64()?, before: cursor.u64()? });
-    Some(((0..count).map(age).collect::<Option<_>>()?, table))
+/// `None` if they are not all there.
+pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<Vec<Age>> {
+    (0..cursor.u64()?).map(|_| Some(Age { number: cursor.u64()?, before: cursor.u64()? })).collect()
 }
 
 #[cfg(test)]
@@ -95,14 +86,13 @@ mod tests {
 
     #[test]
     fn they_are_read_back_and_none_that_is_cut_off() {
-        let (ages, mut bytes) = ([age(3, 100), age(5, 50)], Vec::new());
-        bytes.extend(ages_bytes(&ages));
-        assert_eq!(split_ages(&bytes), Some((ages.to_vec(), &[][..])));
-        bytes.push(9);
-        assert_eq!(split_ages(&bytes), Some((ages.to_vec(), &[9][..])));
-        for cut in 0..bytes.len() - 1 {
-            assert_eq!(split_ages(&bytes[..cut]), None);
+        let ages = [age(3, 100), age(5, 50)];
+        let written = bytes(&ages);
+        let parse = |bytes: &[u8]| read(&mut Cursor::new(bytes));
+        assert_eq!(parse(&written), Some(ages.to_vec()));
+        for cut in 0..written.len() {
+            assert_eq!(parse(&written[..cut]), None);
         }
-        assert_eq!(split_ages(&u64::MAX.to_le_bytes()), None);
+        assert_eq!(parse(&u64::MAX.to_le_bytes()), None);
     }
 }

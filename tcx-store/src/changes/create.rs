@@ -57,12 +57,15 @@ impl KnownChanges {
         self.make_durable(storage)
     }
 
-    /// Makes dead what was computed before this time, in milliseconds since 1970. What cannot be written is not honoured: by the time it
-    /// could be, other rows may be older.
-    pub(crate) fn kill_older_than(&mut self, storage: &dyn Storage, before: u64) -> io::Result<()> {
+    /// Makes whole segments dead by the next change; `false` if another process was faster, whose change is known now. What cannot be written is
+    /// not honoured: by the time it could be, other segments may be there.
+    pub(crate) fn kill_segments(&mut self, storage: &dyn Storage, doomed: &Doomed) -> io::Result<bool> {
         self.write_pending(storage)?;
-        self.create(storage, &Attempt::new(), |_, _| Some(Doomed::OlderThan(before)))?;
-        self.make_durable(storage)
+        let drafted = self.draft(storage, &Attempt::new(), doomed)?;
+        if self.create_drafted(storage, drafted)?.is_none() {
+            return Ok(false);
+        }
+        self.make_durable(storage).map(|()| true)
     }
 
     /// Makes every change durable, also those that could not be written before.

@@ -15,6 +15,7 @@ use super::read::{Doubt, map, nonce, read};
 use super::replacements::Replacement;
 use super::same::{Anchor, Origin, repair_nonce, says_repairs};
 use super::table::{ChangeBytes, TombstoneTable};
+use super::whole::Dated;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::sys::bytes::Random;
@@ -97,20 +98,19 @@ impl KnownChanges {
         self.next.checked_sub(1)
     }
 
-    /// Whether the rows of a segment may be served, the oldest of which was computed at this time: its changes are read, and none kills
-    /// them all.
-    pub(crate) fn serves(&self, needs: Needs, born: u64) -> bool {
+    /// Whether the rows of a segment may be served: its changes are read, and none kills them all.
+    pub(crate) fn serves(&self, needs: Needs, segment: Dated) -> bool {
         self.newest().is_some_and(|newest| needs.base <= newest)
             && needs.base >= self.tombstones.floor
-            && !self.tombstones.kill_by_age(needs.base, born)
+            && !self.tombstones.kill_segment(segment)
             && self.committed(needs) == Some(true)
     }
 
     /// Whether only a change that cannot be found or read keeps the rows of a segment from being served.
-    pub(crate) fn may_serve_later(&self, needs: Needs, born: u64) -> bool {
-        !self.serves(needs, born)
+    pub(crate) fn may_serve_later(&self, needs: Needs, segment: Dated) -> bool {
+        !self.serves(needs, segment)
             && needs.base >= self.tombstones.all()
-            && !self.tombstones.kill_by_age(needs.base, born)
+            && !self.tombstones.kill_segment(segment)
             && self.committed(needs) != Some(false)
     }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::ages::{Age, distinct, kill};
+use super::ages;
 use super::numbers::ChangeNumbers;
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable};
+use super::whole::{Dated, Whole};
 use crate::schema::key::Keys;
+use crate::sys::bytes::Random;
 
 /// How many states of tombstones this process has known.
 static STATES: AtomicU64 = AtomicU64::new(0);
@@ -23,8 +25,8 @@ pub(crate) struct Tombstones {
     pub(super) tables: Vec<Arc<TombstoneTable>>,
     /// Those that could not be written yet, with number [`u64::MAX`]: what they name is dead here and now.
     pub(super) pending: Vec<Arc<Pending>>,
-    /// What was computed before a time is dead by these.
-    ages: Arc<[Age]>,
+    /// Which segments are dead by these, whatever their keys.
+    whole: Arc<Whole>,
     /// Another one whenever any of these changes; 0 as long as there are none. [`newest`](Self::newest) is not: an unreadable change
     /// has the same number once it is read, and all that could not be written have one.
     state: u64,
@@ -98,13 +100,29 @@ impl Tombstones {
 
     /// The latest time before which what was computed has been invalidated, in milliseconds since 1970; 0 without one.
     pub(crate) fn latest_age(&self) -> u64 {
-        self.ages.iter().map(|age| age.before).max().unwrap_or(0)
+        self.whole.ages.iter().map(|age| age.before).max().unwrap_or(0)
     }
 
     /// Whether rows with this number, the oldest of which was computed at this time, are dead whatever their keys: those before them were
     /// invalidated by their age.
     pub(crate) fn kill_by_age(&self, number: u64, born: u64) -> bool {
-        kill(&self.ages, number, born)
+        ages::kill(&self.whole.ages, number, born)
+    }
+
+    /// Whether all rows of a segment are dead, whatever their keys: those before them were invalidated by their age, or it may contain rows
+    /// that were evicted.
+    pub(crate) fn kill_segment(&self, segment: Dated) -> bool {
+        self.whole.kills(segment)
+    }
+
+    /// Whether the last eviction keeps all of these.
+    pub(crate) fn keep_all(&self, names: &[Random]) -> bool {
+        self.whole.evictions.last().is_some_and(|last| names.iter().all(|name| last.keeps(*name)))
+    }
+
+    /// Whether no eviction can have killed the segment with these random bits, whatever else is true of it.
+    pub(crate) fn spare(&self, name: Random) -> bool {
+        self.whole.evictions.iter().all(|own| own.keeps(name))
     }
 
     /// Whether the row of the key at `position` with this number is dead.
@@ -165,7 +183,7 @@ impl Tombstones {
     pub(super) fn count(&mut self) {
         self.state = STATES.fetch_add(1, Ordering::Relaxed) + 1;
         let of_tables = self.tables.iter().map(|table| table.newest).max().unwrap_or(0);
-        self.ages = distinct(self.tables.iter().flat_map(|table| table.ages.iter().copied())).into();
+        self.whole = Whole::together(self.tables.iter().map(|table| &table.whole)).into();
         self.newest = if self.pending.is_empty() { of_tables.max(self.floor) } else { u64::MAX };
     }
 

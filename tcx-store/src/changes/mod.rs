@@ -3,6 +3,7 @@
 mod ages;
 mod check;
 mod create;
+mod evictions;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod identity;
@@ -19,6 +20,7 @@ mod replacements;
 mod same;
 mod table;
 mod unseen;
+mod whole;
 
 pub(crate) use check::check_change;
 pub(crate) use create::DraftedChange;
@@ -33,6 +35,7 @@ pub(crate) use read::{is_of_another_version, map as map_change};
 pub(crate) use repaired::{as_merged_say, begin_of_repair, news_of_repairs, tombstone_for_everything};
 pub(crate) use replacements::{Replacement, ReplacementPlace};
 pub(crate) use same::{Compared, Origin};
+pub(crate) use whole::Dated;
 
 use crate::sys::bytes::{Cursor, Random};
 use crate::sys::checksum::checksum;
@@ -60,18 +63,18 @@ const KIND_MERGED: u32 = 2;
 /// The two with entries that name a key in one view. A program that does not know them kills everything older.
 const KIND_TOMBSTONE_OF_VIEWS: u32 = 3;
 const KIND_MERGED_OF_VIEWS: u32 = 4;
-/// The two that have times before their tables: what was computed before such a time is dead. The second may have entries of one view, too. A
-/// program that does not know them kills everything older.
-const KIND_TOMBSTONE_OF_AGE: u32 = 5;
-const KIND_MERGED_OF_AGES: u32 = 6;
+/// The two that kill whole segments: what says which is before their tables. The second may have entries of one view, too. A program that does
+/// not know them kills everything older.
+const KIND_TOMBSTONE_OF_SEGMENTS: u32 = 5;
+const KIND_MERGED_OF_SEGMENTS: u32 = 6;
 const KINDS: [u32; 7] = [
     KIND_IDENTITY,
     KIND_TOMBSTONE,
     KIND_MERGED,
     KIND_TOMBSTONE_OF_VIEWS,
     KIND_MERGED_OF_VIEWS,
-    KIND_TOMBSTONE_OF_AGE,
-    KIND_MERGED_OF_AGES,
+    KIND_TOMBSTONE_OF_SEGMENTS,
+    KIND_MERGED_OF_SEGMENTS,
 ];
 
 /// The bytes before a payload of `payload` bytes.

@@ -5,14 +5,16 @@ use std::io::{self, Write};
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use super::ages::{Age, ages_bytes, distinct};
+use super::ages::Age;
+use super::evictions::Eviction;
 use super::table::{
     ENTRY, Entry, Named, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
     view_hash,
 };
+use super::whole::Whole;
 use super::{
-    HEADER, KIND_MERGED, KIND_MERGED_OF_AGES, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_AGE,
-    KIND_TOMBSTONE_OF_VIEWS, header as change_header, most_bytes,
+    HEADER, KIND_MERGED, KIND_MERGED_OF_SEGMENTS, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE,
+    KIND_TOMBSTONE_OF_SEGMENTS, KIND_TOMBSTONE_OF_VIEWS, header as change_header, most_bytes,
 };
 use crate::sys::bytes::Random;
 use crate::sys::checksum::ChecksummedWriter;
@@ -28,6 +30,13 @@ pub(crate) enum Doomed {
     Prefix(Box<[u8]>),
     /// What was computed before this time, in milliseconds since 1970.
     OlderThan(u64),
+    /// What was joined from segments that are about to be removed, and is not known.
+    Evicted {
+        /// None of these segments was born later, in milliseconds since 1970.
+        until: u64,
+        /// The joined segments that stay.
+        kept: Vec<Random>,
+    },
     /// Every key.
     All,
 }
@@ -37,7 +46,7 @@ impl Doomed {
     pub(super) fn kind(&self) -> u32 {
         match self {
             Self::Views(_) => KIND_TOMBSTONE_OF_VIEWS,
-            Self::OlderThan(_) => KIND_TOMBSTONE_OF_AGE,
+            Self::OlderThan(_) | Self::Evicted { .. } => KIND_TOMBSTONE_OF_SEGMENTS,
             Self::Keys(_) | Self::Prefix(_) | Self::All => KIND_TOMBSTONE,
         }
     }
@@ -48,7 +57,8 @@ impl Doomed {
             Self::Keys(keys) => (keys.len(), keys.iter().map(|key| key.len()).sum::<usize>()),
             Self::Views(rows) => (rows.len(), rows.iter().map(|(key, _)| key.len() + size_of::<u32>()).sum()),
             Self::Prefix(prefix) => (1, prefix.len() + size_of::<u16>()),
-            Self::OlderThan(_) | Self::All => (0, 0),
+            // Sixteen bytes for each of the segments in a folder.
+            Self::Evicted { .. } | Self::OlderThan(_) | Self::All => (0, 0),
         };
         let bytes = bytes
             + names * (ENTRY + size_of::<u16>())
@@ -72,7 +82,14 @@ impl Doomed {
                 views.map(|(hash, named, key)| entry(hash, named, key)).collect()
             }
             Self::Prefix(prefix) => vec![entry(prefix_hash(prefix), Named::Prefix, &**prefix)],
-            Self::OlderThan(before) => return of_age(number, *before),
+            Self::OlderThan(before) => {
+                let ages = vec![Age { number, before: *before }];
+                return of_segments(&Whole { ages, ..Whole::default() });
+            }
+            Self::Evicted { until, kept } => {
+                let evictions = vec![Eviction::new(number, *until, kept)];
+                return of_segments(&Whole { evictions, ..Whole::default() });
+            }
             Self::All => Vec::new(),
         };
         let all = if *self == Self::All { number } else { 0 };
@@ -80,9 +97,9 @@ impl Doomed {
     }
 }
 
-/// The payload of a change that kills what was computed before a time. Its table is empty: no key has to be looked up in it.
-fn of_age(number: u64, before: u64) -> Vec<u8> {
-    let mut out = ages_bytes(&[Age { number, before }]);
+/// The payload of a change that kills whole segments. Its table is empty: no key has to be looked up in it.
+fn of_segments(whole: &Whole) -> Vec<u8> {
+    let mut out = whole.bytes();
     out.extend(header(0, 0, 0, &[]));
     out
 }
@@ -114,8 +131,7 @@ pub(super) fn write_merged(
 ) -> io::Result<()> {
     let all = tables.iter().map(|table| table.all).max().unwrap_or(0);
     let newest = tables.iter().map(|table| table.newest).max().unwrap_or(0);
-    let ages = tables.iter().flat_map(|table| table.ages.iter().copied()).filter(|age| age.number > all);
-    let ages = distinct(ages);
+    let whole = Whole::together(tables.iter().map(|table| &table.whole)).of_changes(|number| number > all);
     let (mut len, mut names, mut lengths) = (0, 0, Vec::new());
     let mut kind = KIND_MERGED;
     for entry in Merge::new(tables, all) {
@@ -131,9 +147,9 @@ pub(super) fn write_merged(
         }
     }
     let mut header = header(all, newest, len, &lengths);
-    if !ages.is_empty() {
-        kind = KIND_MERGED_OF_AGES;
-        header.splice(..0, ages_bytes(&ages));
+    if !whole.is_empty() {
+        kind = KIND_MERGED_OF_SEGMENTS;
+        header.splice(..0, whole.bytes());
     }
     let payload = header.len() as u64 + len * ENTRY as u64 + names;
     let mut out = ChecksummedWriter::new(io::BufWriter::with_capacity(1 << 16, out));

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use super::ages::{Age, ages_bytes};
 use super::new_tombstone::payload_of;
 use super::read::map;
 use super::same::{begun_nonce, listed, repair_nonce, repairs_nonce};
 use super::table::{ChangeBytes, Entry, Named, TombstoneTable, header};
-use super::{Doomed, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_AGE, KIND_TOMBSTONE_OF_VIEWS, encode};
+use super::{Doomed, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_SEGMENTS, KIND_TOMBSTONE_OF_VIEWS, encode};
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::sys::bytes::Random;
@@ -45,15 +44,15 @@ pub(crate) fn as_merged_say(
     let change = |number, entries: Vec<Entry<'_>>| {
         let all = if merged.all == number { number } else { 0 };
         let is_of_views = entries.iter().any(|entry| matches!(entry.named, Named::View(_)));
-        let ages: Vec<Age> = merged.ages.iter().filter(|age| age.number == number).copied().collect();
+        let whole = merged.whole.of_changes(|own| own == number);
         let mut payload = payload_of(number, all, entries);
         // No change has both.
         let kind = match () {
             () if is_of_views => KIND_TOMBSTONE_OF_VIEWS,
-            () if ages.is_empty() => KIND_TOMBSTONE,
+            () if whole.is_empty() => KIND_TOMBSTONE,
             () => {
-                payload.splice(..0, ages_bytes(&ages));
-                KIND_TOMBSTONE_OF_AGE
+                payload.splice(..0, whole.bytes());
+                KIND_TOMBSTONE_OF_SEGMENTS
             }
         };
         encode(number, kind, repair_nonce(instance, number), &payload)

@@ -6,10 +6,10 @@
 
 use std::ops::Deref;
 
-use super::ages::{Age, split_ages};
+use super::whole::Whole;
 use super::{
-    Change, KIND_MERGED, KIND_MERGED_OF_AGES, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_AGE,
-    KIND_TOMBSTONE_OF_VIEWS, decode,
+    Change, KIND_MERGED, KIND_MERGED_OF_SEGMENTS, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE,
+    KIND_TOMBSTONE_OF_SEGMENTS, KIND_TOMBSTONE_OF_VIEWS, decode,
 };
 use crate::schema::key::{KeyHash, KeySeed};
 use crate::sys::bytes::{Cursor, Random, u64_at};
@@ -112,8 +112,8 @@ pub(crate) struct TombstoneTable {
     pub(super) all: u64,
     /// The newest number of any entry or of `all`.
     pub(super) newest: u64,
-    /// The times before which what was computed is dead.
-    pub(super) ages: Vec<Age>,
+    /// Which segments are dead, whatever their keys.
+    pub(super) whole: Whole,
     /// The lengths that prefixes have, ascending.
     lengths: Vec<u16>,
     /// Whether entries may name a key in one view.
@@ -132,18 +132,18 @@ impl TombstoneTable {
     pub(super) fn open(number: u64, bytes: ChangeBytes) -> Result<Self, String> {
         let Change { kind, nonce, payload } = decode(number, &bytes)?;
         let (is_merged, is_of_views) = match kind {
-            KIND_TOMBSTONE | KIND_TOMBSTONE_OF_AGE => (false, false),
+            KIND_TOMBSTONE | KIND_TOMBSTONE_OF_SEGMENTS => (false, false),
             KIND_MERGED => (true, false),
             KIND_TOMBSTONE_OF_VIEWS => (false, true),
-            KIND_MERGED_OF_VIEWS | KIND_MERGED_OF_AGES => (true, true),
+            KIND_MERGED_OF_VIEWS | KIND_MERGED_OF_SEGMENTS => (true, true),
             _ => return Err(format!("its kind is {kind}, which this program does not know")),
         };
         let merged_in = is_merged.then_some(nonce);
-        let (ages, payload) = match kind {
-            KIND_TOMBSTONE_OF_AGE | KIND_MERGED_OF_AGES => {
-                split_ages(payload).ok_or("its times are malformed")?
+        let (whole, payload) = match kind {
+            KIND_TOMBSTONE_OF_SEGMENTS | KIND_MERGED_OF_SEGMENTS => {
+                Whole::split(payload).ok_or("what it says of segments is malformed")?
             }
-            _ => (Vec::new(), payload),
+            _ => (Whole::default(), payload),
         };
         let start = payload.as_ptr() as usize - bytes.as_ptr() as usize;
         let header = read_header(payload).ok_or("its table is malformed")?;
@@ -153,7 +153,7 @@ impl TombstoneTable {
             merged_in,
             all: header.all,
             newest: header.newest,
-            ages,
+            whole,
             lengths: header.lengths,
             is_of_views,
             len: header.len,
@@ -161,7 +161,7 @@ impl TombstoneTable {
             names: start + header.names,
             bytes,
         };
-        if table.newest > number || table.all > number || table.ages.iter().any(|age| age.number > number) {
+        if table.newest > number || table.all > number || table.whole.newest() > number {
             return Err("it names a newer change".to_owned());
         }
         match (0..table.len).find(|&at| !table.is_sound(at)) {

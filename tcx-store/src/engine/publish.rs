@@ -1,6 +1,7 @@
 //! Giving a written segment its name, and showing it to readers.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::changes::Needs;
 use crate::changes::instance::KnownIdentity;
@@ -10,18 +11,17 @@ use crate::index::build_run;
 use crate::live::folder::Live;
 use crate::live::run_set::publish_run;
 use crate::schema::key::KeyHashes;
-use crate::segment::{SegmentHeader, WrittenSegment};
+use crate::segment::{Segment, SegmentHeader, WrittenSegment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
 
 impl Core {
-    /// What the rows have in common of a segment that takes the place of `inputs`.
+    /// What the rows have in common of a segment that is sealed.
     pub(crate) fn segment_header<'a>(
         &'a self,
         identity: &'a KnownIdentity,
         needs: Needs,
         born: u64,
-        inputs: &'a [SegmentName],
     ) -> SegmentHeader<'a> {
         SegmentHeader {
             schema: &self.schema,
@@ -31,8 +31,25 @@ impl Core {
             instance: identity.instance,
             needs,
             born,
-            inputs,
+            youngest: None,
+            inputs: Vec::new(),
             compression: self.compression,
+        }
+    }
+
+    /// What the rows have in common of a segment that takes the place of these.
+    pub(crate) fn joined_header<'a>(
+        &'a self,
+        identity: &'a KnownIdentity,
+        base: u64,
+        inputs: &[Arc<Segment>],
+    ) -> SegmentHeader<'a> {
+        let born = inputs.iter().map(|input| input.born()).min().unwrap_or(0);
+        let youngest = inputs.iter().map(|input| input.youngest()).max();
+        SegmentHeader {
+            youngest: youngest.filter(|youngest| *youngest < u64::MAX),
+            inputs: inputs.iter().map(|input| input.name()).collect(),
+            ..self.segment_header(identity, Needs { base, commit: None }, born)
         }
     }
 }

@@ -320,7 +320,7 @@ fn state(segment: &Segment, changes: &KnownChanges, is_replaced: bool) -> Segmen
     match () {
         () if newest.is_none_or(|newest| needs.base > newest) => SegmentState::Ahead,
         () if is_replaced => SegmentState::Replaced,
-        () if !changes.serves(needs, segment.born()) => SegmentState::Dead,
+        () if !changes.serves(needs, segment.dated()) => SegmentState::Dead,
         () => SegmentState::Served,
     }
 }

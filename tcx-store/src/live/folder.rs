@@ -355,7 +355,7 @@ impl Live {
         let replaced = self.segments.replaced(&self.changes);
         let mut waiting = self.segments.usable();
         waiting.retain(|segment| {
-            self.changes.may_serve_later(segment.needs(), segment.born())
+            self.changes.may_serve_later(segment.needs(), segment.dated())
                 && !replaced.contains(&segment.name())
         });
         waiting

@@ -261,7 +261,7 @@ impl SegmentSet {
             // None of these has to be committed: what is joined is.
             !segment.inputs().is_empty()
                 && changes.newest().is_some_and(|newest| segment.base() <= newest)
-                && !changes.tombstones().kill_by_age(segment.base(), segment.born())
+                && !changes.tombstones().kill_segment(segment.dated())
         });
         replacing.retain(|segment| {
             let is_here = |input: &SegmentName| matches!(self.known.get(input), Some(State::Usable(_)));
@@ -316,7 +316,7 @@ impl SegmentSet {
         replaced: &HashSet<SegmentName>,
     ) -> HashMap<SegmentName, Arc<Segment>> {
         let usable = self.usable().into_iter();
-        let usable = usable.filter(|segment| changes.serves(segment.needs(), segment.born()));
+        let usable = usable.filter(|segment| changes.serves(segment.needs(), segment.dated()));
         usable.map(|segment| (segment.name(), segment)).filter(|(name, _)| !replaced.contains(name)).collect()
     }
 

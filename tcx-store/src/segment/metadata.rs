@@ -28,6 +28,8 @@ pub(crate) struct Metadata {
     pub(crate) commit: Option<Random>,
     /// Milliseconds since 1970.
     pub(crate) born: u64,
+    /// When the youngest was born of the segments from which the rows came, one after the other; of a joined one, if that is known.
+    pub(crate) youngest: Option<u64>,
     pub(crate) rows: usize,
     pub(crate) batch_rows: usize,
     /// The view of every row, if all have the same: readers need not look at the column then.
@@ -55,6 +57,7 @@ impl Metadata {
         let view = self.view.map(|view| ("tcx.view", view.to_string()));
         let inputs: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
         let inputs = (!inputs.is_empty()).then(|| ("tcx.inputs", inputs.join(" ")));
+        let youngest = self.youngest.map(|youngest| ("tcx.youngest", youngest.to_string()));
         let entries = [
             ("tcx.format", self.format().to_string()),
             ("tcx.identity", self.identity.clone()),
@@ -76,9 +79,17 @@ impl Metadata {
             .chain(commit)
             .chain(view)
             .chain(inputs)
+            .chain(youngest)
             .chain(codec.into_iter().flatten())
             .chain(chunk_rows)
             .collect()
+    }
+
+    /// When the youngest of the segments was born from which the rows came; `u64::MAX` if an earlier version has joined them, which did not
+    /// note it.
+    pub(crate) fn youngest(&self) -> u64 {
+        let unknown = if self.inputs.is_empty() { self.born } else { u64::MAX };
+        self.youngest.unwrap_or(unknown)
     }
 
     /// The version that this is written in.
@@ -117,6 +128,10 @@ impl Metadata {
             instance: Random::parse(get("tcx.instance")?).ok_or(MetadataError::Entry("tcx.instance"))?,
             base: number(get("tcx.base")?, "tcx.base")?,
             born: number(get("tcx.born")?, "tcx.born")?,
+            youngest: entries
+                .get("tcx.youngest")
+                .map(|youngest| number(youngest, "tcx.youngest"))
+                .transpose()?,
             rows: usize::try_from(rows).map_err(|_| MetadataError::Entry("tcx.rows"))?,
             view: entries
                 .get("tcx.view")
@@ -188,6 +203,7 @@ mod tests {
             base: 0,
             commit: None,
             born: 1,
+            youngest: Some(2),
             rows: 3,
             batch_rows: 2,
             view: Some(7),
@@ -207,6 +223,7 @@ mod tests {
             match *name {
                 "tcx.view" => assert_eq!(missing.map(|metadata| metadata.view), Ok(None)),
                 "tcx.inputs" => assert_eq!(missing.map(|metadata| metadata.inputs), Ok(Vec::new())),
+                "tcx.youngest" => assert_eq!(missing.map(|metadata| metadata.youngest), Ok(None)),
                 "tcx.codec" => assert_eq!(missing.map(|metadata| metadata.codec), Ok(None)),
                 "tcx.chunk_rows" => assert_eq!(missing.map(|metadata| metadata.chunk_rows), Ok(None)),
                 name => assert_eq!(missing, Err(MetadataError::Entry(name))),
@@ -242,6 +259,7 @@ mod tests {
             base: 7,
             commit: Some(commit),
             born: 1,
+            youngest: Some(2),
             rows: 3,
             batch_rows: 3,
             view: None,

@@ -59,7 +59,7 @@ pub(crate) use tests::forged::forged;
 pub(crate) use verify::verify_segment;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
-use crate::changes::{Needs, Tombstones};
+use crate::changes::{Dated, Needs, Tombstones};
 use crate::schema::leaf::Leaf;
 use crate::schema::presence::is_set;
 use crate::storage::name::SegmentName;
@@ -125,6 +125,7 @@ pub(crate) struct Segment {
     /// Bytes of the rows when they are not compressed.
     unpacked: usize,
     born: u64,
+    youngest: u64,
     /// The version of the format that it was written in.
     format: u32,
     /// The nonce of the change of the number `base`, without which the rows do not count.
@@ -156,6 +157,18 @@ impl Segment {
     /// When its oldest row was computed, in milliseconds since 1970.
     pub(crate) fn born(&self) -> u64 {
         self.born
+    }
+
+    /// When the youngest of the segments was born from which its rows came, one after the other, also if those are gone; `u64::MAX` if that is
+    /// not known.
+    pub(crate) fn youngest(&self) -> u64 {
+        self.youngest
+    }
+
+    /// The segment, as changes know it that kill whole segments.
+    pub(crate) fn dated(&self) -> Dated {
+        let joined = (!self.inputs.is_empty()).then_some(self.name.random);
+        Dated { base: self.base, born: self.born, joined }
     }
 
     /// The version of the format that it was written in.
@@ -191,7 +204,7 @@ impl Segment {
 
     /// How many rows are dead. Counted once for each state of the tombstones.
     pub(crate) fn dead_rows(&self, tombstones: &Tombstones) -> usize {
-        if tombstones.kill_by_age(self.base, self.born) {
+        if tombstones.kill_segment(self.dated()) {
             return self.rows;
         }
         if !tombstones.may_kill(self.base) {

@@ -62,6 +62,7 @@ impl Segment {
             return Err(damaged("it names itself among its inputs"));
         }
         let format = metadata.format();
+        let youngest = metadata.youngest();
         let (blocks, body) = metadata.checksums.open(tail).map_err(damaged)?;
         let (codec, unpacked) = metadata.codec.unzip();
         let batches = Batches::new(&footer, body, metadata.rows, metadata.batch_rows).map_err(damaged)?;
@@ -92,6 +93,7 @@ impl Segment {
             chunk_rows: metadata.chunk_rows,
             reader,
             unpacked: unpacked.unwrap_or(0).clamp(bytes, MOST_BYTES.max(bytes)),
+            youngest,
             born: metadata.born,
             format,
             inputs: metadata.inputs,

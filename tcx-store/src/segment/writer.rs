@@ -32,8 +32,10 @@ pub(crate) struct SegmentHeader<'a> {
     pub(crate) instance: Random,
     pub(crate) needs: Needs,
     pub(crate) born: u64,
+    /// When the youngest of the segments was born from which the rows came, if they came from any.
+    pub(crate) youngest: Option<u64>,
     /// The segments that the new one replaces.
-    pub(crate) inputs: &'a [SegmentName],
+    pub(crate) inputs: Vec<SegmentName>,
     pub(crate) compression: Compression,
 }
 
@@ -88,10 +90,11 @@ pub(crate) fn write_segment(
         base: header.needs.base,
         commit: header.needs.commit,
         born: header.born,
+        youngest: header.youngest,
         rows,
         batch_rows,
         view: common_view(pieces)?,
-        inputs: header.inputs.to_vec(),
+        inputs: header.inputs.clone(),
         codec: codec.map(|codec| (codec, unpacked)),
         chunk_rows,
         checksums,

@@ -245,7 +245,9 @@ impl Core {
         self.check()?;
         let mut live = self.live();
         let killed = self.ready_to_kill(&mut live)?.and_then(|()| {
-            live.changes.kill_older_than(&*self.storage, limit).map_err(|e| self.not_written(e))
+            let doomed = Doomed::OlderThan(limit);
+            while !live.changes.kill_segments(&*self.storage, &doomed).map_err(|e| self.not_written(e))? {}
+            Ok(())
         });
         self.install(&mut live);
         killed

@@ -1,10 +1,11 @@
 //! Rewriting a segment with fewer rows.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
+use crate::changes::Tombstones;
 use crate::changes::instance::KnownIdentity;
-use crate::changes::{Needs, Tombstones};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::schema::key::{KeyHashes, KeySeed};
@@ -12,7 +13,7 @@ use crate::segment::{Piece, PieceRows, PieceSource, Segment, write_segment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
 use crate::sys::runtime::lock;
-use crate::upkeep::compaction::{hand_on_uses, publish_replacing};
+use crate::upkeep::compaction::{announce_removal, hand_on_uses, publish_replacing};
 
 impl Store {
     /// Rewrites a segment with its first `rows` live rows: the newest, if it was joined from others. The other rows are gone,
@@ -90,15 +91,17 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
     if rows.is_empty() {
         return Ok(false);
     }
-    let inputs = [segment.name()];
-    let header = core.segment_header(identity, Needs { base: *base, commit: None }, segment.born(), &inputs);
+    let inputs = std::slice::from_ref(segment);
+    let header = core.joined_header(identity, *base, inputs);
     let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Selected(&rows) };
     let written = write_segment(&*core.storage, &header, &[piece])?;
     let name = written.name;
-    if !publish_replacing(core, written, hashes, identity.instance, std::slice::from_ref(segment))? {
+    // The rows that do not stay are not brought back by another process that joins the segment at this time.
+    announce_removal(core, segment.youngest(), &HashSet::new(), Some(name)).map_err(io::Error::other)?;
+    if !publish_replacing(core, written, hashes, identity.instance, inputs)? {
         return Ok(false);
     }
-    hand_on_uses(core, std::slice::from_ref(segment), name);
+    hand_on_uses(core, inputs, name);
     Ok(true)
 }
 

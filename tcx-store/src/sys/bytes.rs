@@ -54,6 +54,11 @@ impl<'a> Cursor<'a> {
         (count.checked_mul(size)? <= self.rest.len()).then_some(count)
     }
 
+    /// What was not read yet.
+    pub(crate) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(crate) fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }

@@ -241,7 +241,7 @@ fn write_segment_of(
     pieces: &[Piece<'_>],
 ) -> io::Result<WrittenRows> {
     let born = pieces.iter().map(Piece::born).min().unwrap_or(0);
-    let header = core.segment_header(identity, needs, born, &[]);
+    let header = core.segment_header(identity, needs, born);
     let segment = write_segment(&*core.storage, &header, pieces)?;
     let seed = KeySeed::of_instance(identity.instance);
     let hashes = pieces.iter().map(|piece| piece.hashes(seed)).collect::<io::Result<Vec<_>>>()?.concat();

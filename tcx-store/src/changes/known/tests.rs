@@ -10,10 +10,16 @@ use crate::changes::merge::MergePlan;
 use crate::changes::new_tombstone::Doomed;
 use crate::changes::read::Doubt;
 use crate::changes::same::{Compared, Origin};
-use crate::changes::{KIND_IDENTITY, KnownChanges, ListedChanges, Needs, encode, tombstone_for_everything};
+use crate::changes::{
+    Dated, KIND_IDENTITY, KnownChanges, ListedChanges, Needs, encode, tombstone_for_everything,
+};
 use crate::storage::name::FileName;
 use crate::storage::{FileInfo, LocalStorage, Storage, System};
 use crate::sys::bytes::Random;
+
+fn dated(base: u64) -> Dated {
+    Dated { base, born: 0, joined: None }
+}
 
 /// The needs of a segment that replaces nothing.
 fn plain(base: u64) -> Needs {
@@ -81,7 +87,7 @@ fn a_tombstone_kills_what_is_older_and_nothing_else() {
     }
     writer.kill(&storage, Doomed::All).unwrap();
     assert!(writer.tombstones().kill(2, b"anything", 0));
-    assert!(!writer.serves(plain(2), 0) && writer.serves(plain(3), 0));
+    assert!(!writer.serves(plain(2), dated(2)) && writer.serves(plain(3), dated(3)));
 }
 
 #[test]
@@ -134,7 +140,7 @@ fn a_change_that_cannot_be_verified_kills_all_before_it() {
     let reader = known(&storage);
     assert_eq!(reader.newest(), Some(3));
     assert!(!reader.are_settled());
-    assert!(!reader.serves(plain(1), 0) && reader.serves(plain(2), 0));
+    assert!(!reader.serves(plain(1), dated(1)) && reader.serves(plain(2), dated(2)));
     assert!(reader.tombstones().kill(2, b"key 1", 0) && !reader.tombstones().kill(2, b"key 2", 0));
 }
 
@@ -157,7 +163,7 @@ fn what_lies_behind_a_gap_is_not_known() {
     let dir = tempfile::tempdir().unwrap();
     let storage = folder(dir.path());
     let mut writer = known(&storage);
-    assert!(!KnownChanges::default().serves(plain(0), 0), "nothing is known before the identity");
+    assert!(!KnownChanges::default().serves(plain(0), dated(0)), "nothing is known before the identity");
     for _ in 0..3 {
         writer.kill(&storage, keys(0..2)).unwrap();
     }

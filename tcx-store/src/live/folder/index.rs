@@ -69,11 +69,11 @@ impl Live {
             let is_uncommitted = || segment.as_ref().is_some_and(|segment| self.is_uncommitted(segment));
             let cause = if served.contains_key(&name) || replaced.contains(&name) || is_uncommitted() {
                 Cause::Absent
-            } else if segment.as_ref().is_some_and(|segment| self.is_killed_by_age(segment)) {
+            } else if segment.as_ref().is_some_and(|segment| self.is_killed(segment)) {
                 Cause::Invalidated
             } else if segment
                 .as_ref()
-                .is_some_and(|segment| !self.changes.serves(segment.needs(), segment.born()))
+                .is_some_and(|segment| !self.changes.serves(segment.needs(), segment.dated()))
             {
                 Cause::Unreadable
             } else {

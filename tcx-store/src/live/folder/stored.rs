@@ -1,13 +1,15 @@
 //! What is stored in the folder, whether this process serves it or not.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Live;
-use crate::changes::Compared;
 use crate::changes::instance::refuse_other;
+use crate::changes::{Compared, Tombstones};
 use crate::error::Result;
 use crate::segment::Segment;
 use crate::storage::name::SegmentName;
+use crate::sys::bytes::Random;
 
 /// Segments whose rows are there.
 #[derive(Debug, Default)]
@@ -33,13 +35,31 @@ impl Live {
             self.identity.as_ref().map(|identity| self.segments.damaged(identity)).unwrap_or_default();
         others.extend(damaged);
         others.extend(self.segments.cut(&self.changes));
-        others.retain(|segment| !self.is_killed_by_age(segment));
+        others.retain(|segment| !self.is_killed(segment));
         Stored { served, others, unread }
     }
 
-    /// Whether all rows of a segment are dead, because the oldest was too old when rows were invalidated by their age.
-    pub(crate) fn is_killed_by_age(&self, segment: &Segment) -> bool {
-        self.changes.tombstones().kill_by_age(segment.base(), segment.born())
+    /// Whether all rows of a segment are dead, whatever their keys: the oldest was too old when rows were invalidated by their age, or it
+    /// may bring evicted rows back.
+    pub(crate) fn is_killed(&self, segment: &Segment) -> bool {
+        self.changes.tombstones().kill_segment(segment.dated())
+    }
+
+    /// The segments that stand for others, may have rows as old as this time, in milliseconds since 1970, and stay when those in `goes` are
+    /// removed: their random bits. Also whatever cannot be read here: others may serve it. What these tombstones kill is dead.
+    pub(crate) fn kept(
+        &self,
+        until: u64,
+        goes: &HashSet<SegmentName>,
+        tombstones: &Tombstones,
+    ) -> Vec<Random> {
+        let stays = |name: &SegmentName| match self.segments.find(*name).map(|segment| segment.dated()) {
+            Some(own) => own.joined.is_some() && own.born <= until && !tombstones.kill_segment(own),
+            // An earlier eviction may have killed it.
+            None => !self.segments.is_gone(*name) && tombstones.spare(name.random),
+        };
+        let names = self.segments.names().filter(|name| !goes.contains(name));
+        names.filter(stays).map(|name| name.random).collect()
     }
 
     /// Makes sure that the last listing has shown the folder: one that is gone, perhaps for a while, looks as if it were empty.

@@ -178,7 +178,8 @@ impl Folder {
             instance: INSTANCE,
             needs: Needs { base: 3, commit: None },
             born: 5,
-            inputs,
+            youngest: (!inputs.is_empty()).then_some(5),
+            inputs: inputs.to_vec(),
             compression: self.compression,
         };
         let written = write_segment(&self.storage, &header, pieces)?;
@@ -230,6 +231,7 @@ impl Folder {
             base: 3,
             commit: None,
             born: 5,
+            youngest: None,
             rows: whole.num_rows(),
             batch_rows: rows,
             view: None,

@@ -1,70 +1,164 @@
 //! A process evicts rows, and then invalidates old ones or puts values, while another process joins the segments of these rows: they do
 //! not come back.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 
+use crate::Store;
+use crate::options::WhenFull;
+use crate::store::invalidate::{Reach, StoredRow};
 use crate::testing::{Faulty, compute, process, put, seal_all, values, with_operations};
 use crate::upkeep::compaction::Effort;
+use crate::upkeep::eviction::EvictionOrder;
 
 const KEYS: [&str; 3] = ["x", "y", "z"];
 
-/// Each row in a segment of its own. While one process joins them and is about to take this step, all are evicted, and another does `then`.
-/// Returns what is found afterwards.
-fn evicted_while_joined(at: &'static str, then: fn(&Path)) -> Vec<i64> {
-    let dir = tempfile::tempdir().unwrap();
-    let writer = process(dir.path());
-    for key in KEYS {
-        compute(&writer, &[key], 1);
-        seal_all(&writer);
-    }
-    let (waits, path) = (Arc::new(AtomicBool::new(false)), dir.path().to_owned());
+/// Runs `meanwhile` when a process that joins all segments of the folder is about to take this step; returns what is found afterwards. Of two
+/// rows of a key either may be found: there must be one at most.
+fn found_after(dir: &Path, at: &'static str, meanwhile: impl Fn() + Send + Sync + 'static) -> Vec<i64> {
+    let waits = Arc::new(AtomicBool::new(false));
     let waiting = waits.clone();
     let steps = Faulty::with(move |_, step, file: &Path| {
         // The index run of the new segment gets its name before the last look at the old ones.
         let is_run = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("run-"));
         if step == at && !is_run && waiting.swap(false, SeqCst) {
-            let other = process(&path);
-            while values(&other, &KEYS) != [-1; 3] {
-                other.make_room(1).unwrap();
-            }
-            then(&path);
+            meanwhile();
         }
         None
     });
-    let joining = with_operations(dir.path(), steps);
+    let joining = with_operations(dir, steps);
     joining.refresh().unwrap();
     waits.store(true, SeqCst);
     joining.core.compact(Effort::Thorough).unwrap();
     assert!(!waits.load(SeqCst), "nothing was joined");
-    let found = values(&process(dir.path()), &KEYS);
+    let other = process(dir);
+    let found = values(&other, &KEYS);
     assert_eq!(values(&joining, &KEYS), found);
+    let (mut rows, mut seen) = (0, HashSet::new());
+    let see = |row: StoredRow<'_>| {
+        rows += 1;
+        seen.insert(row.key.to_vec());
+    };
+    other.core.each_key(Reach::Served, see).unwrap();
+    assert_eq!(rows, seen.len(), "rows of {found:?} are there twice");
     found
 }
 
+/// Seals these rows, each group in a segment of its own.
+fn seal_each(dir: &Path, groups: &[&[&'static str]]) {
+    let writer = process(dir);
+    for group in groups {
+        compute(&writer, group, 1);
+        seal_all(&writer);
+    }
+}
+
+/// Each row in a segment of its own. While one process joins them and is about to take this step, all are evicted, and another does `then`.
+fn evicted_while_joined(at: &'static str, then: fn(&Path)) -> Vec<i64> {
+    let dir = tempfile::tempdir().unwrap();
+    seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
+    let path = dir.path().to_owned();
+    found_after(dir.path(), at, move || {
+        evict_all(&process(&path));
+        then(&path);
+    })
+}
+
+fn evict_all(store: &Store) {
+    while values(store, &KEYS) != [-1; 3] {
+        store.make_room(1).unwrap();
+    }
+}
+
+fn invalidate_old(dir: &Path) {
+    let minute = Duration::from_mins(1);
+    process(dir).invalidate_older_than(SystemTime::now() + minute).unwrap();
+}
+
+fn invalidate_found(dir: &Path) {
+    process(dir).invalidate_where(|_| true).unwrap();
+}
+
+fn put_2(dir: &Path, keys: &[&'static str]) {
+    let store = process(dir);
+    for key in keys {
+        put(&store, key, 2).unwrap();
+    }
+    store.flush().unwrap();
+}
+
+fn put_all(dir: &Path) {
+    put_2(dir, &KEYS);
+}
+
 #[test]
-fn rows_that_were_evicted_before_old_ones_were_invalidated_do_not_come_back() {
-    let by_age = |dir: &Path| {
-        let minute = Duration::from_mins(1);
-        process(dir).invalidate_older_than(SystemTime::now() + minute).unwrap();
-    };
-    assert_eq!(evicted_while_joined("sync", by_age), [-1; 3]);
-    let by_key = |dir: &Path| process(dir).invalidate_where(|_| true).unwrap();
-    assert_eq!(evicted_while_joined("sync", by_key), [-1; 3]);
-    // After the last look.
-    assert_eq!(evicted_while_joined("rename", by_age), [-1; 3]);
+fn rows_that_were_evicted_before_others_were_invalidated_do_not_come_back() {
+    // Before the last look at the old segments, and after it.
+    for at in ["sync", "rename"] {
+        assert_eq!(evicted_while_joined(at, invalidate_old), [-1; 3], "{at}");
+        assert_eq!(evicted_while_joined(at, invalidate_found), [-1; 3], "{at}");
+    }
 }
 
 #[test]
 fn values_that_are_put_in_the_place_of_evicted_rows_are_not_displaced_by_these() {
-    let put_all = |dir: &Path| {
-        let store = process(dir);
-        for key in KEYS {
-            put(&store, key, 2).unwrap();
+    for at in ["sync", "rename"] {
+        assert_eq!(evicted_while_joined(at, put_all), [2; 3], "{at}");
+    }
+}
+
+#[test]
+fn rows_do_not_come_back_that_were_evicted_after_all_their_segments_were_joined_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
+    let path = dir.path().to_owned();
+    let found = found_after(dir.path(), "rename", move || {
+        let other = process(&path);
+        for _ in 0..2 {
+            // The segments that the first process joins are gone, and so is what was joined from them first.
+            other.core.compact(Effort::Thorough).unwrap();
+            other.core.collect(Duration::ZERO).unwrap();
+            compute(&other, &["w"], 1);
+            seal_all(&other);
         }
-        store.flush().unwrap();
-    };
-    assert_eq!(evicted_while_joined("sync", put_all), [2; 3]);
+        evict_all(&other);
+        put_all(&path);
+    });
+    assert_eq!(found, [2; 3]);
+}
+
+#[test]
+fn values_that_are_put_in_the_place_of_rows_which_were_cut_away_are_not_displaced_by_these() {
+    let dir = tempfile::tempdir().unwrap();
+    seal_each(dir.path(), &[&["x", "y"], &["z"]]);
+    let path = dir.path().to_owned();
+    let found = found_after(dir.path(), "rename", move || {
+        let other = process(&path);
+        let segments = other.core.snapshot().segments.clone();
+        let longest = segments.iter().max_by_key(|segment| segment.rows()).unwrap();
+        assert!(other.trim_segment(&longest.name().to_string(), 1).unwrap());
+        other.core.collect(Duration::ZERO).unwrap();
+        assert_eq!(values(&other, &KEYS), [1, -1, 1]);
+        put_2(&path, &["y"]);
+    });
+    assert_eq!(found, [1, 2, 1]);
+}
+
+#[test]
+fn what_was_joined_before_others_are_evicted_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    seal_each(dir.path(), &[&["x"], &["y"]]);
+    let store = process(dir.path());
+    store.core.compact(Effort::Thorough).unwrap();
+    store.core.collect(Duration::ZERO).unwrap();
+    seal_each(dir.path(), &[&["z"]]);
+    store.refresh().unwrap();
+    // The policy chooses the youngest: it is as old as the joined one, or younger.
+    let youngest = EvictionOrder::of(WhenFull::EvictLeastUsed, 0, 0);
+    crate::upkeep::compaction::evict(&store.core, 1, youngest).unwrap();
+    assert_eq!(values(&store, &KEYS), [1, 1, -1]);
+    assert_eq!(values(&process(dir.path()), &KEYS), [1, 1, -1]);
 }

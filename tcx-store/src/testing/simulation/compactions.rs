@@ -104,3 +104,59 @@ fn a_listing_from_before_a_collection_loses_nothing() {
         script.end();
     }
 }
+
+/// Every row of [`three_segments`] may be missing: it may be removed.
+const ALL: [&str; 5] = ["a1", "a2", "a3", "b1", "b2"];
+
+const EVICT_ALL: Operation = Operation::Evict { bytes: 1 << 30 };
+
+fn invalidate_found(script: &mut Script, process: usize) {
+    script.run(process, Operation::InvalidateFound(ALL.to_vec()));
+    for process in 1..3 {
+        script.refresh(process);
+        assert_eq!(script.values(process, &ALL), [None; 5]);
+    }
+}
+
+#[test]
+fn what_is_found_and_invalidated_after_an_eviction_is_all_that_a_slower_compaction_can_bring_back() {
+    let prepare = |script: &mut Script| {
+        three_segments(script);
+        script.may_cut(&ALL);
+    };
+    let evicted = |script: &mut Script| {
+        script.run(1, EVICT_ALL);
+        invalidate_found(script, 1);
+        script.0.finish_all();
+        (0..3).for_each(|process| script.refresh(process));
+        assert_eq!(script.values(2, &ALL), [None; 5]);
+    };
+    assert!(at_every_call(prepare, || COMPACT, evicted) > 6);
+    let joined_first = |script: &mut Script| {
+        script.run(2, COMPACT);
+        script.collect(2);
+        script.refresh(1);
+        evicted(script);
+    };
+    assert!(at_every_call(prepare, || COMPACT, joined_first) > 6);
+}
+
+#[test]
+fn segments_may_be_joined_and_collected_while_others_are_removed_and_none_but_these_go() {
+    let calls = at_every_call(
+        |script| {
+            three_segments(script);
+            script.may_cut(&ALL);
+        },
+        || Operation::Evict { bytes: 1 },
+        |script| {
+            script.run(1, COMPACT);
+            script.collect(1);
+            script.0.finish_all();
+            (0..3).for_each(|process| script.refresh(process));
+            // The oldest segment alone makes room, or nothing does that was joined with others.
+            assert!(script.values(2, &["a3", "b1", "b2"]).iter().all(Option::is_some));
+        },
+    );
+    assert!(calls > 6, "{calls} calls");
+}

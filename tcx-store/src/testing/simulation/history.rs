@@ -10,6 +10,8 @@ pub(super) enum Matcher {
     All,
     Keys(Vec<&'static str>),
     Prefix(&'static str),
+    /// These keys, where rows of them are stored.
+    Found(Vec<&'static str>),
     /// That of a key and a view: a recomputed row takes its place.
     Row(&'static str, u32),
     /// Those that were computed before this time of the folder, in milliseconds, and those with them in a segment.
@@ -20,7 +22,7 @@ impl Matcher {
     pub(super) fn matches(&self, key: &str, view: u32) -> bool {
         match self {
             Self::All => true,
-            Self::Keys(keys) => keys.contains(&key),
+            Self::Keys(keys) | Self::Found(keys) => keys.contains(&key),
             Self::Prefix(prefix) => key.starts_with(prefix),
             Self::Row(own, of) => *own == key && *of == view,
             Self::OlderThan(_) => false,
@@ -134,6 +136,13 @@ impl Invalidation {
         if let Matcher::OlderThan(limit) = self.matcher {
             let is_here = row.place.is_some() && row.place == self.place;
             return row.looked < self.begun && row.born < limit && is_here;
+        }
+        if let Matcher::Found(_) = self.matcher
+            && (row.place.is_none()
+                || row.place != self.place
+                || row.acknowledged.is_none_or(|at| at >= self.begun))
+        {
+            return false;
         }
         // A row that waits to take the place of others gets its number later than its lookup.
         let is_late = self.makes_way_for(row) && row.acknowledged.is_none_or(|at| at >= self.begun);

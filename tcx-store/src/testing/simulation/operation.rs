@@ -51,6 +51,12 @@ pub(super) enum Operation {
     Invalidate(Matcher),
     /// Invalidates what was computed before this time of the folder, in milliseconds.
     InvalidateOlderThan(u64),
+    /// Invalidates what is found of these keys.
+    InvalidateFound(Vec<&'static str>),
+    /// Removes rows until so many bytes are free.
+    Evict {
+        bytes: u64,
+    },
     /// Makes what is buffered durable.
     Seal,
     /// As [`Seal`](Self::Seal), and asks what of its rows a handle has lost.
@@ -142,9 +148,13 @@ const OF_A_MACHINE: [(usize, Choice); 1] = [(6, |_, _| Operation::SealHere)];
 const OF_A_PUTTER: [(usize, Choice); 1] =
     [(10, |chance, _| Operation::FlushFreshly { handle: chance.below(HANDLES) })];
 
-/// What it does as well, if it cuts segments down.
-const OF_A_TRIMMER: [(usize, Choice); 1] =
-    [(6, |chance, _| Operation::Trim { segment: chance.below(KEYS.len()), rows: chance.below(KEYS.len()) })];
+/// What it does as well, if it cuts segments down and makes room. A predicate names the rows that are there: one that was removed must not come
+/// back.
+const OF_A_REMOVER: [(usize, Choice); 3] = [
+    (6, |chance, _| Operation::Trim { segment: chance.below(KEYS.len()), rows: chance.below(KEYS.len()) }),
+    (4, |chance, _| Operation::Evict { bytes: chance.pick(&[1, 1, 1 << 20]) }),
+    (4, |chance, _| Operation::InvalidateFound(vec![chance.pick(&KEYS), chance.pick(&KEYS)])),
+];
 
 /// What it does as well, if it invalidates by age.
 const OF_AN_AGER: [(usize, Choice); 1] = [(6, |chance, process| {
@@ -176,14 +186,14 @@ impl Operation {
             return Self::Open { fresh: chance.permille(500) };
         }
         let of_the_writer = if writes { &OF_THE_WRITER[..] } else { &[] };
-        let of_a_trimmer = if writes && process.habits().trims { &OF_A_TRIMMER[..] } else { &[] };
+        let of_a_remover = if writes && process.habits().removes { &OF_A_REMOVER[..] } else { &[] };
         let of_an_ager = if writes && process.habits().ages { &OF_AN_AGER[..] } else { &[] };
         let renews = process.habits().renews;
         let of_a_renewer = if renews { &OF_A_RENEWER[..] } else { &[] };
         let of_a_putter = if writes && renews { &OF_A_PUTTER[..] } else { &[] };
         let of_a_machine = if writes && process.is_on_machine() { &OF_A_MACHINE[..] } else { &[] };
         let choices = || {
-            let choices = OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_trimmer).chain(of_an_ager);
+            let choices = OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_remover).chain(of_an_ager);
             choices.chain(of_a_renewer).chain(of_a_putter).chain(of_a_machine)
         };
         let mut at = chance.below(choices().map(|(weight, _)| weight).sum());
@@ -267,6 +277,11 @@ impl Operation {
             (Self::Trim { segment, rows }, Some(session)) => trim(process, session, segment, rows),
             (Self::Invalidate(matcher), Some(session)) => invalidate(process, session, matcher),
             (Self::InvalidateOlderThan(limit), Some(session)) => age(process, session, limit),
+            (Self::InvalidateFound(keys), Some(session)) => invalidate_found(process, session, &keys),
+            (Self::Evict { bytes }, Some(session)) => {
+                let evicted = session.store.core.make_room(bytes);
+                evicted.unwrap_or_else(|error| process.failed(&error));
+            }
             (Self::Refresh { fresh: true }, Some(session)) => refresh(process, session),
             (Self::Refresh { fresh: false }, Some(session)) => {
                 let refreshed = session.store.refresh();
@@ -288,6 +303,8 @@ fn inherited(process: &Process, session: &Session, operation: &Operation) {
         Operation::Refresh { .. } => return,
         Operation::Invalidate(_) => store.invalidate_all(),
         Operation::InvalidateOlderThan(limit) => store.invalidate_older_than(Clock::wall(*limit)),
+        Operation::InvalidateFound(_) => store.invalidate_where(|_| true),
+        Operation::Evict { bytes } => store.make_room(*bytes),
         Operation::Compact(_) => store.compact(),
         Operation::Collect(age) => store.collect(*age).map(drop),
         Operation::Trim { rows, .. } => store.trim_segment(NO_SEGMENT, *rows as u64).map(drop),
@@ -354,7 +371,7 @@ fn invalidate(process: &Process, session: &Session, matcher: Matcher) {
         Matcher::Prefix(prefix) => store.invalidate_prefix(prefix.as_bytes()),
         Matcher::Keys(keys) => store.invalidate(&Keys::text(keys, 0).unwrap()),
         Matcher::Row(..) => unreachable!("only what recomputes invalidates one view"),
-        Matcher::OlderThan(_) => unreachable!("an operation of its own"),
+        Matcher::Found(_) | Matcher::OlderThan(_) => unreachable!("an operation of its own"),
     };
     match invalidated {
         Ok(()) => process.world.oracle().invalidated(invalidation),
@@ -381,6 +398,23 @@ fn age(process: &Process, session: &Session, limit: u64) {
     let is_sure = before == (process.unread_changes().1, process.faulty_listings().1);
     process.world.oracle().aged(invalidation, aged.is_ok() && is_sure, process.millis());
     aged.unwrap_or_else(|error| process.failed(&error));
+}
+
+/// Invalidates by a predicate.
+fn invalidate_found(process: &Process, session: &Session, keys: &[&'static str]) {
+    let invalidation =
+        process.world.oracle().invalidate(Some(session.number()), Matcher::Found(keys.to_vec()));
+    let before = (process.unread_changes().1, process.faulty_listings().1);
+    let is_found = |key: &[u8]| keys.iter().any(|own| own.as_bytes() == key);
+    let invalidated = fresh(|| session.store.invalidate_where(is_found));
+    process.see_misled(session);
+    let is_sure = before == (process.unread_changes().1, process.faulty_listings().1);
+    match invalidated {
+        Ok(()) if is_sure => process.world.oracle().invalidated(invalidation),
+        Ok(()) => process.world.oracle().doubted(invalidation),
+        // What was found may be dead all the same, or be invalidated later.
+        Err(error) => process.failed(&error),
+    }
 }
 
 fn refresh(process: &Process, session: &Session) {

@@ -116,8 +116,8 @@ pub(super) struct Process {
 pub(super) struct Habits {
     /// A lookup is that of a recomputing handle.
     pub(super) recomputes: usize,
-    /// Whether it cuts segments down.
-    pub(super) trims: bool,
+    /// Whether it cuts segments down, and makes room: rows are missing that were not invalidated.
+    pub(super) removes: bool,
     /// Whether it invalidates by age.
     pub(super) ages: bool,
     /// Whether it rejects rows that it has found, and puts values.
@@ -127,7 +127,7 @@ pub(super) struct Habits {
 impl Habits {
     /// Of a process that looks up and computes, as all do.
     pub(super) fn plain(recomputes: usize) -> Self {
-        Self { recomputes, trims: false, ages: false, renews: false }
+        Self { recomputes, removes: false, ages: false, renews: false }
     }
 }
 

@@ -98,7 +98,7 @@ impl Way {
     /// any of this.
     fn set_up(self, seed: u64, setup: &mut Setup) {
         let mut chance = Chance::new(seed.rotate_left(48));
-        setup.habits.trims = Chance::new(!seed).permille(100);
+        setup.habits.removes = Chance::new(!seed).permille(200);
         setup.habits.renews = self == Self::Renewing;
         setup.stamps = self == Self::Renewing && chance.permille(500);
         setup.habits.ages = self == Self::ByAge || self == Self::Renewing && chance.permille(200);
@@ -136,7 +136,7 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool, way: Way) -> Run {
         simulation.world.oracle().may_refuse = true;
         simulation.process(0).set_identity(1);
     }
-    if setup.habits.trims {
+    if setup.habits.removes {
         simulation.world.oracle().trimmed = KEYS.to_vec();
     }
     let expires = setup.time_to_live.is_some();

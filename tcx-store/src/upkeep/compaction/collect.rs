@@ -12,7 +12,6 @@ use crate::live::listing::Listing;
 use crate::segment::Segment;
 use crate::storage::Held;
 use crate::storage::name::{FileName, SegmentName};
-use crate::upkeep::eviction::EvictionOrder;
 
 /// How old files have to be, by the clock of their file system. It decides nothing but when they are removed.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +59,7 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
         (folder, live.decided(), live.replacing(), live.void(), live.changes.tombstones().clone())
     };
     let listing = Listing::read(&*core.storage).map_err(failed)?;
-    let mut collection =
-        Collection { core, folder, grace, left: listing.segments.clone(), collected: Collected::default() };
+    let mut collection = Collection::new(core, folder, grace, listing.segments.clone());
     collection.remove_replaced(replacing).map_err(failed)?;
     // A machine that has them removes the others.
     let counted = usable.iter().filter(|segment| grace.reads_far || !segment.is_far());
@@ -72,69 +70,40 @@ pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
         collection.remove_dead(segment);
     }
     let oldest_kept = core.retention.oldest_kept();
-    for segment in usable.iter().filter(|segment| segment.born() < oldest_kept) {
-        collection.remove_with_inputs(segment);
-    }
+    let expired: Vec<_> = usable.into_iter().filter(|segment| segment.born() < oldest_kept).collect();
+    collection.remove_rows(&expired)?;
     collection.remove_orphans(&listing);
     collection.finish()
 }
 
-/// Removes segments in this order until `excess` bytes are free.
-///
-/// # Errors
-///
-/// Returns an error if the folder cannot be listed, or is not the one that was opened.
-pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()> {
-    let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
-    let (folder, usable, served) = {
-        let mut live = core.live();
-        if live.changes.newest().is_none() {
-            // Nothing was stored yet, and there may be no folder.
-            return Ok(());
-        }
-        let folder = core.storage.hold().map_err(failed)?;
-        live.check_instance()?;
-        // Which rows are the oldest that anybody needs is not known while a change cannot be read.
-        if live.changes.unread_after(0).is_some() {
-            return Ok(());
-        }
-        (folder, live.decided(), live.served())
-    };
-    // Without the lock: a policy may take its time, and lookups do not wait for it.
-    let usable = order.of_segments(core, usable, &served, excess);
-    let left = Listing::read(&*core.storage).map_err(failed)?.segments;
-    let grace =
-        Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0, reads_far: false };
-    let mut collection = Collection { core, folder, grace, left, collected: Collected::default() };
-    let mut freed = 0;
-    for segment in usable {
-        if freed >= excess {
-            break;
-        }
-        freed += collection.remove_with_inputs(&segment);
-    }
-    collection.finish().map(drop)
-}
-
-struct Collection<'a> {
-    core: &'a Core,
+pub(super) struct Collection<'a> {
+    pub(super) core: &'a Core,
     /// Held before it was compared with the one that is known. Whatever comes in its place, an older copy of it that lacks a compacted
     /// segment included, loses nothing.
-    folder: Box<dyn Held>,
+    pub(super) folder: Box<dyn Held>,
     grace: Grace,
     /// The segments in the folder.
-    left: BTreeSet<SegmentName>,
+    pub(super) left: BTreeSet<SegmentName>,
     collected: Collected,
 }
 
-impl Collection<'_> {
+impl<'a> Collection<'a> {
+    pub(super) fn new(
+        core: &'a Core,
+        folder: Box<dyn Held>,
+        grace: Grace,
+        left: BTreeSet<SegmentName>,
+    ) -> Self {
+        Self { core, folder, grace, left, collected: Collected::default() }
+    }
+
     fn has_inputs(&self, segment: &Segment) -> bool {
         self.stands_for(segment).iter().any(|input| self.left.contains(input))
     }
 
-    /// The segments that are dead as long as this one is there. One that was invalidated by its age stands for none.
-    fn stands_for<'s>(&self, segment: &'s Segment) -> &'s [SegmentName] {
-        let is_killed = self.core.live().is_killed_by_age(segment);
+    /// The segments that are dead as long as this one is there. One that is dead as a whole stands for none.
+    pub(super) fn stands_for<'s>(&self, segment: &'s Segment) -> &'s [SegmentName] {
+        let is_killed = self.core.live().is_killed(segment);
         if is_killed { &[] } else { segment.inputs() }
     }
 
@@ -218,28 +187,8 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Removes a segment that is no longer needed, after those it stands for; returns the bytes that were freed.
-    fn remove_with_inputs(&mut self, segment: &Segment) -> u64 {
-        let find = |name| self.core.live().segments.find(name);
-        let inputs_of = |name| find(name).map(|own| self.stands_for(&own).to_vec());
-        let mut freed = 0;
-        // What it stands for is all that a folder without it has of the rows, which may be younger than the oldest of them.
-        if self.folder.info(&FileName::Segment(segment.name()).to_string()).is_err() {
-            return freed;
-        }
-        for name in inputs_first(segment.name(), inputs_of) {
-            // Before it is removed, which may be the end of what is known of it.
-            let own = self.core.live().segments.find(name);
-            let was_here = self.left.contains(&name);
-            self.remove_segment(name);
-            let is_gone = was_here && !self.left.contains(&name);
-            freed += own.filter(|_| is_gone).map_or(0, |own| own.bytes() as u64);
-        }
-        freed
-    }
-
     /// Lets readers of this process see what is left.
-    fn finish(self) -> Result<Collected> {
+    pub(super) fn finish(self) -> Result<Collected> {
         if self.collected.removed > 0 {
             let mut live = self.core.live();
             live.refresh()?;
@@ -255,7 +204,7 @@ impl Collection<'_> {
     }
 
     /// Removes a segment, unless it stands for others that are still there.
-    fn remove_segment(&mut self, name: SegmentName) {
+    pub(super) fn remove_segment(&mut self, name: SegmentName) {
         if !self.left.contains(&name) {
             return;
         }
@@ -279,54 +228,5 @@ impl Collection<'_> {
                 self.remove(FileName::Run(run));
             }
         }
-    }
-}
-
-/// A segment and all that it stands for, each once and before those that stand for it. A file may name itself, or a circle of
-/// files one another: tcx writes no such files, and they must not cause an endless loop.
-fn inputs_first(
-    segment: SegmentName,
-    inputs_of: impl Fn(SegmentName) -> Option<Vec<SegmentName>>,
-) -> Vec<SegmentName> {
-    let (mut order, mut seen, mut waiting) = (Vec::new(), BTreeSet::new(), vec![(segment, false)]);
-    while let Some((name, is_entered)) = waiting.pop() {
-        if is_entered {
-            order.push(name);
-        } else if seen.insert(name)
-            && let Some(inputs) = inputs_of(name)
-        {
-            waiting.push((name, true));
-            waiting.extend(inputs.into_iter().map(|input| (input, false)));
-        }
-    }
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::bytes::Random;
-
-    fn order(inputs: &[&[u8]]) -> Vec<u8> {
-        let name = |number: u8| SegmentName { random: Random([number; 16]), tail: 0 };
-        let of = |of: SegmentName| {
-            let inputs = inputs.get(usize::from(of.random.0[0]))?;
-            Some(inputs.iter().map(|number| name(*number)).collect())
-        };
-        inputs_first(name(0), of).into_iter().map(|name| name.random.0[0]).collect()
-    }
-
-    #[test]
-    fn segments_that_name_themselves_or_a_circle_as_their_inputs_come_to_an_end() {
-        assert_eq!(order(&[&[0]]), [0]);
-        assert_eq!(order(&[&[1], &[2], &[0]]), [2, 1, 0]);
-        assert_eq!(
-            order(&[&[1, 2], &[2, 9], &[]]),
-            [2, 1, 0],
-            "each once, those that are not here not at all"
-        );
-        let long: Vec<Vec<u8>> = (1..=250).map(|next| vec![next]).collect();
-        let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).chain([&[0][..]]).collect();
-        assert_eq!(order(&long).len(), 251);
     }
 }

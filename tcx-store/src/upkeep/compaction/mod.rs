@@ -3,6 +3,7 @@
 
 mod choose;
 mod collect;
+mod evict;
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -12,10 +13,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) use choose::Effort;
-pub(crate) use collect::{Collected, Grace, collect, evict};
+pub(crate) use collect::{Collected, Grace, collect};
+pub(crate) use evict::{announce_removal, evict};
 
 use crate::changes::instance::KnownIdentity;
-use crate::changes::{Needs, Tombstones, now_millis};
+use crate::changes::{Tombstones, now_millis};
 use crate::engine::Core;
 use crate::engine::publish::{forget_index, index_segment, publish_indexed};
 use crate::error::{Error, ErrorKind, Result};
@@ -127,9 +129,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     let pieces: Vec<_> = pieces
         .map(|(input, rows)| Piece { source: PieceSource::Segment(input), rows: PieceRows::Selected(rows) })
         .collect();
-    let names: Vec<SegmentName> = inputs.iter().map(|input| input.name()).collect();
-    let born = inputs.iter().map(|input| input.born()).min().unwrap_or(0);
-    let header = core.segment_header(identity, Needs { base: *base, commit: None }, born, &names);
+    let header = core.joined_header(identity, *base, inputs);
     let written = write_segment(&*core.storage, &header, &pieces)?;
     let name = written.name;
     if core.gives_up() || !publish_replacing(core, written, hashes, identity.instance, inputs)? {
@@ -137,7 +137,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     }
     hand_on_uses(core, inputs, name);
     core.took(Work::Compaction, start);
-    tracing::debug!(segment = %name, inputs = names.len(), "compacted");
+    tracing::debug!(segment = %name, inputs = inputs.len(), "compacted");
     Ok(true)
 }
 

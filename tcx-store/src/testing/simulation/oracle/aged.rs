@@ -63,8 +63,13 @@ impl Oracle {
         if is_sure {
             self.invalidated(invalidation);
         } else {
-            self.invalidations[invalidation].outcome = Outcome::Unknown(self.time);
+            self.doubted(invalidation);
         }
+    }
+
+    /// An invalidation has come to its end, and may not have seen the folder as it is.
+    pub(in super::super) fn doubted(&mut self, invalidation: usize) {
+        self.invalidations[invalidation].outcome = Outcome::Unknown(self.time);
     }
 
     /// Whether the row may have expired before this invalidation by age looked for it. A lookup that had found the row keeps it, if nothing

@@ -1,0 +1,191 @@
+//! Removing rows that nothing has invalidated: those that expire, and those that have to make room.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::collect::{Collection, Grace};
+use crate::changes::Doomed;
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::live::listing::Listing;
+use crate::segment::Segment;
+use crate::storage::name::{FileName, SegmentName};
+use crate::upkeep::eviction::EvictionOrder;
+
+/// Nothing but the segments themselves is looked at.
+const GRACE: Grace =
+    Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0, reads_far: false };
+
+/// Removes segments in this order until `excess` bytes are free.
+///
+/// # Errors
+///
+/// Returns an error if the folder cannot be listed, is not the one that was opened, or cannot be written.
+pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()> {
+    let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
+    let (folder, usable, served) = {
+        let mut live = core.live();
+        if live.changes.newest().is_none() {
+            // Nothing was stored yet, and there may be no folder.
+            return Ok(());
+        }
+        let folder = core.storage.hold().map_err(failed)?;
+        live.check_instance()?;
+        // Which rows are the oldest that anybody needs is not known while a change cannot be read.
+        if live.changes.unread_after(0).is_some() {
+            return Ok(());
+        }
+        (folder, live.decided(), live.served())
+    };
+    // Without the lock: a policy may take its time, and lookups do not wait for it.
+    let usable = order.of_segments(core, usable, &served, excess);
+    let left = Listing::read(&*core.storage).map_err(failed)?.segments;
+    let mut collection = Collection::new(core, folder, GRACE, left);
+    let chosen = collection.first_that_free(excess, usable);
+    collection.remove_rows(&chosen)?;
+    collection.finish().map(drop)
+}
+
+/// Says that rows are about to go that came from segments born until this time, in milliseconds since 1970, when the segments in `goes` do.
+///
+/// Another process may have joined these at any time before, and give the result its name at any time to come. By then, others may have put
+/// values in the place of the rows, or invalidated what they have found, and not them. Joined segments that are in the folder now, and the one
+/// of this process that gets its name next, are known to contain nothing that is missing.
+///
+/// # Errors
+///
+/// Returns an error if the folder cannot be listed or written, or is not the one that was opened.
+pub(crate) fn announce_removal(
+    core: &Core,
+    until: u64,
+    goes: &HashSet<SegmentName>,
+    next: Option<SegmentName>,
+) -> Result<()> {
+    let mut live = core.live();
+    let mut announced = None;
+    loop {
+        live.refresh()?;
+        let (before, newest) = (live.changes.tombstones().clone(), live.changes.newest());
+        let known = match &announced {
+            // Nothing was removed yet: what has come since it was listed, and is dead by this announcement alone, counts again by another.
+            Some((earlier, number)) if Some(*number) == newest => earlier,
+            _ => &before,
+        };
+        let mut kept = live.kept(until, goes, known);
+        kept.extend(next.map(|next| next.random));
+        kept.sort_unstable();
+        if announced.is_some() && before.keep_all(&kept) {
+            core.install(&mut live);
+            return Ok(());
+        }
+        let known = known.clone();
+        let doomed = Doomed::Evicted { until, kept };
+        let created = live.changes.kill_segments(&*core.storage, &doomed);
+        core.install(&mut live);
+        let created = created.map_err(|e| Error::io("cannot write a change in", core.storage.path(), e))?;
+        announced = live.changes.newest().filter(|_| created).map(|number| (known, number));
+    }
+}
+
+impl Collection<'_> {
+    /// As many of these, in their order, as free `excess` bytes together with what they stand for.
+    fn first_that_free(&self, excess: u64, segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
+        let (mut freed, mut counted) = (0, HashSet::new());
+        let mut is_needed = |segment: &Arc<Segment>| {
+            let is_needed = freed < excess;
+            let new: Vec<_> =
+                self.with_inputs(segment).into_iter().filter(|name| counted.insert(*name)).collect();
+            let live = self.core.live();
+            let own = new.into_iter().filter_map(|name| live.segments.find(name));
+            freed += own.map(|own| own.bytes() as u64).sum::<u64>();
+            is_needed
+        };
+        segments.into_iter().take_while(|segment| is_needed(segment)).collect()
+    }
+
+    /// Removes these segments, each after those it stands for.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be listed or written, or is not the one that was opened.
+    pub(super) fn remove_rows(&mut self, segments: &[Arc<Segment>]) -> Result<()> {
+        let Some(until) = segments.iter().map(|segment| segment.youngest()).max() else { return Ok(()) };
+        let groups: Vec<_> = segments.iter().map(|segment| self.with_inputs(segment)).collect();
+        let goes: HashSet<SegmentName> = groups.iter().flatten().copied().collect();
+        let mut groups = groups.into_iter();
+        match announce_removal(self.core, until, &goes, None) {
+            Err(error) if error.is_full() => {
+                // There is no room for a change, which has a hundred bytes. Who wants room made gets it, though what was joined from these
+                // rows and gets its name in this moment is not stopped.
+                groups.next().into_iter().flatten().for_each(|name| self.remove_segment(name));
+                announce_removal(self.core, until, &goes, None)?;
+            }
+            announced => announced?,
+        }
+        groups.flatten().for_each(|name| self.remove_segment(name));
+        Ok(())
+    }
+
+    /// A segment that is in the folder and what is there of those it stands for, each before those that stand for it.
+    fn with_inputs(&self, segment: &Segment) -> Vec<SegmentName> {
+        // What it stands for is all that a folder without it has of the rows, which may be younger than the oldest of them.
+        if self.folder.info(&FileName::Segment(segment.name()).to_string()).is_err() {
+            return Vec::new();
+        }
+        let find = |name| self.core.live().segments.find(name);
+        let inputs_of = |name| find(name).map(|own| self.stands_for(&own).to_vec());
+        let names = inputs_first(segment.name(), inputs_of).into_iter();
+        names.filter(|name| self.left.contains(name)).collect()
+    }
+}
+
+/// A segment and all that it stands for, each once and before those that stand for it. A file may name itself, or a circle of
+/// files one another: tcx writes no such files, and they must not cause an endless loop.
+fn inputs_first(
+    segment: SegmentName,
+    inputs_of: impl Fn(SegmentName) -> Option<Vec<SegmentName>>,
+) -> Vec<SegmentName> {
+    let (mut order, mut seen, mut waiting) = (Vec::new(), BTreeSet::new(), vec![(segment, false)]);
+    while let Some((name, is_entered)) = waiting.pop() {
+        if is_entered {
+            order.push(name);
+        } else if seen.insert(name)
+            && let Some(inputs) = inputs_of(name)
+        {
+            waiting.push((name, true));
+            waiting.extend(inputs.into_iter().map(|input| (input, false)));
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::bytes::Random;
+
+    fn order(inputs: &[&[u8]]) -> Vec<u8> {
+        let name = |number: u8| SegmentName { random: Random([number; 16]), tail: 0 };
+        let of = |of: SegmentName| {
+            let inputs = inputs.get(usize::from(of.random.0[0]))?;
+            Some(inputs.iter().map(|number| name(*number)).collect())
+        };
+        inputs_first(name(0), of).into_iter().map(|name| name.random.0[0]).collect()
+    }
+
+    #[test]
+    fn segments_that_name_themselves_or_a_circle_as_their_inputs_come_to_an_end() {
+        assert_eq!(order(&[&[0]]), [0]);
+        assert_eq!(order(&[&[1], &[2], &[0]]), [2, 1, 0]);
+        assert_eq!(
+            order(&[&[1, 2], &[2, 9], &[]]),
+            [2, 1, 0],
+            "each once, those that are not here not at all"
+        );
+        let long: Vec<Vec<u8>> = (1..=250).map(|next| vec![next]).collect();
+        let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).chain([&[0][..]]).collect();
+        assert_eq!(order(&long).len(), 251);
+    }
+}
