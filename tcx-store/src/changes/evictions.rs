@@ -37,7 +37,7 @@ impl Eviction {
 
 /// Those that say something beside the others. Ascending by their numbers.
 ///
-/// A newer one until the same time or later says it as well: whoever made it knew the others, and has kept nothing that they kill.
+/// A newer one until the same time or later says it as well: the process that made it knew the others, and has kept nothing that they kill.
 pub(super) fn distinct(evictions: impl IntoIterator<Item = Eviction>) -> Vec<Eviction> {
     let by_number: BTreeMap<u64, Eviction> = evictions.into_iter().map(|own| (own.number, own)).collect();
     let mut kept: Vec<Eviction> = Vec::new();

@@ -90,7 +90,7 @@ pub(crate) fn announce_removal(
 }
 
 impl Collection<'_> {
-    /// As many of these, in their order, as free `excess` bytes together with what they stand for.
+    /// The first of these that free `excess` bytes together with what they stand for.
     fn first_that_free(&self, excess: u64, segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
         let (mut freed, mut counted) = (0, HashSet::new());
         let mut is_needed = |segment: &Arc<Segment>| {
@@ -128,7 +128,7 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// A segment that is in the folder and what is there of those it stands for, each before those that stand for it.
+    /// A segment that is in the folder, and those files in it that the segment stands for, each before those that stand for it.
     fn with_inputs(&self, segment: &Segment) -> Vec<SegmentName> {
         // What it stands for is all that a folder without it has of the rows, which may be younger than the oldest of them.
         if self.folder.info(&FileName::Segment(segment.name()).to_string()).is_err() {
