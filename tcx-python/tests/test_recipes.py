@@ -134,7 +134,7 @@ def test_adapters_of_peft_that_change_under_the_same_name_are_noticed(directory)
         lambda own: own.merge_adapter(),
         lambda own: own.base_model.disable_adapter_layers(),
         lambda own: own.delete_adapter("other"),
-        lambda own: own.base_model.set_scale("default", 3.0),
+        lambda own: own.base_model.model[0].set_scale("default", 3.0),
     ]:
         model = network(4)
         with tcx.cached(model, directory, id="lora_v1") as cached:

@@ -12,6 +12,7 @@ import torch
 from ..modules.cached import Cached
 from ..modules.table import Table, check_batch_size
 from ..schema.declared import Batch
+from .streams import Copies, Sent, current_device
 
 _END = object()
 Id = TypeVar("Id")
@@ -35,7 +36,8 @@ def epoch(
         batch_size: The number of samples in a batch.
         load: Loads the inputs of missing samples (``compute`` of a table).
         prefetch: How many batches are read ahead; 0 reads each when it is asked for, without a thread.
-        device: Where the rows are put; a copy to CUDA is from pinned memory, and runs beside the loop.
+        device: Where the rows are put; a copy to CUDA is from pinned memory, on a stream of its own, and runs beside the loop. Whatever stream
+            is current where a batch is taken waits for the copy.
         drop_last: Whether the last batch is left out if it is smaller.
 
     Raises:
@@ -46,21 +48,25 @@ def epoch(
     if drop_last and batches and len(batches[-1]) < batch_size:
         batches.pop()
 
+    target = None if device is None else current_device(torch.device(device))
+
     def read(ids: list[Id]) -> Batch:
-        rows = cache.fetch(ids, load) if load is not None or isinstance(cache, Cached) else cache.stored(ids)
-        if device is not None:
-            rows = moved(rows, torch.device(device))
-        return rows
+        return cache.fetch(ids, load) if load is not None or isinstance(cache, Cached) else cache.stored(ids)
 
     if prefetch < 1:
-        return ((ids, read(ids)) for ids in batches)
-    return _Ahead(batches, read, prefetch)
+        return ((ids, read(ids) if target is None else moved(read(ids), target)) for ids in batches)
+    copies = Copies(target)
+
+    def send(ids: list[Id]) -> Sent:
+        return copies.send(lambda: read(ids), lambda rows: rows if target is None else moved(rows, target))
+
+    return _Ahead(batches, send, prefetch)
 
 
 class _Ahead(Iterator[tuple["list[Id]", Batch]]):
     """Batches that a thread reads ahead. The thread ends with the iterator."""
 
-    def __init__(self, batches: list[list[Id]], read: Callable[[list[Id]], Batch], prefetch: int) -> None:
+    def __init__(self, batches: list[list[Id]], read: Callable[[list[Id]], Sent], prefetch: int) -> None:
         self._ready: queue.Queue[Any] = queue.Queue(prefetch)
         self._stopped = threading.Event()
         # It does not refer to the iterator, so that one which is dropped stops it.
@@ -77,8 +83,8 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
         if isinstance(found, BaseException):
             self._ready.put(_END)
             raise found
-        ids, rows = found
-        return ids, rows
+        ids, sent = found
+        return ids, sent.take()
 
     def close(self) -> None:
         """Stops reading ahead."""
@@ -93,7 +99,7 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
         self.close()
 
 
-def _work(batches: list[list[Any]], read: Callable[[list[Any]], Any], ready: queue.Queue[Any], stopped: threading.Event) -> None:
+def _work(batches: list[list[Any]], read: Callable[[list[Any]], Sent], ready: queue.Queue[Any], stopped: threading.Event) -> None:
     last: Any = _END
     for ids in batches:
         if stopped.is_set():
