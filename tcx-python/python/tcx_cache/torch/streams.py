@@ -7,30 +7,33 @@ from typing import Any
 
 import torch
 
+#: PyTorch says nothing of the types of some of its functions.
+_cuda: Any = torch.cuda
+
 
 def current_device(device: torch.device) -> torch.device:
     """A device with its number: where it has none, that of the calling thread is meant, and not that of a thread which is started."""
-    return torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" and device.index is None else device
+    return torch.device("cuda", _cuda.current_device()) if device.type == "cuda" and device.index is None else device
 
 
 class Copies:
     """Copies rows to a device on a stream of its own. Made by the thread that takes the rows, and used by another."""
 
     def __init__(self, device: torch.device | None) -> None:
-        self._stream = torch.cuda.Stream(device) if device is not None and device.type == "cuda" else None
-        self._current = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+        self._stream = _cuda.Stream(device) if device is not None and device.type == "cuda" else None
+        self._current = _cuda.current_device() if _cuda.is_initialized() else None
 
     def send(self, read: Callable[[], Any], move: Callable[[Any], Any]) -> Sent:
         """What ``move`` makes of the rows that ``read`` returns: it queues copies."""
         if self._current is not None:
             # The user's functions find the device that is current where the rows are taken.
-            torch.cuda.set_device(self._current)
+            _cuda.set_device(self._current)
         rows = read()
         if self._stream is None:
             return Sent(move(rows))
         # What was computed on the device is there for what is queued on this stream.
-        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-        with torch.cuda.stream(self._stream):
+        self._stream.wait_stream(_cuda.current_stream(self._stream.device))
+        with _cuda.stream(self._stream):
             return Sent(move(rows))
 
 
@@ -41,15 +44,15 @@ class Sent:
         self._rows = rows
         self._tensors = [own for own in _tensors(rows) if own.is_cuda]
         devices = {own.device for own in self._tensors}
-        self._events = [(device, torch.cuda.current_stream(device).record_event()) for device in devices]
+        self._events = [(device, _cuda.current_stream(device).record_event()) for device in devices]
 
     def take(self) -> Any:
         """The rows, for the current streams of the calling thread."""
         for device, event in self._events:
-            torch.cuda.current_stream(device).wait_event(event)
+            _cuda.current_stream(device).wait_event(event)
         for own in self._tensors:
             # Its memory is not given to the stream that it came from while this one uses it.
-            own.record_stream(torch.cuda.current_stream(own.device))
+            own.record_stream(_cuda.current_stream(own.device))
         return self._rows
 
 
